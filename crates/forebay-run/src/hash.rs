@@ -1,0 +1,175 @@
+//! Where a key sorts: the Redis slot in the top 14 bits, a fast hash in the 50 below.
+//!
+//! The slot is Redis Cluster's: CRC16 (XMODEM) modulo 16,384 over the *wire key* `table:key`, or
+//! over the hashtag alone when the wire key has one, so that any cluster client finds the node by
+//! itself. The low bits are XXH3-64 of the key, which spreads keys within their slot evenly.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bits of a hash below the slot.
+pub const HASH_BITS: u32 = 50;
+/// The number of Redis Cluster slots.
+pub const SLOTS: u32 = 1 << 14;
+
+/// Computes hash64 for the keys of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyHasher {
+    prefix: Vec<u8>,
+    /// CRC16 of the prefix, the start of every key's own.
+    prefix_crc: u16,
+}
+
+impl KeyHasher {
+    /// `prefix` is what stands before the key on the wire: the table's name and a colon. It must
+    /// not hold braces; a prefix may be empty.
+    pub fn new(prefix: &[u8]) -> Self {
+        Self { prefix: prefix.to_vec(), prefix_crc: crc16(0, prefix) }
+    }
+
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// The sort key of `key` in a hashed run.
+    #[inline]
+    pub fn hash64(&self, key: &[u8]) -> u64 {
+        (u64::from(self.slot(key)) << HASH_BITS) | (xxh3_64(key) >> (64 - HASH_BITS))
+    }
+
+    /// The Redis Cluster slot of the wire key.
+    #[inline]
+    pub fn slot(&self, key: &[u8]) -> u16 {
+        let crc = match hashtag(key) {
+            Some(tag) => crc16(0, tag),
+            None => crc16(self.prefix_crc, key),
+        };
+        crc & (SLOTS as u16 - 1)
+    }
+}
+
+/// The slot half of a hash64.
+#[inline]
+pub fn slot_of(hash: u64) -> u16 {
+    (hash >> HASH_BITS) as u16
+}
+
+/// The least hash64 of a slot; for `SLOTS` and above there is none.
+pub fn first_hash_of(slot: u32) -> Option<u64> {
+    (slot < SLOTS).then(|| u64::from(slot) << HASH_BITS)
+}
+
+/// What stands between the first `{` and the next `}`, unless that is nothing.
+#[inline]
+fn hashtag(key: &[u8]) -> Option<&[u8]> {
+    let open = memchr(b'{', key)?;
+    let rest = &key[open + 1..];
+    let close = memchr(b'}', rest)?;
+    (close > 0).then(|| &rest[..close])
+}
+
+#[inline]
+fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&b| b == byte)
+}
+
+/// Tables for eight bytes at a step: `CRC16[i][b]` is the CRC of byte b followed by i zero bytes.
+static CRC16: [[u16; 256]; 8] = crc16_tables();
+
+const fn crc16_tables() -> [[u16; 256]; 8] {
+    let mut tables = [[0u16; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
+            bit += 1;
+        }
+        tables[0][byte] = crc;
+        byte += 1;
+    }
+    let mut step = 1;
+    while step < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let before = tables[step - 1][byte];
+            tables[step][byte] = (before << 8) ^ tables[0][(before >> 8) as usize];
+            byte += 1;
+        }
+        step += 1;
+    }
+    tables
+}
+
+/// CRC16 XMODEM (polynomial 0x1021), continued from `crc`.
+#[inline]
+pub fn crc16(mut crc: u16, bytes: &[u8]) -> u16 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        let [high, low] = crc.to_be_bytes();
+        crc = CRC16[7][usize::from(word[0] ^ high)]
+            ^ CRC16[6][usize::from(word[1] ^ low)]
+            ^ CRC16[5][usize::from(word[2])]
+            ^ CRC16[4][usize::from(word[3])]
+            ^ CRC16[3][usize::from(word[4])]
+            ^ CRC16[2][usize::from(word[5])]
+            ^ CRC16[1][usize::from(word[6])]
+            ^ CRC16[0][usize::from(word[7])];
+    }
+    for &byte in rest {
+        crc = (crc << 8) ^ CRC16[0][usize::from((crc >> 8) as u8 ^ byte)];
+    }
+    crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crc16_bitwise(mut crc: u16, bytes: &[u8]) -> u16 {
+        for &byte in bytes {
+            crc ^= u16::from(byte) << 8;
+            for _ in 0..8 {
+                crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
+            }
+        }
+        crc
+    }
+
+    #[test]
+    fn crc_matches_the_published_check_value_and_the_plain_definition() {
+        assert_eq!(crc16(0, b"123456789"), 0x31C3);
+        let bytes: Vec<u8> = (0..100u32).map(|i| (i * 37 + 11) as u8).collect();
+        for start in 0..20 {
+            for end in start..bytes.len() {
+                assert_eq!(crc16(7, &bytes[start..end]), crc16_bitwise(7, &bytes[start..end]));
+            }
+        }
+    }
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As `CLUSTER KEYSLOT` of Redis 7.0 answers.
+        let bare = KeyHasher::new(b"");
+        assert_eq!(bare.slot(b"foo"), 12182);
+        assert_eq!(bare.slot(b"somekey"), 11058);
+        assert_eq!(bare.slot(b"foo{hash_tag}"), 2515);
+        assert_eq!(bare.slot(b"bar{hash_tag}"), 2515);
+        assert_eq!(bare.slot(b"foo{}{bar}"), crc16_bitwise(0, b"foo{}{bar}") % 16384);
+        assert_eq!(bare.slot(b"foo{{bar}}zap"), crc16_bitwise(0, b"{bar") % 16384);
+        let table = KeyHasher::new(b"flights:");
+        assert_eq!(table.slot(b"AA/0001"), bare.slot(b"flights:AA/0001"));
+        assert_eq!(table.slot(b"{user1}x"), bare.slot(b"user1"));
+    }
+
+    #[test]
+    fn the_slot_leads_the_hash() {
+        let hasher = KeyHasher::new(b"t:");
+        for i in 0..1000u32 {
+            let key = i.to_le_bytes();
+            assert_eq!(slot_of(hasher.hash64(&key)), hasher.slot(&key));
+        }
+        assert_eq!(first_hash_of(1), Some(1 << 50));
+        assert_eq!(first_hash_of(SLOTS), None);
+    }
+}

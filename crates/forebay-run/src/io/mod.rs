@@ -1,0 +1,132 @@
+//! Files, time and randomness as the rest of Forebay sees them.
+//!
+//! Nothing above this module opens a file, reads a clock or draws a random number by itself: it is
+//! handed a [`Disk`], a [`Clock`] or a [`Random`]. The real ones are [`OsDisk`], [`SystemClock`] and
+//! [`SystemRandom`]; [`sim`] has a disk in memory that fails, fills up and loses power on request.
+
+mod os;
+pub mod sim;
+
+use std::fmt::Debug;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use os::OsDisk;
+
+use crate::raw::Mapping;
+
+/// The file operations Forebay needs. Paths are absolute or relative to the process.
+pub trait Disk: Debug + Send + Sync + 'static {
+    /// Opens an existing file for reading.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+    /// Creates a file for writing; `AlreadyExists` when there is one.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Reads a whole small file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Renames within one directory, replacing the target in one step. Durable only after
+    /// [`Disk::sync_dir`] of that directory.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and all that is in it.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// The names of a directory's entries, sorted; an absent directory is `NotFound`.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+    /// Makes the directory's creations, renames and removals durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Takes an exclusive lock on `path`, created if absent, and writes `holder` into it.
+    /// `Err(text)` inside `Ok` is what the present holder wrote. The lock ends when dropped, and
+    /// with its process, however that dies.
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>>;
+}
+
+/// A held lock: dropping it gives it back.
+pub trait Lock: Debug + Send + Sync {}
+
+/// An open, immutable file.
+pub trait ReadFile: Debug + Send + Sync {
+    fn len_bytes(&self) -> u64;
+    /// Fills `buf` from `offset`; `UnexpectedEof` when the file ends before.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+    /// The file mapped into memory, where this disk can. Simulated disks answer `None`, and so does
+    /// a caller's wish to see every access as a read call.
+    fn map(&self) -> io::Result<Option<Mapping>>;
+    /// Asks the system to drop the file's pages from its cache, so that the next read comes from
+    /// the device. A hint.
+    fn drop_cache(&self) {}
+}
+
+/// A file being written, front to back.
+pub trait WriteFile: Write + Debug + Send {
+    /// Makes all that was written durable. After an error the file's state is unknown: the caller
+    /// gives the file up, it never calls `sync` again.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Wall-clock and monotonic time.
+pub trait Clock: Debug + Send + Sync + 'static {
+    /// Milliseconds since 1970-01-01 UTC.
+    fn unix_ms(&self) -> u64;
+    /// Time since some fixed moment; never goes back.
+    fn monotonic(&self) -> Duration;
+    fn sleep(&self, time: Duration);
+}
+
+/// A source of random numbers.
+pub trait Random: Debug + Send + Sync + 'static {
+    fn next_u64(&self) -> u64;
+}
+
+/// The machine's own clock.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn unix_ms(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |time| time.as_millis() as u64)
+    }
+
+    fn monotonic(&self) -> Duration {
+        use std::sync::OnceLock;
+        use std::time::Instant;
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+/// Random numbers seeded by the system.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn next_u64(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher, RandomState};
+        RandomState::new().build_hasher().finish()
+    }
+}
+
+/// Writes a small file so that a reader sees the old content or the new, never a mixture, and the
+/// new one survives a power cut: temporary file, sync, rename, sync of the directory.
+pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
+    let temporary = dir.join(format!(".{name}.new"));
+    match disk.remove(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = disk.create(&temporary)?;
+    file.write_all(content)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&temporary, path)?;
+    disk.sync_dir(dir)
+}
