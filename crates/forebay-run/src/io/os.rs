@@ -1,0 +1,138 @@
+//! The machine's own file system.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Disk, Lock, ReadFile, WriteFile};
+use crate::raw::{self, Mapping};
+
+/// Files of the operating system, read by mapping them.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct OsDisk {
+    /// Read by `pread` instead of mapping, so that tools outside the process see every access.
+    pub without_maps: bool,
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Arc::new(OsReadFile { file, len_bytes: metadata.len(), map: !self.without_maps }))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        Ok(Box::new(OsWriteFile(OpenOptions::new().write(true).create_new(true).open(path)?)))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        fs::exists(path)
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                file.take(4096).read_to_string(&mut text)?;
+                return Ok(Err(text));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(holder.as_bytes())?;
+        Ok(Ok(Box::new(OsLock { _file: file })))
+    }
+}
+
+#[derive(Debug)]
+struct OsLock {
+    _file: File,
+}
+
+impl Lock for OsLock {}
+
+#[derive(Debug)]
+struct OsReadFile {
+    file: File,
+    len_bytes: u64,
+    map: bool,
+}
+
+impl ReadFile for OsReadFile {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn map(&self) -> io::Result<Option<Mapping>> {
+        if self.map { Mapping::new(&self.file).map(Some) } else { Ok(None) }
+    }
+
+    fn drop_cache(&self) {
+        raw::drop_file_cache(&self.file);
+    }
+}
+
+#[derive(Debug)]
+struct OsWriteFile(File);
+
+impl Write for OsWriteFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl WriteFile for OsWriteFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

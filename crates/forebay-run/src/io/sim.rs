@@ -1,0 +1,394 @@
+//! A disk in memory for tests: it fails, fills up, dies and loses power on request.
+//!
+//! Every call that a real disk could fail is counted. [`SimDisk::plan`] names the call that fails
+//! and how. [`SimDisk::after_power_cut`] gives the disk as it may look after the power went: names
+//! and bytes that were synced are there, of the rest some seeded part is (each directory keeps a
+//! prefix of its unsynced changes, each file keeps its unsynced tail whole, cut, or as zeros).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Disk, Lock, ReadFile, WriteFile};
+use crate::raw::Mapping;
+
+/// What goes wrong at the planned call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// This call fails with an I/O error, later ones work.
+    Error,
+    /// This call and every later write fails for want of space.
+    Full,
+    /// The process dies here: this call and all later ones fail, and what it wrote stays.
+    Dead,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Inode {
+    content: Vec<u8>,
+    synced_bytes: usize,
+}
+
+#[derive(Debug, Clone)]
+enum NameChange {
+    Add(PathBuf, usize),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inodes: Vec<Inode>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    unsynced: BTreeMap<PathBuf, Vec<NameChange>>,
+    dirs: BTreeSet<PathBuf>,
+    locks: BTreeMap<PathBuf, String>,
+    calls: u64,
+    plan: Option<(u64, Fault)>,
+    stopped: Option<Fault>,
+}
+
+/// See the module's text. Clones share the disk.
+#[derive(Debug, Default, Clone)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+impl SimDisk {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the `nth` call from now (0 = the next) go wrong.
+    pub fn plan(&self, nth: u64, fault: Fault) {
+        let mut state = self.state();
+        state.plan = Some((state.calls + nth, fault));
+    }
+
+    /// How many calls that can fail were made so far.
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// The same disk after its process died: locks are gone, bytes are as written.
+    pub fn after_kill(&self) -> SimDisk {
+        let state = self.state();
+        let reopened = State {
+            inodes: state.inodes.clone(),
+            names: state.names.clone(),
+            durable_names: state.durable_names.clone(),
+            unsynced: state.unsynced.clone(),
+            dirs: state.dirs.clone(),
+            ..State::default()
+        };
+        SimDisk { state: Arc::new(Mutex::new(reopened)) }
+    }
+
+    /// The disk as it may be found after a power cut; one seed gives one outcome.
+    pub fn after_power_cut(&self, seed: u64) -> SimDisk {
+        let state = self.state();
+        let mut random = Dice(seed);
+        let mut names = state.durable_names.clone();
+        for changes in state.unsynced.values() {
+            let kept = random.below(changes.len() as u64 + 1) as usize;
+            for change in &changes[..kept] {
+                change.apply(&mut names);
+            }
+        }
+        let inodes: Vec<Inode> = state.inodes.iter().map(|inode| inode.cut(&mut random)).collect();
+        let reopened = State {
+            inodes,
+            durable_names: names.clone(),
+            names,
+            dirs: state.dirs.clone(),
+            ..State::default()
+        };
+        SimDisk { state: Arc::new(Mutex::new(reopened)) }
+    }
+
+    /// Changes a file's bytes behind everybody's back.
+    pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        if let Some(&inode) = state.names.get(path) {
+            change(&mut state.inodes[inode].content);
+        }
+    }
+
+    /// Every file's path, sorted.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.state().names.keys().cloned().collect()
+    }
+}
+
+impl Inode {
+    fn cut(&self, random: &mut Dice) -> Inode {
+        let unsynced = self.content.len() - self.synced_bytes;
+        let mut content = self.content.clone();
+        match random.below(4) {
+            0 => content.truncate(self.synced_bytes),
+            1 => content.truncate(self.synced_bytes + random.below(unsynced as u64 + 1) as usize),
+            2 => content[self.synced_bytes..].fill(0),
+            _ => {}
+        }
+        Inode { synced_bytes: content.len(), content }
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
+        match self {
+            NameChange::Add(path, inode) => {
+                names.insert(path.clone(), *inode);
+            }
+            NameChange::Remove(path) => {
+                names.remove(path);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(inode) = names.remove(from) {
+                    names.insert(to.clone(), inode);
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// Counts a call that can fail, and fails it when that is the plan.
+    fn call(&mut self, writes: bool) -> io::Result<()> {
+        let number = self.calls;
+        self.calls += 1;
+        if let Some((at, fault)) = self.plan
+            && number == at
+        {
+            self.plan = None;
+            if fault != Fault::Error {
+                self.stopped = Some(fault);
+            }
+            if fault == Fault::Error {
+                return Err(io::Error::other("simulated input/output error"));
+            }
+        }
+        match self.stopped {
+            Some(Fault::Dead) => Err(io::Error::other("simulated death of the process")),
+            Some(Fault::Full) if writes => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            _ => Ok(()),
+        }
+    }
+
+    fn change_name(&mut self, dir: &Path, change: NameChange) {
+        change.apply(&mut self.names);
+        self.unsynced.entry(dir.to_path_buf()).or_default().push(change);
+    }
+
+    fn inode(&self, path: &Path) -> io::Result<usize> {
+        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn require_dir(&self, dir: &Path) -> io::Result<()> {
+        if self.dirs.contains(dir) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let mut state = self.state();
+        state.call(false)?;
+        let content = state.inodes[state.inode(path)?].content.clone();
+        Ok(Arc::new(SimReadFile { content, disk: self.clone() }))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let mut state = self.state();
+        state.call(true)?;
+        state.require_dir(parent(path))?;
+        if state.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = state.inodes.len();
+        state.inodes.push(Inode::default());
+        state.change_name(parent(path), NameChange::Add(path.to_path_buf(), inode));
+        Ok(Box::new(SimWriteFile { inode, disk: self.clone() }))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut state = self.state();
+        state.call(false)?;
+        Ok(state.inodes[state.inode(path)?].content.clone())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(true)?;
+        state.inode(from)?;
+        let change = NameChange::Rename(from.to_path_buf(), to.to_path_buf());
+        state.change_name(parent(to), change);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(false)?;
+        state.inode(path)?;
+        state.change_name(parent(path), NameChange::Remove(path.to_path_buf()));
+        Ok(())
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(true)?;
+        for dir in path.ancestors() {
+            state.dirs.insert(dir.to_path_buf());
+        }
+        Ok(())
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(false)?;
+        state.require_dir(path)?;
+        let gone: Vec<PathBuf> =
+            state.names.keys().filter(|name| name.starts_with(path)).cloned().collect();
+        for name in gone {
+            state.change_name(parent(&name), NameChange::Remove(name.clone()));
+        }
+        state.dirs.retain(|dir| !dir.starts_with(path));
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut state = self.state();
+        state.call(false)?;
+        state.require_dir(path)?;
+        let entries = state.names.keys().chain(state.dirs.iter());
+        let inside = entries.filter(|entry| entry.parent() == Some(path));
+        let names = inside.filter_map(|entry| entry.file_name());
+        let sorted: BTreeSet<String> =
+            names.map(|name| name.to_string_lossy().into_owned()).collect();
+        Ok(sorted.into_iter().collect())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(true)?;
+        let changes = state.unsynced.remove(path).unwrap_or_default();
+        for change in changes {
+            change.apply(&mut state.durable_names);
+        }
+        Ok(())
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let mut state = self.state();
+        state.call(false)?;
+        Ok(state.names.contains_key(path) || state.dirs.contains(path))
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
+        let mut state = self.state();
+        state.call(true)?;
+        state.require_dir(parent(path))?;
+        if let Some(present) = state.locks.get(path) {
+            return Ok(Err(present.clone()));
+        }
+        state.locks.insert(path.to_path_buf(), holder.to_owned());
+        Ok(Ok(Box::new(SimLock { path: path.to_path_buf(), disk: self.clone() })))
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    path: PathBuf,
+    disk: SimDisk,
+}
+
+impl Lock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.state().locks.remove(&self.path);
+    }
+}
+
+/// An open file keeps its bytes, whatever happens to its name.
+#[derive(Debug)]
+struct SimReadFile {
+    content: Vec<u8>,
+    disk: SimDisk,
+}
+
+impl ReadFile for SimReadFile {
+    fn len_bytes(&self) -> u64 {
+        self.content.len() as u64
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.disk.state().call(false)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(buf.len());
+        let bytes = self.content.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn map(&self) -> io::Result<Option<Mapping>> {
+        Ok(None)
+    }
+}
+
+#[derive(Debug)]
+struct SimWriteFile {
+    inode: usize,
+    disk: SimDisk,
+}
+
+impl Write for SimWriteFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.disk.state();
+        state.call(true)?;
+        state.inodes[self.inode].content.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for SimWriteFile {
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.call(true)?;
+        let inode = &mut state.inodes[self.inode];
+        inode.synced_bytes = inode.content.len();
+        Ok(())
+    }
+}
+
+/// A small deterministic generator (splitmix64): one seed, one sequence.
+#[derive(Debug, Clone)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which must not be 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next_u64() % bound
+    }
+}

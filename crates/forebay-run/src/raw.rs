@@ -1,0 +1,262 @@
+//! The one module of this crate with `unsafe` code: mapped files, cache hints, byte matching.
+//!
+//! Contract, kept by the tests below and in `tests/mapped_files.rs`:
+//! - [`Mapping::bytes`] is a plain slice of an immutable file. Runs are never written after they are
+//!   finished, so the bytes behind the slice do not change. Should somebody cut the file while it is
+//!   mapped, the kernel raises SIGBUS; the handler here puts a page of zeros in the hole, marks the
+//!   mapping as [`Mapping::damaged`] and lets the reader go on. Readers look at that mark after they
+//!   have read and before they answer, and turn it into an error.
+//! - [`prefetch`] and [`match_byte`] never read outside the slice they are given.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+
+use memmap2::{Advice, Mmap, MmapOptions};
+
+/// The system's page size as used for residency: 4 KiB on every platform supported.
+pub const SYSTEM_PAGE_BYTES: usize = 4096;
+
+/// A read-only mapping of a whole file.
+#[derive(Debug)]
+pub struct Mapping {
+    map: Mmap,
+    guard: &'static Guarded,
+}
+
+impl Mapping {
+    /// Maps `file`, asking for huge pages: on kernels whose file system supports them a page read
+    /// from the device then costs one TLB entry in 512, which is a third of a look-up's time.
+    pub fn new(file: &File) -> io::Result<Self> {
+        install_handler();
+        // SAFETY: the file is immutable by the module's contract; a cut is caught by the handler.
+        let map = unsafe { MmapOptions::new().map(file)? };
+        // Hints: a kernel without huge pages for files says no, and nothing changes.
+        let _ = map.advise(Advice::HugePage);
+        let guard = Guarded::register(map.as_ptr() as usize, map.len());
+        Ok(Self { map, guard })
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// Whether a part of the file was found missing since it was mapped.
+    #[inline]
+    pub fn damaged(&self) -> bool {
+        self.guard.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Which system pages of `offset..offset + len` are in memory, one byte each (bit 0).
+    pub fn residency(&self, offset: usize, len: usize) -> io::Result<Vec<u8>> {
+        let end = offset.saturating_add(len).min(self.map.len());
+        let start = (offset & !(SYSTEM_PAGE_BYTES - 1)).min(end);
+        let mut pages = vec![0u8; (end - start).div_ceil(SYSTEM_PAGE_BYTES)];
+        if pages.is_empty() {
+            return Ok(pages);
+        }
+        // SAFETY: the range lies within the mapping and `pages` has a byte for each of its pages.
+        let code = unsafe {
+            let first = self.map.as_ptr().add(start) as *mut libc::c_void;
+            libc::mincore(first, end - start, pages.as_mut_ptr())
+        };
+        if code == 0 { Ok(pages) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Tells the system that the mapping will be read front to back, or at random again.
+    pub fn expect_sequential(&self, sequential: bool) {
+        let advice = if sequential { Advice::Sequential } else { Advice::Normal };
+        let _ = self.map.advise(advice);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.guard.release();
+    }
+}
+
+/// A mapped address range as the signal handler sees it. Never freed, reused after release.
+#[derive(Debug)]
+struct Guarded {
+    start: AtomicUsize,
+    len_bytes: AtomicUsize,
+    damaged: AtomicBool,
+    next: AtomicPtr<Guarded>,
+}
+
+static RANGES: AtomicPtr<Guarded> = AtomicPtr::new(std::ptr::null_mut());
+static FREE: Mutex<Vec<&'static Guarded>> = Mutex::new(Vec::new());
+
+impl Guarded {
+    fn register(start: usize, len_bytes: usize) -> &'static Guarded {
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let guard = free.unwrap_or_else(|| {
+            let guard: &'static Guarded = Box::leak(Box::new(Guarded {
+                start: AtomicUsize::new(0),
+                len_bytes: AtomicUsize::new(0),
+                damaged: AtomicBool::new(false),
+                next: AtomicPtr::new(std::ptr::null_mut()),
+            }));
+            let me = std::ptr::from_ref(guard).cast_mut();
+            let mut head = RANGES.load(Ordering::Acquire);
+            loop {
+                guard.next.store(head, Ordering::Relaxed);
+                match RANGES.compare_exchange(head, me, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => break guard,
+                    Err(now) => head = now,
+                }
+            }
+        });
+        guard.damaged.store(false, Ordering::Relaxed);
+        guard.start.store(start, Ordering::Relaxed);
+        guard.len_bytes.store(len_bytes, Ordering::Release);
+        guard
+    }
+
+    fn release(&'static self) {
+        self.len_bytes.store(0, Ordering::Release);
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        let len = self.len_bytes.load(Ordering::Acquire);
+        address.wrapping_sub(self.start.load(Ordering::Relaxed)) < len
+    }
+}
+
+static mut PREVIOUS: std::mem::MaybeUninit<libc::sigaction> = std::mem::MaybeUninit::zeroed();
+
+fn install_handler() {
+    static INSTALL: Once = Once::new();
+    // SAFETY: sigaction gets valid structures; PREVIOUS is written once, before the handler can run.
+    INSTALL.call_once(|| unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = on_sigbus;
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        libc::sigaction(libc::SIGBUS, &raw const action, (&raw mut PREVIOUS).cast());
+    });
+}
+
+/// Async-signal-safe: atomics and one system call. An address that is none of ours goes back to the
+/// handler that was there before, by reinstating it and letting the access fault again.
+extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo; nodes of RANGES are never freed; the page mapped
+    // over lies within one of our own mappings.
+    unsafe {
+        let address = (*info).si_addr() as usize;
+        let mut node = RANGES.load(Ordering::Acquire);
+        while let Some(guard) = node.as_ref() {
+            if guard.holds(address) {
+                guard.damaged.store(true, Ordering::Relaxed);
+                let page = address & !(SYSTEM_PAGE_BYTES - 1);
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+                let page = page as *mut libc::c_void;
+                libc::mmap(page, SYSTEM_PAGE_BYTES, libc::PROT_READ, flags, -1, 0);
+                return;
+            }
+            node = guard.next.load(Ordering::Acquire);
+        }
+        libc::sigaction(libc::SIGBUS, (&raw const PREVIOUS).cast(), std::ptr::null_mut());
+    }
+}
+
+/// Asks the system to forget the file's cached pages. A hint.
+pub fn drop_file_cache(file: &File) {
+    // SAFETY: a system call on an open descriptor.
+    unsafe {
+        libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+    }
+}
+
+/// Starts fetching the cache line that holds `bytes[offset]`; nothing when that is outside.
+#[inline(always)]
+pub fn prefetch(bytes: &[u8], offset: usize) {
+    if offset < bytes.len() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the address is inside the slice, and a prefetch reads nothing architecturally.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(offset).cast());
+        }
+    }
+}
+
+/// A bit for each of the 64 bytes that equals `byte`, lowest bit first.
+#[inline(always)]
+pub fn match_byte(bytes: &[u8; 64], byte: u8) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 belongs to every x86-64, and each load lies within the 64 bytes.
+    unsafe {
+        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+        let wanted = _mm_set1_epi8(byte as i8);
+        let lane = |at: usize| {
+            let found = _mm_cmpeq_epi8(_mm_loadu_si128(bytes.as_ptr().add(at).cast()), wanted);
+            u64::from(_mm_movemask_epi8(found) as u16)
+        };
+        lane(0) | (lane(16) << 16) | (lane(32) << 32) | (lane(48) << 48)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    bytes.iter().enumerate().fold(0, |mask, (i, &b)| mask | (u64::from(b == byte) << i))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn matching_bytes_are_found_at_every_place() {
+        for place in 0..64 {
+            let mut bytes = [7u8; 64];
+            bytes[place] = 9;
+            assert_eq!(match_byte(&bytes, 9), 1 << place);
+            assert_eq!(match_byte(&bytes, 7), !(1 << place));
+        }
+    }
+
+    #[test]
+    fn prefetching_outside_is_nothing() {
+        prefetch(&[], 0);
+        prefetch(&[1, 2, 3], 3);
+        prefetch(&[1, 2, 3], usize::MAX);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a real file")]
+    fn a_file_cut_while_mapped_reads_as_zeros_and_is_marked() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![5u8; 64 * 1024]).unwrap();
+        let map = Mapping::new(&file).unwrap();
+        assert_eq!(map.bytes()[60_000], 5);
+        assert!(!map.damaged());
+        file.set_len(4096).unwrap();
+        assert_eq!(map.bytes()[0], 5);
+        assert!(!map.damaged());
+        assert_eq!(map.bytes()[60_000], 0);
+        assert!(map.damaged());
+        drop(map);
+        let other = tempfile::tempfile().unwrap();
+        other.set_len(10).unwrap();
+        assert!(!Mapping::new(&other).unwrap().damaged());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a real file")]
+    fn residency_has_an_entry_for_each_page() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![5u8; 10_000]).unwrap();
+        let map = Mapping::new(&file).unwrap();
+        assert_eq!(map.bytes()[9_999], 5);
+        let pages = map.residency(0, usize::MAX).unwrap();
+        assert_eq!(pages.len(), 3);
+        assert!(pages.iter().all(|page| page & 1 == 1));
+        assert!(map.residency(20_000, 5).unwrap().is_empty());
+    }
+}
