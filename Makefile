@@ -1,0 +1,78 @@
+# The habits of the house. Every target installs what it lacks (scripts/setup says what and how) and
+# then does its work; nothing else has to be run first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# A toolchain that rustup put into the home directory is found without a new login.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+export CARGO_TERM_COLOR ?= auto
+
+PYTHON := .venv/bin/python
+DEBUG_BINARY := $(CURDIR)/target/debug/forebay
+RELEASE_BINARY := $(CURDIR)/target/release/forebay
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 22
+
+.PHONY: build
+build: ## The binary, for use: target/release/forebay
+	@scripts/setup build
+	@echo 'building the release binary (some minutes the first time, seconds after)'
+	cargo build --release --locked -p forebay
+
+.PHONY: demo
+demo: ## The main job on real flights: push, serve, push again under readers, diff, roll back
+	@scripts/setup demo
+	@$(MAKE) --no-print-directory build
+	@FOREBAY=$(RELEASE_BINARY) $(PYTHON) scripts/demo.py
+
+.PHONY: test
+test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it
+	@scripts/setup test
+	cargo test --workspace --locked
+	cargo build --locked -p forebay
+	@$(MAKE) --no-print-directory test-fuzz
+	@$(MAKE) --no-print-directory test-binary
+
+.PHONY: test-binary
+test-binary: ## Only the tests that drive the built binary (ARGS='-k swap' picks some)
+	@scripts/setup test
+	cargo build --locked -p forebay
+	FOREBAY=$(DEBUG_BINARY) $(PYTHON) -m pytest tests $(ARGS)
+
+.PHONY: test-fuzz
+test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)
+	@scripts/setup build
+	CARGO_TARGET_DIR=$(CURDIR)/target cargo test --locked --manifest-path fuzz/Cargo.toml
+
+.PHONY: test-large
+test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `make test`
+	@scripts/setup test
+	cargo build --release --locked -p forebay
+	FOREBAY=$(RELEASE_BINARY) $(PYTHON) -m pytest tests/large $(ARGS)
+
+.PHONY: lint
+lint: ## Formatting, clippy, licences and sources of dependencies, house rules
+	@scripts/setup lint
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
+	.venv-lint/bin/ruff check --quiet scripts tests
+	scripts/house-rules
+
+.PHONY: advisories
+advisories: ## Known vulnerabilities of dependencies; fetches the advisory database
+	@scripts/setup lint
+	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny check advisories
+
+.PHONY: fmt
+fmt: ## Formats every Rust file
+	@scripts/setup lint
+	cargo fmt --all
+	cargo fmt --all --manifest-path fuzz/Cargo.toml
+
+# The bench-* targets.
+-include bench/bench.mk
