@@ -1,1 +1,3 @@
 //! forebay-load
+
+pub mod progress;
