@@ -23,7 +23,10 @@ impl KeyHasher {
     /// `prefix` is what stands before the key on the wire: the table's name and a colon. It must
     /// not hold braces; a prefix may be empty.
     pub fn new(prefix: &[u8]) -> Self {
-        Self { prefix: prefix.to_vec(), prefix_crc: crc16(0, prefix) }
+        Self {
+            prefix: prefix.to_vec(),
+            prefix_crc: crc16(0, prefix),
+        }
     }
 
     pub fn prefix(&self) -> &[u8] {
@@ -82,7 +85,11 @@ const fn crc16_tables() -> [[u16; 256]; 8] {
         let mut crc = (byte as u16) << 8;
         let mut bit = 0;
         while bit < 8 {
-            crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
+            crc = if crc & 0x8000 != 0 {
+                (crc << 1) ^ 0x1021
+            } else {
+                crc << 1
+            };
             bit += 1;
         }
         tables[0][byte] = crc;
@@ -130,7 +137,11 @@ mod tests {
         for &byte in bytes {
             crc ^= u16::from(byte) << 8;
             for _ in 0..8 {
-                crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
+                crc = if crc & 0x8000 != 0 {
+                    (crc << 1) ^ 0x1021
+                } else {
+                    crc << 1
+                };
             }
         }
         crc
@@ -142,7 +153,10 @@ mod tests {
         let bytes: Vec<u8> = (0..100u32).map(|i| (i * 37 + 11) as u8).collect();
         for start in 0..20 {
             for end in start..bytes.len() {
-                assert_eq!(crc16(7, &bytes[start..end]), crc16_bitwise(7, &bytes[start..end]));
+                assert_eq!(
+                    crc16(7, &bytes[start..end]),
+                    crc16_bitwise(7, &bytes[start..end])
+                );
             }
         }
     }
@@ -155,8 +169,14 @@ mod tests {
         assert_eq!(bare.slot(b"somekey"), 11058);
         assert_eq!(bare.slot(b"foo{hash_tag}"), 2515);
         assert_eq!(bare.slot(b"bar{hash_tag}"), 2515);
-        assert_eq!(bare.slot(b"foo{}{bar}"), crc16_bitwise(0, b"foo{}{bar}") % 16384);
-        assert_eq!(bare.slot(b"foo{{bar}}zap"), crc16_bitwise(0, b"{bar") % 16384);
+        assert_eq!(
+            bare.slot(b"foo{}{bar}"),
+            crc16_bitwise(0, b"foo{}{bar}") % 16384
+        );
+        assert_eq!(
+            bare.slot(b"foo{{bar}}zap"),
+            crc16_bitwise(0, b"{bar") % 16384
+        );
         let table = KeyHasher::new(b"flights:");
         assert_eq!(table.slot(b"AA/0001"), bare.slot(b"flights:AA/0001"));
         assert_eq!(table.slot(b"{user1}x"), bare.slot(b"user1"));

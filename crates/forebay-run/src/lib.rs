@@ -4,7 +4,25 @@
 //! by byte. This crate writes runs, reads them, merges them and verifies them. It knows nothing of
 //! tables, versions or the network.
 
+mod compress;
 pub mod content;
+pub mod error;
+pub mod format;
 pub mod hash;
+mod index;
 pub mod io;
+pub mod merge;
+pub mod operation;
+mod page;
+mod pages;
 pub mod raw;
+mod record;
+pub mod run;
+pub mod scan;
+pub mod verify;
+pub mod writer;
+
+pub use error::RunError;
+pub use format::{Compression, Order, RunOptions, RunSummary};
+pub use run::{Lookup, Run};
+pub use writer::RunWriter;

@@ -64,13 +64,11 @@ impl Mapping {
             let first = self.map.as_ptr().add(start) as *mut libc::c_void;
             libc::mincore(first, end - start, pages.as_mut_ptr())
         };
-        if code == 0 { Ok(pages) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// Tells the system that the mapping will be read front to back, or at random again.
-    pub fn expect_sequential(&self, sequential: bool) {
-        let advice = if sequential { Advice::Sequential } else { Advice::Normal };
-        let _ = self.map.advise(advice);
+        if code == 0 {
+            Ok(pages)
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 }
 
@@ -120,7 +118,9 @@ impl Guarded {
 
     fn release(&'static self) {
         self.len_bytes.store(0, Ordering::Release);
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        FREE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self);
     }
 
     fn holds(&self, address: usize) -> bool {
@@ -163,7 +163,11 @@ extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
             }
             node = guard.next.load(Ordering::Acquire);
         }
-        libc::sigaction(libc::SIGBUS, (&raw const PREVIOUS).cast(), std::ptr::null_mut());
+        libc::sigaction(
+            libc::SIGBUS,
+            (&raw const PREVIOUS).cast(),
+            std::ptr::null_mut(),
+        );
     }
 }
 
@@ -194,7 +198,9 @@ pub fn match_byte(bytes: &[u8; 64], byte: u8) -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE2 belongs to every x86-64, and each load lies within the 64 bytes.
     unsafe {
-        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+        use std::arch::x86_64::{
+            _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
+        };
         let wanted = _mm_set1_epi8(byte as i8);
         let lane = |at: usize| {
             let found = _mm_cmpeq_epi8(_mm_loadu_si128(bytes.as_ptr().add(at).cast()), wanted);
@@ -203,7 +209,10 @@ pub fn match_byte(bytes: &[u8; 64], byte: u8) -> u64 {
         lane(0) | (lane(16) << 16) | (lane(32) << 32) | (lane(48) << 48)
     }
     #[cfg(not(target_arch = "x86_64"))]
-    bytes.iter().enumerate().fold(0, |mask, (i, &b)| mask | (u64::from(b == byte) << i))
+    bytes
+        .iter()
+        .enumerate()
+        .fold(0, |mask, (i, &b)| mask | (u64::from(b == byte) << i))
 }
 
 #[cfg(test)]

@@ -117,7 +117,10 @@ impl Random for SystemRandom {
 /// new one survives a power cut: temporary file, sync, rename, sync of the directory.
 pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or("file");
     let temporary = dir.join(format!(".{name}.new"));
     match disk.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

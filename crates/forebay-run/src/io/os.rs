@@ -21,13 +21,22 @@ impl Disk for OsDisk {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
         }
-        Ok(Arc::new(OsReadFile { file, len_bytes: metadata.len(), map: !self.without_maps }))
+        Ok(Arc::new(OsReadFile {
+            file,
+            len_bytes: metadata.len(),
+            map: !self.without_maps,
+        }))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        Ok(Box::new(OsWriteFile(OpenOptions::new().write(true).create_new(true).open(path)?)))
+        Ok(Box::new(OsWriteFile(
+            OpenOptions::new().write(true).create_new(true).open(path)?,
+        )))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -68,8 +77,12 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
@@ -110,7 +123,11 @@ impl ReadFile for OsReadFile {
     }
 
     fn map(&self) -> io::Result<Option<Mapping>> {
-        if self.map { Mapping::new(&self.file).map(Some) } else { Ok(None) }
+        if self.map {
+            Mapping::new(&self.file).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     fn drop_cache(&self) {

@@ -87,7 +87,9 @@ impl SimDisk {
             dirs: state.dirs.clone(),
             ..State::default()
         };
-        SimDisk { state: Arc::new(Mutex::new(reopened)) }
+        SimDisk {
+            state: Arc::new(Mutex::new(reopened)),
+        }
     }
 
     /// The disk as it may be found after a power cut; one seed gives one outcome.
@@ -101,7 +103,11 @@ impl SimDisk {
                 change.apply(&mut names);
             }
         }
-        let inodes: Vec<Inode> = state.inodes.iter().map(|inode| inode.cut(&mut random)).collect();
+        let inodes: Vec<Inode> = state
+            .inodes
+            .iter()
+            .map(|inode| inode.cut(&mut random))
+            .collect();
         let reopened = State {
             inodes,
             durable_names: names.clone(),
@@ -109,7 +115,9 @@ impl SimDisk {
             dirs: state.dirs.clone(),
             ..State::default()
         };
-        SimDisk { state: Arc::new(Mutex::new(reopened)) }
+        SimDisk {
+            state: Arc::new(Mutex::new(reopened)),
+        }
     }
 
     /// Changes a file's bytes behind everybody's back.
@@ -136,7 +144,10 @@ impl Inode {
             2 => content[self.synced_bytes..].fill(0),
             _ => {}
         }
-        Inode { synced_bytes: content.len(), content }
+        Inode {
+            synced_bytes: content.len(),
+            content,
+        }
     }
 }
 
@@ -183,15 +194,25 @@ impl State {
 
     fn change_name(&mut self, dir: &Path, change: NameChange) {
         change.apply(&mut self.names);
-        self.unsynced.entry(dir.to_path_buf()).or_default().push(change);
+        self.unsynced
+            .entry(dir.to_path_buf())
+            .or_default()
+            .push(change);
     }
 
     fn inode(&self, path: &Path) -> io::Result<usize> {
-        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.names
+            .get(path)
+            .copied()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn require_dir(&self, dir: &Path) -> io::Result<()> {
-        if self.dirs.contains(dir) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+        if self.dirs.contains(dir) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
     }
 }
 
@@ -204,7 +225,10 @@ impl Disk for SimDisk {
         let mut state = self.state();
         state.call(false)?;
         let content = state.inodes[state.inode(path)?].content.clone();
-        Ok(Arc::new(SimReadFile { content, disk: self.clone() }))
+        Ok(Arc::new(SimReadFile {
+            content,
+            disk: self.clone(),
+        }))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -217,7 +241,10 @@ impl Disk for SimDisk {
         let inode = state.inodes.len();
         state.inodes.push(Inode::default());
         state.change_name(parent(path), NameChange::Add(path.to_path_buf(), inode));
-        Ok(Box::new(SimWriteFile { inode, disk: self.clone() }))
+        Ok(Box::new(SimWriteFile {
+            inode,
+            disk: self.clone(),
+        }))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -256,8 +283,12 @@ impl Disk for SimDisk {
         let mut state = self.state();
         state.call(false)?;
         state.require_dir(path)?;
-        let gone: Vec<PathBuf> =
-            state.names.keys().filter(|name| name.starts_with(path)).cloned().collect();
+        let gone: Vec<PathBuf> = state
+            .names
+            .keys()
+            .filter(|name| name.starts_with(path))
+            .cloned()
+            .collect();
         for name in gone {
             state.change_name(parent(&name), NameChange::Remove(name.clone()));
         }
@@ -272,8 +303,9 @@ impl Disk for SimDisk {
         let entries = state.names.keys().chain(state.dirs.iter());
         let inside = entries.filter(|entry| entry.parent() == Some(path));
         let names = inside.filter_map(|entry| entry.file_name());
-        let sorted: BTreeSet<String> =
-            names.map(|name| name.to_string_lossy().into_owned()).collect();
+        let sorted: BTreeSet<String> = names
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
         Ok(sorted.into_iter().collect())
     }
 
@@ -301,7 +333,10 @@ impl Disk for SimDisk {
             return Ok(Err(present.clone()));
         }
         state.locks.insert(path.to_path_buf(), holder.to_owned());
-        Ok(Ok(Box::new(SimLock { path: path.to_path_buf(), disk: self.clone() })))
+        Ok(Ok(Box::new(SimLock {
+            path: path.to_path_buf(),
+            disk: self.clone(),
+        })))
     }
 }
 
@@ -335,7 +370,10 @@ impl ReadFile for SimReadFile {
         self.disk.state().call(false)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = start.saturating_add(buf.len());
-        let bytes = self.content.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let bytes = self
+            .content
+            .get(start..end)
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
         buf.copy_from_slice(bytes);
         Ok(())
     }

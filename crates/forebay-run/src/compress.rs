@@ -1,0 +1,149 @@
+//! Pages in compressed form (`docs/format.md`, section 5).
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use zstd::bulk::{Compressor, Decompressor};
+
+use crate::format::Compression;
+
+const ZSTD_LEVEL: i32 = 3;
+/// A Zstandard dictionary is trained on this many of the run's first pages.
+const TRAINING_PAGES: usize = 128;
+const DICTIONARY_BYTES: usize = 16 * 1024;
+
+/// Turns pages into stored blocks, in order. With Zstandard the first pages wait until there are
+/// enough of them to train a dictionary on.
+pub struct BlockWriter {
+    compression: Compression,
+    page_bytes: usize,
+    waiting: Vec<u8>,
+    zstd: Option<Compressor<'static>>,
+    dictionary: Vec<u8>,
+    /// The stored length of each page so far.
+    pub lengths: Vec<u32>,
+}
+
+impl BlockWriter {
+    pub fn new(compression: Compression, page_bytes: usize) -> Self {
+        Self {
+            compression,
+            page_bytes,
+            waiting: Vec::new(),
+            zstd: None,
+            dictionary: Vec::new(),
+            lengths: Vec::new(),
+        }
+    }
+
+    /// Adds `pages`, whole pages one behind the other; appends what can be stored already to `out`.
+    pub fn add(&mut self, pages: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        if self.compression == Compression::Zstd && self.zstd.is_none() {
+            self.waiting.extend_from_slice(pages);
+            if self.waiting.len() < TRAINING_PAGES * self.page_bytes {
+                return Ok(());
+            }
+            return self.finish(out);
+        }
+        for page in pages.chunks(self.page_bytes) {
+            self.store(page, out)?;
+        }
+        Ok(())
+    }
+
+    /// Appends what still waits.
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let pages = std::mem::take(&mut self.waiting);
+        let sizes = vec![self.page_bytes; pages.len() / self.page_bytes];
+        // Too few or too even samples cannot train one; then there is none.
+        let trained = zstd::dict::from_continuous(&pages, &sizes, DICTIONARY_BYTES);
+        self.dictionary = trained.unwrap_or_default();
+        self.zstd = Some(Compressor::with_dictionary(ZSTD_LEVEL, &self.dictionary)?);
+        for page in pages.chunks(self.page_bytes) {
+            self.store(page, out)?;
+        }
+        Ok(())
+    }
+
+    pub fn dictionary(&self) -> &[u8] {
+        &self.dictionary
+    }
+
+    /// A page that does not shrink is stored as it is.
+    fn store(&mut self, page: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        let packed = match &mut self.zstd {
+            Some(zstd) => zstd.compress(page)?,
+            None => lz4_flex::block::compress(page),
+        };
+        let block = if packed.len() < page.len() {
+            &packed[..]
+        } else {
+            page
+        };
+        out.extend_from_slice(block);
+        self.lengths.push(block.len() as u32);
+        Ok(())
+    }
+}
+
+/// Turns stored blocks back into pages; any number of threads may.
+pub struct BlockReader {
+    compression: Compression,
+    dictionary: Vec<u8>,
+    /// Decompression contexts not in use.
+    pool: Mutex<Vec<Decompressor<'static>>>,
+}
+
+impl std::fmt::Debug for BlockReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockReader({:?})", self.compression)
+    }
+}
+
+impl BlockReader {
+    pub fn new(compression: Compression, dictionary: Vec<u8>) -> Self {
+        Self {
+            compression,
+            dictionary,
+            pool: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Fills `page` from its stored `block`; `false` when the block is damaged.
+    pub fn read(&self, block: &[u8], page: &mut [u8]) -> bool {
+        if block.len() == page.len() {
+            page.copy_from_slice(block);
+            return true;
+        }
+        match self.compression {
+            Compression::None => false,
+            Compression::Lz4 => {
+                lz4_flex::block::decompress_into(block, page).is_ok_and(|len| len == page.len())
+            }
+            Compression::Zstd => self
+                .read_zstd(block, page)
+                .is_ok_and(|len| len == page.len()),
+        }
+    }
+
+    fn read_zstd(&self, block: &[u8], page: &mut [u8]) -> io::Result<usize> {
+        let pooled = self
+            .pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let mut zstd = match pooled {
+            Some(zstd) => zstd,
+            None => Decompressor::with_dictionary(&self.dictionary)?,
+        };
+        let result = zstd.decompress_to_buffer(block, page);
+        self.pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(zstd);
+        result
+    }
+}

@@ -1,0 +1,58 @@
+//! What can go wrong with a run.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of reading or writing a run; each names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The system refused an operation.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Io {
+        path: PathBuf,
+        what: &'static str,
+        source: io::Error,
+    },
+    /// The bytes are not what was written. `place` says where and which check failed.
+    #[error("{}: damaged: {place}; restore the file from another copy or push the table again", path.display())]
+    Damaged { path: PathBuf, place: String },
+    /// A run of a newer or unknown kind.
+    #[error("{}: {what}; read it with a newer forebay", path.display())]
+    Unsupported { path: PathBuf, what: String },
+    /// The caller broke a rule of the writer or the merge.
+    #[error("{}: {what}", path.display())]
+    Refused { path: PathBuf, what: String },
+}
+
+impl RunError {
+    pub fn io(path: &Path, what: &'static str, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_path_buf(),
+            what,
+            source,
+        }
+    }
+
+    pub fn damaged(path: &Path, place: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_path_buf(),
+            place: place.into(),
+        }
+    }
+
+    pub fn refused(path: &Path, what: impl Into<String>) -> Self {
+        Self::Refused {
+            path: path.to_path_buf(),
+            what: what.into(),
+        }
+    }
+
+    /// Whether the cause is a full disk (or a quota).
+    pub fn is_out_of_space(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. }
+            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+}
+
+pub type Result<T, E = RunError> = std::result::Result<T, E>;

@@ -1,0 +1,333 @@
+//! What is kept in memory of a run: one entry a page (`docs/format.md`, section 4).
+//!
+//! Hashed: for each slot the number of pages that begin in earlier slots, and for each page the 32
+//! hash bits below the slot of its first record. The slot bits are a CRC of the key, not random, so
+//! a slot may hold no page or millions; within a slot hashes are uniform, and interpolation finds
+//! the page. Ordered: for each page a separator key, searched by its first eight bytes.
+
+use std::cmp::Ordering;
+
+use crate::format::word32;
+use crate::hash::{HASH_BITS, slot_of};
+
+/// Steps that the walk from the interpolated page takes before it gives way to binary search.
+const WALK: usize = 8;
+
+#[inline]
+fn middle_bits(hash: u64) -> u32 {
+    (hash >> (HASH_BITS - 32)) as u32
+}
+
+/// The index of a hashed run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct HashIndex {
+    first_slot: u32,
+    /// `starts[s]`: how many pages begin with a record of a slot below `first_slot + s`.
+    starts: Vec<u32>,
+    /// For each page `middle_bits` of its first record's hash.
+    firsts: Vec<u32>,
+}
+
+impl HashIndex {
+    /// The pages to search for a record of `hash`: the last of the range first. The range holds
+    /// more than one page only when records agree in 46 bits of their hashes.
+    #[inline]
+    pub fn pages(&self, hash: u64) -> std::ops::Range<usize> {
+        let slot = u32::from(slot_of(hash)).wrapping_sub(self.first_slot) as usize;
+        let Some(&[start, end]) = self.starts.get(slot..slot.saturating_add(2)) else {
+            return 0..0;
+        };
+        let (start, end) = (start as usize, end as usize);
+        let wanted = middle_bits(hash);
+        let Some(firsts) = self.firsts.get(start..end) else {
+            return 0..0;
+        };
+        let after = start + count_up_to(firsts, wanted);
+        let mut first = after.saturating_sub(1);
+        while first > start && self.firsts[first] == wanted {
+            first -= 1;
+        }
+        if first == start && first < after && self.firsts[first] == wanted && first > 0 {
+            first -= 1;
+        }
+        first..after
+    }
+
+    /// The first page that may hold a record with a hash of at least `hash`.
+    pub fn first_page(&self, hash: u64) -> usize {
+        let slot = u32::from(slot_of(hash));
+        if slot < self.first_slot || self.starts.is_empty() {
+            return 0;
+        }
+        let slot = ((slot - self.first_slot) as usize).min(self.starts.len() - 2);
+        let start = self.starts[slot] as usize;
+        let end = self.starts[slot + 1] as usize;
+        if u32::from(slot_of(hash)) - self.first_slot > slot as u32 {
+            return end.saturating_sub(1);
+        }
+        let wanted = middle_bits(hash);
+        let below = self.firsts[start..end].partition_point(|&first| first < wanted);
+        (start + below).saturating_sub(1)
+    }
+
+    /// The last page that may hold a record with a hash of at most `hash`.
+    pub fn last_page(&self, hash: u64) -> usize {
+        let slot = u32::from(slot_of(hash));
+        if slot < self.first_slot {
+            return 0;
+        }
+        let slot = (slot - self.first_slot) as usize;
+        let Some(&[start, end]) = self.starts.get(slot..slot.saturating_add(2)) else {
+            return self.firsts.len().saturating_sub(1);
+        };
+        let (start, end) = (start as usize, end as usize);
+        (start + count_up_to(&self.firsts[start..end], middle_bits(hash))).saturating_sub(1)
+    }
+
+    /// About where in `page` a record of `hash` lies, from 0 (the start) to 1.
+    #[inline]
+    pub fn place_within(&self, page: usize, hash: u64) -> f32 {
+        let (Some(&first), Some(&next)) = (self.firsts.get(page), self.firsts.get(page + 1)) else {
+            return 0.5;
+        };
+        let width = next.wrapping_sub(first) as f32;
+        (middle_bits(hash).wrapping_sub(first) as f32 / width).min(1.0)
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        4 * (self.starts.len() + self.firsts.len())
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let counts = [
+            self.first_slot,
+            self.starts.len() as u32,
+            self.firsts.len() as u32,
+        ];
+        let words = counts.iter().chain(&self.starts).chain(&self.firsts);
+        words.flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Decodes the section and checks that it fits a run of `pages` pages.
+    pub fn decode(bytes: &[u8], pages: usize) -> Result<Self, &'static str> {
+        let (words, rest) = bytes.as_chunks::<4>();
+        let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
+        let mut next = || words.next().ok_or("the index is too short");
+        let (first_slot, starts, firsts) = (next()?, next()? as usize, next()? as usize);
+        if !rest.is_empty() || firsts > pages || words.len() != starts.saturating_add(firsts) {
+            return Err("the index does not fit its counts");
+        }
+        let starts: Vec<u32> = words.by_ref().take(starts).collect();
+        let firsts: Vec<u32> = words.collect();
+        let rising = starts.is_sorted() && (starts.is_empty() == firsts.is_empty());
+        if !rising
+            || starts
+                .last()
+                .is_some_and(|&last| last as usize != firsts.len())
+        {
+            return Err("the index's slots do not cover its pages");
+        }
+        if starts.len() == 1 || first_slot > crate::hash::SLOTS {
+            return Err("the index's slots are out of range");
+        }
+        Ok(Self {
+            first_slot,
+            starts,
+            firsts,
+        })
+    }
+}
+
+/// How many of the rising `firsts` are at most `wanted`; they are spread evenly over all of u32.
+#[inline]
+fn count_up_to(firsts: &[u32], wanted: u32) -> usize {
+    let guess = ((u64::from(wanted) * (firsts.len() as u64 + 1)) >> 32) as usize;
+    let mut count = guess;
+    for _ in 0..WALK {
+        if count < firsts.len() && firsts[count] <= wanted {
+            count += 1;
+        } else if count > 0 && firsts[count - 1] > wanted {
+            count -= 1;
+        } else {
+            return count;
+        }
+    }
+    firsts.partition_point(|&first| first <= wanted)
+}
+
+/// Builds a [`HashIndex`] page by page.
+#[derive(Debug, Default)]
+pub struct HashIndexBuilder {
+    index: HashIndex,
+    last_slot: u32,
+}
+
+impl HashIndexBuilder {
+    /// Adds a page whose first record has `hash`.
+    pub fn add(&mut self, hash: u64) {
+        let slot = u32::from(slot_of(hash));
+        let index = &mut self.index;
+        if index.firsts.is_empty() {
+            index.first_slot = slot;
+            index.starts.push(0);
+            self.last_slot = slot;
+        }
+        for _ in self.last_slot..slot {
+            index.starts.push(index.firsts.len() as u32);
+        }
+        self.last_slot = slot;
+        index.firsts.push(middle_bits(hash));
+    }
+
+    /// `last_hash` is that of the run's last record.
+    pub fn finish(mut self, last_hash: u64) -> HashIndex {
+        let index = &mut self.index;
+        if !index.firsts.is_empty() {
+            for _ in self.last_slot..=u32::from(slot_of(last_hash)) {
+                index.starts.push(index.firsts.len() as u32);
+            }
+            index.firsts.shrink_to_fit();
+        }
+        self.index
+    }
+}
+
+/// The index of an ordered run: `separators[p]` is above every key of page p - 1 and not above the
+/// first of page p; that of page 0 is empty.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct KeyIndex {
+    ends: Vec<u32>,
+    bytes: Vec<u8>,
+    /// What all separators but the first begin with.
+    common: Vec<u8>,
+    /// The eight bytes behind `common` of each separator, big-endian.
+    heads: Vec<u64>,
+}
+
+impl KeyIndex {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn separator(&self, page: usize) -> &[u8] {
+        let start = if page == 0 {
+            0
+        } else {
+            self.ends[page - 1] as usize
+        };
+        &self.bytes[start..self.ends[page] as usize]
+    }
+
+    /// The only page that may hold `key`, and the first with a key of at least `key` unless all of
+    /// its keys are below.
+    pub fn page(&self, key: &[u8]) -> usize {
+        let head = match key[..key.len().min(self.common.len())].cmp(&self.common) {
+            Ordering::Less => return 0,
+            Ordering::Greater => return self.len().saturating_sub(1),
+            Ordering::Equal => head_of(&key[self.common.len()..]),
+        };
+        let heads = self.heads.get(1..).unwrap_or_default();
+        let mut low = heads.partition_point(|&other| other < head);
+        let ties = heads[low..].partition_point(|&other| other == head);
+        if ties > 0 {
+            let mut high = low + ties;
+            while low < high {
+                let middle = low.midpoint(high);
+                if self.separator(middle + 1) <= key {
+                    low = middle + 1
+                } else {
+                    high = middle
+                }
+            }
+        }
+        low
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        4 * self.ends.len() + self.bytes.len() + 8 * self.heads.len()
+    }
+
+    pub fn add(&mut self, separator: &[u8]) {
+        self.bytes.extend_from_slice(separator);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Computes what searching needs once all separators are there.
+    pub fn finish(mut self) -> Self {
+        let (first, last) = match self.len() {
+            0 | 1 => (&[][..], &[][..]),
+            pages => (self.separator(1), self.separator(pages - 1)),
+        };
+        self.common = first
+            .iter()
+            .zip(last)
+            .take_while(|(a, b)| a == b)
+            .map(|(a, _)| *a)
+            .collect();
+        let skip = self.common.len();
+        self.heads = (0..self.len())
+            .map(|page| head_of(self.separator(page).get(skip..).unwrap_or_default()))
+            .collect();
+        self
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = (self.ends.len() as u32).to_le_bytes().to_vec();
+        out.extend(self.ends.iter().flat_map(|end| end.to_le_bytes()));
+        out.extend_from_slice(&self.bytes);
+        out
+    }
+
+    pub fn decode(bytes: &[u8], pages: usize) -> Result<Self, &'static str> {
+        if bytes.len() < 4 {
+            return Err("the index is too short");
+        }
+        let count = word32(bytes, 0) as usize;
+        let table = count
+            .checked_mul(4)
+            .and_then(|len| bytes[4..].split_at_checked(len));
+        let (ends, separators) = table.ok_or("the index is too short")?;
+        let ends: Vec<u32> = ends
+            .as_chunks()
+            .0
+            .iter()
+            .map(|end| u32::from_le_bytes(*end))
+            .collect();
+        let last = ends.last().map_or(0, |&end| end as usize);
+        if count > pages || !ends.is_sorted() || last != separators.len() {
+            return Err("the index does not fit its counts");
+        }
+        let index = Self {
+            ends,
+            bytes: separators.to_vec(),
+            ..Self::default()
+        }
+        .finish();
+        if (2..index.len()).any(|page| index.separator(page - 1) >= index.separator(page)) {
+            return Err("the index's separators do not rise");
+        }
+        Ok(index)
+    }
+}
+
+#[inline]
+fn head_of(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = key.len().min(8);
+    head[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(head)
+}
+
+/// The shortest key above `before` and not above `after`; REQUIRES `before < after`.
+pub fn separator<'a>(before: &[u8], after: &'a [u8]) -> &'a [u8] {
+    let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+    &after[..(same + 1).min(after.len())]
+}
+
+#[cfg(test)]
+#[path = "index_tests.rs"]
+mod tests;

@@ -1,0 +1,436 @@
+//! One page: laying it out, and reading it (`docs/format.md`, section 3).
+//!
+//! ```text
+//!  0  u64  checksum of all that follows, seeded with the page's number
+//!  8  u16  n, the records that begin in this page
+//! 10  u16  spill: how many bytes of the previous page's last value continue here
+//! 12  u16  end of the used bytes
+//! 14  u16  length of the prefix shared by the page's keys (0 in hashed order)
+//! 16       hashed: n fingerprints, the lowest byte of each record's hash; ordered: the prefix
+//!     u16 x n  where each record begins
+//!          the spilled bytes, then the records: tag, key length, key without prefix, value
+//! ```
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::raw::{match_byte, prefetch};
+
+pub const HEADER_BYTES: usize = 16;
+/// Bits 0-2 of a record's tag are its operation.
+pub const OPERATION_MASK: u8 = 0x07;
+/// The value lies in the `.ext` file; here is a reference to it.
+pub const TAG_EXTENT: u8 = 0x08;
+/// The value continues in the next page.
+pub const TAG_SPILLS: u8 = 0x10;
+const TAG_KNOWN: u8 = OPERATION_MASK | TAG_EXTENT | TAG_SPILLS;
+
+/// Why a page cannot be read; the caller adds file and page.
+pub type PageResult<T> = Result<T, &'static str>;
+
+/// A page whose checksum was compared (or will be).
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    bytes: &'a [u8],
+}
+
+/// A record within its page.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot<'a> {
+    pub tag: u8,
+    /// Where in the page `suffix` begins; `payload` lies behind it.
+    pub at: usize,
+    /// The key without the page's prefix.
+    pub suffix: &'a [u8],
+    /// The bytes of the value (or of the reference to it) that lie in this page.
+    pub payload: &'a [u8],
+}
+
+impl Slot<'_> {
+    #[inline]
+    pub fn is_extent(&self) -> bool {
+        self.tag & TAG_EXTENT != 0
+    }
+
+    #[inline]
+    pub fn spills(&self) -> bool {
+        self.tag & TAG_SPILLS != 0
+    }
+}
+
+impl<'a> Page<'a> {
+    /// `bytes` is a whole page.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    pub fn checksum_matches(&self, number: u64) -> bool {
+        match self.bytes.split_first_chunk() {
+            Some((stored, rest)) => u64::from_le_bytes(*stored) == xxh3_64_with_seed(rest, number),
+            None => false,
+        }
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> PageResult<usize> {
+        let word = self
+            .bytes
+            .get(at..at + 2)
+            .ok_or("an offset beyond the page")?;
+        Ok(usize::from(u16::from_le_bytes([word[0], word[1]])))
+    }
+
+    /// How many records begin here.
+    #[inline]
+    pub fn records(&self) -> PageResult<usize> {
+        self.word(8)
+    }
+
+    fn spill_bytes(&self) -> PageResult<usize> {
+        self.word(10)
+    }
+
+    pub fn prefix(&self) -> PageResult<&'a [u8]> {
+        let len = self.word(14)?;
+        self.bytes
+            .get(HEADER_BYTES..HEADER_BYTES + len)
+            .ok_or("a prefix beyond the page")
+    }
+
+    /// The bytes between the header and the offsets: fingerprints or prefix.
+    #[inline]
+    fn aid_bytes(&self, records: usize, hashed: bool) -> PageResult<usize> {
+        if hashed { Ok(records) } else { self.word(14) }
+    }
+
+    /// The continuation of the previous page's last value.
+    pub fn spilled(&self, hashed: bool) -> PageResult<&'a [u8]> {
+        let records = self.records()?;
+        let start = HEADER_BYTES + self.aid_bytes(records, hashed)? + 2 * records;
+        let end = start + self.spill_bytes()?;
+        self.bytes.get(start..end).ok_or("a spill beyond the page")
+    }
+
+    /// The record numbered `index` of `records`.
+    #[inline]
+    pub fn slot(&self, index: usize, records: usize, hashed: bool) -> PageResult<Slot<'a>> {
+        let offsets = HEADER_BYTES + self.aid_bytes(records, hashed)?;
+        let start = self.word(offsets + 2 * index)?;
+        let end = if index + 1 < records {
+            self.word(offsets + 2 * index + 2)?
+        } else {
+            self.word(12)?
+        };
+        let record = self
+            .bytes
+            .get(start..end)
+            .ok_or("a record beyond the page")?;
+        parse_record(record, start)
+    }
+
+    /// Starts fetching the lines that [`Page::find_hashed`] will need first.
+    #[inline]
+    pub fn prefetch_header(&self) {
+        prefetch(self.bytes, 0);
+        prefetch(self.bytes, 64);
+    }
+
+    /// Starts fetching the record numbered `index`.
+    #[inline]
+    pub fn prefetch_slot(&self, index: usize, records: usize) {
+        if let Ok(start) = self.word(HEADER_BYTES + records + 2 * index) {
+            prefetch(self.bytes, start);
+            prefetch(self.bytes, start + 64);
+        }
+    }
+
+    /// Bits of the first 64 records whose fingerprint is `fingerprint`, and the record count.
+    #[inline]
+    pub fn candidates(&self, fingerprint: u8) -> PageResult<(u64, usize)> {
+        let records = self.records()?;
+        let lane = self
+            .bytes
+            .get(HEADER_BYTES..)
+            .and_then(|rest| rest.first_chunk());
+        let mask = match_byte(lane.ok_or("a page without fingerprints")?, fingerprint);
+        let known = if records < 64 {
+            (1u64 << records) - 1
+        } else {
+            u64::MAX
+        };
+        Ok((mask & known, records))
+    }
+
+    /// The record of `key` in a hashed page.
+    #[inline]
+    pub fn find_hashed(&self, fingerprint: u8, key: &[u8]) -> PageResult<Option<Slot<'a>>> {
+        let (mut mask, records) = self.candidates(fingerprint)?;
+        while mask != 0 {
+            let slot = self.slot(mask.trailing_zeros() as usize, records, true)?;
+            if slot.suffix == key {
+                return Ok(Some(slot));
+            }
+            mask &= mask - 1;
+        }
+        if records > 64 {
+            self.find_beyond_64(fingerprint, key, records)
+        } else {
+            Ok(None)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_beyond_64(
+        &self,
+        fingerprint: u8,
+        key: &[u8],
+        records: usize,
+    ) -> PageResult<Option<Slot<'a>>> {
+        let prints = self.bytes.get(HEADER_BYTES + 64..HEADER_BYTES + records);
+        for (index, &print) in prints
+            .ok_or("fingerprints beyond the page")?
+            .iter()
+            .enumerate()
+        {
+            if print == fingerprint {
+                let slot = self.slot(64 + index, records, true)?;
+                if slot.suffix == key {
+                    return Ok(Some(slot));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of the first record of an ordered page whose key is not less than `key`, and
+    /// whether it is `key`.
+    pub fn lower_bound(&self, key: &[u8]) -> PageResult<(usize, bool)> {
+        let records = self.records()?;
+        let prefix = self.prefix()?;
+        let head = &key[..key.len().min(prefix.len())];
+        match head.cmp(prefix) {
+            std::cmp::Ordering::Less => return Ok((0, false)),
+            std::cmp::Ordering::Greater => return Ok((records, false)),
+            std::cmp::Ordering::Equal => {}
+        }
+        let suffix = &key[prefix.len()..];
+        let (mut low, mut high) = (0, records);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.slot(middle, records, false)?.suffix.cmp(suffix) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok((middle, true)),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Ok((low, false))
+    }
+}
+
+#[inline]
+fn parse_record(record: &[u8], start: usize) -> PageResult<Slot<'_>> {
+    let (&[tag, low], rest) = record
+        .split_first_chunk()
+        .ok_or("a record without a head")?;
+    if tag & !TAG_KNOWN != 0 {
+        return Err("a record with an unknown tag");
+    }
+    let (key_bytes, rest) = if low < 0x80 {
+        (usize::from(low), rest)
+    } else {
+        let (&high, rest) = rest.split_first().ok_or("a record without a head")?;
+        (usize::from(low & 0x7f) | usize::from(high) << 7, rest)
+    };
+    let at = start + record.len() - rest.len();
+    let (suffix, payload) = rest
+        .split_at_checked(key_bytes)
+        .ok_or("a key beyond its record")?;
+    Ok(Slot {
+        tag,
+        at,
+        suffix,
+        payload,
+    })
+}
+
+/// A record waiting for its page to be laid out.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    fingerprint: u8,
+    tag: u8,
+    key_bytes: u16,
+    payload_bytes: u16,
+}
+
+/// Collects records and lays out their page.
+#[derive(Debug)]
+pub struct PageBuilder {
+    page_bytes: usize,
+    hashed: bool,
+    pending: Vec<Pending>,
+    /// Keys and payloads of the pending records, one behind the other.
+    bytes: Vec<u8>,
+    spill: Vec<u8>,
+    prefix_bytes: usize,
+    /// The page's used bytes, were it laid out now and no prefix taken off the keys.
+    used_bytes: usize,
+    /// The last record's payload goes on in the next page: nothing more fits here.
+    full: bool,
+}
+
+impl PageBuilder {
+    pub fn new(page_bytes: usize, hashed: bool) -> Self {
+        Self {
+            page_bytes,
+            hashed,
+            pending: Vec::new(),
+            bytes: Vec::new(),
+            spill: Vec::new(),
+            prefix_bytes: 0,
+            used_bytes: HEADER_BYTES,
+            full: false,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.spill.is_empty()
+    }
+
+    pub fn records(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The key of the first record collected.
+    pub fn first_key(&self) -> Option<&[u8]> {
+        self.pending
+            .first()
+            .map(|first| &self.bytes[..usize::from(first.key_bytes)])
+    }
+
+    /// Adds a record whole, or as much of its payload as fits when it is worth splitting; the rest
+    /// is carried into the page that follows. A payload is at most half a page. `false`: there is no
+    /// room, lay the page out and come again.
+    #[inline]
+    #[must_use]
+    pub fn add(&mut self, fingerprint: u8, tag: u8, key: &[u8], payload: &[u8]) -> bool {
+        let head_bytes = 2 + usize::from(key.len() >= 0x80) + key.len();
+        let aid_bytes = 2 + usize::from(self.hashed);
+        let prefix_bytes = self.prefix_with(key);
+        let saved_bytes = prefix_bytes * self.pending.len();
+        let used_bytes = self.used_bytes + aid_bytes + head_bytes - saved_bytes;
+        let whole_bytes = used_bytes + payload.len();
+        let (here, tag) = if whole_bytes <= self.page_bytes {
+            (payload.len(), tag)
+        } else {
+            let small = head_bytes + payload.len() <= self.page_bytes / 32;
+            if self.full || small || used_bytes > self.page_bytes {
+                return false;
+            }
+            (self.page_bytes - used_bytes, tag | TAG_SPILLS)
+        };
+        self.prefix_bytes = prefix_bytes;
+        self.used_bytes += aid_bytes + head_bytes + here;
+        self.pending.push(Pending {
+            fingerprint,
+            tag,
+            key_bytes: key.len() as u16,
+            payload_bytes: here as u16,
+        });
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(&payload[..here]);
+        // What is carried over waits behind the pending records until the page is laid out.
+        self.bytes.extend_from_slice(&payload[here..]);
+        self.full = here < payload.len();
+        true
+    }
+
+    /// The prefix that all keys share once `key` is among them.
+    #[inline]
+    fn prefix_with(&self, key: &[u8]) -> usize {
+        if self.hashed {
+            return 0;
+        }
+        match self.first_key() {
+            None => key.len(),
+            Some(first) => {
+                let known = self.prefix_bytes.min(key.len());
+                first[..known]
+                    .iter()
+                    .zip(key)
+                    .take_while(|(a, b)| a == b)
+                    .count()
+            }
+        }
+    }
+
+    /// Lays the page out behind `out` and starts the next one with what was carried over.
+    pub fn finish(&mut self, number: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        let n = self.pending.len();
+        let prefix_bytes = if n == 0 { 0 } else { self.prefix_bytes };
+        let aid_bytes = if self.hashed { n } else { prefix_bytes };
+        out.resize(start + HEADER_BYTES, 0);
+        if self.hashed {
+            out.extend(self.pending.iter().map(|record| record.fingerprint));
+        } else {
+            out.extend_from_slice(&self.bytes[..prefix_bytes]);
+        }
+        let offsets = out.len();
+        out.resize(offsets + 2 * n, 0);
+        out.extend_from_slice(&self.spill);
+        debug_assert_eq!(offsets - start, HEADER_BYTES + aid_bytes);
+        let carried = self.lay_out_records(start, offsets, prefix_bytes, out);
+        let end = out.len() - start;
+        debug_assert!(end <= self.page_bytes, "a page of {end} bytes");
+        let words = [n, self.spill.len(), end, prefix_bytes];
+        for (at, word) in words.into_iter().enumerate() {
+            let at = start + 8 + 2 * at;
+            out[at..at + 2].copy_from_slice(&(word as u16).to_le_bytes());
+        }
+        out.resize(start + self.page_bytes, 0);
+        let checksum = xxh3_64_with_seed(&out[start + 8..], number);
+        out[start..start + 8].copy_from_slice(&checksum.to_le_bytes());
+        self.restart(carried);
+    }
+
+    /// Returns where in `self.bytes` the carried bytes begin.
+    #[inline]
+    fn lay_out_records(
+        &self,
+        start: usize,
+        offsets: usize,
+        prefix_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let mut from = 0;
+        for (index, record) in self.pending.iter().enumerate() {
+            let offset = (out.len() - start) as u16;
+            let at = offsets + 2 * index;
+            out[at..at + 2].copy_from_slice(&offset.to_le_bytes());
+            let key_bytes = usize::from(record.key_bytes);
+            let suffix_bytes = key_bytes - prefix_bytes;
+            out.push(record.tag);
+            if suffix_bytes < 0x80 {
+                out.push(suffix_bytes as u8);
+            } else {
+                out.push(suffix_bytes as u8 | 0x80);
+                out.push((suffix_bytes >> 7) as u8);
+            }
+            let end = from + key_bytes + usize::from(record.payload_bytes);
+            out.extend_from_slice(&self.bytes[from + prefix_bytes..end]);
+            from = end;
+        }
+        from
+    }
+
+    fn restart(&mut self, carried: usize) {
+        self.spill.clear();
+        self.spill.extend_from_slice(&self.bytes[carried..]);
+        self.bytes.clear();
+        self.full = false;
+        self.pending.clear();
+        self.prefix_bytes = 0;
+        self.used_bytes = HEADER_BYTES + self.spill.len();
+    }
+}

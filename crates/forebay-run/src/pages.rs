@@ -1,0 +1,209 @@
+//! Fetching pages: mapped or read, compressed or not, and the record of which can be trusted.
+//!
+//! A page of a mapped file is *trusted* once its checksum was compared since it came into memory.
+//! Trusted pages are read in place and without a check; [`Pages::forget_evicted`] takes the trust
+//! from pages that the system has dropped from its cache, so that they are checked again when they
+//! come back from the device, and so that a caller who must not wait knows that they would have to.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::compress::BlockReader;
+use crate::error::{Result, RunError};
+use crate::io::ReadFile;
+use crate::page::Page;
+use crate::raw::{Mapping, SYSTEM_PAGE_BYTES};
+
+/// How much of a mapping is asked about at a time.
+const SWEEP_BYTES: usize = 64 << 20;
+
+/// The pages of an open run.
+#[derive(Debug)]
+pub struct Pages {
+    pub path: PathBuf,
+    file: Arc<dyn ReadFile>,
+    map: Option<Mapping>,
+    page_bytes: usize,
+    count: usize,
+    /// Uncompressed pages lie at multiples of their size.
+    blocks: Option<Blocks>,
+    trusted: Vec<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Blocks {
+    reader: BlockReader,
+    /// Where each stored page ends.
+    ends: Vec<u64>,
+}
+
+/// A page's bytes, in place or copied.
+pub type PageBytes<'a> = Cow<'a, [u8]>;
+
+impl Pages {
+    /// `blocks`: for compressed runs, how to read a block and where each page's block ends.
+    pub fn new(
+        path: PathBuf,
+        file: Arc<dyn ReadFile>,
+        page_bytes: usize,
+        count: usize,
+        blocks: Option<(BlockReader, Vec<u64>)>,
+    ) -> Result<Self> {
+        let map = file.map().map_err(|e| RunError::io(&path, "map", e))?;
+        let trusted = (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let blocks = blocks.map(|(reader, ends)| Blocks { reader, ends });
+        Ok(Self {
+            path,
+            file,
+            map,
+            page_bytes,
+            count,
+            blocks,
+            trusted,
+        })
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub fn is_trusted(&self, page: usize) -> bool {
+        let word = self
+            .trusted
+            .get(page / 64)
+            .map_or(0, |word| word.load(Ordering::Relaxed));
+        word >> (page % 64) & 1 == 1
+    }
+
+    /// The bytes of a trusted page of a mapped, uncompressed run.
+    #[inline]
+    pub fn in_place(&self, page: usize) -> Option<&[u8]> {
+        let map = self.map.as_ref()?;
+        if !self.is_trusted(page) || self.blocks.is_some() {
+            return None;
+        }
+        map.bytes()
+            .get(page * self.page_bytes..(page + 1) * self.page_bytes)
+    }
+
+    /// The bytes of a page, checked; waits for the device when it must.
+    #[inline]
+    pub fn get(&self, page: usize) -> Result<PageBytes<'_>> {
+        match self.in_place(page) {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => self.fetch(page),
+        }
+    }
+
+    /// An error when the file was cut since it was opened: what was read since then may be zeros.
+    #[inline]
+    pub fn check_whole(&self) -> Result<()> {
+        match &self.map {
+            Some(map) if map.damaged() => Err(RunError::damaged(
+                &self.path,
+                "the file was cut short while it was in use",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fetch(&self, page: usize) -> Result<PageBytes<'_>> {
+        let (start, end) = self.stored_range(page);
+        let stored = match &self.map {
+            Some(map) => {
+                let bytes = map.bytes().get(start as usize..end as usize);
+                Cow::Borrowed(bytes.ok_or_else(|| self.damaged(page, "beyond the file"))?)
+            }
+            None => {
+                let mut bytes = vec![0; (end - start) as usize];
+                let read = self.file.read_exact_at(&mut bytes, start);
+                read.map_err(|e| RunError::io(&self.path, "read", e))?;
+                Cow::Owned(bytes)
+            }
+        };
+        let bytes = match &self.blocks {
+            None => stored,
+            Some(blocks) => {
+                let mut bytes = vec![0; self.page_bytes];
+                if !blocks.reader.read(&stored, &mut bytes) {
+                    return Err(self.damaged(page, "its block does not decompress"));
+                }
+                Cow::Owned(bytes)
+            }
+        };
+        if !Page::new(&bytes).checksum_matches(page as u64) {
+            self.check_whole()?;
+            return Err(self.damaged(page, "its checksum does not match"));
+        }
+        if self.map.is_some()
+            && let Some(word) = self.trusted.get(page / 64)
+        {
+            word.fetch_or(1 << (page % 64), Ordering::Relaxed);
+        }
+        Ok(bytes)
+    }
+
+    fn stored_range(&self, page: usize) -> (u64, u64) {
+        match &self.blocks {
+            None => (
+                (page * self.page_bytes) as u64,
+                ((page + 1) * self.page_bytes) as u64,
+            ),
+            Some(blocks) => (
+                if page == 0 { 0 } else { blocks.ends[page - 1] },
+                blocks.ends[page],
+            ),
+        }
+    }
+
+    pub fn damaged(&self, page: usize, what: &str) -> RunError {
+        RunError::damaged(&self.path, format!("page {page}: {what}"))
+    }
+
+    /// Takes the trust from pages that are no longer in memory; returns how many those were. Costs
+    /// about a millisecond a gigabyte: for a background thread, every second or so.
+    pub fn forget_evicted(&self) -> usize {
+        let Some(map) = &self.map else { return 0 };
+        let stored_bytes = if self.count == 0 {
+            0
+        } else {
+            self.stored_range(self.count - 1).1
+        };
+        let mut forgotten = 0;
+        let mut page = 0;
+        for start in (0..stored_bytes as usize).step_by(SWEEP_BYTES) {
+            let Ok(resident) = map.residency(start, SWEEP_BYTES) else {
+                return forgotten;
+            };
+            let sweep_end = (start + SWEEP_BYTES) as u64;
+            while page < self.count && self.stored_range(page).0 < sweep_end {
+                let (from, to) = self.stored_range(page);
+                let first = (from as usize).saturating_sub(start) / SYSTEM_PAGE_BYTES;
+                let last = (to as usize - 1).saturating_sub(start) / SYSTEM_PAGE_BYTES;
+                let last = last.min(resident.len().saturating_sub(1));
+                let here = resident.get(first..=last).unwrap_or_default();
+                if here.iter().any(|page| page & 1 == 0) && self.is_trusted(page) {
+                    let bit = !(1 << (page % 64));
+                    self.trusted[page / 64].fetch_and(bit, Ordering::Relaxed);
+                    forgotten += 1;
+                }
+                page += 1;
+            }
+        }
+        forgotten
+    }
+
+    /// What is held in memory beside the file: the trust bits and the block ends.
+    pub fn memory_bytes(&self) -> usize {
+        8 * self.trusted.len()
+            + self
+                .blocks
+                .as_ref()
+                .map_or(0, |blocks| 8 * blocks.ends.len())
+    }
+}

@@ -1,0 +1,462 @@
+//! An open run: its footer, its index, point look-ups.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::compress::BlockReader;
+use crate::error::{Result, RunError};
+use crate::format::{
+    Compression, FOOTER_BYTES, Footer, MAX_KEY_BYTES, Order, RunSummary, Section, SectionKind,
+    word64,
+};
+use crate::hash::KeyHasher;
+use crate::index::{HashIndex, KeyIndex};
+use crate::io::{Disk, ReadFile};
+use crate::operation::CowOperation;
+use crate::page::{Page, PageResult, Slot};
+use crate::pages::Pages;
+use crate::record::decode_cow;
+use crate::writer::ext_path;
+
+/// How many look-ups of a batch are under way together.
+pub const BATCH: usize = 16;
+
+#[derive(Debug)]
+pub(crate) enum Index {
+    Hashed(HashIndex),
+    Ordered(KeyIndex),
+}
+
+/// An open, immutable run. Cheap to open: the footer and the index are read, no page is.
+#[derive(Debug)]
+pub struct Run {
+    path: PathBuf,
+    footer: Footer,
+    hasher: KeyHasher,
+    meta: Vec<u8>,
+    pub(crate) index: Index,
+    pub(crate) pages: Pages,
+    ext: Option<Arc<dyn ReadFile>>,
+}
+
+/// The answer of a look-up that must not wait for the device.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup<'a> {
+    Found(CowOperation<'a>),
+    Absent,
+    /// The answer lies in a page (or a large value) that is not known to be in memory: ask
+    /// [`Run::get`] from a thread that may wait.
+    NotResident,
+}
+
+impl Run {
+    /// Opens the run at `path`. Errors: the file is missing, cut, damaged in footer or index, or
+    /// of an unknown kind.
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self> {
+        let file = disk.open(path).map_err(|e| RunError::io(path, "open", e))?;
+        Self::open_file(disk, path, file)
+    }
+
+    /// Opens the run after asking the system to drop it from its cache, so that what is read next
+    /// is what the device holds. Used to read back what was just written.
+    pub fn open_uncached(disk: &dyn Disk, path: &Path) -> Result<Self> {
+        let file = disk.open(path).map_err(|e| RunError::io(path, "open", e))?;
+        file.drop_cache();
+        Self::open_file(disk, path, file)
+    }
+
+    fn open_file(disk: &dyn Disk, path: &Path, file: Arc<dyn ReadFile>) -> Result<Self> {
+        let (footer, sections) = read_footer(path, &*file)?;
+        let section = |kind| read_section(path, &*file, &sections, kind);
+        let damaged = |what| RunError::damaged(path, what);
+        let count = footer.summary.pages as usize;
+        let index = section(SectionKind::Index)?;
+        let index = match footer.order {
+            Order::Hashed => Index::Hashed(HashIndex::decode(&index, count).map_err(damaged)?),
+            Order::Ordered => Index::Ordered(KeyIndex::decode(&index, count).map_err(damaged)?),
+        };
+        let blocks = if footer.compression == Compression::None {
+            None
+        } else {
+            let ends = block_ends(&section(SectionKind::Blocks)?, &footer).map_err(damaged)?;
+            let dictionary = section(SectionKind::Dictionary)?;
+            Some((BlockReader::new(footer.compression, dictionary), ends))
+        };
+        let hasher = KeyHasher::new(&section(SectionKind::HashPrefix)?);
+        let meta = section(SectionKind::Meta)?;
+        let page_bytes = footer.page_bytes as usize;
+        let pages = Pages::new(path.to_path_buf(), file, page_bytes, count, blocks)?;
+        let ext = open_ext(disk, path, &footer)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            footer,
+            hasher,
+            meta,
+            index,
+            pages,
+            ext,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn order(&self) -> Order {
+        self.footer.order
+    }
+
+    pub fn compression(&self) -> Compression {
+        self.footer.compression
+    }
+
+    pub fn page_bytes(&self) -> u32 {
+        self.footer.page_bytes
+    }
+
+    /// The counts and sums that the writer noted.
+    pub fn summary(&self) -> &RunSummary {
+        &self.footer.summary
+    }
+
+    /// Computes the hash64 of this run's keys.
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// What the writer was given to keep.
+    pub fn meta(&self) -> &[u8] {
+        &self.meta
+    }
+
+    /// Bytes held in memory beside the mapped file: index, trust bits, block ends.
+    pub fn memory_bytes(&self) -> usize {
+        let index = match &self.index {
+            Index::Hashed(index) => index.memory_bytes(),
+            Index::Ordered(index) => index.memory_bytes(),
+        };
+        index + self.pages.memory_bytes()
+    }
+
+    /// See [`Pages::forget_evicted`].
+    pub fn forget_evicted(&self) -> usize {
+        self.pages.forget_evicted()
+    }
+
+    /// The operation on `key`, waiting for the device when it must. In hashed order `hash` is the
+    /// key's hash64, in ordered order it is not looked at.
+    #[inline]
+    pub fn get(&self, hash: u64, key: &[u8]) -> Result<Option<CowOperation<'_>>> {
+        match self.look_up(hash, key, true)? {
+            Lookup::Found(operation) => Ok(Some(operation)),
+            Lookup::Absent | Lookup::NotResident => Ok(None),
+        }
+    }
+
+    /// [`Run::get`] that never waits for the device.
+    #[inline]
+    pub fn try_get(&self, hash: u64, key: &[u8]) -> Result<Lookup<'_>> {
+        self.look_up(hash, key, false)
+    }
+
+    /// The pages in which a look-up searches, the last first.
+    #[inline]
+    fn candidate_pages(&self, hash: u64, key: &[u8]) -> Range<usize> {
+        match &self.index {
+            Index::Hashed(index) => index.pages(hash),
+            Index::Ordered(index) if index.is_empty() => 0..0,
+            Index::Ordered(index) => {
+                let page = index.page(key);
+                page..page + 1
+            }
+        }
+    }
+
+    /// Whether a look-up of the key searches in `page`.
+    pub(crate) fn covers(&self, page: usize, hash: u64, key: &[u8]) -> bool {
+        self.candidate_pages(hash, key).contains(&page)
+    }
+
+    #[inline]
+    fn look_up(&self, hash: u64, key: &[u8], wait: bool) -> Result<Lookup<'_>> {
+        for page in self.candidate_pages(hash, key).rev() {
+            let found = match self.pages.in_place(page) {
+                Some(bytes) => self.look_in_page(page, bytes, hash, key, wait)?,
+                None if !wait => return Ok(Lookup::NotResident),
+                None => match self.pages.get(page)? {
+                    Cow::Borrowed(bytes) => self.look_in_page(page, bytes, hash, key, wait)?,
+                    Cow::Owned(bytes) => own(self.look_in_page(page, &bytes, hash, key, wait)?),
+                },
+            };
+            if found != Lookup::Absent {
+                return Ok(found);
+            }
+        }
+        Ok(Lookup::Absent)
+    }
+
+    #[inline]
+    fn look_in_page<'p>(
+        &self,
+        number: usize,
+        bytes: &'p [u8],
+        hash: u64,
+        key: &[u8],
+        wait: bool,
+    ) -> Result<Lookup<'p>> {
+        let page = Page::new(bytes);
+        let found = match &self.index {
+            Index::Hashed(_) => page.find_hashed(hash as u8, key),
+            Index::Ordered(_) => find_ordered(&page, key),
+        };
+        let found = found.map_err(|what| self.pages.damaged(number, what))?;
+        let answer = match found {
+            None => Lookup::Absent,
+            Some(slot) => match self.payload(number, &slot, wait)? {
+                None => Lookup::NotResident,
+                Some(payload) => Lookup::Found(
+                    decode_cow(slot.tag, payload)
+                        .map_err(|what| self.pages.damaged(number, what))?,
+                ),
+            },
+        };
+        self.pages.check_whole()?;
+        Ok(answer)
+    }
+
+    /// The whole payload of a record: in its page, partly in the next, or in the `.ext` file.
+    /// `None`: not without waiting.
+    #[inline]
+    pub(crate) fn payload<'p>(
+        &self,
+        page: usize,
+        slot: &Slot<'p>,
+        wait: bool,
+    ) -> Result<Option<Cow<'p, [u8]>>> {
+        if !slot.is_extent() && !slot.spills() {
+            return Ok(Some(Cow::Borrowed(slot.payload)));
+        }
+        self.distant_payload(page, slot, wait)
+            .map(|payload| payload.map(Cow::Owned))
+    }
+
+    #[inline(never)]
+    fn distant_payload(&self, page: usize, slot: &Slot<'_>, wait: bool) -> Result<Option<Vec<u8>>> {
+        let mut payload = slot.payload.to_vec();
+        if slot.spills() {
+            let next = page + 1;
+            if next >= self.pages.count() {
+                return Err(self
+                    .pages
+                    .damaged(page, "a value that goes on behind the last page"));
+            }
+            if !wait && self.pages.in_place(next).is_none() {
+                return Ok(None);
+            }
+            let bytes = self.pages.get(next)?;
+            let spilled = Page::new(&bytes).spilled(self.order() == Order::Hashed);
+            payload.extend_from_slice(spilled.map_err(|what| self.pages.damaged(next, what))?);
+        }
+        if !slot.is_extent() {
+            return Ok(Some(payload));
+        }
+        if !wait {
+            return Ok(None);
+        }
+        self.read_extent(page, &payload).map(Some)
+    }
+
+    fn read_extent(&self, page: usize, reference: &[u8]) -> Result<Vec<u8>> {
+        let damaged = |what| self.pages.damaged(page, what);
+        if reference.len() != 24 {
+            return Err(damaged("a malformed reference to a large value"));
+        }
+        let (offset, len) = (word64(reference, 0), word64(reference, 8));
+        let ext = self
+            .ext
+            .as_ref()
+            .ok_or_else(|| damaged("a large value, but no .ext file"))?;
+        if offset
+            .checked_add(len)
+            .is_none_or(|end| end > self.footer.summary.ext_bytes)
+        {
+            return Err(damaged("a reference beyond the .ext file"));
+        }
+        let mut value = vec![0; len as usize];
+        let path = ext_path(&self.path);
+        ext.read_exact_at(&mut value, offset)
+            .map_err(|e| RunError::io(&path, "read", e))?;
+        if xxh3_64(&value) != word64(reference, 16) {
+            let place = format!("the {len} bytes at {offset}: their checksum does not match");
+            return Err(RunError::damaged(&path, place));
+        }
+        Ok(value)
+    }
+
+    /// Looks up many keys, overlapping their waits for memory; calls `answer` for each in order.
+    /// Each key comes with its hash64 as in [`Run::get`].
+    pub fn get_many<'a>(
+        &'a self,
+        keys: &[(u64, &[u8])],
+        mut answer: impl FnMut(usize, Result<Option<CowOperation<'a>>>),
+    ) {
+        for (chunk, keys) in keys.chunks(BATCH).enumerate() {
+            self.prefetch(keys);
+            for (place, (hash, key)) in keys.iter().enumerate() {
+                answer(chunk * BATCH + place, self.get(*hash, key));
+            }
+        }
+    }
+
+    /// [`Run::get_many`] that never waits for the device.
+    pub fn try_get_many<'a>(
+        &'a self,
+        keys: &[(u64, &[u8])],
+        mut answer: impl FnMut(usize, Result<Lookup<'a>>),
+    ) {
+        for (chunk, keys) in keys.chunks(BATCH).enumerate() {
+            self.prefetch(keys);
+            for (place, (hash, key)) in keys.iter().enumerate() {
+                answer(chunk * BATCH + place, self.try_get(*hash, key));
+            }
+        }
+    }
+
+    /// Brings the lines that the look-ups of up to [`BATCH`] keys will touch into the cache: first
+    /// all page headers, then all records.
+    pub fn prefetch(&self, keys: &[(u64, &[u8])]) {
+        let Index::Hashed(index) = &self.index else {
+            return;
+        };
+        let mut found: [Option<Page<'_>>; BATCH] = [None; BATCH];
+        for (slot, (hash, _)) in found.iter_mut().zip(keys) {
+            let pages = index.pages(*hash);
+            if let Some(bytes) = pages
+                .end
+                .checked_sub(1)
+                .and_then(|p| self.pages.in_place(p))
+            {
+                let page = Page::new(bytes);
+                page.prefetch_header();
+                *slot = Some(page);
+            }
+        }
+        for (page, (hash, _)) in found.iter().zip(keys) {
+            if let Some(page) = page
+                && let Ok((mask, records)) = page.candidates(*hash as u8)
+                && mask != 0
+            {
+                page.prefetch_slot(mask.trailing_zeros() as usize, records);
+            }
+        }
+    }
+}
+
+fn own(lookup: Lookup<'_>) -> Lookup<'static> {
+    match lookup {
+        Lookup::Found(operation) => Lookup::Found(operation.borrow().to_owned()),
+        Lookup::Absent => Lookup::Absent,
+        Lookup::NotResident => Lookup::NotResident,
+    }
+}
+
+fn find_ordered<'p>(page: &Page<'p>, key: &[u8]) -> PageResult<Option<Slot<'p>>> {
+    match page.lower_bound(key)? {
+        (index, true) => page.slot(index, page.records()?, false).map(Some),
+        (_, false) => Ok(None),
+    }
+}
+
+fn read_footer(path: &Path, file: &dyn ReadFile) -> Result<(Footer, Vec<Section>)> {
+    let file_bytes = file.len_bytes();
+    let Some(footer_offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(RunError::damaged(
+            path,
+            "footer: the file is too short to have one",
+        ));
+    };
+    let read = |buffer: &mut [u8], offset| {
+        file.read_exact_at(buffer, offset)
+            .map_err(|e| RunError::io(path, "read", e))
+    };
+    let mut footer = [0; FOOTER_BYTES];
+    read(&mut footer, footer_offset)?;
+    let (footer, table_checksum) = Footer::decode(path, file_bytes, &footer)?;
+    let mut table = vec![0; (footer_offset - footer.sections_offset) as usize];
+    read(&mut table, footer.sections_offset)?;
+    if xxh3_64(&table) != table_checksum {
+        return Err(RunError::damaged(
+            path,
+            "section table: its checksum does not match",
+        ));
+    }
+    let sections = Section::decode_all(path, &footer, &table)?;
+    Ok((footer, sections))
+}
+
+fn read_section(
+    path: &Path,
+    file: &dyn ReadFile,
+    sections: &[Section],
+    kind: SectionKind,
+) -> Result<Vec<u8>> {
+    let damaged = |what| RunError::damaged(path, format!("section {kind:?}: {what}"));
+    let section = sections.iter().find(|section| section.kind == kind as u32);
+    let section = section.ok_or_else(|| damaged("it is missing"))?;
+    let mut bytes = vec![0; section.len_bytes as usize];
+    let read = file.read_exact_at(&mut bytes, section.offset);
+    read.map_err(|e| RunError::io(path, "read", e))?;
+    if xxh3_64(&bytes) != section.checksum {
+        return Err(damaged("its checksum does not match"));
+    }
+    Ok(bytes)
+}
+
+fn block_ends(lengths: &[u8], footer: &Footer) -> Result<Vec<u64>, &'static str> {
+    let (lengths, rest) = lengths.as_chunks::<4>();
+    if !rest.is_empty() || lengths.len() as u64 != footer.summary.pages {
+        return Err("section Blocks: not one length a page");
+    }
+    let mut end = 0u64;
+    let mut ends = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        let length = u32::from_le_bytes(*length);
+        if length == 0 || length > footer.page_bytes {
+            return Err("section Blocks: a block's length is out of range");
+        }
+        end += u64::from(length);
+        ends.push(end);
+    }
+    if end != footer.pages_bytes {
+        return Err("section Blocks: the lengths do not add up");
+    }
+    Ok(ends)
+}
+
+fn open_ext(disk: &dyn Disk, run: &Path, footer: &Footer) -> Result<Option<Arc<dyn ReadFile>>> {
+    let ext_bytes = footer.summary.ext_bytes;
+    if ext_bytes == 0 {
+        return Ok(None);
+    }
+    let path = ext_path(run);
+    let ext = disk
+        .open(&path)
+        .map_err(|e| RunError::io(&path, "open", e))?;
+    if ext.len_bytes() != ext_bytes {
+        let place = format!(
+            "the file has {} bytes, {ext_bytes} were written",
+            ext.len_bytes()
+        );
+        return Err(RunError::damaged(&path, place));
+    }
+    Ok(Some(ext))
+}
+
+/// Checked by writers and by whoever takes keys from outside.
+pub fn key_is_valid(key: &[u8]) -> bool {
+    (1..=MAX_KEY_BYTES).contains(&key.len())
+}

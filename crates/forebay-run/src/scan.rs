@@ -1,0 +1,317 @@
+//! Walking a run's records in order, either way.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::format::Order;
+use crate::operation::Operation;
+use crate::page::{Page, Slot};
+use crate::record::decode;
+use crate::run::{Index, Run};
+
+/// A sorted stream of records: what scans, merges and sort buffers have in common.
+///
+/// After `advance` returned `true` the accessors tell of the record that it moved to; before the
+/// first call and after a `false` or an error they mean nothing.
+pub trait Cursor {
+    /// Moves to the next record; `false` when there is none.
+    fn advance(&mut self) -> Result<bool>;
+    /// The key's hash64; 0 in ordered runs.
+    fn hash(&self) -> u64;
+    fn key(&self) -> &[u8];
+    fn operation(&self) -> Operation<'_>;
+}
+
+impl<C: Cursor + ?Sized> Cursor for Box<C> {
+    fn advance(&mut self) -> Result<bool> {
+        (**self).advance()
+    }
+    fn hash(&self) -> u64 {
+        (**self).hash()
+    }
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+    fn operation(&self) -> Operation<'_> {
+        (**self).operation()
+    }
+}
+
+/// A place in sort order: the hash first (0 in ordered runs), then the key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub hash: u64,
+    pub key: Vec<u8>,
+}
+
+/// What a scan covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanRange {
+    pub from: Bound<Position>,
+    pub to: Bound<Position>,
+}
+
+impl ScanRange {
+    pub fn all() -> Self {
+        Self {
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+        }
+    }
+
+    /// Hashed order: all records with a hash of at least `from` and below `to`.
+    pub fn hashes(from: u64, to: Option<u64>) -> Self {
+        let at = |hash| Position {
+            hash,
+            key: Vec::new(),
+        };
+        Self {
+            from: Bound::Included(at(from)),
+            to: to.map_or(Bound::Unbounded, |to| Bound::Excluded(at(to))),
+        }
+    }
+
+    /// Ordered order: between two keys.
+    pub fn keys(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
+        let at = |key: &[u8]| Position {
+            hash: 0,
+            key: key.to_vec(),
+        };
+        Self {
+            from: from.map(at),
+            to: to.map(at),
+        }
+    }
+
+    fn is_below(&self, hash: u64, key: &[u8]) -> bool {
+        let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
+        match &self.from {
+            Bound::Unbounded => false,
+            Bound::Included(at) => order(at) == Ordering::Less,
+            Bound::Excluded(at) => order(at) != Ordering::Greater,
+        }
+    }
+
+    fn is_above(&self, hash: u64, key: &[u8]) -> bool {
+        let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
+        match &self.to {
+            Bound::Unbounded => false,
+            Bound::Included(at) => order(at) == Ordering::Greater,
+            Bound::Excluded(at) => order(at) != Ordering::Less,
+        }
+    }
+}
+
+/// The way a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A scan over one run. Holds the run open.
+#[derive(Debug)]
+pub struct RunScan {
+    run: Arc<Run>,
+    range: ScanRange,
+    direction: Direction,
+    page: usize,
+    /// A copy of the page: one in place could lose its trust between two records.
+    bytes: Vec<u8>,
+    started: bool,
+    /// Records of the page that are still to come: those numbered in this range.
+    rest: Range<usize>,
+    records: usize,
+    /// Still looking for the range's first record.
+    seeking: bool,
+    done: bool,
+    hash: u64,
+    /// The key, in ordered order: prefix and suffix joined.
+    key: Vec<u8>,
+    /// The key, in hashed order: where in the page.
+    key_at: Range<usize>,
+    tag: u8,
+    payload_at: Range<usize>,
+    /// The payload when it does not lie in one piece in the page.
+    distant: Option<Vec<u8>>,
+}
+
+impl RunScan {
+    pub fn new(run: Arc<Run>, range: ScanRange, direction: Direction) -> Self {
+        let page = first_page(&run, &range, direction);
+        let done = run.pages.count() == 0;
+        Self {
+            run,
+            range,
+            direction,
+            page,
+            bytes: Vec::new(),
+            started: false,
+            rest: 0..0,
+            records: 0,
+            seeking: true,
+            done,
+            hash: 0,
+            key: Vec::new(),
+            key_at: 0..0,
+            tag: 0,
+            payload_at: 0..0,
+            distant: None,
+        }
+    }
+
+    /// The number of the page that the scan stands in.
+    pub fn page(&self) -> usize {
+        self.page
+    }
+
+    fn hashed(&self) -> bool {
+        self.run.order() == Order::Hashed
+    }
+
+    /// Takes the next page in hand; `false` when there is none.
+    fn next_page(&mut self) -> Result<bool> {
+        if self.started {
+            let next = match self.direction {
+                Direction::Forward => Some(self.page + 1).filter(|&p| p < self.run.pages.count()),
+                Direction::Backward => self.page.checked_sub(1),
+            };
+            let Some(next) = next else { return Ok(false) };
+            self.page = next;
+        }
+        self.started = true;
+        let bytes = self.run.pages.get(self.page)?;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&bytes);
+        let records = Page::new(&self.bytes).records();
+        self.records = records.map_err(|what| self.run.pages.damaged(self.page, what))?;
+        self.rest = 0..self.records;
+        Ok(true)
+    }
+
+    /// Reads the record numbered `index` of the page.
+    fn load(&mut self, index: usize) -> Result<()> {
+        let hashed = self.hashed();
+        let page = Page::new(&self.bytes);
+        let damaged = |what| self.run.pages.damaged(self.page, what);
+        let slot = page.slot(index, self.records, hashed).map_err(damaged)?;
+        self.tag = slot.tag;
+        self.key_at = slot.at..slot.at + slot.suffix.len();
+        self.payload_at = self.key_at.end..self.key_at.end + slot.payload.len();
+        if hashed {
+            self.hash = self.run.hasher().hash64(slot.suffix);
+        } else {
+            self.key.clear();
+            self.key.extend_from_slice(page.prefix().map_err(damaged)?);
+            self.key.extend_from_slice(slot.suffix);
+        }
+        self.distant = self.distant_payload(&slot)?;
+        self.run.pages.check_whole()?;
+        decode(self.tag, self.payload()).map_err(damaged)?;
+        Ok(())
+    }
+
+    fn distant_payload(&self, slot: &Slot<'_>) -> Result<Option<Vec<u8>>> {
+        if !slot.is_extent() && !slot.spills() {
+            return Ok(None);
+        }
+        let payload = self.run.payload(self.page, slot, true)?;
+        Ok(payload.map(Cow::into_owned))
+    }
+
+    fn payload(&self) -> &[u8] {
+        match &self.distant {
+            Some(payload) => payload,
+            None => &self.bytes[self.payload_at.clone()],
+        }
+    }
+
+    /// Whether the loaded record comes before the range, in the scan's direction.
+    fn is_early(&self) -> bool {
+        match self.direction {
+            Direction::Forward => self.range.is_below(self.hash(), self.key()),
+            Direction::Backward => self.range.is_above(self.hash(), self.key()),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        match self.direction {
+            Direction::Forward => self.range.is_above(self.hash(), self.key()),
+            Direction::Backward => self.range.is_below(self.hash(), self.key()),
+        }
+    }
+}
+
+impl Cursor for RunScan {
+    fn advance(&mut self) -> Result<bool> {
+        while !self.done {
+            let next = match self.direction {
+                Direction::Forward => self.rest.next(),
+                Direction::Backward => self.rest.next_back(),
+            };
+            let Some(index) = next else {
+                self.done = !self.next_page()?;
+                continue;
+            };
+            self.load(index)?;
+            if self.seeking && self.is_early() {
+                continue;
+            }
+            self.seeking = false;
+            if self.is_late() {
+                break;
+            }
+            return Ok(true);
+        }
+        self.done = true;
+        Ok(false)
+    }
+
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn key(&self) -> &[u8] {
+        if self.hashed() {
+            &self.bytes[self.key_at.clone()]
+        } else {
+            &self.key
+        }
+    }
+
+    fn operation(&self) -> Operation<'_> {
+        // `load` has decoded it once already.
+        decode(self.tag, self.payload()).unwrap_or(Operation::Delete)
+    }
+}
+
+/// The page in which the range's first record, in the scan's direction, may lie.
+fn first_page(run: &Run, range: &ScanRange, direction: Direction) -> usize {
+    let end = match direction {
+        Direction::Forward => &range.from,
+        Direction::Backward => &range.to,
+    };
+    match (end, &run.index, direction) {
+        (Bound::Unbounded, _, Direction::Forward) => 0,
+        (Bound::Unbounded, _, Direction::Backward) => run.pages.count().saturating_sub(1),
+        (Bound::Included(at) | Bound::Excluded(at), Index::Hashed(index), Direction::Forward) => {
+            index.first_page(at.hash)
+        }
+        (Bound::Included(at) | Bound::Excluded(at), Index::Hashed(index), Direction::Backward) => {
+            index.last_page(at.hash)
+        }
+        (Bound::Included(at) | Bound::Excluded(at), Index::Ordered(index), _) => {
+            index.page(&at.key)
+        }
+    }
+}
+
+impl Run {
+    /// Walks the records of `range`.
+    pub fn scan(self: &Arc<Self>, range: ScanRange, direction: Direction) -> RunScan {
+        RunScan::new(Arc::clone(self), range, direction)
+    }
+}

@@ -1,0 +1,89 @@
+//! Reading a whole run back and checking everything about it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::content::ContentSum;
+use crate::error::{Result, RunError};
+use crate::format::{Order, RunSummary};
+use crate::io::Disk;
+use crate::record::encode;
+use crate::run::Run;
+use crate::scan::{Cursor, Direction, Position, ScanRange};
+
+impl Run {
+    /// Reads every page and every large value, compares their checksums, that records rise, that
+    /// each is found where a look-up searches, and that counts and content agree with the footer.
+    /// `advance` is told of the pages read.
+    pub fn verify(self: &Arc<Self>, advance: &mut dyn FnMut(u64)) -> Result<RunSummary> {
+        let mut scan = self.scan(ScanRange::all(), Direction::Forward);
+        let mut summary = RunSummary { ..*self.summary() };
+        (summary.records, summary.key_bytes, summary.value_bytes) = (0, 0, 0);
+        summary.content = ContentSum::default();
+        let mut last: Option<Position> = None;
+        let mut page = 0;
+        while scan.advance()? {
+            let (hash, key) = (scan.hash(), scan.key());
+            self.check_rises(&last, hash, key)?;
+            if !self.covers(scan.page(), hash, key) {
+                return Err(self.misplaced(key, "lies in a page where no look-up searches"));
+            }
+            let (_, payload) = encode(scan.operation());
+            summary.records += 1;
+            summary.key_bytes += key.len() as u64;
+            summary.value_bytes += payload.len() as u64;
+            summary.content += ContentSum::of(key, &payload);
+            let place = last.get_or_insert_with(|| Position {
+                hash,
+                key: Vec::new(),
+            });
+            place.hash = hash;
+            place.key.clear();
+            place.key.extend_from_slice(key);
+            if scan.page() != page {
+                advance((scan.page() - page) as u64);
+                page = scan.page();
+            }
+        }
+        advance(self.summary().pages - page as u64);
+        if summary != *self.summary() {
+            let what = format!(
+                "read back {summary:?}, the footer says {:?}",
+                self.summary()
+            );
+            return Err(RunError::damaged(self.path(), what));
+        }
+        Ok(summary)
+    }
+
+    fn check_rises(&self, last: &Option<Position>, hash: u64, key: &[u8]) -> Result<()> {
+        match last {
+            Some(last) if (hash, key) <= (last.hash, &last.key[..]) => {
+                Err(self.misplaced(key, "is not above the one before it"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn misplaced(&self, key: &[u8], what: &str) -> RunError {
+        let key = String::from_utf8_lossy(key);
+        RunError::damaged(self.path(), format!("key {key} {what}"))
+    }
+}
+
+/// Opens a run that was just written past the system's cache and verifies it, so that what is
+/// vouched for is what the device holds.
+pub fn read_back(
+    disk: &dyn Disk,
+    path: &Path,
+    order: Order,
+    advance: &mut dyn FnMut(u64),
+) -> Result<Arc<Run>> {
+    let run = Arc::new(Run::open_uncached(disk, path)?);
+    if run.order() != order {
+        let what = format!("the run is {:?}, not {order:?}", run.order());
+        return Err(RunError::damaged(path, what));
+    }
+    run.verify(advance)?;
+    Ok(run)
+}

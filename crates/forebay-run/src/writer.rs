@@ -1,0 +1,330 @@
+//! Writing a run, front to back, in sort order.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::compress::BlockWriter;
+use crate::content::ContentSum;
+use crate::error::{Result, RunError};
+use crate::format::{
+    Compression, Footer, MAX_KEY_BYTES, MAX_PAGE_BYTES, MIN_PAGE_BYTES, Order, RunOptions,
+    RunSummary, Section, SectionKind,
+};
+use crate::index::{HashIndexBuilder, KeyIndex, separator};
+use crate::io::{Disk, WriteFile};
+use crate::operation::Operation;
+use crate::page::{PageBuilder, TAG_EXTENT};
+use crate::record::encode;
+
+/// Bytes collected before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// The name of the file beside `run` that holds values too large for a page.
+pub fn ext_path(run: &Path) -> PathBuf {
+    run.with_extension("ext")
+}
+
+/// A file written through a buffer.
+struct Sink {
+    path: PathBuf,
+    file: Box<dyn WriteFile>,
+    buffer: Vec<u8>,
+    written_bytes: u64,
+}
+
+impl Sink {
+    fn create(disk: &dyn Disk, path: &Path) -> Result<Self> {
+        let file = disk
+            .create(path)
+            .map_err(|e| RunError::io(path, "create the file", e))?;
+        let buffer = Vec::with_capacity(BUFFER_BYTES + MAX_PAGE_BYTES as usize);
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            buffer,
+            written_bytes: 0,
+        })
+    }
+
+    /// The file's length once all is written.
+    fn len_bytes(&self) -> u64 {
+        self.written_bytes + self.buffer.len() as u64
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() >= BUFFER_BYTES {
+            self.drain(0)?;
+            return self.write(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        self.drain(BUFFER_BYTES)
+    }
+
+    /// Writes the buffer when it holds at least `limit` bytes.
+    fn drain(&mut self, limit: usize) -> Result<()> {
+        if self.buffer.len() < limit.max(1) {
+            return Ok(());
+        }
+        let buffer = std::mem::take(&mut self.buffer);
+        let result = self.write(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        result
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|e| RunError::io(&self.path, "write", e))?;
+        self.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.drain(0)?;
+        self.file
+            .sync()
+            .map_err(|e| RunError::io(&self.path, "sync", e))
+    }
+}
+
+enum IndexBuilder {
+    Hashed(HashIndexBuilder),
+    Ordered(KeyIndex),
+}
+
+/// Writes one run. Dropped before [`RunWriter::finish`] it leaves files without a footer, which no
+/// reader accepts.
+pub struct RunWriter {
+    options: RunOptions,
+    disk: Arc<dyn Disk>,
+    out: Sink,
+    ext: Option<Sink>,
+    page: PageBuilder,
+    blocks: Option<BlockWriter>,
+    page_buffer: Vec<u8>,
+    index: IndexBuilder,
+    summary: RunSummary,
+    last_hash: u64,
+    last_key: Vec<u8>,
+}
+
+impl RunWriter {
+    /// Creates the file `path`, which must not exist; its extension is `run`.
+    pub fn create(disk: &Arc<dyn Disk>, path: &Path, options: RunOptions) -> Result<Self> {
+        let page_bytes = options.page_bytes;
+        if !page_bytes.is_power_of_two() || !(MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&page_bytes)
+        {
+            let what = format!("page size {page_bytes}: it must be a power of two, 4096 to 32768");
+            return Err(RunError::refused(path, what));
+        }
+        let hashed = options.order == Order::Hashed;
+        let blocks = (options.compression != Compression::None)
+            .then(|| BlockWriter::new(options.compression, page_bytes as usize));
+        Ok(Self {
+            out: Sink::create(&**disk, path)?,
+            disk: Arc::clone(disk),
+            ext: None,
+            page: PageBuilder::new(page_bytes as usize, hashed),
+            blocks,
+            page_buffer: Vec::new(),
+            index: if hashed {
+                IndexBuilder::Hashed(HashIndexBuilder::default())
+            } else {
+                IndexBuilder::Ordered(KeyIndex::default())
+            },
+            summary: RunSummary::default(),
+            last_hash: 0,
+            last_key: Vec::new(),
+            options,
+        })
+    }
+
+    /// How many records were pushed.
+    pub fn records(&self) -> u64 {
+        self.summary.records
+    }
+
+    /// Bytes that the files have so far, buffers included.
+    pub fn len_bytes(&self) -> u64 {
+        self.out.len_bytes() + self.ext.as_ref().map_or(0, Sink::len_bytes)
+    }
+
+    /// Appends a record. REQUIRES: in hashed order `(hash, key)`, in ordered order `key`, is above
+    /// that of the record before; `hash` is the key's hash64 (any number in ordered order).
+    #[inline]
+    pub fn push(&mut self, hash: u64, key: &[u8], operation: Operation<'_>) -> Result<()> {
+        self.check_key(hash, key)?;
+        let (tag, payload) = encode(operation);
+        self.push_payload(hash, key, tag, &payload)
+    }
+
+    #[inline]
+    fn push_payload(&mut self, hash: u64, key: &[u8], tag: u8, payload: &[u8]) -> Result<()> {
+        let summary = &mut self.summary;
+        summary.records += 1;
+        summary.key_bytes += key.len() as u64;
+        summary.value_bytes += payload.len() as u64;
+        summary.content += ContentSum::of(key, payload);
+        if payload.len() > self.options.page_bytes as usize / 2 {
+            let reference = self.push_extent(payload)?;
+            self.add_to_page(hash, key, tag | TAG_EXTENT, &reference)?;
+        } else {
+            self.add_to_page(hash, key, tag, payload)?;
+        }
+        self.last_hash = hash;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        Ok(())
+    }
+
+    #[inline]
+    fn check_key(&self, hash: u64, key: &[u8]) -> Result<()> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            let what = format!(
+                "a key of {} bytes: keys have 1 to {MAX_KEY_BYTES}",
+                key.len()
+            );
+            return Err(RunError::refused(&self.out.path, what));
+        }
+        let rises = match self.options.order {
+            Order::Hashed => (hash, key) > (self.last_hash, self.last_key.as_slice()),
+            Order::Ordered => key > self.last_key.as_slice(),
+        };
+        if rises || self.last_key.is_empty() {
+            return Ok(());
+        }
+        let key = String::from_utf8_lossy(key);
+        Err(RunError::refused(
+            &self.out.path,
+            format!("key {key} is not above the one before it"),
+        ))
+    }
+
+    /// Appends a large payload to the `.ext` file: offset, length, checksum.
+    fn push_extent(&mut self, payload: &[u8]) -> Result<[u8; 24]> {
+        let ext = match &mut self.ext {
+            Some(ext) => ext,
+            none => none.insert(Sink::create(&*self.disk, &ext_path(&self.out.path))?),
+        };
+        let mut reference = [0; 24];
+        reference[..8].copy_from_slice(&ext.len_bytes().to_le_bytes());
+        reference[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+        reference[16..].copy_from_slice(&xxh3_64(payload).to_le_bytes());
+        ext.append(payload)?;
+        Ok(reference)
+    }
+
+    #[inline]
+    fn add_to_page(&mut self, hash: u64, key: &[u8], tag: u8, payload: &[u8]) -> Result<()> {
+        if !self.page.add(hash as u8, tag, key, payload) {
+            self.finish_page()?;
+            if !self.page.add(hash as u8, tag, key, payload) {
+                return Err(RunError::refused(&self.out.path, "a record fits no page"));
+            }
+        }
+        if self.page.records() == 1 {
+            match &mut self.index {
+                IndexBuilder::Hashed(index) => index.add(hash),
+                IndexBuilder::Ordered(index) if index.is_empty() => index.add(&[]),
+                IndexBuilder::Ordered(index) => index.add(separator(&self.last_key, key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_page(&mut self) -> Result<()> {
+        let number = self.summary.pages;
+        self.summary.pages += 1;
+        match &mut self.blocks {
+            None => {
+                self.page.finish(number, &mut self.out.buffer);
+                self.out.drain(BUFFER_BYTES)
+            }
+            Some(blocks) => {
+                self.page_buffer.clear();
+                self.page.finish(number, &mut self.page_buffer);
+                let stored = blocks.add(&self.page_buffer, &mut self.out.buffer);
+                stored.map_err(|e| RunError::io(&self.out.path, "compress a page of", e))?;
+                self.out.drain(BUFFER_BYTES)
+            }
+        }
+    }
+
+    /// Writes what is pending, the index and the footer, and makes all of it durable (the file's
+    /// name is the caller's to make durable, by syncing the directory).
+    pub fn finish(mut self) -> Result<RunSummary> {
+        while !self.page.is_empty() {
+            self.finish_page()?;
+        }
+        if let Some(blocks) = &mut self.blocks {
+            let finished = blocks.finish(&mut self.out.buffer);
+            finished.map_err(|e| RunError::io(&self.out.path, "compress a page of", e))?;
+        }
+        let pages_bytes = self.out.len_bytes();
+        let sections = self.write_sections()?;
+        if let Some(ext) = &mut self.ext {
+            ext.sync()?;
+            self.summary.ext_bytes = ext.len_bytes();
+        }
+        let table = Section::encode_all(&sections);
+        let sections_offset = self.out.len_bytes();
+        let footer_bytes = crate::format::FOOTER_BYTES as u64;
+        self.summary.file_bytes = sections_offset + table.len() as u64 + footer_bytes;
+        let footer = Footer {
+            order: self.options.order,
+            compression: self.options.compression,
+            page_bytes: self.options.page_bytes,
+            summary: self.summary,
+            pages_bytes,
+            sections_offset,
+            sections: sections.len() as u32,
+        };
+        self.out.append(&table)?;
+        self.out.append(&footer.encode(&table))?;
+        self.out.sync()?;
+        Ok(self.summary)
+    }
+
+    fn write_sections(&mut self) -> Result<Vec<Section>> {
+        let index = match std::mem::replace(&mut self.index, IndexBuilder::Ordered(<_>::default()))
+        {
+            IndexBuilder::Hashed(index) => index.finish(self.last_hash).encode(),
+            IndexBuilder::Ordered(index) => index.encode(),
+        };
+        let mut contents = vec![(SectionKind::Index, true, index)];
+        if let Some(blocks) = &self.blocks {
+            let lengths = blocks
+                .lengths
+                .iter()
+                .flat_map(|len| len.to_le_bytes())
+                .collect();
+            contents.push((SectionKind::Blocks, true, lengths));
+            contents.push((SectionKind::Dictionary, true, blocks.dictionary().to_vec()));
+        }
+        contents.push((
+            SectionKind::HashPrefix,
+            true,
+            self.options.hash_prefix.clone(),
+        ));
+        contents.push((
+            SectionKind::Meta,
+            false,
+            std::mem::take(&mut self.options.meta),
+        ));
+        let mut sections = Vec::new();
+        for (kind, required, bytes) in contents {
+            sections.push(Section {
+                kind: kind as u32,
+                required,
+                offset: self.out.len_bytes(),
+                len_bytes: bytes.len() as u64,
+                checksum: xxh3_64(&bytes),
+            });
+            self.out.append(&bytes)?;
+        }
+        Ok(sections)
+    }
+}

@@ -1,0 +1,151 @@
+//! Any byte flipped and any file cut is found: an error or the right answer, never a wrong one.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{COMPRESSIONS, Model, ORDERS, model, options, records, sim_disk, write};
+use forebay_run::io::sim::Dice;
+use forebay_run::io::{Disk, OsDisk};
+use forebay_run::{Order, Run, RunError};
+
+const RUN: &str = "/d/x.run";
+const EXT: &str = "/d/x.ext";
+
+/// Opens and reads everything; `Ok` only when every answer is right.
+fn read_all(disk: &dyn Disk, model: &Model) -> Result<(), RunError> {
+    let run = Arc::new(Run::open(disk, Path::new(RUN))?);
+    for ((hash, key), value) in model {
+        let found = run
+            .get(*hash, key)?
+            .expect("a key vanished without an error");
+        assert_eq!(&*found.into_value().unwrap(), &value[..], "a wrong value");
+    }
+    run.verify(&mut |_| ()).map(|_| ())
+}
+
+/// Sixty records, one of them large.
+fn some_records() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut records = records(&mut Dice(3), 60, 40);
+    records.push((b"large".to_vec(), vec![7; 9000]));
+    records
+}
+
+#[test]
+fn every_flipped_byte_is_found() {
+    for order in ORDERS {
+        for compression in COMPRESSIONS {
+            let (sim, disk) = sim_disk();
+            let model = model(order, &some_records());
+            let options = options(order, compression);
+            let summary = write(&disk, Path::new(RUN), options, &model);
+            read_all(&*disk, &model).unwrap();
+            for (file, bytes) in [(RUN, summary.file_bytes), (EXT, summary.ext_bytes)] {
+                // Every byte of what is not a page, every third of the rest.
+                for at in (0..bytes as usize).filter(|at| at % 3 == 0 || *at > 16384) {
+                    let flip = 1u8 << (at % 8);
+                    sim.tamper(Path::new(file), |bytes| bytes[at] ^= flip);
+                    let error = read_all(&*disk, &model).expect_err("a flip went unnoticed");
+                    let text = error.to_string();
+                    assert!(
+                        text.contains(RUN) || text.contains(EXT),
+                        "no file named: {text}"
+                    );
+                    sim.tamper(Path::new(file), |bytes| bytes[at] ^= flip);
+                }
+            }
+            read_all(&*disk, &model).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_cut_is_found() {
+    let (sim, disk) = sim_disk();
+    let model = model(Order::Hashed, &some_records());
+    let options = options(Order::Hashed, forebay_run::Compression::None);
+    let summary = write(&disk, Path::new(RUN), options, &model);
+    for (file, bytes) in [(RUN, summary.file_bytes), (EXT, summary.ext_bytes)] {
+        let mut whole = Vec::new();
+        sim.tamper(Path::new(file), |bytes| whole.clone_from(bytes));
+        for len in (0..bytes as usize).rev().step_by(7) {
+            sim.tamper(Path::new(file), |bytes| bytes.truncate(len));
+            assert!(read_all(&*disk, &model).is_err(), "cut to {len} bytes");
+        }
+        sim.tamper(Path::new(file), |bytes| bytes.clone_from(&whole));
+    }
+}
+
+#[test]
+fn random_bytes_are_no_run() {
+    let (sim, disk) = sim_disk();
+    let model = model(Order::Ordered, &records(&mut Dice(4), 30, 40));
+    write(
+        &disk,
+        Path::new(RUN),
+        options(Order::Ordered, <_>::default()),
+        &model,
+    );
+    let mut dice = Dice(5);
+    for _ in 0..300 {
+        let len = dice.below(9000);
+        sim.tamper(Path::new(RUN), |bytes| {
+            *bytes = (0..len).map(|_| dice.next_u64() as u8).collect()
+        });
+        assert!(Run::open(&*disk, Path::new(RUN)).is_err());
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let (sim, disk) = sim_disk();
+    let model = model(Order::Ordered, &records(&mut Dice(4), 30, 40));
+    write(
+        &disk,
+        Path::new(RUN),
+        options(Order::Ordered, <_>::default()),
+        &model,
+    );
+    sim.tamper(Path::new(RUN), |bytes| {
+        let footer = bytes.len() - 128;
+        bytes[footer + 8] = 2;
+        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[footer..footer + 112]);
+        bytes[footer + 112..footer + 120].copy_from_slice(&checksum.to_le_bytes());
+    });
+    let error = Run::open(&*disk, Path::new(RUN)).unwrap_err();
+    assert!(matches!(error, RunError::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("version 2"), "{error}");
+}
+
+#[test]
+fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.run");
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
+    let model = model(Order::Hashed, &records(&mut Dice(6), 3000, 40));
+    write(&disk, &path, options(Order::Hashed, <_>::default()), &model);
+    let run = Run::open(&*disk, &path).unwrap();
+    let all = |run: &Run| -> usize {
+        let ask = |((hash, key), value): (&(u64, Vec<u8>), &Vec<u8>)| match run.get(*hash, key) {
+            Ok(Some(found)) => {
+                assert_eq!(&*found.into_value().unwrap(), &value[..], "a wrong value");
+                false
+            }
+            Ok(None) => panic!("a key vanished without an error"),
+            Err(error) => {
+                assert!(error.to_string().contains("x.run"), "{error}");
+                true
+            }
+        };
+        model.iter().map(ask).filter(|failed| *failed).count()
+    };
+    assert_eq!(all(&run), 0);
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(8192)
+        .unwrap();
+    assert!(all(&run) > 0);
+}

@@ -1,0 +1,134 @@
+//! Merging many runs gives what a plain map with the algebra gives.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{ORDERS, PREFIX, sim_disk, sort_hash};
+use forebay_run::content::ContentSum;
+use forebay_run::io::sim::Dice;
+use forebay_run::merge::{Merge, Resolve};
+use forebay_run::operation::{CowOperation, DeltaKind, Operation};
+use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+use forebay_run::{Compression, Order, Run, RunOptions, RunWriter};
+
+type Runs = Vec<BTreeMap<(u64, Vec<u8>), CowOperation<'static>>>;
+
+fn random_runs(dice: &mut Dice, order: Order, runs: usize, keys: u64) -> Runs {
+    let operand = |dice: &mut Dice| (dice.below(1000) as i64).to_le_bytes();
+    let operation = |dice: &mut Dice| {
+        let (a, b) = (operand(dice), operand(dice));
+        match dice.below(5) {
+            0 => Operation::Update(&a),
+            1 => Operation::Insert(&a),
+            2 => Operation::Delete,
+            3 => Operation::Delta(&a),
+            _ => Operation::InsertDelta {
+                value: &a,
+                delta: &b,
+            },
+        }
+        .to_owned()
+    };
+    let mut out = Vec::new();
+    for _ in 0..runs {
+        let mut run = BTreeMap::new();
+        for _ in 0..dice.below(keys) {
+            let key = format!("k{}", dice.below(keys)).into_bytes();
+            run.insert((sort_hash(order, &key), key), operation(dice));
+        }
+        out.push(run);
+    }
+    out
+}
+
+fn open(runs: &Runs, order: Order, direction: Direction) -> Vec<RunScan> {
+    let (_, disk) = sim_disk();
+    let scan = |(i, records): (usize, &BTreeMap<(u64, Vec<u8>), CowOperation<'static>>)| {
+        let path = format!("/d/{i}.run");
+        let options = RunOptions::new(order, Compression::None, PREFIX);
+        let mut writer = RunWriter::create(&disk, Path::new(&path), options).unwrap();
+        for ((hash, key), operation) in records {
+            writer.push(*hash, key, operation.borrow()).unwrap();
+        }
+        writer.finish().unwrap();
+        let run = Arc::new(Run::open(&*disk, Path::new(&path)).unwrap());
+        run.scan(ScanRange::all(), direction)
+    };
+    runs.iter().enumerate().map(scan).collect()
+}
+
+fn collect(merge: &mut Merge<RunScan>) -> Vec<((u64, Vec<u8>), CowOperation<'static>)> {
+    let mut out = Vec::new();
+    while merge.advance().unwrap() {
+        out.push((
+            (merge.hash(), merge.key().to_vec()),
+            merge.operation().to_owned(),
+        ));
+    }
+    out
+}
+
+#[test]
+fn merges_agree_with_the_algebra_and_with_first_and_last() {
+    let kind = DeltaKind::AddI64;
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let order = ORDERS[(seed % 2) as usize];
+        let count = 1 + dice.below(9) as usize;
+        let runs = random_runs(&mut dice, order, count, 60);
+        let mut composed: BTreeMap<_, CowOperation<'static>> = BTreeMap::new();
+        let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
+        for (place, operation) in runs.iter().flatten() {
+            let after = match composed.get(place) {
+                Some(older) => operation.borrow().after(&older.borrow(), kind).unwrap(),
+                None => operation.clone(),
+            };
+            composed.insert(place.clone(), after);
+            first.entry(place.clone()).or_insert(operation.clone());
+            last.insert(place.clone(), operation.clone());
+        }
+        for direction in [Direction::Forward, Direction::Backward] {
+            for (resolve, expected) in [
+                (Resolve::Compose(kind), &composed),
+                (Resolve::First, &first),
+                (Resolve::Last, &last),
+            ] {
+                let mut expected: Vec<_> = expected.clone().into_iter().collect();
+                if direction == Direction::Backward {
+                    expected.reverse();
+                }
+                let mut merge = Merge::new(open(&runs, order, direction), resolve, direction);
+                assert_eq!(
+                    collect(&mut merge),
+                    expected,
+                    "seed {seed} {direction:?} {resolve:?}"
+                );
+                let total = runs.iter().map(BTreeMap::len).sum::<usize>() - expected.len();
+                if !matches!(resolve, Resolve::Compose(_)) {
+                    assert_eq!(merge.dropped.records, total as u64);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_is_accounted_for_and_duplicates_can_be_refused() {
+    let update = |value: &[u8]| Operation::Update(value).to_owned();
+    let place = (0, b"same".to_vec());
+    let runs: Runs = vec![
+        BTreeMap::from([(place.clone(), update(b"old"))]),
+        BTreeMap::from([(place, update(b"newer"))]),
+    ];
+    let scans = || open(&runs, Order::Ordered, Direction::Forward);
+    let mut merge = Merge::new(scans(), Resolve::Last, Direction::Forward);
+    assert_eq!(collect(&mut merge).len(), 1);
+    assert_eq!(merge.dropped.content, ContentSum::of(b"same", b"old"));
+    assert_eq!((merge.dropped.key_bytes, merge.dropped.value_bytes), (4, 3));
+    let mut merge = Merge::new(scans(), Resolve::Refuse, Direction::Forward);
+    let error = merge.advance().unwrap_err().to_string();
+    assert!(error.contains("key same occurs more than once"), "{error}");
+}

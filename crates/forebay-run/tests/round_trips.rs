@@ -1,0 +1,256 @@
+//! What was written is what is read, in every order, compression, page size and on every path.
+
+mod common;
+
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{COMPRESSIONS, Model, ORDERS, build, model, options, records, sim_disk, sort_hash};
+use forebay_run::io::sim::Dice;
+use forebay_run::io::{Disk, OsDisk};
+use forebay_run::operation::{CowOperation, Operation};
+use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
+use forebay_run::{Compression, Lookup, Order, Run, RunOptions, RunWriter};
+
+fn value(operation: CowOperation<'_>) -> Vec<u8> {
+    operation.into_value().unwrap().into_owned()
+}
+
+fn check_look_ups(run: &Run, order: Order, model: &Model) {
+    let absent = [&b"absent"[..], b"", b"key/", b"zzz", &[255; 40]];
+    for key in absent {
+        assert_eq!(run.get(sort_hash(order, key), key).unwrap(), None);
+    }
+    for ((hash, key), expected) in model {
+        let found = run
+            .get(*hash, key)
+            .unwrap()
+            .expect("a key that was written");
+        assert_eq!(&value(found), expected);
+        if let Lookup::Found(found) = run.try_get(*hash, key).unwrap() {
+            assert_eq!(&value(found), expected);
+        }
+    }
+    let mut keys: Vec<(u64, &[u8])> = model.keys().map(|(hash, key)| (*hash, &key[..])).collect();
+    let missing = sort_hash(order, b"missing");
+    keys.insert(keys.len() / 2, (missing, b"missing"));
+    let mut answers = 0;
+    run.get_many(&keys, |place, found| {
+        assert_eq!(place, answers);
+        answers += 1;
+        let (hash, key) = keys[place];
+        let expected = model.get(&(hash, key.to_vec()));
+        assert_eq!(found.unwrap().map(value).as_ref(), expected);
+    });
+    assert_eq!(answers, keys.len());
+}
+
+fn collect(mut cursor: impl Cursor) -> Vec<((u64, Vec<u8>), Vec<u8>)> {
+    let mut out = Vec::new();
+    while cursor.advance().unwrap() {
+        let Operation::Update(value) = cursor.operation() else {
+            panic!("not an update")
+        };
+        out.push(((cursor.hash(), cursor.key().to_vec()), value.to_vec()));
+    }
+    out
+}
+
+fn check_scans(run: &Arc<Run>, model: &Model, dice: &mut Dice) {
+    let all: Vec<_> = model.clone().into_iter().collect();
+    assert_eq!(collect(run.scan(ScanRange::all(), Direction::Forward)), all);
+    let places: Vec<_> = model.keys().cloned().collect();
+    for _ in 0..20 {
+        let mut bound = || {
+            let place = places.get(dice.below(places.len() as u64 + 1) as usize);
+            let at = place.map(|(hash, key)| Position {
+                hash: *hash,
+                key: key.clone(),
+            });
+            match (at, dice.below(4)) {
+                (None, _) | (_, 0) => Bound::Unbounded,
+                (Some(mut at), 1) => {
+                    at.key.push(0);
+                    Bound::Included(at)
+                }
+                (Some(at), 2) => Bound::Included(at),
+                (Some(at), _) => Bound::Excluded(at),
+            }
+        };
+        let (from, to) = (bound(), bound());
+        let plain = |at: &Bound<Position>| at.as_ref().map(|at| (at.hash, at.key.clone()));
+        let (low, high) = (plain(&from), plain(&to));
+        let within = |place: &(u64, Vec<u8>)| {
+            let above = match &low {
+                Bound::Unbounded => true,
+                Bound::Included(at) => place >= at,
+                Bound::Excluded(at) => place > at,
+            };
+            let below = match &high {
+                Bound::Unbounded => true,
+                Bound::Included(at) => place <= at,
+                Bound::Excluded(at) => place < at,
+            };
+            above && below
+        };
+        let mut expected: Vec<_> = all
+            .iter()
+            .filter(|(place, _)| within(place))
+            .cloned()
+            .collect();
+        let range = ScanRange { from, to };
+        assert_eq!(
+            collect(run.scan(range.clone(), Direction::Forward)),
+            expected,
+            "{range:?}"
+        );
+        expected.reverse();
+        assert_eq!(
+            collect(run.scan(range.clone(), Direction::Backward)),
+            expected,
+            "{range:?}"
+        );
+    }
+}
+
+fn check(disk: &Arc<dyn Disk>, path: &Path, options: RunOptions, model: &Model, dice: &mut Dice) {
+    let order = options.order;
+    let run = build(disk, path, options, model);
+    assert_eq!(run.meta(), b"kept as it is");
+    assert_eq!(run.summary().records, model.len() as u64);
+    check_look_ups(&run, order, model);
+    check_scans(&run, model, dice);
+    assert_eq!(run.verify(&mut |_| ()).unwrap(), *run.summary());
+}
+
+#[test]
+fn every_kind_of_run_in_memory_and_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let mapped: Arc<dyn Disk> = Arc::new(OsDisk::default());
+    let read: Arc<dyn Disk> = Arc::new(OsDisk { without_maps: true });
+    let seed = 1;
+    for (round, (count, value_bytes)) in [
+        (0, 1),
+        (1, 10),
+        (2, 3000),
+        (3, 40),
+        (700, 30),
+        (900, 600),
+        (400, 1900),
+        (3000, 4),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut dice = Dice(seed + round as u64);
+        let records = records(&mut dice, count, value_bytes);
+        for order in ORDERS {
+            let model = model(order, &records);
+            for compression in COMPRESSIONS {
+                for page_bytes in [4096, 32768] {
+                    println!("round {round}, seed {seed}: {order:?} {compression:?} {page_bytes}");
+                    let options = RunOptions {
+                        page_bytes,
+                        ..options(order, compression)
+                    };
+                    let name = format!("{round}-{order:?}-{compression:?}-{page_bytes}.run");
+                    check(
+                        &mapped,
+                        &dir.path().join(&name),
+                        options.clone(),
+                        &model,
+                        &mut dice,
+                    );
+                    let name = format!("read-{name}");
+                    check(
+                        &read,
+                        &dir.path().join(&name),
+                        options.clone(),
+                        &model,
+                        &mut dice,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Keys whose hash64 is the same: 64-bit collisions cannot be found, so the hashes are made up.
+#[test]
+fn colliding_hashes_are_told_apart_by_key_over_page_ends() {
+    let (_, disk) = sim_disk();
+    let path = Path::new("/d/x.run");
+    let mut writer =
+        RunWriter::create(&disk, path, options(Order::Hashed, Compression::None)).unwrap();
+    let hash_of = |i: u32| (9u64 << 50) + u64::from(i / 300) * 1_000_000;
+    let key_of = |i: u32| format!("{i:06}").into_bytes();
+    for i in 0..3000 {
+        writer
+            .push(hash_of(i), &key_of(i), Operation::Update(&[i as u8; 60]))
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let run = Run::open(&*disk, path).unwrap();
+    for i in 0..3000 {
+        let found = run
+            .get(hash_of(i), &key_of(i))
+            .unwrap()
+            .expect("a colliding key");
+        assert_eq!(value(found), vec![i as u8; 60]);
+        assert_eq!(run.get(hash_of(i), b"other").unwrap(), None);
+    }
+}
+
+#[test]
+fn all_operations_survive() {
+    let (_, disk) = sim_disk();
+    for order in ORDERS {
+        let path = format!("/d/{order:?}.run");
+        let mut writer =
+            RunWriter::create(&disk, Path::new(&path), options(order, Compression::None)).unwrap();
+        let large = vec![7u8; 10_000];
+        let operations = [
+            Operation::Update(b"a"),
+            Operation::Insert(b""),
+            Operation::Delete,
+            Operation::Delta(b"12345678"),
+            Operation::InsertDelta {
+                value: b"value",
+                delta: b"delta",
+            },
+            Operation::InsertDelta {
+                value: &large,
+                delta: b"delta",
+            },
+        ];
+        for (i, operation) in operations.iter().enumerate() {
+            writer
+                .push(i as u64, &[b'a' + i as u8], *operation)
+                .unwrap();
+        }
+        writer.finish().unwrap();
+        let run = Run::open(&*disk, Path::new(&path)).unwrap();
+        for (i, operation) in operations.iter().enumerate() {
+            let found = run.get(i as u64, &[b'a' + i as u8]).unwrap().unwrap();
+            assert_eq!(found.borrow(), *operation);
+        }
+    }
+}
+
+#[test]
+fn the_writer_refuses_what_would_break_its_order() {
+    let (_, disk) = sim_disk();
+    let options = options(Order::Ordered, Compression::None);
+    let mut writer = RunWriter::create(&disk, Path::new("/d/x.run"), options.clone()).unwrap();
+    writer.push(0, b"b", Operation::Update(b"")).unwrap();
+    for key in [&b"b"[..], b"a", b"", &[b'z'; 1025]] {
+        let error = writer.push(0, key, Operation::Update(b"")).unwrap_err();
+        assert!(error.to_string().contains("/d/x.run"), "{error}");
+    }
+    writer
+        .push(0, &[b'z'; 1024], Operation::Update(b""))
+        .unwrap();
+    let again = RunWriter::create(&disk, Path::new("/d/x.run"), options);
+    assert!(again.is_err(), "an existing file was overwritten");
+}
