@@ -17,6 +17,7 @@ mod page;
 mod pages;
 pub mod raw;
 mod record;
+pub mod row;
 pub mod run;
 pub mod scan;
 pub mod verify;

@@ -1,0 +1,152 @@
+//! A value as JSON.
+//!
+//! Decimals are numbers with all their digits; NaN and the infinities are null, as JSON has none.
+//! Binary is a string when UTF-8, else `{"base64": "..."}`. A map is an object when its keys are scalars (by their
+//! text), else an array of objects with `key` and `value`.
+
+use super::datum::{Datum, f16_to_f32};
+use super::schema::Schema;
+use super::text;
+use super::{ListView, RowError, RowView};
+
+pub(super) fn write(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
+    match value {
+        Datum::Null => out.extend_from_slice(b"null"),
+        Datum::Bool(_) | Datum::Int(_) | Datum::UInt(_) => drop(text::write(value, out)?),
+        Datum::Decimal { .. } | Datum::Decimal256 { .. } => drop(text::write(value, out)?),
+        Datum::Float16(bits) => write_float(f16_to_f32(*bits).is_finite(), value, out)?,
+        Datum::Float32(float) => write_float(float.is_finite(), value, out)?,
+        Datum::Float64(float) => write_float(float.is_finite(), value, out)?,
+        Datum::Text(text) => write_string(text, out),
+        Datum::Bytes(bytes) => write_bytes(bytes, out),
+        Datum::List(list) => write_list(list, out)?,
+        Datum::Row(row) => write_row(row, out)?,
+        Datum::Map(entries) => write_map(entries, out)?,
+        _ => {
+            out.push(b'"');
+            text::write(value, out)?;
+            out.push(b'"');
+        }
+    }
+    Ok(())
+}
+
+fn write_float(finite: bool, value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
+    if finite {
+        text::write(value, out)?;
+    } else {
+        out.extend_from_slice(b"null");
+    }
+    Ok(())
+}
+
+fn write_list(list: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
+    out.push(b'[');
+    for (index, item) in list.items().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(&item?, out)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn write_row(row: &RowView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
+    out.push(b'{');
+    for (index, column) in row.schema().columns().iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&column.name, out);
+        out.push(b':');
+        write(&row.datum(index)?, out)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn write_map(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
+    if !entries.entry_schema().is_some_and(scalar_key) {
+        return write_list(entries, out);
+    }
+    let mut key = Vec::new();
+    out.push(b'{');
+    for (index, entry) in entries.items().enumerate() {
+        let Datum::Row(entry) = entry? else { continue };
+        if index > 0 {
+            out.push(b',');
+        }
+        key.clear();
+        text::write(&entry.datum(0)?, &mut key)?;
+        write_string(&String::from_utf8_lossy(&key), out);
+        out.push(b':');
+        write(&entry.datum(1)?, out)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn scalar_key(entries: &Schema) -> bool {
+    entries
+        .columns()
+        .first()
+        .is_some_and(|key| !key.kind.is_nested())
+}
+
+fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => write_string(text, out),
+        Err(_) => {
+            out.extend_from_slice(b"{\"base64\":\"");
+            write_base64(bytes, out);
+            out.extend_from_slice(b"\"}");
+        }
+    }
+}
+
+/// Appends a JSON string, quoted and escaped.
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut plain = 0;
+    for (index, byte) in bytes.iter().enumerate() {
+        let short = match byte {
+            b'"' | b'\\' => *byte,
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0..0x20 => b'u',
+            _ => continue,
+        };
+        out.extend_from_slice(&bytes[plain..index]);
+        out.extend_from_slice(&[b'\\', short]);
+        if short == b'u' {
+            let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+            out.extend_from_slice(b"00");
+            out.extend_from_slice(&digits);
+        }
+        plain = index + 1;
+    }
+    out.extend_from_slice(&bytes[plain..]);
+    out.push(b'"');
+}
+
+/// Appends base64 with padding.
+pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for chunk in bytes.chunks(3) {
+        let group = chunk
+            .iter()
+            .fold(0_u32, |all, byte| all << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for index in 0..4 {
+            out.push(if index <= chunk.len() {
+                ALPHABET[(group >> (18 - 6 * index) & 63) as usize]
+            } else {
+                b'='
+            });
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The typed schema of a table's rows, and where each column of a row lies.
+//!
+//! A schema is kept once, in the manifest of a version; rows carry no types. Columns come in four
+//! classes ([`Slot`]): nothing, a bit, a fixed number of bytes, or a variable number of bytes. 64-bit
+//! integers and wide decimals are variable: stored without their leading sign bytes, since most are small.
+
+use serde::{Deserialize, Serialize};
+
+/// The unit of a time, timestamp or duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeUnit {
+    Second,
+    Millisecond,
+    Microsecond,
+    Nanosecond,
+}
+
+impl TimeUnit {
+    /// Digits after the decimal point of a second: 0, 3, 6 or 9.
+    pub fn digits(self) -> u32 {
+        match self {
+            TimeUnit::Second => 0,
+            TimeUnit::Millisecond => 3,
+            TimeUnit::Microsecond => 6,
+            TimeUnit::Nanosecond => 9,
+        }
+    }
+
+    /// Units in a second.
+    pub fn per_second(self) -> i64 {
+        10_i64.pow(self.digits())
+    }
+}
+
+/// The type of a column or of a list's items.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Every value is null.
+    Null,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    #[serde(rename = "uint8")]
+    UInt8,
+    #[serde(rename = "uint16")]
+    UInt16,
+    #[serde(rename = "uint32")]
+    UInt32,
+    #[serde(rename = "uint64")]
+    UInt64,
+    Float16,
+    Float32,
+    Float64,
+    /// An integer of `bits` (32, 64, 128 or 256) times 10^-scale; the scale may be negative.
+    Decimal {
+        precision: u8,
+        scale: i8,
+        bits: u16,
+    },
+    /// Days since 1970-01-01, 32 bits.
+    Date32,
+    /// Milliseconds since 1970-01-01, 64 bits.
+    Date64,
+    /// Time of day; seconds and milliseconds in 32 bits, the finer units in 64.
+    Time {
+        unit: TimeUnit,
+    },
+    /// Since 1970-01-01T00:00:00, in UTC when there is a zone (kept to restore the type), else in no
+    /// stated zone.
+    Timestamp {
+        unit: TimeUnit,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        zone: Option<String>,
+    },
+    Duration {
+        unit: TimeUnit,
+    },
+    IntervalMonths,
+    IntervalDayTime,
+    IntervalMonthDayNano,
+    /// UTF-8.
+    Text,
+    Binary,
+    FixedBinary {
+        width: u32,
+    },
+    List {
+        item: Box<Column>,
+        /// The length that every list has, for a fixed-size list.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        length: Option<u32>,
+    },
+    Struct {
+        fields: Schema,
+    },
+    /// A list of rows of two columns, the key and the value.
+    Map {
+        entries: Schema,
+        sorted: bool,
+    },
+}
+
+/// How a value of a kind is laid out in a row or list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    Nothing,
+    Bit,
+    Fixed(usize),
+    Variable,
+}
+
+impl Kind {
+    pub(super) fn slot(&self) -> Slot {
+        match self {
+            Kind::Null => Slot::Nothing,
+            Kind::Bool => Slot::Bit,
+            Kind::Int8 | Kind::UInt8 => Slot::Fixed(1),
+            Kind::Int16 | Kind::UInt16 | Kind::Float16 => Slot::Fixed(2),
+            Kind::Int32 | Kind::UInt32 | Kind::Float32 => Slot::Fixed(4),
+            Kind::Decimal { bits: 32, .. } => Slot::Fixed(4),
+            Kind::Date32 | Kind::IntervalMonths => Slot::Fixed(4),
+            Kind::Time {
+                unit: TimeUnit::Second | TimeUnit::Millisecond,
+            } => Slot::Fixed(4),
+            Kind::Float64 | Kind::Date64 | Kind::Time { .. } => Slot::Fixed(8),
+            Kind::Timestamp { .. } | Kind::Duration { .. } => Slot::Fixed(8),
+            Kind::IntervalDayTime => Slot::Fixed(8),
+            Kind::IntervalMonthDayNano => Slot::Fixed(16),
+            Kind::FixedBinary { width } => Slot::Fixed(*width as usize),
+            Kind::Int64 | Kind::UInt64 | Kind::Decimal { .. } => Slot::Variable,
+            Kind::Text | Kind::Binary => Slot::Variable,
+            Kind::List { .. } | Kind::Struct { .. } | Kind::Map { .. } => Slot::Variable,
+        }
+    }
+
+    /// A list, struct or map: shown as JSON where a single text is wanted.
+    pub fn is_nested(&self) -> bool {
+        matches!(
+            self,
+            Kind::List { .. } | Kind::Struct { .. } | Kind::Map { .. }
+        )
+    }
+}
+
+/// A named, typed column of a row, field of a struct or item of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    pub kind: Kind,
+    pub nullable: bool,
+}
+
+impl Column {
+    pub fn new(name: impl Into<String>, kind: Kind, nullable: bool) -> Column {
+        Column {
+            name: name.into(),
+            kind,
+            nullable,
+        }
+    }
+}
+
+/// Where a column lies in a row; see the module's description of the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The bit that says "not null"; `None` when the column is never null.
+    pub valid_bit: Option<u32>,
+    pub at: At,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    Nothing,
+    /// A bit of the head.
+    Bit(u32),
+    /// Bytes of the head.
+    Fixed {
+        start: usize,
+        width: usize,
+    },
+    /// The n-th variable field.
+    Variable(usize),
+}
+
+/// The columns of a row, in order, with their layout worked out.
+///
+/// Serialized as the list of columns; two schemas are equal when their columns are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Vec<Column>", into = "Vec<Column>")]
+pub struct Schema {
+    columns: Vec<Column>,
+    places: Vec<Place>,
+    /// Bytes of bits and fixed slots.
+    head_bytes: usize,
+    variables: usize,
+}
+
+impl Schema {
+    pub fn new(columns: Vec<Column>) -> Schema {
+        let slots: Vec<Slot> = columns.iter().map(|column| column.kind.slot()).collect();
+        let variables = slots.iter().filter(|slot| **slot == Slot::Variable).count();
+        let mut bits: u32 = if variables > 1 { 2 } else { 0 };
+        let mut places: Vec<Place> = Vec::with_capacity(columns.len());
+        for (column, slot) in columns.iter().zip(&slots) {
+            let counted = column.nullable && *slot != Slot::Nothing;
+            let valid_bit = counted.then_some(bits);
+            bits += u32::from(counted);
+            places.push(Place {
+                valid_bit,
+                at: At::Nothing,
+            });
+        }
+        for (place, slot) in places.iter_mut().zip(&slots) {
+            if *slot == Slot::Bit {
+                place.at = At::Bit(bits);
+                bits += 1;
+            }
+        }
+        let mut head_bytes = bits.div_ceil(8) as usize;
+        let mut variable = 0;
+        for (place, slot) in places.iter_mut().zip(&slots) {
+            match slot {
+                Slot::Fixed(width) => {
+                    place.at = At::Fixed {
+                        start: head_bytes,
+                        width: *width,
+                    };
+                    head_bytes += width;
+                }
+                Slot::Variable => {
+                    place.at = At::Variable(variable);
+                    variable += 1;
+                }
+                Slot::Nothing | Slot::Bit => {}
+            }
+        }
+        Schema {
+            columns,
+            places,
+            head_bytes,
+            variables,
+        }
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The position of the first column of that name.
+    pub fn column_index(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    pub(super) fn place(&self, column: usize) -> Option<Place> {
+        self.places.get(column).copied()
+    }
+
+    pub(super) fn head_bytes(&self) -> usize {
+        self.head_bytes
+    }
+
+    pub(super) fn variables(&self) -> usize {
+        self.variables
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Schema) -> bool {
+        self.columns == other.columns
+    }
+}
+
+impl Eq for Schema {}
+
+impl From<Vec<Column>> for Schema {
+    fn from(columns: Vec<Column>) -> Schema {
+        Schema::new(columns)
+    }
+}
+
+impl From<Schema> for Vec<Column> {
+    fn from(schema: Schema) -> Vec<Column> {
+        schema.columns
+    }
+}
