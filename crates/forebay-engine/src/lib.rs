@@ -1,1 +1,49 @@
-//! forebay-engine
+//! Forebay's engine: the versions of tables in a store, and reading them.
+//!
+//! A *store* is a directory of tables. A *version* of a table is a manifest and the runs that it
+//! names. A push makes a version beside the one that serves; a swap or a rollback moves a pointer;
+//! readers hold on to the version that they began with. See [`Store`] for the way in, and the module
+//! `layout` for the files.
+//!
+//! What holds whatever fails, dies or loses power at whatever moment: a version is visible whole or
+//! not at all, the pointer names the old version or the new one, and nothing that a manifest names is
+//! ever removed before that manifest is.
+
+mod batch;
+mod bound;
+mod cleanup;
+mod error;
+mod follow;
+mod holder;
+mod layout;
+mod manifest;
+mod name;
+mod page;
+mod pointer;
+mod push;
+mod route;
+mod scan;
+mod seal;
+mod serving;
+mod store;
+mod table;
+mod verify;
+mod version;
+
+pub use bound::Bound;
+pub use error::{PushError, ReadError, StoreError, show_key};
+pub use holder::utc;
+pub use manifest::{
+    ColumnStats, MANIFEST_FORMAT, MAX_PARTITIONS, Manifest, ManifestDraft, Partition, RunRef,
+    Totals, ValueKind,
+};
+pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
+pub use pointer::{POINTER_FORMAT, Pointer};
+pub use push::{NewRun, Push, PushOptions};
+pub use scan::VersionScan;
+pub use seal::DocumentError;
+pub use serving::{Change, DEFAULT_POLL, Serving, ServingState, TableState, Tables};
+pub use store::{STORE_FORMAT, Store};
+pub use table::{Swapped, Table, VersionInfo};
+pub use verify::VerifyReport;
+pub use version::{Lookup, Value, Version};

@@ -5,7 +5,6 @@
 pub enum Unit {
     Rows,
     Bytes,
-    Pages,
 }
 
 /// Receives the progress of one operation, from any of its threads.

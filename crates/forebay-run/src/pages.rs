@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::compress::{self, BlockReader};
+use crate::compress::BlockReader;
 use crate::error::{Result, RunError};
 use crate::io::ReadFile;
 use crate::page::Page;
@@ -28,33 +28,32 @@ pub struct Pages {
     page_bytes: usize,
     count: usize,
     /// Uncompressed pages lie at multiples of their size.
-    blocks: Option<(BlockReader, Blocks)>,
+    blocks: Option<Blocks>,
     trusted: Vec<AtomicU64>,
 }
 
-/// Where the stored pages of a compressed run lie.
-#[derive(Debug, Default)]
-pub struct Blocks {
+#[derive(Debug)]
+struct Blocks {
+    reader: BlockReader,
     /// Where each stored page ends.
-    pub ends: Vec<u64>,
-    /// [`compress::checksum`] of each stored page.
-    pub checksums: Vec<u32>,
+    ends: Vec<u64>,
 }
 
 /// A page's bytes, in place or copied.
 pub type PageBytes<'a> = Cow<'a, [u8]>;
 
 impl Pages {
-    /// `blocks`: for compressed runs, how to read a block and where each page's lies.
+    /// `blocks`: for compressed runs, how to read a block and where each page's block ends.
     pub fn new(
         path: PathBuf,
         file: Arc<dyn ReadFile>,
         page_bytes: usize,
         count: usize,
-        blocks: Option<(BlockReader, Blocks)>,
+        blocks: Option<(BlockReader, Vec<u64>)>,
     ) -> Result<Self> {
         let map = file.map().map_err(|e| RunError::io(&path, "map", e))?;
         let trusted = (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let blocks = blocks.map(|(reader, ends)| Blocks { reader, ends });
         Ok(Self {
             path,
             file,
@@ -129,11 +128,10 @@ impl Pages {
         };
         let bytes = match &self.blocks {
             None => stored,
-            Some((reader, blocks)) => {
+            Some(blocks) => {
                 let mut bytes = vec![0; self.page_bytes];
-                let intact = compress::checksum(&stored) == blocks.checksums[page];
-                if !intact || !reader.read(&stored, &mut bytes) {
-                    return Err(self.damaged(page, "its compressed block is not what was written"));
+                if !blocks.reader.read(&stored, &mut bytes) {
+                    return Err(self.damaged(page, "its block does not decompress"));
                 }
                 Cow::Owned(bytes)
             }
@@ -156,7 +154,7 @@ impl Pages {
                 (page * self.page_bytes) as u64,
                 ((page + 1) * self.page_bytes) as u64,
             ),
-            Some((_, blocks)) => (
+            Some(blocks) => (
                 if page == 0 { 0 } else { blocks.ends[page - 1] },
                 blocks.ends[page],
             ),
@@ -206,6 +204,6 @@ impl Pages {
             + self
                 .blocks
                 .as_ref()
-                .map_or(0, |(_, blocks)| 12 * blocks.ends.len())
+                .map_or(0, |blocks| 8 * blocks.ends.len())
     }
 }

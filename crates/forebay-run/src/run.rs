@@ -11,14 +11,14 @@ use crate::compress::BlockReader;
 use crate::error::{Result, RunError};
 use crate::format::{
     Compression, FOOTER_BYTES, Footer, MAX_KEY_BYTES, Order, RunSummary, Section, SectionKind,
-    word32, word64,
+    word64,
 };
 use crate::hash::KeyHasher;
 use crate::index::{HashIndex, KeyIndex};
 use crate::io::{Disk, ReadFile};
 use crate::operation::CowOperation;
 use crate::page::{Page, PageResult, Slot};
-use crate::pages::{Blocks, Pages};
+use crate::pages::Pages;
 use crate::record::decode_cow;
 use crate::writer::ext_path;
 
@@ -82,9 +82,9 @@ impl Run {
         let blocks = if footer.compression == Compression::None {
             None
         } else {
-            let blocks = decode_blocks(&section(SectionKind::Blocks)?, &footer).map_err(damaged)?;
+            let ends = block_ends(&section(SectionKind::Blocks)?, &footer).map_err(damaged)?;
             let dictionary = section(SectionKind::Dictionary)?;
-            Some((BlockReader::new(footer.compression, dictionary), blocks))
+            Some((BlockReader::new(footer.compression, dictionary), ends))
         };
         let hasher = KeyHasher::new(&section(SectionKind::HashPrefix)?);
         let meta = section(SectionKind::Meta)?;
@@ -329,29 +329,44 @@ impl Run {
     /// Brings the lines that the look-ups of up to [`BATCH`] keys will touch into the cache: first
     /// all page headers, then all records.
     pub fn prefetch(&self, keys: &[(u64, &[u8])]) {
-        let Index::Hashed(index) = &self.index else {
-            return;
-        };
-        let mut found: [Option<Page<'_>>; BATCH] = [None; BATCH];
-        for (slot, (hash, _)) in found.iter_mut().zip(keys) {
-            let pages = index.pages(*hash);
-            if let Some(bytes) = pages
-                .end
-                .checked_sub(1)
-                .and_then(|p| self.pages.in_place(p))
-            {
-                let page = Page::new(bytes);
-                page.prefetch_header();
-                *slot = Some(page);
+        let mut pages: [Option<Ahead<'_>>; BATCH] = [const { None }; BATCH];
+        for (page, (hash, _)) in pages.iter_mut().zip(keys) {
+            *page = self.ahead(*hash);
+        }
+        for (page, (hash, _)) in pages.iter().zip(keys) {
+            if let Some(page) = page {
+                page.prefetch_record(*hash);
             }
         }
-        for (page, (hash, _)) in found.iter().zip(keys) {
-            if let Some(page) = page
-                && let Ok((mask, records)) = page.candidates(*hash as u8)
-                && mask != 0
-            {
-                page.prefetch_slot(mask.trailing_zeros() as usize, records);
-            }
+    }
+
+    /// Begins a look-up that is to come: its page's header is on the way into the cache when this
+    /// returns. `None` in ordered runs and for pages not known to be in memory.
+    #[inline]
+    pub fn ahead(&self, hash: u64) -> Option<Ahead<'_>> {
+        let Index::Hashed(index) = &self.index else {
+            return None;
+        };
+        let page = index.pages(hash).end.checked_sub(1)?;
+        let page = Page::new(self.pages.in_place(page)?);
+        page.prefetch_header();
+        Some(Ahead(page))
+    }
+}
+
+/// A page whose header was prefetched by [`Run::ahead`].
+#[derive(Debug)]
+pub struct Ahead<'a>(Page<'a>);
+
+impl Ahead<'_> {
+    /// Brings the record of `hash` into the cache too; waits for the header to be there.
+    #[inline]
+    pub fn prefetch_record(&self, hash: u64) {
+        if let Ok((mask, records)) = self.0.candidates(hash as u8)
+            && mask != 0
+        {
+            self.0
+                .prefetch_slot(mask.trailing_zeros() as usize, records);
         }
     }
 }
@@ -416,26 +431,25 @@ fn read_section(
     Ok(bytes)
 }
 
-fn decode_blocks(bytes: &[u8], footer: &Footer) -> Result<Blocks, &'static str> {
-    let (entries, rest) = bytes.as_chunks::<8>();
-    if !rest.is_empty() || entries.len() as u64 != footer.summary.pages {
-        return Err("section Blocks: not one entry a page");
+fn block_ends(lengths: &[u8], footer: &Footer) -> Result<Vec<u64>, &'static str> {
+    let (lengths, rest) = lengths.as_chunks::<4>();
+    if !rest.is_empty() || lengths.len() as u64 != footer.summary.pages {
+        return Err("section Blocks: not one length a page");
     }
     let mut end = 0u64;
-    let mut blocks = Blocks::default();
-    for entry in entries {
-        let len_bytes = word32(entry, 0);
-        if len_bytes == 0 || len_bytes > footer.page_bytes {
+    let mut ends = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        let length = u32::from_le_bytes(*length);
+        if length == 0 || length > footer.page_bytes {
             return Err("section Blocks: a block's length is out of range");
         }
-        end += u64::from(len_bytes);
-        blocks.ends.push(end);
-        blocks.checksums.push(word32(entry, 4));
+        end += u64::from(length);
+        ends.push(end);
     }
     if end != footer.pages_bytes {
         return Err("section Blocks: the lengths do not add up");
     }
-    Ok(blocks)
+    Ok(ends)
 }
 
 fn open_ext(disk: &dyn Disk, run: &Path, footer: &Footer) -> Result<Option<Arc<dyn ReadFile>>> {

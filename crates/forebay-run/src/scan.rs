@@ -122,6 +122,8 @@ pub struct RunScan {
     /// A copy of the page: one in place could lose its trust between two records.
     bytes: Vec<u8>,
     started: bool,
+    /// Only the records that begin in the first page.
+    one_page: bool,
     /// Records of the page that are still to come: those numbered in this range.
     rest: Range<usize>,
     records: usize,
@@ -150,6 +152,7 @@ impl RunScan {
             page,
             bytes: Vec::new(),
             started: false,
+            one_page: false,
             rest: 0..0,
             records: 0,
             seeking: true,
@@ -176,6 +179,7 @@ impl RunScan {
     fn next_page(&mut self) -> Result<bool> {
         if self.started {
             let next = match self.direction {
+                _ if self.one_page => None,
                 Direction::Forward => Some(self.page + 1).filter(|&p| p < self.run.pages.count()),
                 Direction::Backward => self.page.checked_sub(1),
             };
@@ -313,5 +317,26 @@ impl Run {
     /// Walks the records of `range`.
     pub fn scan(self: &Arc<Self>, range: ScanRange, direction: Direction) -> RunScan {
         RunScan::new(Arc::clone(self), range, direction)
+    }
+
+    /// Walks the records that begin in one page, which there must be.
+    pub fn scan_page(self: &Arc<Self>, page: usize) -> RunScan {
+        let scan = self.scan(ScanRange::all(), Direction::Forward);
+        let done = page >= self.pages.count();
+        RunScan {
+            page,
+            one_page: true,
+            done,
+            ..scan
+        }
+    }
+
+    /// In ordered runs, a key above all those of the pages before `page` and not above those of it;
+    /// empty for the first page.
+    pub fn separator(&self, page: usize) -> Option<&[u8]> {
+        match &self.index {
+            Index::Ordered(index) if page < index.len() => Some(index.separator(page)),
+            Index::Ordered(_) | Index::Hashed(_) => None,
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! Where a partition begins.
+
+use std::fmt;
+
+use forebay_run::hash::SLOTS;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::show_key;
+
+/// The first place of a partition in its table's order. A partition ends where the next one begins.
+///
+/// In JSON: `{"slot": 4096}`, `{"key": "text"}`, or `{"key_hex": "00ff"}` for a key that is no UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// Of a hashed table: a Redis slot, below 16,384.
+    Slot(u16),
+    /// Of an ordered table: a key; the empty one comes before all.
+    Key(Vec<u8>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Written {
+    Slot(u16),
+    Key(String),
+    KeyHex(String),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Slot(slot) => write!(f, "slot {slot}"),
+            Bound::Key(key) => write!(f, "key {}", show_key(key)),
+        }
+    }
+}
+
+impl Serialize for Bound {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = match self {
+            Bound::Slot(slot) => Written::Slot(*slot),
+            Bound::Key(key) => match std::str::from_utf8(key) {
+                Ok(text) => Written::Key(text.to_owned()),
+                Err(_) => Written::KeyHex(key.iter().map(|byte| format!("{byte:02x}")).collect()),
+            },
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bound {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Written::deserialize(deserializer)? {
+            Written::Slot(slot) if u32::from(slot) < SLOTS => Ok(Bound::Slot(slot)),
+            Written::Slot(slot) => Err(serde::de::Error::custom(format!(
+                "slot {slot} is out of range: there are {SLOTS}"
+            ))),
+            Written::Key(text) => Ok(Bound::Key(text.into_bytes())),
+            Written::KeyHex(digits) => from_hex(&digits)
+                .map(Bound::Key)
+                .ok_or_else(|| serde::de::Error::custom("key_hex is not pairs of hex digits")),
+        }
+    }
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|value| value as u8);
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect();
+    if rest.is_empty() { bytes } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn slots_out_of_range_and_bad_hex_are_refused() {
+        for bad in [
+            r#"{"slot":16384}"#,
+            r#"{"key_hex":"0"}"#,
+            r#"{"key_hex":"0g"}"#,
+            r#""x""#,
+        ] {
+            assert!(serde_json::from_str::<Bound>(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            serde_json::from_str::<Bound>(r#"{"slot":5}"#).ok(),
+            Some(Bound::Slot(5))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_key_comes_back(key in proptest::collection::vec(any::<u8>(), 0..20)) {
+            let bound = Bound::Key(key);
+            let text = serde_json::to_string(&bound).expect("written");
+            prop_assert_eq!(serde_json::from_str::<Bound>(&text).expect("read"), bound);
+        }
+    }
+}

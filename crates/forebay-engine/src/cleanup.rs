@@ -1,0 +1,179 @@
+//! Removing what nobody needs: old versions, the debris of pushes that died, whole tables.
+//!
+//! The order is always the same, so that a reader or a crash never meets a version with runs missing:
+//! first the pointer stops naming a version, then its manifest goes, that removal is made durable, and
+//! only then do its runs go. A run that no manifest names is debris, and removing debris is safe to
+//! repeat.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+
+use forebay_run::io::Disk;
+use tracing::{debug, warn};
+
+use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock};
+use crate::layout::{extent_file, is_unfinished, run_file, tables_dir};
+use crate::manifest::Manifest;
+use crate::pointer::Pointer;
+use crate::table::Table;
+
+impl Table {
+    /// Removes old versions but for the `keep` with the greatest numbers, the one that serves and the
+    /// one that a rollback would go to. Returns the numbers removed, rising. Readers that have a
+    /// removed version open read on.
+    pub fn retain(&self, keep: usize) -> Result<Vec<u64>, StoreError> {
+        let _lock = self.lock_pointer("a removal of old versions")?;
+        let pointer = self.pointer()?;
+        let numbers = self.version_numbers()?;
+        let newest = numbers.len().saturating_sub(keep);
+        let needed =
+            |version: u64| pointer.serving == Some(version) || pointer.before() == Some(version);
+        let (old, new) = numbers.split_at(newest);
+        let (kept_old, removed): (Vec<u64>, Vec<u64>) =
+            old.iter().partition(|version| needed(**version));
+        if removed.is_empty() {
+            return Ok(removed);
+        }
+        let kept: Vec<u64> = kept_old.iter().chain(new).copied().collect();
+        self.remove_versions(&pointer, &kept, &removed)?;
+        Ok(removed)
+    }
+
+    /// REQUIRES the pointer lock.
+    fn remove_versions(
+        &self,
+        pointer: &Pointer,
+        kept: &[u64],
+        removed: &[u64],
+    ) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        let mut orphans = HashSet::new();
+        for &version in removed {
+            // A damaged one names nothing: its runs are debris for the next push.
+            if let Ok(manifest) = self.manifest(version) {
+                orphans.extend(file_names(&manifest));
+            }
+        }
+        let needed = self.files_named_by(kept)?;
+        let pruned = pointer.pruned(|past| !removed.contains(&past));
+        if pruned != *pointer {
+            self.write_pointer(pruned)?;
+        }
+        for &version in removed {
+            remove_if_there(disk, &self.files.manifest(version))?;
+        }
+        let versions = self.files.versions();
+        disk.sync_dir(&versions).at("sync", &versions)?;
+        let Some(needed) = needed else { return Ok(()) };
+        for name in orphans.difference(&needed) {
+            remove_if_there(disk, &self.files.runs().join(name))?;
+        }
+        Ok(())
+    }
+
+    /// The names of all files that these versions need; `None`, with a warning, when a manifest among
+    /// them cannot be read, for then nobody can say that a file is not needed.
+    fn files_named_by(&self, versions: &[u64]) -> Result<Option<HashSet<String>>, StoreError> {
+        let mut names = HashSet::new();
+        for &version in versions {
+            match self.manifest(version) {
+                Ok(manifest) => names.extend(file_names(&manifest)),
+                Err(error @ StoreError::Damaged { .. }) => {
+                    warn!(table = %self.name(), version, %error, "no run is removed meanwhile");
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(names))
+    }
+
+    /// Removes what pushes that died left. REQUIRES the push lock and the pointer lock.
+    pub(crate) fn sweep(&self) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        // A manifest's removal that is not durable yet could come back after its runs are gone.
+        let versions = self.files.versions();
+        disk.sync_dir(&versions).at("sync", &versions)?;
+        for dir in [&self.files.dir, &versions] {
+            for name in disk
+                .list(dir)
+                .at("list", dir)?
+                .iter()
+                .filter(|name| is_unfinished(name))
+            {
+                remove_if_there(disk, &dir.join(name))?;
+            }
+        }
+        let scratch = self.files.scratch();
+        if disk.exists(&scratch).at("look for", &scratch)? {
+            disk.remove_dir_all(&scratch).at("remove", &scratch)?;
+        }
+        let Some(needed) = self.files_named_by(&self.version_numbers()?)? else {
+            return Ok(());
+        };
+        let runs = self.files.runs();
+        for name in disk.list(&runs).at("list", &runs)? {
+            if !needed.contains(&name) {
+                debug!(table = %self.name(), file = name, "removing debris");
+                remove_if_there(disk, &runs.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drop_all(&self) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        let words = holder_words(disk, &**self.store().clock(), "a drop of the table");
+        let lock = try_lock(disk, &self.files.push_lock(), &words)?;
+        let _push = lock.map_err(|holder| StoreError::PushRuns {
+            table: self.name().clone(),
+            holder,
+        })?;
+        let _pointer = self.lock_pointer("a drop")?;
+        let last = match Pointer::read(disk, &self.files.pointer()) {
+            Err(StoreError::DamagedPointer { .. }) => Pointer::unset(),
+            pointer => pointer?.unwrap_or_else(Pointer::unset),
+        };
+        self.write_pointer(last.tombstone())?;
+        self.finish_drop()?;
+        disk.remove_dir_all(&self.files.dir)
+            .at("remove", &self.files.dir)?;
+        let tables = tables_dir(self.store().root());
+        disk.sync_dir(&tables).at("sync", &tables)
+    }
+
+    /// Removes all content of a table whose pointer says that it is dropped, that pointer last.
+    /// REQUIRES the push lock and the pointer lock.
+    pub(crate) fn finish_drop(&self) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        for dir in [self.files.versions(), self.files.runs()] {
+            let names = match disk.list(&dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                names => names.at("list", &dir)?,
+            };
+            for name in names {
+                remove_if_there(disk, &dir.join(name))?;
+            }
+            disk.sync_dir(&dir).at("sync", &dir)?;
+        }
+        remove_if_there(disk, &self.files.pointer())?;
+        disk.sync_dir(&self.files.dir).at("sync", &self.files.dir)
+    }
+}
+
+fn file_names(manifest: &Manifest) -> impl Iterator<Item = String> {
+    manifest.runs().flat_map(|run| {
+        let extent = (run.summary.ext_bytes > 0).then(|| extent_file(&run.id));
+        [Some(run_file(&run.id)), extent].into_iter().flatten()
+    })
+}
+
+/// Removes a file; that it is gone already is as good.
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", path),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,164 @@
+//! What can go wrong, one enum an area: stores and tables, pushes, reads.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use forebay_run::RunError;
+use thiserror::Error;
+
+use crate::name::{NameError, TableName};
+use crate::seal::DocumentError;
+
+/// A failed operation on a store, a table or its pointer. Nothing was changed unless the text says
+/// so.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error(
+        "there is no forebay store at {}: push a table to create one, or name another store",
+        root.display()
+    )]
+    NoStore { root: PathBuf },
+    #[error(
+        "{} holds other files and no forebay.json: choose an empty or a new directory for the store",
+        root.display()
+    )]
+    NotEmpty { root: PathBuf },
+    #[error("{} is damaged: {problem}; restore it from a backup", path.display())]
+    Damaged {
+        path: PathBuf,
+        problem: DocumentError,
+    },
+    #[error(
+        "the pointer {} is damaged: {problem}; nothing says for sure which version should serve. \
+         Restore the file from a backup, or remove it and swap to the version that you want",
+        path.display()
+    )]
+    DamagedPointer {
+        path: PathBuf,
+        problem: DocumentError,
+    },
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("there is no table {table}")]
+    NoTable { table: TableName },
+    #[error("table {table} has no version {version}{}", have(existing))]
+    NoVersion {
+        table: TableName,
+        version: u64,
+        existing: Vec<u64>,
+    },
+    #[error("table {table} serves no version yet: swap to one first")]
+    NothingServes { table: TableName },
+    #[error("table {table} cannot be rolled back: no version served before version {serving}")]
+    NothingBefore { table: TableName, serving: u64 },
+    #[error(
+        "version {version} of table {table} is incomplete: {problem}; it cannot serve. Push it again"
+    )]
+    Incomplete {
+        table: TableName,
+        version: u64,
+        problem: String,
+    },
+    #[error("cannot start the thread that follows the store: {0}")]
+    Thread(io::Error),
+    #[error("{} is locked: {holder}; try again when that is over", path.display())]
+    Locked { path: PathBuf, holder: String },
+    #[error("table {table} is being pushed to: {holder}; try again when that is over")]
+    PushRuns { table: TableName, holder: String },
+}
+
+/// A push that could not begin or commit. Nothing of it is visible.
+#[derive(Debug, Error)]
+pub enum PushError {
+    #[error(
+        "another push to table {table} is under way: {holder}; wait for it to end, or end that \
+         process: its unfinished version is then cleaned up by the next push"
+    )]
+    Busy { table: TableName, holder: String },
+    #[error(
+        "version {version} of table {table} cannot be pushed: versions rise, and there is already \
+         version {greatest}. Give a greater number or none"
+    )]
+    NotRising {
+        table: TableName,
+        version: u64,
+        greatest: u64,
+    },
+    #[error("table {table} has used up all version numbers: drop it to start again at 1")]
+    NoNumberLeft { table: TableName },
+    #[error("version {version} of table {table} cannot be committed: {problem}")]
+    BadManifest {
+        table: TableName,
+        version: u64,
+        problem: String,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// A read of a version that failed.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error("version {version} of table {table}: {source}")]
+    Run {
+        table: TableName,
+        version: u64,
+        source: RunError,
+    },
+    #[error(
+        "table {table} is kept in the order of hashes: it has no ranges of keys. Scan it whole, or \
+         push it with the order \"ordered\""
+    )]
+    NoKeyOrder { table: TableName },
+    #[error("version {version} of table {table}, key {key}: {problem}")]
+    Value {
+        table: TableName,
+        version: u64,
+        key: String,
+        problem: String,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn have(existing: &[u64]) -> String {
+    if existing.is_empty() {
+        return "; it has none at all".to_owned();
+    }
+    let numbers: Vec<String> = existing.iter().map(u64::to_string).collect();
+    format!("; it has {}", numbers.join(", "))
+}
+
+/// Adds what was tried, and on which file, to an I/O error.
+pub(crate) trait At<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|source| StoreError::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        })
+    }
+}
+
+/// A key as it is shown in messages: text when it is, else hex.
+pub fn show_key(key: &[u8]) -> String {
+    match std::str::from_utf8(key) {
+        Ok(text) => format!("{text:?}"),
+        Err(_) => {
+            let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("0x{digits}")
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Following the pointers of a store: what to open, what to keep, what to let go.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use crate::error::StoreError;
+use crate::layout::tables_dir;
+use crate::name::TableName;
+use crate::pointer::Pointer;
+use crate::serving::{Change, ServingState, TableState, Tables};
+use crate::store::Store;
+use crate::table::Table;
+use crate::version::Version;
+
+/// How long a version that could not be opened is left alone before the next try.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The follower's own memory, used by one thread at a time.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    store: Store,
+    tables: BTreeMap<TableName, Follow>,
+    /// Swapped out, but perhaps still read.
+    retired: Vec<Arc<Version>>,
+    problem: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Follow {
+    serving: Option<Arc<Version>>,
+    previous: Option<Arc<Version>>,
+    /// The pointer that was acted on last, with or without success.
+    pointer: Option<Pointer>,
+    /// When to try again after a failure, on the monotonic clock.
+    retry_at: Option<Duration>,
+    swaps: u64,
+    load_errors: u64,
+    problem: Option<String>,
+}
+
+/// What a look at a table's pointer found.
+enum Seen {
+    /// The same as before, or nothing to be done about it.
+    Same,
+    /// No version is asked for.
+    Nothing,
+    Dropped,
+    Serve(Pointer, u64),
+}
+
+impl Followed {
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            tables: BTreeMap::new(),
+            retired: Vec::new(),
+            problem: None,
+        }
+    }
+
+    /// Looks at every pointer once. `publish` is called for each change as soon as it can serve.
+    pub fn look(&mut self, publish: &mut dyn FnMut(Tables, Change)) {
+        let names = match self.names() {
+            Ok(names) => names,
+            Err(error) => return self.store_problem(Some(error.to_string())),
+        };
+        self.store_problem(None);
+        let gone: Vec<TableName> = self
+            .tables
+            .keys()
+            .filter(|name| !names.contains(name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.stop(&name, publish);
+        }
+        for name in names {
+            self.look_at(&name, publish);
+        }
+    }
+
+    /// The directories of tables. Once there were some, the whole directory does not go away by any
+    /// command of ours.
+    fn names(&self) -> Result<Vec<TableName>, StoreError> {
+        let dir = tables_dir(self.store.root());
+        let names = self.store.table_dirs()?;
+        if names.is_empty() && !self.tables.is_empty() {
+            let found = self.store.disk().list(&dir);
+            found.map_err(|source| StoreError::Io {
+                action: "list",
+                path: dir,
+                source,
+            })?;
+        }
+        Ok(names)
+    }
+
+    fn look_at(&mut self, name: &TableName, publish: &mut dyn FnMut(Tables, Change)) {
+        let table = self.store.any_table(name);
+        let now = self.store.clock().monotonic();
+        let known = self.tables.get(name);
+        match see(&table, known, now) {
+            Ok(Seen::Same) => {}
+            Ok(Seen::Nothing) => {
+                if let Some(follow) = self.tables.get_mut(name) {
+                    follow.problem = None;
+                }
+            }
+            Ok(Seen::Dropped) => self.stop(name, publish),
+            Ok(Seen::Serve(pointer, version)) => {
+                self.serve(&table, pointer, version, now, publish);
+            }
+            Err(error) if known.is_some() => self.failed(name, &error.to_string(), now),
+            Err(error) => {
+                self.tables.insert(name.clone(), Follow::default());
+                self.failed(name, &error.to_string(), now);
+            }
+        }
+    }
+
+    fn serve(
+        &mut self,
+        table: &Table,
+        pointer: Pointer,
+        version: u64,
+        now: Duration,
+        publish: &mut dyn FnMut(Tables, Change),
+    ) {
+        let name = table.name();
+        let before = pointer.before();
+        let follow = self.tables.entry(name.clone()).or_default();
+        follow.pointer = Some(pointer);
+        let opened = match follow.find_or_open(table, version) {
+            Ok(opened) => opened,
+            Err(problem) => return self.failed(name, &problem, now),
+        };
+        follow.problem = None;
+        follow.retry_at = None;
+        let mut let_go = Vec::new();
+        let old = follow.serving.replace(Arc::clone(&opened));
+        if old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &opened)) {
+            follow.swaps += 1;
+            let from = old.as_ref().map(|old| old.version());
+            info!(table = %name, ?from, to = version, "another version serves");
+            publish(
+                self.published(),
+                Change {
+                    table: name.clone(),
+                    from,
+                    to: Some(version),
+                },
+            );
+        }
+        if let Some(follow) = self.tables.get_mut(name) {
+            let_go.extend(old);
+            let_go.extend(follow.previous.clone());
+            follow.previous = follow.keep_previous(table, before, &let_go);
+        }
+        self.retired.extend(let_go);
+    }
+
+    /// A table that is gone stops serving.
+    fn stop(&mut self, name: &TableName, publish: &mut dyn FnMut(Tables, Change)) {
+        let Some(follow) = self.tables.remove(name) else {
+            return;
+        };
+        let from = follow.serving.as_ref().map(|version| version.version());
+        self.retired.extend(follow.serving);
+        self.retired.extend(follow.previous);
+        if from.is_some() {
+            info!(table = %name, ?from, "the table was dropped");
+            publish(
+                self.published(),
+                Change {
+                    table: name.clone(),
+                    from,
+                    to: None,
+                },
+            );
+        }
+    }
+
+    fn failed(&mut self, name: &TableName, problem: &str, now: Duration) {
+        let Some(follow) = self.tables.get_mut(name) else {
+            return;
+        };
+        let same = follow.problem.as_deref() == Some(problem);
+        if same && follow.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        follow.load_errors += 1;
+        follow.retry_at = Some(now + RETRY);
+        if follow.problem.as_deref() != Some(problem) {
+            let serving = follow.serving.as_ref().map(|version| version.version());
+            warn!(table = %name, ?serving, problem, "what serves goes on serving");
+            follow.problem = Some(problem.to_owned());
+        }
+    }
+
+    fn store_problem(&mut self, problem: Option<String>) {
+        if let Some(problem) = problem.as_ref().filter(|_| self.problem.is_none()) {
+            warn!(
+                problem,
+                "the store cannot be looked at; what serves goes on serving"
+            );
+        }
+        self.problem = problem;
+    }
+
+    fn published(&self) -> Tables {
+        let serving = |(name, follow): (&TableName, &Follow)| {
+            follow
+                .serving
+                .clone()
+                .map(|version| (name.clone(), version))
+        };
+        Tables::new(self.tables.iter().filter_map(serving).collect())
+    }
+
+    /// Closes what nobody can reach any more. Whoever still reads a version holds an `Arc` of it.
+    pub fn close_unread(&mut self) {
+        for follow in self.tables.values() {
+            let kept = [&follow.serving, &follow.previous];
+            self.retired.retain(|old| {
+                kept.into_iter()
+                    .flatten()
+                    .all(|version| !Arc::ptr_eq(version, old))
+            });
+        }
+        self.retired
+            .sort_by_key(|version| Arc::as_ptr(version) as usize);
+        self.retired.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        self.retired
+            .retain(|version| Arc::strong_count(version) > 1);
+    }
+
+    pub fn state(&self) -> ServingState {
+        let tables = self
+            .tables
+            .iter()
+            .map(|(name, follow)| (name.clone(), follow.state()));
+        let (problem, retired) = (self.problem.clone(), self.retired.len());
+        ServingState {
+            tables: tables.collect(),
+            problem,
+            retired,
+        }
+    }
+}
+
+impl Follow {
+    /// The version, by what is open already if that is the very same, else from the disk.
+    fn find_or_open(&self, table: &Table, version: u64) -> Result<Arc<Version>, String> {
+        let (_, sum) = table
+            .manifest_and_sum(version)
+            .map_err(|error| error.to_string())?;
+        let open = [&self.serving, &self.previous].into_iter().flatten();
+        match open.into_iter().find(|open| open.is_same(version, sum)) {
+            Some(open) => Ok(Arc::clone(open)),
+            None => table
+                .open_version(version)
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    /// The version to keep open for a rollback. That it cannot be opened stops nothing: a rollback
+    /// would find out and say so.
+    fn keep_previous(
+        &self,
+        table: &Table,
+        before: Option<u64>,
+        open: &[Arc<Version>],
+    ) -> Option<Arc<Version>> {
+        let before = before?;
+        let (_, sum) = table.manifest_and_sum(before).ok()?;
+        match open.iter().find(|open| open.is_same(before, sum)) {
+            Some(open) => Some(Arc::clone(open)),
+            None => table.open_version(before).ok(),
+        }
+    }
+
+    fn state(&self) -> TableState {
+        let manifest = self.serving.as_ref().map(|version| version.manifest());
+        TableState {
+            serving: manifest.map(|manifest| manifest.version),
+            previous: self.previous.as_ref().map(|version| version.version()),
+            wanted: self.pointer.as_ref().and_then(|pointer| pointer.serving),
+            sequence: self.pointer.as_ref().map_or(0, |pointer| pointer.sequence),
+            rows: manifest.map_or(0, |manifest| manifest.rows()),
+            bytes: manifest.map_or(0, |manifest| manifest.bytes()),
+            file_bytes: manifest.map_or(0, |manifest| manifest.file_bytes()),
+            swaps: self.swaps,
+            load_errors: self.load_errors,
+            problem: self.problem.clone(),
+        }
+    }
+}
+
+/// Reads a table's pointer and says what it asks for.
+fn see(table: &Table, known: Option<&Follow>, now: Duration) -> Result<Seen, StoreError> {
+    let serving = known.and_then(|follow| follow.serving.as_ref());
+    let waits = known
+        .and_then(|follow| follow.retry_at)
+        .is_some_and(|at| now < at);
+    let Some(pointer) = Pointer::read(&**table.disk(), &table.files.pointer())? else {
+        return match serving {
+            None => Ok(Seen::Nothing),
+            Some(_) if table.version_numbers()?.is_empty() => Ok(Seen::Dropped),
+            Some(_) => Err(StoreError::Io {
+                action: "read",
+                path: table.files.pointer(),
+                source: io::ErrorKind::NotFound.into(),
+            }),
+        };
+    };
+    if pointer.dropped {
+        return Ok(Seen::Dropped);
+    }
+    let same = known.and_then(|follow| follow.pointer.as_ref()) == Some(&pointer);
+    let settled = known.is_some_and(|follow| follow.problem.is_none());
+    match pointer.serving {
+        Some(_) if same && (settled || waits) => Ok(Seen::Same),
+        Some(version) => Ok(Seen::Serve(pointer, version)),
+        None => Ok(Seen::Nothing),
+    }
+}

@@ -1,0 +1,115 @@
+//! Where a store keeps what.
+//!
+//! ```text
+//! STORE/forebay.json                  {"forebay_store": 1}
+//! STORE/tables/T/current              the pointer: which version serves
+//! STORE/tables/T/versions/V.manifest  a version; it exists when its manifest does
+//! STORE/tables/T/runs/ID.run, ID.ext  the runs that manifests name; any other file is debris
+//! STORE/tables/T/scratch/             a push's spill files; debris once its push is gone
+//! STORE/tables/T/push.lock            held while a push or a drop is under way
+//! STORE/tables/T/pointer.lock         held for the moment of a swap, rollback, commit or removal
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use crate::name::{RunId, TableName};
+
+/// The files of one table.
+#[derive(Debug, Clone)]
+pub(crate) struct TableFiles {
+    pub dir: PathBuf,
+}
+
+pub(crate) fn store_file(root: &Path) -> PathBuf {
+    root.join("forebay.json")
+}
+
+pub(crate) fn tables_dir(root: &Path) -> PathBuf {
+    root.join("tables")
+}
+
+impl TableFiles {
+    pub fn new(root: &Path, table: &TableName) -> Self {
+        Self {
+            dir: tables_dir(root).join(table.as_str()),
+        }
+    }
+
+    pub fn pointer(&self) -> PathBuf {
+        self.dir.join("current")
+    }
+
+    pub fn versions(&self) -> PathBuf {
+        self.dir.join("versions")
+    }
+
+    pub fn manifest(&self, version: u64) -> PathBuf {
+        self.versions().join(format!("{version}.manifest"))
+    }
+
+    pub fn runs(&self) -> PathBuf {
+        self.dir.join("runs")
+    }
+
+    pub fn run(&self, id: &RunId) -> PathBuf {
+        self.runs().join(run_file(id))
+    }
+
+    pub fn extent(&self, id: &RunId) -> PathBuf {
+        self.runs().join(extent_file(id))
+    }
+
+    pub fn scratch(&self) -> PathBuf {
+        self.dir.join("scratch")
+    }
+
+    pub fn push_lock(&self) -> PathBuf {
+        self.dir.join("push.lock")
+    }
+
+    pub fn pointer_lock(&self) -> PathBuf {
+        self.dir.join("pointer.lock")
+    }
+}
+
+pub(crate) fn run_file(id: &RunId) -> String {
+    format!("{id}.run")
+}
+
+pub(crate) fn extent_file(id: &RunId) -> String {
+    format!("{id}.ext")
+}
+
+/// The version that a manifest's file name stands for; `None` for any other file. Only the one way
+/// in which we write a number counts, so two files never stand for one version.
+pub(crate) fn version_of(file_name: &str) -> Option<u64> {
+    let digits = file_name.strip_suffix(".manifest")?;
+    let version: u64 = digits.parse().ok()?;
+    (version.to_string() == digits).then_some(version)
+}
+
+/// Whether this is a half-written replacement that `replace_file` left when it died.
+pub(crate) fn is_unfinished(file_name: &str) -> bool {
+    file_name.starts_with('.') && file_name.ends_with(".new")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers_written_one_way() {
+        assert_eq!(version_of("20261121.manifest"), Some(20_261_121));
+        assert_eq!(version_of("18446744073709551615.manifest"), Some(u64::MAX));
+        for other in [
+            "007.manifest",
+            "+7.manifest",
+            "7",
+            "x.manifest",
+            ".7.manifest.new",
+            "",
+        ] {
+            assert_eq!(version_of(other), None, "{other}");
+        }
+    }
+}

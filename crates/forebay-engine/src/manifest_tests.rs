@@ -1,0 +1,153 @@
+//! Tests of the manifest's checks.
+
+use forebay_run::row::Column;
+use proptest::prelude::*;
+
+use super::*;
+
+fn run(id: &str, records: u64) -> RunRef {
+    let summary = RunSummary {
+        records,
+        key_bytes: records * 4,
+        value_bytes: records * 10,
+        content: ContentSum(records.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        file_bytes: 4096,
+        ..RunSummary::default()
+    };
+    RunRef {
+        id: RunId::new(id).expect("a run id"),
+        summary,
+    }
+}
+
+fn manifest(partitions: Vec<Partition>, order: Order) -> Manifest {
+    let draft = ManifestDraft {
+        order,
+        value: ValueKind::Row,
+        schema: Schema::new(vec![Column::new("a", Kind::Int64, true)]),
+        key: "{a}".to_owned(),
+        partitions,
+        stats: vec![ColumnStats {
+            column: "a".to_owned(),
+            nulls: 1,
+        }],
+        source: "test".to_owned(),
+    };
+    Manifest::from_draft(draft, TableName::new("t").expect("a name"), 7, 1)
+}
+
+fn hashed() -> Manifest {
+    let partition = |slot, id, rows| Partition::of_run(Bound::Slot(slot), Some(run(id, rows)));
+    manifest(
+        vec![partition(0, "a", 10), partition(100, "b", 20)],
+        Order::Hashed,
+    )
+}
+
+fn ordered() -> Manifest {
+    let partition =
+        |key: &[u8], id, rows| Partition::of_run(Bound::Key(key.to_vec()), Some(run(id, rows)));
+    manifest(
+        vec![partition(b"", "a", 10), partition(b"m\xff", "b", 20)],
+        Order::Ordered,
+    )
+}
+
+fn round_trip(manifest: &Manifest) -> Result<Manifest, DocumentError> {
+    Manifest::parse(&manifest.to_bytes().expect("sealed").0).map(|(manifest, _)| manifest)
+}
+
+#[test]
+fn manifests_come_back_as_they_were() {
+    for manifest in [hashed(), ordered()] {
+        assert_eq!(round_trip(&manifest), Ok(manifest));
+    }
+    let mut empty = hashed();
+    empty.partitions = vec![Partition::of_run(Bound::Slot(0), None)];
+    empty.totals = Totals::default();
+    empty.stats.clear();
+    assert_eq!(round_trip(&empty), Ok(empty));
+}
+
+#[test]
+fn whatever_does_not_add_up_is_refused() {
+    let cases: Vec<(&str, fn(&mut Manifest))> = vec![
+        ("rows", |m| m.totals.rows += 1),
+        ("bytes", |m| m.totals.bytes -= 1),
+        ("content", |m| m.totals.content = ContentSum(1)),
+        ("partition", |m| {
+            m.partitions[0].totals.rows += 1;
+            m.totals.rows += 1;
+        }),
+        ("no partitions", |m| {
+            m.partitions.clear();
+            m.totals = Totals::default();
+        }),
+        ("first bound", |m| m.partitions[0].lower = Bound::Slot(1)),
+        ("falling", |m| m.partitions[1].lower = Bound::Slot(0)),
+        ("kind of bound", |m| {
+            m.partitions[1].lower = Bound::Key(b"x".to_vec())
+        }),
+        ("order", |m| m.order = Order::Ordered),
+        ("same run twice", |m| {
+            m.partitions[1].runs[0].id = m.partitions[0].runs[0].id.clone()
+        }),
+        ("nulls", |m| m.stats[0].nulls = 31),
+        ("stats twice", |m| m.stats.push(m.stats[0].clone())),
+        ("version", |m| m.version = 0),
+    ];
+    for (name, change) in cases {
+        let mut changed = hashed();
+        change(&mut changed);
+        assert!(
+            matches!(round_trip(&changed), Err(DocumentError::Inconsistent(_))),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn unknown_formats_fields_and_paths_are_refused() {
+    let mut newer = hashed();
+    newer.forebay_manifest = 2;
+    assert_eq!(
+        round_trip(&newer),
+        Err(DocumentError::Format { found: 2, known: 1 })
+    );
+
+    let text = serde_json::to_value(hashed()).expect("json");
+    let mut outside = text.clone();
+    outside["partitions"][0]["runs"][0]["id"] = "../other/a".into();
+    let mut strange = text.clone();
+    strange["surprise"] = true.into();
+    let mut name = text;
+    name["table"] = "../t".into();
+    for bad in [outside, strange, name] {
+        let (bytes, _) = seal(&bad).expect("sealed");
+        assert!(
+            matches!(Manifest::parse(&bytes), Err(DocumentError::Shape(_))),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
+fn several_runs_may_supersede_records_but_not_invent_them() {
+    let mut several = hashed();
+    several.partitions[0].runs.push(run("c", 5));
+    assert_eq!(round_trip(&several).map(|_| ()), Ok(()));
+    several.partitions[0].totals.rows = 16;
+    several.totals.rows = 36;
+    assert!(round_trip(&several).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_flipped_bit_is_noticed(at in any::<prop::sample::Index>(), bit in 0..8u32) {
+        let mut bytes = ordered().to_bytes().expect("sealed").0;
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(Manifest::parse(&bytes).is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! Which version of a table serves, and which served before.
+//!
+//! The pointer is one sealed document, replaced atomically under the pointer lock. It is what a swap
+//! and a rollback move, and all that a follower has to read.
+
+use std::io;
+use std::path::Path;
+
+use forebay_run::io::{Disk, replace_file};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{At, StoreError};
+use crate::seal::{DocumentError, seal, unseal};
+
+/// The format number of pointer files that this program writes and reads.
+pub const POINTER_FORMAT: u64 = 1;
+
+/// The content of a table's pointer file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pointer {
+    forebay_pointer: u64,
+    /// Rises by one with every change.
+    pub sequence: u64,
+    /// The version that serves; none before the first swap.
+    pub serving: Option<u64>,
+    /// The versions that served before, oldest first. A rollback goes to the last one and takes it
+    /// off; a version that was rolled back from does not come in, so that rolling back twice goes
+    /// back twice.
+    pub history: Vec<u64>,
+    /// Set when the table is being dropped: from then on it does not exist, whatever files remain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dropped: bool,
+    /// Random, so that no two contents are alike even when a dropped table begins anew.
+    pub stamp: u64,
+}
+
+impl Pointer {
+    /// The pointer of a table that serves nothing yet.
+    pub fn unset() -> Self {
+        Self {
+            forebay_pointer: POINTER_FORMAT,
+            sequence: 0,
+            serving: None,
+            history: Vec::new(),
+            dropped: false,
+            stamp: 0,
+        }
+    }
+
+    /// The version that a rollback would go to.
+    pub fn before(&self) -> Option<u64> {
+        self.history.last().copied()
+    }
+
+    /// After a swap to `version`. What served becomes the version to roll back to.
+    pub fn swapped(&self, version: u64) -> Self {
+        let mut next = self.clone();
+        next.history
+            .retain(|&past| past != version && Some(past) != self.serving);
+        next.history
+            .extend(self.serving.filter(|&serving| serving != version));
+        next.serving = Some(version);
+        next
+    }
+
+    /// After a rollback; `None` when nothing served before.
+    pub fn rolled_back(&self) -> Option<Self> {
+        let mut next = self.clone();
+        next.serving = Some(next.history.pop()?);
+        Some(next)
+    }
+
+    /// The pointer of a table that is being dropped.
+    pub(crate) fn tombstone(&self) -> Self {
+        Self {
+            sequence: self.sequence,
+            dropped: true,
+            ..Self::unset()
+        }
+    }
+
+    /// Without the history entries that `keep` refuses.
+    pub fn pruned(&self, keep: impl Fn(u64) -> bool) -> Self {
+        let mut next = self.clone();
+        next.history.retain(|&past| keep(past));
+        next
+    }
+
+    /// Reads the pointer file; `None` when there is none.
+    pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Self>, StoreError> {
+        match disk.read(path) {
+            Ok(bytes) => {
+                Self::parse(&bytes)
+                    .map(Some)
+                    .map_err(|problem| StoreError::DamagedPointer {
+                        path: path.to_path_buf(),
+                        problem,
+                    })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).at("read", path),
+        }
+    }
+
+    /// Checks and reads a pointer file's bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
+        let (pointer, _) = unseal::<Self>(bytes, "forebay_pointer", POINTER_FORMAT)?;
+        let wrong = |text: &str| Err(DocumentError::Inconsistent(text.to_owned()));
+        let mut seen = pointer.history.clone();
+        seen.extend(pointer.serving);
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        match pointer.serving {
+            _ if seen.len() != count => wrong("it names a version twice"),
+            None if count > 0 => wrong("no version serves, but some served before"),
+            _ => Ok(pointer),
+        }
+    }
+
+    /// Replaces the pointer file, one sequence number on. REQUIRES the pointer lock. A reader sees
+    /// the old pointer or this one; after an error either may be what is found, but when this
+    /// returns the new one survives a power cut.
+    pub(crate) fn write(
+        mut self,
+        disk: &dyn Disk,
+        path: &Path,
+        stamp: u64,
+    ) -> Result<Self, StoreError> {
+        self.sequence += 1;
+        self.stamp = stamp;
+        let damaged = |problem| StoreError::Damaged {
+            path: path.to_path_buf(),
+            problem,
+        };
+        let (bytes, _) = seal(&self).map_err(damaged)?;
+        replace_file(disk, path, &bytes).at("write the pointer", path)?;
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pointer(serving: Option<u64>, history: &[u64]) -> Pointer {
+        Pointer {
+            serving,
+            history: history.to_vec(),
+            ..Pointer::unset()
+        }
+    }
+
+    #[test]
+    fn rolling_back_twice_goes_back_twice() {
+        let mut at = Pointer::unset();
+        for version in [1, 2, 3] {
+            at = at.swapped(version);
+        }
+        assert_eq!(at, pointer(Some(3), &[1, 2]));
+        at = at.rolled_back().expect("2 served before");
+        assert_eq!(at, pointer(Some(2), &[1]));
+        // 3 was bad: neither a newer swap nor a rollback comes back to it.
+        at = at.swapped(4);
+        assert_eq!(at, pointer(Some(4), &[1, 2]));
+        at = at
+            .rolled_back()
+            .and_then(|at| at.rolled_back())
+            .expect("two versions before");
+        assert_eq!(at, pointer(Some(1), &[]));
+        assert_eq!(at.rolled_back(), None);
+    }
+
+    #[test]
+    fn a_swap_to_what_served_before_can_be_undone() {
+        let at = pointer(Some(3), &[1, 2]).swapped(1);
+        assert_eq!(at, pointer(Some(1), &[2, 3]));
+        assert_eq!(at.swapped(1), at, "a swap to what serves changes nothing");
+        assert_eq!(at.rolled_back(), Some(pointer(Some(3), &[2])));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for bad in [
+            pointer(Some(2), &[1, 2]),
+            pointer(Some(3), &[1, 1]),
+            pointer(None, &[1]),
+        ] {
+            let (bytes, _) = seal(&bad).expect("sealed");
+            let error = Pointer::parse(&bytes).expect_err("refused");
+            assert!(matches!(error, DocumentError::Inconsistent(_)), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_run_of_swaps_and_rollbacks_leaves_a_pointer_that_parses(
+            steps in proptest::collection::vec(0u64..6, 0..40)
+        ) {
+            let mut at = Pointer::unset();
+            for step in steps {
+                at = match step {
+                    0 => at.rolled_back().unwrap_or(at),
+                    version => at.swapped(version),
+                };
+                let (bytes, _) = seal(&at).expect("sealed");
+                prop_assert_eq!(Pointer::parse(&bytes), Ok(at.clone()));
+            }
+        }
+    }
+}

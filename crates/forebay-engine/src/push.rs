@@ -1,0 +1,244 @@
+//! Making a version beside the one that serves.
+//!
+//! 1. [`Store::begin_push`](crate::Store::begin_push) takes the table's push lock, removes the debris
+//!    of pushes that died and settles the version's number.
+//! 2. The caller writes runs at the paths that [`Push::new_run`] gives; each is synced when finished.
+//! 3. [`Push::manifest`] adds up what they hold, [`Push::open`] reads them back.
+//! 4. [`Push::commit`] makes the version visible, all at once: the directory of the runs is synced, then
+//!    the manifest is written aside, synced, renamed into place, and its directory synced.
+//!
+//! A push dropped before its commit removes what it wrote. One whose process dies leaves debris that
+//! nobody sees.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_run::io::{Lock, replace_file};
+use parking_lot::Mutex;
+use tracing::warn;
+
+use crate::cleanup::remove_if_there;
+use crate::error::{At, PushError, ReadError, StoreError};
+use crate::holder::{holder_words, try_lock};
+use crate::layout::tables_dir;
+use crate::manifest::{Manifest, ManifestDraft};
+use crate::name::{RunId, TableName};
+use crate::table::{Table, check_files};
+use crate::version::Version;
+
+/// How to push.
+#[derive(Debug, Default, Clone)]
+pub struct PushOptions {
+    /// The version's number, which must be greater than every existing one; by default the next.
+    pub version: Option<u64>,
+}
+
+/// A push under way; see the module's text.
+#[derive(Debug)]
+pub struct Push {
+    table: Table,
+    version: u64,
+    created_unix_ms: u64,
+    started: Mutex<Vec<RunId>>,
+    /// Whether the runs stay when this is dropped.
+    keep_runs: bool,
+    _lock: Box<dyn Lock>,
+}
+
+/// A run to be written: its id for the manifest, its path for the writer.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    pub id: RunId,
+    pub path: PathBuf,
+}
+
+impl Push {
+    pub(crate) fn begin(table: Table, options: PushOptions) -> Result<Self, PushError> {
+        make_dir(&table, &table.files.dir)?;
+        let lock = lock_push(&table, &options)?;
+        for dir in [
+            table.files.dir.clone(),
+            table.files.versions(),
+            table.files.runs(),
+        ] {
+            make_dir(&table, &dir)?;
+        }
+        sync_parents(&table)?;
+        let pointer_lock = table.lock_pointer("the beginning of a push")?;
+        if let Err(StoreError::NoTable { .. }) = table.pointer() {
+            table.finish_drop()?;
+        }
+        table.sweep()?;
+        drop(pointer_lock);
+        let version = next_version(&table, options.version)?;
+        let created_unix_ms = table.store().clock().unix_ms();
+        let started = Mutex::new(Vec::new());
+        Ok(Self {
+            table,
+            version,
+            created_unix_ms,
+            started,
+            keep_runs: false,
+            _lock: lock,
+        })
+    }
+
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The number of the version in the making.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub fn created_unix_ms(&self) -> u64 {
+        self.created_unix_ms
+    }
+
+    /// An id and a path for a run of the partition of that index. Each call gives another one.
+    pub fn new_run(&self, partition: usize) -> NewRun {
+        let chance = self.table.store().random().next_u64();
+        let mut started = self.started.lock();
+        let count = started.len();
+        let text = format!("{}-{partition:05}-{count:x}-{chance:016x}", self.version);
+        let id = RunId::plain(text);
+        started.push(id.clone());
+        let path = self.table.files.run(&id);
+        NewRun { id, path }
+    }
+
+    /// A directory for spill files, made if absent. It goes when the push does.
+    pub fn scratch_dir(&self) -> Result<PathBuf, StoreError> {
+        let scratch = self.table.files.scratch();
+        self.table
+            .disk()
+            .create_dir_all(&scratch)
+            .at("create", &scratch)?;
+        Ok(scratch)
+    }
+
+    /// The manifest of the version: the draft, numbered and added up.
+    pub fn manifest(&self, draft: ManifestDraft) -> Result<Manifest, PushError> {
+        let name = self.table.name().clone();
+        let manifest = Manifest::from_draft(draft, name, self.version, self.created_unix_ms);
+        manifest.check().map_err(|problem| self.bad(problem))?;
+        Ok(manifest)
+    }
+
+    /// Opens the version before it is committed, to verify it and compare it.
+    pub fn open(&self, manifest: &Manifest) -> Result<Arc<Version>, ReadError> {
+        let version = Version::open(self.table.disk(), &self.table.files, manifest.clone(), 0)?;
+        Ok(Arc::new(version))
+    }
+
+    /// Makes the version visible, and durable. It does not serve yet. After an error it is not
+    /// visible.
+    pub fn commit(mut self, manifest: Manifest) -> Result<u64, PushError> {
+        manifest.check().map_err(|problem| self.bad(problem))?;
+        if manifest.table != *self.table.name() || manifest.version != self.version {
+            return Err(self.bad("the manifest is that of another push".to_owned()));
+        }
+        let (bytes, _) = manifest
+            .to_bytes()
+            .map_err(|problem| self.bad(problem.to_string()))?;
+        let disk = self.table.disk().clone();
+        let _lock = self.table.lock_pointer("a commit")?;
+        check_files(&*disk, &self.table.files, &manifest).map_err(|problem| self.bad(problem))?;
+        let runs = self.table.files.runs();
+        disk.sync_dir(&runs).at("sync", &runs)?;
+        let path = self.table.files.manifest(self.version);
+        if disk.exists(&path).at("look for", &path)? {
+            return Err(self.bad("its manifest exists already".to_owned()));
+        }
+        // From here on a power cut may leave the manifest: its runs must stay until the next push has
+        // found out.
+        self.keep_runs = true;
+        if let Err(error) = replace_file(&*disk, &path, &bytes) {
+            remove_if_there(&*disk, &path)?;
+            return Err(error).at("write", &path).map_err(PushError::from);
+        }
+        Ok(self.version)
+    }
+
+    fn bad(&self, problem: String) -> PushError {
+        let table = self.table.name().clone();
+        PushError::BadManifest {
+            table,
+            version: self.version,
+            problem,
+        }
+    }
+
+    fn remove_files(&self) -> Result<(), StoreError> {
+        let disk = &**self.table.disk();
+        let scratch = self.table.files.scratch();
+        if disk.exists(&scratch).at("look for", &scratch)? {
+            disk.remove_dir_all(&scratch).at("remove", &scratch)?;
+        }
+        let started = self.started.lock();
+        for id in started.iter().filter(|_| !self.keep_runs) {
+            remove_if_there(disk, &self.table.files.run(id))?;
+            remove_if_there(disk, &self.table.files.extent(id))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Push {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove_files() {
+            let (table, version) = (self.table.name(), self.version);
+            warn!(%table, version, %error, "an ended push left files; the next push removes them");
+        }
+    }
+}
+
+fn make_dir(table: &Table, dir: &std::path::Path) -> Result<(), StoreError> {
+    table.disk().create_dir_all(dir).at("create", dir)
+}
+
+/// Makes the directories themselves durable.
+fn sync_parents(table: &Table) -> Result<(), StoreError> {
+    let root = table.store().root();
+    for dir in [root, &tables_dir(root), &table.files.dir] {
+        table.disk().sync_dir(dir).at("sync", dir)?;
+    }
+    Ok(())
+}
+
+fn lock_push(table: &Table, options: &PushOptions) -> Result<Box<dyn Lock>, PushError> {
+    let what = match options.version {
+        Some(version) => format!("a push of version {version}"),
+        None => "a push".to_owned(),
+    };
+    let words = holder_words(&**table.disk(), &**table.store().clock(), &what);
+    let name: &TableName = table.name();
+    try_lock(&**table.disk(), &table.files.push_lock(), &words)?.map_err(|holder| PushError::Busy {
+        table: name.clone(),
+        holder,
+    })
+}
+
+/// The number asked for, or the next one. Numbers that the pointer remembers count too.
+fn next_version(table: &Table, wanted: Option<u64>) -> Result<u64, PushError> {
+    let pointer = table.pointer()?;
+    let known = table
+        .version_numbers()?
+        .into_iter()
+        .chain(pointer.serving)
+        .chain(pointer.history);
+    let greatest = known.max().unwrap_or(0);
+    let name = table.name().clone();
+    match wanted {
+        Some(version) if version > greatest => Ok(version),
+        Some(version) => Err(PushError::NotRising {
+            table: name,
+            version,
+            greatest,
+        }),
+        None => greatest
+            .checked_add(1)
+            .ok_or(PushError::NoNumberLeft { table: name }),
+    }
+}

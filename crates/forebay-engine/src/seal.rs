@@ -1,0 +1,143 @@
+//! Small documents that know when they are damaged.
+//!
+//! A sealed document is a JSON text, a line feed, and one last line `xxh3 HHHHHHHHHHHHHHHH`: the
+//! XXH3-64 of all bytes before that line, as 16 lower-case hex digits, and a line feed. Any byte
+//! changed, added or cut off shows.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// `xxh3 `, 16 digits, line feed.
+const LAST_LINE_BYTES: usize = 22;
+
+/// Why a document cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DocumentError {
+    #[error("its last line is not a checksum: the file was cut short or is not one of ours")]
+    NoChecksum,
+    #[error("its checksum does not match its content")]
+    Checksum,
+    #[error("it is of format {found}, this program reads format {known}: use a newer forebay")]
+    Format { found: u64, known: u64 },
+    #[error("it does not have the shape of its format: {0}")]
+    Shape(String),
+    #[error("it contradicts itself: {0}")]
+    Inconsistent(String),
+}
+
+/// The document's bytes for the file, and its checksum.
+pub fn seal<T: Serialize>(document: &T) -> Result<(Vec<u8>, u64), DocumentError> {
+    let mut bytes = serde_json::to_vec_pretty(document)
+        .map_err(|error| DocumentError::Shape(error.to_string()))?;
+    bytes.push(b'\n');
+    let sum = xxh3_64(&bytes);
+    bytes.extend_from_slice(last_line(sum).as_bytes());
+    Ok((bytes, sum))
+}
+
+/// Checks the seal and the format number named `format_field`, then reads the document. Returns it
+/// with its checksum, which identifies it.
+pub fn unseal<T: DeserializeOwned>(
+    bytes: &[u8],
+    format_field: &str,
+    known: u64,
+) -> Result<(T, u64), DocumentError> {
+    let cut = bytes
+        .len()
+        .checked_sub(LAST_LINE_BYTES)
+        .ok_or(DocumentError::NoChecksum)?;
+    let (body, line) = bytes.split_at(cut);
+    if !line.starts_with(b"xxh3 ") || !line.ends_with(b"\n") {
+        return Err(DocumentError::NoChecksum);
+    }
+    let sum = xxh3_64(body);
+    if line != last_line(sum).as_bytes() {
+        return Err(DocumentError::Checksum);
+    }
+    check_format(body, format_field, known)?;
+    let document =
+        serde_json::from_slice(body).map_err(|error| DocumentError::Shape(error.to_string()))?;
+    Ok((document, sum))
+}
+
+fn last_line(sum: u64) -> String {
+    format!("xxh3 {sum:016x}\n")
+}
+
+/// Later formats may look different altogether, so the number is read before anything else.
+pub fn check_format(body: &[u8], field: &str, known: u64) -> Result<(), DocumentError> {
+    let value: serde_json::Value =
+        serde_json::from_slice(body).map_err(|error| DocumentError::Shape(error.to_string()))?;
+    match value.get(field).and_then(serde_json::Value::as_u64) {
+        Some(found) if found == known => Ok(()),
+        Some(found) => Err(DocumentError::Format { found, known }),
+        None => Err(DocumentError::Shape(format!(
+            "the field {field:?} is missing"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Note {
+        format: u64,
+        text: String,
+    }
+
+    fn sealed(format: u64, text: &str) -> Vec<u8> {
+        seal(&Note {
+            format,
+            text: text.to_owned(),
+        })
+        .expect("sealed")
+        .0
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let bytes = sealed(1, "abc def");
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                assert!(
+                    unseal::<Note>(&changed, "format", 1).is_err(),
+                    "byte {at} bit {bit}"
+                );
+            }
+            assert!(
+                unseal::<Note>(&bytes[..at], "format", 1).is_err(),
+                "cut at {at}"
+            );
+        }
+        let longer = [&bytes[..], b"\n"].concat();
+        assert!(unseal::<Note>(&longer, "format", 1).is_err());
+    }
+
+    #[test]
+    fn an_unknown_format_is_refused_by_name() {
+        let error = unseal::<Note>(&sealed(7, "x"), "format", 1).expect_err("refused");
+        assert_eq!(error, DocumentError::Format { found: 7, known: 1 });
+        assert!(error.to_string().contains("format 7"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_sealed_is_read_back(text in ".*") {
+            let (note, _) = unseal::<Note>(&sealed(1, &text), "format", 1).expect("read back");
+            prop_assert_eq!(note.text, text);
+        }
+
+        #[test]
+        fn any_bytes_give_an_error_not_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            prop_assert!(unseal::<Note>(&bytes, "format", 1).is_err());
+        }
+    }
+}

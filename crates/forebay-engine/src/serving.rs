@@ -1,0 +1,228 @@
+//! The versions that serve, open and ready, for a server's readers.
+//!
+//! A thread looks at every table's pointer (one small read a table each time), opens the version that
+//! it names off the read path, and then swaps it in. A reader takes [`Serving::load`] once a command:
+//! that is one consistent set of versions, however many swaps follow. A version that nobody reads any
+//! more is closed by the thread, never by a reader.
+//!
+//! Whatever is damaged or missing, the version that serves goes on serving, and
+//! [`Serving::states`] tells what is wrong. Only a dropped table stops.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+
+use crate::error::StoreError;
+use crate::follow::Followed;
+use crate::name::TableName;
+use crate::store::Store;
+use crate::version::Version;
+
+/// How often the pointers are looked at, unless the caller says otherwise.
+pub const DEFAULT_POLL: Duration = Duration::from_millis(100);
+
+/// See the module's text. Dropping it ends the thread, within one poll.
+pub struct Serving {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// One consistent set of serving versions.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Sorted by name.
+    entries: Box<[(TableName, Arc<Version>)]>,
+}
+
+/// What a follower knows of one table, for metrics and people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableState {
+    pub serving: Option<u64>,
+    /// The version kept open for an instant rollback.
+    pub previous: Option<u64>,
+    /// The version that the pointer names; it differs from `serving` while that cannot be opened.
+    pub wanted: Option<u64>,
+    /// The pointer's sequence number.
+    pub sequence: u64,
+    pub rows: u64,
+    /// Keys and values of the serving version, in bytes.
+    pub bytes: u64,
+    /// The files of the serving version, in bytes.
+    pub file_bytes: u64,
+    /// How many times another version came to serve here since the start.
+    pub swaps: u64,
+    /// How many times a pointer or a version could not be read.
+    pub load_errors: u64,
+    /// What is wrong now.
+    pub problem: Option<String>,
+}
+
+/// What a follower knows, as of its last look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServingState {
+    /// Sorted by name.
+    pub tables: Vec<(TableName, TableState)>,
+    /// Why the store itself cannot be looked at.
+    pub problem: Option<String>,
+    /// Versions that were swapped out and still have readers.
+    pub retired: usize,
+}
+
+/// A table came to serve another version, or none any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub table: TableName,
+    pub from: Option<u64>,
+    pub to: Option<u64>,
+}
+
+type Listener = Box<dyn Fn(&Change) + Send + Sync>;
+
+struct Shared {
+    tables: ArcSwap<Tables>,
+    state: ArcSwap<ServingState>,
+    followed: Mutex<Followed>,
+    listeners: Mutex<Vec<Arc<Listener>>>,
+    stop: AtomicBool,
+}
+
+impl Serving {
+    /// Opens all that should serve, then follows the pointers. A table that cannot be opened does not
+    /// fail this; see [`Serving::states`].
+    pub fn open(store: Store, poll: Duration) -> Result<Self, StoreError> {
+        let clock = store.clock().clone();
+        let mut serving = Self::manual(store);
+        let shared = Arc::clone(&serving.shared);
+        let follow = move || {
+            while !shared.stop.load(Ordering::Relaxed) {
+                clock.sleep(poll);
+                shared.refresh();
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("forebay-follow".to_owned())
+            .spawn(follow);
+        serving.thread = Some(thread.map_err(StoreError::Thread)?);
+        Ok(serving)
+    }
+
+    /// The same without a thread: pointers are looked at when [`Serving::refresh`] is called.
+    pub fn manual(store: Store) -> Self {
+        let shared = Shared {
+            tables: ArcSwap::default(),
+            state: ArcSwap::default(),
+            followed: Mutex::new(Followed::new(store)),
+            listeners: Mutex::default(),
+            stop: AtomicBool::new(false),
+        };
+        shared.refresh();
+        Self {
+            shared: Arc::new(shared),
+            thread: None,
+        }
+    }
+
+    /// All serving versions at this moment. Cheap: hold it for one command, not for long.
+    #[inline]
+    pub fn load(&self) -> Guard<Arc<Tables>> {
+        self.shared.tables.load()
+    }
+
+    /// The version that serves a table now, to be read for as long as wanted.
+    pub fn table(&self, name: &[u8]) -> Option<Arc<Version>> {
+        self.load().get(name).cloned()
+    }
+
+    /// Looks at the pointers now, and returns when what they say serves, or is known not to be able
+    /// to.
+    pub fn refresh(&self) {
+        self.shared.refresh();
+    }
+
+    pub fn states(&self) -> Arc<ServingState> {
+        self.shared.state.load_full()
+    }
+
+    /// Calls `listener` after every change, from the thread that found it.
+    pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
+        self.shared
+            .listeners
+            .lock()
+            .push(Arc::new(Box::new(listener)));
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported there; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving")
+            .field("state", &self.shared.state.load())
+            .finish()
+    }
+}
+
+impl Shared {
+    fn refresh(&self) {
+        let mut changes = Vec::new();
+        {
+            let mut followed = self.followed.lock();
+            followed.look(&mut |tables, change| {
+                self.tables.store(Arc::new(tables));
+                changes.push(change);
+            });
+            followed.close_unread();
+            let state = followed.state();
+            if **self.state.load() != state {
+                self.state.store(Arc::new(state));
+            }
+        }
+        let listeners = if changes.is_empty() {
+            Vec::new()
+        } else {
+            self.listeners.lock().clone()
+        };
+        for change in &changes {
+            listeners.iter().for_each(|listener| listener(change));
+        }
+    }
+}
+
+impl Tables {
+    /// REQUIRES: `entries` are sorted by name.
+    pub(crate) fn new(entries: Vec<(TableName, Arc<Version>)>) -> Self {
+        Self {
+            entries: entries.into(),
+        }
+    }
+
+    /// The serving version of the table of that name.
+    #[inline]
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Version>> {
+        if let [(only, version)] = self.entries.deref() {
+            return (only.as_str().as_bytes() == name).then_some(version);
+        }
+        let found = self
+            .entries
+            .binary_search_by(|(table, _)| table.as_str().as_bytes().cmp(name));
+        found.ok().map(|at| &self.entries[at].1)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&TableName, &Arc<Version>)> {
+        self.entries.iter().map(|(table, version)| (table, version))
+    }
+}

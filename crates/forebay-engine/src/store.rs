@@ -1,0 +1,177 @@
+//! A store: one directory of tables.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_run::io::{Clock, Disk, Random, replace_file};
+
+use crate::error::{At, PushError, StoreError};
+use crate::layout::{TableFiles, store_file, tables_dir};
+use crate::name::TableName;
+use crate::push::{Push, PushOptions};
+use crate::seal::check_format;
+use crate::table::Table;
+
+/// The format number in `forebay.json`.
+pub const STORE_FORMAT: u64 = 1;
+
+/// A store on a disk. Clones are handles to the same store. Several processes may use one store at a
+/// time: what they change, they change under locks and by atomic replacement.
+#[derive(Debug, Clone)]
+pub struct Store {
+    parts: Arc<Parts>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    root: PathBuf,
+}
+
+impl Store {
+    /// Opens an existing store. Fails with [`StoreError::NoStore`] when there is none.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        root: &Path,
+    ) -> Result<Self, StoreError> {
+        let path = store_file(root);
+        match disk.read(&path) {
+            Ok(bytes) => check_format(&bytes, "forebay_store", STORE_FORMAT)
+                .map_err(|problem| StoreError::Damaged { path, problem })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::NoStore {
+                    root: root.to_path_buf(),
+                });
+            }
+            Err(error) => return Err(error).at("read", &path),
+        }
+        let root = root.to_path_buf();
+        Ok(Self {
+            parts: Arc::new(Parts {
+                disk,
+                clock,
+                random,
+                root,
+            }),
+        })
+    }
+
+    /// Opens a store, making it first when the directory is absent or empty. A directory that holds
+    /// other things is refused.
+    pub fn open_or_create(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        root: &Path,
+    ) -> Result<Self, StoreError> {
+        let path = store_file(root);
+        if !disk.exists(&path).at("look for", &path)? {
+            create(&*disk, root)?;
+        }
+        Self::open(disk, clock, random, root)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.parts.root
+    }
+
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.parts.disk
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.parts.clock
+    }
+
+    pub fn random(&self) -> &Arc<dyn Random> {
+        &self.parts.random
+    }
+
+    /// The tables that exist, sorted: those with at least one version.
+    pub fn tables(&self) -> Result<Vec<TableName>, StoreError> {
+        let mut tables = self.table_dirs()?;
+        let mut failed = None;
+        tables.retain(|name| match self.any_table(name).exists() {
+            Ok(exists) => exists,
+            Err(error) => {
+                failed.get_or_insert(error);
+                false
+            }
+        });
+        failed.map_or(Ok(tables), Err)
+    }
+
+    /// Every directory with the name of a table, whether a table is in it or not.
+    pub(crate) fn table_dirs(&self) -> Result<Vec<TableName>, StoreError> {
+        let dir = tables_dir(self.root());
+        let names = match self.disk().list(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.at("list", &dir)?,
+        };
+        Ok(names
+            .iter()
+            .filter_map(|name| TableName::new(name).ok())
+            .collect())
+    }
+
+    /// A table that exists; [`StoreError::NoTable`] for any other.
+    pub fn table(&self, name: &TableName) -> Result<Table, StoreError> {
+        let table = self.any_table(name);
+        if table.exists()? {
+            Ok(table)
+        } else {
+            Err(StoreError::NoTable {
+                table: name.clone(),
+            })
+        }
+    }
+
+    pub(crate) fn any_table(&self, name: &TableName) -> Table {
+        Table::new(
+            self.clone(),
+            name.clone(),
+            TableFiles::new(self.root(), name),
+        )
+    }
+
+    /// Begins to make a version of a table, which need not exist. Refused with the holder's words
+    /// while another push to it is under way. What an earlier push that died left behind is removed.
+    pub fn begin_push(&self, name: &TableName, options: PushOptions) -> Result<Push, PushError> {
+        Push::begin(self.any_table(name), options)
+    }
+
+    /// Removes a table with all its versions. Refused while a push to it is under way. From the first
+    /// durable step on the table does not exist for anybody; should the removal be cut short, the
+    /// next push to that name finishes it.
+    pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
+        self.table(name)?.drop_all()
+    }
+}
+
+/// Makes an empty store. Cut short it leaves a directory that another call completes.
+fn create(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
+    match disk.list(root) {
+        Ok(names) if names.iter().all(|name| name == ".forebay.json.new") => {}
+        Ok(_) => {
+            return Err(StoreError::NotEmpty {
+                root: root.to_path_buf(),
+            });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).at("list", root),
+    }
+    disk.create_dir_all(root).at("create", root)?;
+    let parent = root
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    disk.sync_dir(parent).at("sync", parent)?;
+    let path = store_file(root);
+    let content = format!("{{\"forebay_store\": {STORE_FORMAT}}}\n");
+    replace_file(disk, &path, content.as_bytes()).at("write", &path)
+}

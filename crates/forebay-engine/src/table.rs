@@ -1,0 +1,303 @@
+//! A table of a store: its versions, and the pointer that says which one serves.
+
+use std::io;
+use std::sync::Arc;
+
+use forebay_run::content::ContentSum;
+use forebay_run::io::{Disk, Lock};
+
+use crate::error::{At, ReadError, StoreError};
+use crate::holder::wait_lock;
+use crate::layout::{TableFiles, version_of};
+use crate::manifest::Manifest;
+use crate::name::TableName;
+use crate::pointer::Pointer;
+use crate::store::Store;
+use crate::version::Version;
+
+/// A handle to a table; it holds no file open.
+#[derive(Debug, Clone)]
+pub struct Table {
+    store: Store,
+    name: TableName,
+    pub(crate) files: TableFiles,
+}
+
+/// One line of a table's list of versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionInfo {
+    pub version: u64,
+    pub rows: u64,
+    /// Keys and values, in bytes.
+    pub bytes: u64,
+    /// The length of its files.
+    pub file_bytes: u64,
+    pub created_unix_ms: u64,
+    pub content: ContentSum,
+    pub serving: bool,
+    /// Whether a rollback would go to this version.
+    pub previous: bool,
+    /// Why its manifest cannot be read; the counts are 0 then.
+    pub problem: Option<String>,
+}
+
+/// What a swap or a rollback did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swapped {
+    /// What served before; the same as `to` when there was nothing to do.
+    pub from: Option<u64>,
+    pub to: u64,
+}
+
+impl Table {
+    pub(crate) fn new(store: Store, name: TableName, files: TableFiles) -> Self {
+        Self { store, name, files }
+    }
+
+    pub fn name(&self) -> &TableName {
+        &self.name
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        self.store.disk()
+    }
+
+    /// Whether there is a version of it, and nobody dropped it.
+    pub(crate) fn exists(&self) -> Result<bool, StoreError> {
+        if self.version_numbers()?.is_empty() {
+            return Ok(false);
+        }
+        match Pointer::read(&**self.disk(), &self.files.pointer()) {
+            Ok(pointer) => Ok(pointer.is_none_or(|pointer| !pointer.dropped)),
+            Err(StoreError::DamagedPointer { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The pointer as it is now; [`Pointer::unset`] before the first swap.
+    pub fn pointer(&self) -> Result<Pointer, StoreError> {
+        match Pointer::read(&**self.disk(), &self.files.pointer())? {
+            Some(pointer) if pointer.dropped => Err(self.no_table()),
+            Some(pointer) => Ok(pointer),
+            None => Ok(Pointer::unset()),
+        }
+    }
+
+    /// The version that serves; [`StoreError::NothingServes`] before the first swap.
+    pub fn serving(&self) -> Result<u64, StoreError> {
+        let nothing = || StoreError::NothingServes {
+            table: self.name.clone(),
+        };
+        self.pointer()?.serving.ok_or_else(nothing)
+    }
+
+    /// The numbers of all versions, rising.
+    pub fn version_numbers(&self) -> Result<Vec<u64>, StoreError> {
+        let dir = self.files.versions();
+        let names = match self.disk().list(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.at("list", &dir)?,
+        };
+        let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name)).collect();
+        versions.sort_unstable();
+        Ok(versions)
+    }
+
+    /// All versions, rising. One with a damaged manifest is listed with its problem.
+    pub fn versions(&self) -> Result<Vec<VersionInfo>, StoreError> {
+        let pointer = self.pointer()?;
+        let numbers = self.version_numbers()?;
+        let mut list = Vec::with_capacity(numbers.len());
+        for version in numbers {
+            match self.manifest(version) {
+                Ok(manifest) => list.push(VersionInfo::new(version, &pointer, Ok(&manifest))),
+                Err(StoreError::NoVersion { .. }) => {}
+                Err(error @ StoreError::Damaged { .. }) => {
+                    list.push(VersionInfo::new(version, &pointer, Err(error.to_string())));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(list)
+    }
+
+    /// A version's manifest, checked.
+    pub fn manifest(&self, version: u64) -> Result<Manifest, StoreError> {
+        self.manifest_and_sum(version).map(|(manifest, _)| manifest)
+    }
+
+    /// A manifest with the checksum that tells it from any other.
+    pub(crate) fn manifest_and_sum(&self, version: u64) -> Result<(Manifest, u64), StoreError> {
+        let path = self.files.manifest(version);
+        let bytes = match self.disk().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let existing = self.version_numbers()?;
+                return Err(StoreError::NoVersion {
+                    table: self.name.clone(),
+                    version,
+                    existing,
+                });
+            }
+            bytes => bytes.at("read", &path)?,
+        };
+        let damaged = |problem| StoreError::Damaged {
+            path: path.clone(),
+            problem,
+        };
+        let (manifest, sum) = Manifest::parse(&bytes).map_err(damaged)?;
+        if manifest.table != self.name || manifest.version != version {
+            let (table, version) = (&manifest.table, manifest.version);
+            let problem = format!("it is that of version {version} of table {table}");
+            return Err(damaged(crate::seal::DocumentError::Inconsistent(problem)));
+        }
+        Ok((manifest, sum))
+    }
+
+    /// Opens a version for reading. It stays readable until the last handle is dropped, whatever
+    /// becomes of its files' names.
+    pub fn open_version(&self, version: u64) -> Result<Arc<Version>, ReadError> {
+        let (manifest, sum) = self.manifest_and_sum(version)?;
+        Ok(Arc::new(Version::open(
+            self.disk(),
+            &self.files,
+            manifest,
+            sum,
+        )?))
+    }
+
+    /// Lets `version` serve. Before the pointer moves, the version's manifest is checked and all its
+    /// files are found with their right lengths. After an error of the pointer's own write either
+    /// version may serve; after success the new one does, also after a power cut.
+    pub fn swap(&self, version: u64) -> Result<Swapped, StoreError> {
+        let _lock = self.lock_pointer("a swap")?;
+        let pointer = self.pointer()?;
+        self.check_complete(version)?;
+        if pointer.serving == Some(version) {
+            return Ok(Swapped {
+                from: Some(version),
+                to: version,
+            });
+        }
+        self.write_pointer(pointer.swapped(version))?;
+        Ok(Swapped {
+            from: pointer.serving,
+            to: version,
+        })
+    }
+
+    /// Lets the version serve that served before; see [`Pointer::history`]. Same guarantees as
+    /// [`Table::swap`].
+    pub fn rollback(&self) -> Result<Swapped, StoreError> {
+        let _lock = self.lock_pointer("a rollback")?;
+        let pointer = self.pointer()?;
+        let serving = pointer.serving;
+        let Some(next) = pointer.rolled_back() else {
+            let table = self.name.clone();
+            return Err(match serving {
+                Some(serving) => StoreError::NothingBefore { table, serving },
+                None => StoreError::NothingServes { table },
+            });
+        };
+        let next = self.write_pointer_checked(next)?;
+        Ok(Swapped {
+            from: serving,
+            to: next,
+        })
+    }
+
+    fn write_pointer_checked(&self, next: Pointer) -> Result<u64, StoreError> {
+        let nothing = || StoreError::NothingServes {
+            table: self.name.clone(),
+        };
+        let to = next.serving.ok_or_else(nothing)?;
+        self.check_complete(to)?;
+        self.write_pointer(next)?;
+        Ok(to)
+    }
+
+    /// REQUIRES the pointer lock.
+    pub(crate) fn write_pointer(&self, next: Pointer) -> Result<Pointer, StoreError> {
+        let stamp = self.store.random().next_u64();
+        next.write(&**self.disk(), &self.files.pointer(), stamp)
+    }
+
+    pub(crate) fn lock_pointer(&self, what: &str) -> Result<Box<dyn Lock>, StoreError> {
+        let what = format!("{what} of table {}", self.name);
+        wait_lock(
+            &**self.disk(),
+            &**self.store.clock(),
+            &self.files.pointer_lock(),
+            &what,
+        )
+    }
+
+    pub(crate) fn no_table(&self) -> StoreError {
+        StoreError::NoTable {
+            table: self.name.clone(),
+        }
+    }
+
+    /// Whether every file of a version is there with its right length.
+    fn check_complete(&self, version: u64) -> Result<Manifest, StoreError> {
+        let manifest = self.manifest(version)?;
+        match check_files(&**self.disk(), &self.files, &manifest) {
+            Ok(()) => Ok(manifest),
+            Err(problem) => {
+                let table = self.name.clone();
+                Err(StoreError::Incomplete {
+                    table,
+                    version,
+                    problem,
+                })
+            }
+        }
+    }
+}
+
+impl VersionInfo {
+    fn new(version: u64, pointer: &Pointer, manifest: Result<&Manifest, String>) -> Self {
+        let known = manifest.as_ref().ok();
+        Self {
+            version,
+            rows: known.map_or(0, |manifest| manifest.rows()),
+            bytes: known.map_or(0, |manifest| manifest.bytes()),
+            file_bytes: known.map_or(0, |manifest| manifest.file_bytes()),
+            created_unix_ms: known.map_or(0, |manifest| manifest.created_unix_ms),
+            content: known.map(|manifest| manifest.content()).unwrap_or_default(),
+            serving: pointer.serving == Some(version),
+            previous: pointer.before() == Some(version),
+            problem: manifest.err(),
+        }
+    }
+}
+
+/// Whether all files that a manifest names are there with the lengths that it gives.
+pub(crate) fn check_files(
+    disk: &dyn Disk,
+    files: &TableFiles,
+    manifest: &Manifest,
+) -> Result<(), String> {
+    for run in manifest.runs() {
+        let extent = (run.summary.ext_bytes > 0).then(|| files.extent(&run.id));
+        let lengths = [run.summary.file_bytes, run.summary.ext_bytes];
+        for (path, expected) in [Some(files.run(&run.id)), extent]
+            .into_iter()
+            .flatten()
+            .zip(lengths)
+        {
+            let found = match disk.open(&path) {
+                Ok(file) => file.len_bytes(),
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            };
+            if found != expected {
+                let path = path.display();
+                return Err(format!("{path} has {found} bytes, {expected} were written"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Reading a whole version back.
+
+use std::sync::Arc;
+
+use forebay_run::Order;
+use forebay_run::content::ContentSum;
+use forebay_run::run::Run;
+use forebay_run::scan::{Cursor, Direction, ScanRange};
+
+use crate::error::{ReadError, StoreError, show_key};
+use crate::manifest::{Manifest, Totals};
+use crate::route::Router;
+use crate::table::Table;
+use crate::version::{Version, open_run};
+
+/// What a verification found.
+#[derive(Debug)]
+pub struct VerifyReport {
+    pub version: u64,
+    /// Runs that were looked at, sound or not.
+    pub runs: usize,
+    /// What the sound runs hold, or what several runs of a partition amount to.
+    pub totals: Totals,
+    /// One for each run that is not sound. The version is sound when there is none.
+    pub problems: Vec<ReadError>,
+}
+
+impl Table {
+    /// Reads every run of a version from its device and checks everything about it: that it is the
+    /// file that the manifest describes, every checksum, that records rise and lie where look-ups
+    /// search, that keys belong to their partition, and counts and content. A damaged run does not
+    /// end it. `advance` is told of the pages read, of which there are
+    /// [`pages`](crate::Manifest::pages).
+    pub fn verify(
+        &self,
+        version: u64,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<VerifyReport, StoreError> {
+        let manifest = self.manifest(version)?;
+        let router = Router::new(self.name(), manifest.order, &manifest.partitions);
+        let mut report = VerifyReport {
+            version,
+            runs: 0,
+            totals: Totals::default(),
+            problems: Vec::new(),
+        };
+        for (index, partition) in manifest.partitions.iter().enumerate() {
+            let mut sound = Vec::new();
+            for reference in &partition.runs {
+                report.runs += 1;
+                let run = open_run(
+                    self.disk(),
+                    &self.files,
+                    &manifest,
+                    reference,
+                    &router,
+                    true,
+                );
+                let checked = run.map(Arc::new).and_then(|run| {
+                    check_run(&manifest, &run, &router, index, advance).map(|()| run)
+                });
+                match checked {
+                    Ok(run) => sound.push(run),
+                    Err(problem) => report.problems.push(problem),
+                }
+            }
+            match &sound[..] {
+                [run] => report.totals.add(&Totals::of_run(run.summary())),
+                several if several.len() == partition.runs.len() => {
+                    self.check_together(&manifest, index, &mut report);
+                }
+                _ => {}
+            }
+        }
+        Ok(report)
+    }
+
+    /// Whether the runs of a partition, each sound, amount to what the manifest says.
+    fn check_together(&self, manifest: &Manifest, partition: usize, report: &mut VerifyReport) {
+        let expected = manifest.partitions[partition].totals;
+        let found = Version::open(self.disk(), &self.files, manifest.clone(), 0)
+            .and_then(|version| sum_of_partition(&Arc::new(version), partition));
+        match found {
+            Ok(found) if found == expected => report.totals.add(&found),
+            Ok(found) => report
+                .problems
+                .push(ReadError::Store(StoreError::Incomplete {
+                    table: manifest.table.clone(),
+                    version: manifest.version,
+                    problem: format!(
+                        "the runs of partition {partition} amount to {found}, the manifest says \
+                     {expected}"
+                    ),
+                })),
+            Err(problem) => report.problems.push(problem),
+        }
+    }
+}
+
+fn sum_of_partition(version: &Arc<Version>, partition: usize) -> Result<Totals, ReadError> {
+    let mut scan = version.scan_partition(partition);
+    let mut totals = Totals::default();
+    while scan.advance()? {
+        totals.add(&Totals {
+            rows: 1,
+            bytes: (scan.key().len() + scan.value().len()) as u64,
+            content: ContentSum::of(scan.key(), scan.value()),
+        });
+    }
+    Ok(totals)
+}
+
+fn check_run(
+    manifest: &Manifest,
+    run: &Arc<Run>,
+    router: &Router,
+    partition: usize,
+    advance: &mut dyn FnMut(u64),
+) -> Result<(), ReadError> {
+    let explain = |source| ReadError::Run {
+        table: manifest.table.clone(),
+        version: manifest.version,
+        source,
+    };
+    run.verify(advance).map_err(explain)?;
+    // Records rise, so that all keys belong here when the first and the last one do.
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut scan = run.scan(ScanRange::all(), direction);
+        if scan.advance().map_err(explain)?
+            && router.partition(router.hash(scan.key()), scan.key()) != partition
+        {
+            let (table, version) = (manifest.table.clone(), manifest.version);
+            let (key, path) = (show_key(scan.key()), run.path().display());
+            let place = if manifest.order == Order::Hashed {
+                "slot"
+            } else {
+                "range"
+            };
+            let problem = format!(
+                "{path}: key {key} does not belong to partition {partition}, by its {place}"
+            );
+            return Err(StoreError::Incomplete {
+                table,
+                version,
+                problem,
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
