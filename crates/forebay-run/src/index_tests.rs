@@ -52,7 +52,7 @@ fn a_slot_that_holds_all_and_equal_hashes_are_found_too() {
     let slot = 77u64 << HASH_BITS;
     let hashes = |dice: &mut Dice, n: usize, bits: u32| -> Vec<u64> {
         (0..n)
-            .map(|_| slot | (dice.next_u64() >> (64 - bits)))
+            .map(|_| slot | (dice.next_u64() & ((1u64 << bits) - 1)))
             .collect()
     };
     // Evenly spread, then all in the lowest millionth of the slot, then all the same.

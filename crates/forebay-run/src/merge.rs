@@ -8,8 +8,8 @@ use crate::operation::{CowOperation, DeltaKind, Operation};
 use crate::record::encode;
 use crate::scan::{Cursor, Direction};
 
-/// What becomes of several records of one key. Streams are given oldest first, and within a stream
-/// keys are distinct.
+/// What becomes of several records of one key: by [`Cursor::age`], then in the order of the streams,
+/// which are given oldest first. Within a stream keys are distinct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolve {
     /// Their operations are composed, as the algebra says.
@@ -166,6 +166,9 @@ impl<C: Cursor> Merge<C> {
             self.pop();
             self.pending.push(cursor);
         }
+        let cursors = &self.cursors;
+        self.pending
+            .sort_by_key(|&cursor| (cursors[cursor].age(), cursor));
         match self.resolve {
             Resolve::Refuse => return Err(self.duplicate_error()),
             Resolve::First => self.keep(0),

@@ -19,6 +19,9 @@ use crate::raw::{Mapping, SYSTEM_PAGE_BYTES};
 /// How much of a mapping is asked about at a time.
 const SWEEP_BYTES: usize = 64 << 20;
 
+/// What a releasing scan gives back at a time; a multiple of the huge page size.
+const WINDOW_BYTES: usize = 8 << 20;
+
 /// The pages of an open run.
 #[derive(Debug)]
 pub struct Pages {
@@ -196,6 +199,23 @@ impl Pages {
             }
         }
         forgotten
+    }
+
+    /// Gives the window of the mapping that ends with `page` back to the system, once a window is
+    /// full. The pages stay in the system's cache.
+    pub fn release_before(&self, page: usize) {
+        if let Some(map) = &self.map {
+            let at = self.stored_range(page).0 as usize;
+            let last = if page == 0 {
+                0
+            } else {
+                self.stored_range(page - 1).0 as usize
+            };
+            if at / WINDOW_BYTES > last / WINDOW_BYTES {
+                let end = at / WINDOW_BYTES * WINDOW_BYTES;
+                map.release(end.saturating_sub(WINDOW_BYTES), end);
+            }
+        }
     }
 
     /// What is held in memory beside the file: the trust bits and the block ends.

@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-use memmap2::{Advice, Mmap, MmapOptions};
+use memmap2::{Advice, Mmap, MmapOptions, UncheckedAdvice};
 
 /// The system's page size as used for residency: 4 KiB on every platform supported.
 pub const SYSTEM_PAGE_BYTES: usize = 4096;
@@ -68,6 +68,21 @@ impl Mapping {
             Ok(pages)
         } else {
             Err(io::Error::last_os_error())
+        }
+    }
+}
+
+impl Mapping {
+    /// Takes the pages of `start..end`, which lie on page bounds, out of this process's memory; the
+    /// next access brings them back.
+    pub fn release(&self, start: usize, end: usize) {
+        if start < end && end <= self.map.len() {
+            // SAFETY: the range lies in the mapping; dropping clean pages of a read-only file
+            // mapping changes no content.
+            let _ = unsafe {
+                self.map
+                    .unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
+            };
         }
     }
 }

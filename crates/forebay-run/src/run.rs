@@ -142,7 +142,20 @@ impl Run {
         index + self.pages.memory_bytes()
     }
 
-    /// See [`Pages::forget_evicted`].
+    /// Keys that cut an ordered run into pages, rising: each is above all keys of the pages before
+    /// it. Empty for hashed runs.
+    pub fn separators(&self) -> impl Iterator<Item = &[u8]> {
+        let index = match &self.index {
+            Index::Hashed(_) => None,
+            Index::Ordered(index) => Some(index),
+        };
+        index
+            .into_iter()
+            .flat_map(|index| (1..index.len()).map(|page| index.separator(page)))
+    }
+
+    /// Forgets which pages were checked when they are no longer in memory; returns how many. Costs
+    /// about a millisecond a gigabyte: for a background thread, every second or so.
     pub fn forget_evicted(&self) -> usize {
         self.pages.forget_evicted()
     }

@@ -23,6 +23,11 @@ pub trait Cursor {
     fn hash(&self) -> u64;
     fn key(&self) -> &[u8];
     fn operation(&self) -> Operation<'_>;
+    /// The record's place in history among those of its key in other streams; where ages are equal
+    /// (as they are by default) the streams' own order decides.
+    fn age(&self) -> u64 {
+        0
+    }
 }
 
 impl<C: Cursor + ?Sized> Cursor for Box<C> {
@@ -37,6 +42,9 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn operation(&self) -> Operation<'_> {
         (**self).operation()
+    }
+    fn age(&self) -> u64 {
+        (**self).age()
     }
 }
 
@@ -122,6 +130,7 @@ pub struct RunScan {
     /// A copy of the page: one in place could lose its trust between two records.
     bytes: Vec<u8>,
     started: bool,
+    releasing: bool,
     /// Only the records that begin in the first page.
     one_page: bool,
     /// Records of the page that are still to come: those numbered in this range.
@@ -152,6 +161,7 @@ impl RunScan {
             page,
             bytes: Vec::new(),
             started: false,
+            releasing: false,
             one_page: false,
             rest: 0..0,
             records: 0,
@@ -164,6 +174,13 @@ impl RunScan {
             payload_at: 0..0,
             distant: None,
         }
+    }
+
+    /// Gives the pages passed back to the system now and then, so that a walk over a large mapped
+    /// file does not count as memory of this process. Forward scans only.
+    pub fn releasing(mut self) -> Self {
+        self.releasing = true;
+        self
     }
 
     /// The number of the page that the scan stands in.
@@ -185,6 +202,9 @@ impl RunScan {
             };
             let Some(next) = next else { return Ok(false) };
             self.page = next;
+            if self.releasing {
+                self.run.pages.release_before(self.page);
+            }
         }
         self.started = true;
         let bytes = self.run.pages.get(self.page)?;
