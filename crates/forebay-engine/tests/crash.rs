@@ -1,0 +1,159 @@
+//! Errors, a full disk, the death of the process and power cuts at every single I/O call of what
+//! changes a table: afterwards the table is as before or as intended, and the next push cleans up.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{View, fill, name, push, rows, store_on, view};
+use forebay_engine::{PushOptions, Store};
+use forebay_run::Order;
+use forebay_run::io::sim::{Fault, SimDisk};
+
+const TABLE: &str = "t";
+
+/// Versions 1 to 4, of which 1, 2 and 3 served, and 2 was rolled back to: it serves, before it 1.
+fn base() -> SimDisk {
+    let disk = SimDisk::new();
+    let store = store_on(&disk, 1);
+    for version in 1..=4 {
+        push(&store, TABLE, Order::Hashed, &rows(version, 60), 3).unwrap();
+        if version < 4 {
+            store.table(&name(TABLE)).unwrap().swap(version).unwrap();
+        }
+    }
+    store.table(&name(TABLE)).unwrap().rollback().unwrap();
+    disk
+}
+
+/// Fails `change` at each of its calls in each way, and hands every disk that may be found afterwards
+/// to `check`, along with whether `change` had said that it was done.
+fn at_every_call(
+    change: impl Fn(&Store) -> Result<(), String>,
+    check: impl Fn(&Option<View>, bool, &str),
+) {
+    let base = base();
+    let whole = base.after_kill();
+    let store = store_on(&whole, 2);
+    let before = whole.calls();
+    change(&store).unwrap();
+    let calls = whole.calls() - before;
+    assert!(calls > 3, "{calls} calls");
+    for nth in 0..calls {
+        for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+            let disk = base.after_kill();
+            let store = store_on(&disk, 2);
+            disk.plan(nth, fault);
+            let done = change(&store).is_ok();
+            let cuts = (0..4).map(|seed| disk.after_power_cut(seed));
+            for (place, found) in std::iter::once(disk.after_kill()).chain(cuts).enumerate() {
+                let words = format!("call {nth} of {calls}, {fault:?}, outcome {place}");
+                check(&view(&store_on(&found, 3), TABLE), done, &words);
+                assert_next_push_cleans(&found, &words);
+            }
+        }
+    }
+}
+
+fn assert_next_push_cleans(disk: &SimDisk, words: &str) {
+    let store = store_on(disk, 4);
+    let version = push(&store, TABLE, Order::Hashed, &rows(9, 10), 1).unwrap();
+    let table = store.table(&name(TABLE)).unwrap();
+    table.swap(version).unwrap();
+    let mut named = BTreeSet::new();
+    for version in table.version_numbers().unwrap() {
+        let manifest = table.manifest(version).unwrap();
+        named.extend(manifest.runs().map(|run| format!("{}.run", run.id)));
+        named.insert(format!("{version}.manifest"));
+    }
+    let inside = common::root().join("tables").join(TABLE);
+    let files = disk.files().into_iter().filter(|path| path.starts_with(&inside));
+    let files: BTreeSet<String> = files
+        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+        .filter(|file| file != "current")
+        .collect();
+    assert_eq!(files, named, "{words}");
+}
+
+fn text<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<(), String> {
+    result.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// For changes that happen in one moment.
+fn old_or_new(change: impl Fn(&Store) -> Result<(), String>) {
+    let old = view(&store_on(&base(), 2), TABLE);
+    let disk = base();
+    change(&store_on(&disk, 2)).unwrap();
+    let new = view(&store_on(&disk, 3), TABLE);
+    assert_ne!(old, new);
+    at_every_call(change, |found, done, words| {
+        assert!(*found == old || *found == new, "{words}: {found:?}");
+        assert!(!done || *found == new, "{words}: it had said that it was done");
+    });
+}
+
+#[test]
+fn a_push_is_visible_whole_or_not_at_all() {
+    old_or_new(|store| {
+        let push = store.begin_push(&name(TABLE), PushOptions::default());
+        let push = push.map_err(|error| error.to_string())?;
+        let manifest = fill(&push, Order::Hashed, &rows(5, 40), 2);
+        text(push.commit(manifest.map_err(|error| error.to_string())?))
+    });
+}
+
+#[test]
+fn a_swap_happens_or_does_not() {
+    old_or_new(|store| {
+        text(store.table(&name(TABLE)).and_then(|table| table.swap(4)))
+    });
+}
+
+#[test]
+fn a_rollback_happens_or_does_not() {
+    old_or_new(|store| {
+        text(store.table(&name(TABLE)).and_then(|table| table.rollback()))
+    });
+}
+
+#[test]
+fn a_drop_happens_or_does_not() {
+    old_or_new(|store| text(store.drop_table(&name(TABLE))));
+}
+
+#[test]
+fn a_removal_of_old_versions_leaves_only_whole_ones() {
+    // Serving 2 and its fallback 1 stay whatever is asked for; of 3 and 4 the newest one stays.
+    let old = view(&store_on(&base(), 2), TABLE).unwrap();
+    let retain = |store: &Store| {
+        text(store.table(&name(TABLE)).and_then(|table| table.retain(1)))
+    };
+    at_every_call(retain, |found, done, words| {
+        let mut found = found.clone().unwrap();
+        let third = found.versions.remove(&3);
+        assert!(!done || third.is_none(), "{words}: it had said that it was done");
+        let mut expected = old.clone();
+        expected.versions.remove(&3);
+        assert_eq!(found, expected, "{words}");
+    });
+}
+
+#[test]
+fn a_store_is_made_whole_or_made_by_the_next_call() {
+    let disk = SimDisk::new();
+    store_on(&disk, 1);
+    let calls = disk.calls();
+    for nth in 0..calls {
+        for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+            let disk = SimDisk::new();
+            disk.plan(nth, fault);
+            let parts = (std::sync::Arc::new(disk.clone()), common::random(1));
+            let clock = std::sync::Arc::new(common::TestClock::default());
+            let _ = Store::open_or_create(parts.0, clock, parts.1, common::root());
+            for found in [disk.after_kill(), disk.after_power_cut(1), disk.after_power_cut(2)] {
+                assert_next_push_cleans(&found, &format!("call {nth}, {fault:?}"));
+            }
+        }
+    }
+}
