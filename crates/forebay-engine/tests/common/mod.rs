@@ -11,6 +11,7 @@ use forebay_engine::{
     Bound, Manifest, ManifestDraft, Partition, Push, PushError, PushOptions, RunRef, Store, Table,
     TableName, ValueKind, Version,
 };
+use forebay_run::content::ContentSum;
 use forebay_run::hash::{KeyHasher, SLOTS};
 use forebay_run::io::sim::{Dice, SimDisk};
 use forebay_run::io::{Clock, Disk, Random};
@@ -96,13 +97,26 @@ pub fn write_run(
 ) -> Result<RunRef, PushError> {
     let prefix = push.table().name().wire_prefix();
     let hasher = KeyHasher::new(&prefix);
-    let hash = |key: &[u8]| if order == Order::Hashed { hasher.hash64(key) } else { 0 };
-    let mut sorted: Vec<_> = operations.iter().map(|(key, op)| (hash(key), *key, *op)).collect();
+    let hash = |key: &[u8]| {
+        if order == Order::Hashed {
+            hasher.hash64(key)
+        } else {
+            0
+        }
+    };
+    let mut sorted: Vec<_> = operations
+        .iter()
+        .map(|(key, op)| (hash(key), *key, *op))
+        .collect();
     sorted.sort_by_key(|(hash, key, _)| (*hash, *key));
     let run = push.new_run(partition);
     let failed = |source| {
         let table = push.table().name().clone();
-        PushError::Read(forebay_engine::ReadError::Run { table, version: push.version(), source })
+        PushError::Read(forebay_engine::ReadError::Run {
+            table,
+            version: push.version(),
+            source,
+        })
     };
     let options = RunOptions::new(order, Compression::None, &prefix);
     let disk = push.table().store().disk();
@@ -110,7 +124,10 @@ pub fn write_run(
     for (hash, key, op) in sorted {
         writer.push(hash, key, op).map_err(failed)?;
     }
-    Ok(RunRef { id: run.id, summary: writer.finish().map_err(failed)? })
+    Ok(RunRef {
+        id: run.id,
+        summary: writer.finish().map_err(failed)?,
+    })
 }
 
 /// Writes the runs of a push and makes its manifest.
@@ -144,7 +161,9 @@ pub fn fill(push: &Push, order: Order, rows: &Rows, parts: usize) -> Result<Mani
 pub fn draft(order: Order, partitions: Vec<Partition>) -> ManifestDraft {
     ManifestDraft {
         order,
-        value: ValueKind::Bytes { column: "v".to_owned() },
+        value: ValueKind::Bytes {
+            column: "v".to_owned(),
+        },
         schema: Schema::new(vec![Column::new("v", Kind::Binary, false)]),
         key: "{k}".to_owned(),
         partitions,
@@ -179,7 +198,8 @@ pub fn read_all(version: &Arc<Version>) -> Rows {
 /// What a table looks like to everybody: its versions, and which one serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    pub versions: BTreeMap<u64, Rows>,
+    /// How many rows each has, and their sum.
+    pub versions: BTreeMap<u64, (usize, ContentSum)>,
     pub serving: Option<u64>,
     pub before: Option<u64>,
 }
@@ -193,14 +213,30 @@ pub fn view(store: &Store, table: &str) -> Option<View> {
     let table = store.table(&name(table)).unwrap();
     let pointer = table.pointer().unwrap();
     let versions = table.version_numbers().unwrap();
-    let versions = versions.into_iter().map(|version| (version, sound(&table, version)));
-    Some(View { versions: versions.collect(), serving: pointer.serving, before: pointer.before() })
+    let versions = versions
+        .into_iter()
+        .map(|version| (version, sound(&table, version)));
+    Some(View {
+        versions: versions.collect(),
+        serving: pointer.serving,
+        before: pointer.before(),
+    })
 }
 
-fn sound(table: &Table, version: u64) -> Rows {
+fn sound(table: &Table, version: u64) -> (usize, ContentSum) {
     let report = table.verify(version, &mut |_| {}).unwrap();
-    assert!(report.problems.is_empty(), "version {version}: {:?}", report.problems);
+    assert!(
+        report.problems.is_empty(),
+        "version {version}: {:?}",
+        report.problems
+    );
     let version = table.open_version(version).unwrap();
     assert_eq!(report.totals, version.manifest().totals);
-    read_all(&version)
+    let rows = read_all(&version);
+    let sum = rows
+        .iter()
+        .map(|(key, value)| ContentSum::of(key, value))
+        .sum();
+    assert_eq!(sum, report.totals.content);
+    (rows.len(), sum)
 }
