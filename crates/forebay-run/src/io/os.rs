@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,25 +77,42 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                file.take(4096).read_to_string(&mut text)?;
-                return Ok(Err(text));
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => {
+                    let mut text = String::new();
+                    file.take(4096).read_to_string(&mut text)?;
+                    return Ok(Err(text));
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(error),
             }
-            Err(fs::TryLockError::Error(error)) => return Err(error),
+            // The holder before may have removed the file between our opening and our locking it:
+            // whoever comes next would make and lock another one.
+            if !is_at(&file, path)? {
+                continue;
+            }
+            file.set_len(0)?;
+            file.rewind()?;
+            file.write_all(holder.as_bytes())?;
+            return Ok(Ok(Box::new(OsLock { _file: file })));
         }
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(holder.as_bytes())?;
-        Ok(Ok(Box::new(OsLock { _file: file })))
+    }
+}
+
+/// Whether the open file is the one that now has this name.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::metadata(path) {
+        Ok(found) => Ok(identity(found) == identity(file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

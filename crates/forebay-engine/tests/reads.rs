@@ -1,0 +1,281 @@
+//! Look-ups, batches, scans and cursors against a plain map, over orders, partitions and many runs.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use common::{Rows, draft, fill, name, read_all, rows, store_on, write_run};
+use forebay_engine::{
+    Bound as Lower, Lookup, Manifest, Partition, Push, PushOptions, ReadError, Store, Totals,
+    Version,
+};
+use forebay_run::Order;
+use forebay_run::io::sim::SimDisk;
+use forebay_run::operation::Operation;
+use forebay_run::scan::Direction;
+use proptest::prelude::*;
+
+fn open(order: Order, rows: &Rows, parts: usize) -> Arc<Version> {
+    let store = store_on(&SimDisk::new(), 1);
+    let version = common::push(&store, "t", order, rows, parts).unwrap();
+    store
+        .table(&name("t"))
+        .unwrap()
+        .open_version(version)
+        .unwrap()
+}
+
+fn any_order() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::Hashed), Just(Order::Ordered)]
+}
+
+fn any_rows() -> impl Strategy<Value = Rows> {
+    let key = proptest::collection::vec(97u8..102, 1..8);
+    let value = proptest::collection::vec(any::<u8>(), 0..200);
+    proptest::collection::btree_map(key, value, 1..200)
+}
+
+/// Every page of a SCAN, as a client would fetch them.
+fn by_cursor(version: &Arc<Version>, count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut found, mut cursor) = (Vec::new(), 0);
+    loop {
+        let before = found.len();
+        let visit = |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+        cursor = version.scan_page(cursor, count, visit).unwrap();
+        if cursor == 0 {
+            return found;
+        }
+        assert!(found.len() - before >= count);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reads_agree_with_a_map(
+        order in any_order(), rows in any_rows(), parts in 1usize..9, count in 1usize..40,
+    ) {
+        let version = open(order, &rows, parts);
+        prop_assert_eq!(read_all(&version), rows.clone());
+        let mut wanted: Vec<&[u8]> = rows.keys().map(|key| &key[..]).collect();
+        let absent = [&b"absent"[..], b"z", b"a\0"];
+        wanted.extend(absent);
+        wanted.reverse();
+        for key in &wanted {
+            let expected = rows.get(*key).map(|value| &value[..]);
+            let found = version.get(key).unwrap();
+            prop_assert_eq!(found.as_deref(), expected);
+            prop_assert_eq!(version.exists(key).unwrap(), expected.is_some());
+        }
+        let mut places = Vec::new();
+        version.get_many(&wanted, |place, value| {
+            assert_eq!(value.as_deref(), rows.get(wanted[place]).map(|value| &value[..]));
+            places.push(place);
+        }).unwrap();
+        prop_assert_eq!(places, (0..wanted.len()).collect::<Vec<_>>());
+        version.try_get_many(&wanted, |place, found| match found {
+            Lookup::NotResident => {}
+            Lookup::Absent => assert!(!rows.contains_key(wanted[place])),
+            Lookup::Found(value) => assert_eq!(Some(&value.into_owned()), rows.get(wanted[place])),
+        }).unwrap();
+
+        let paged = by_cursor(&version, count);
+        prop_assert_eq!(paged.len(), rows.len());
+        prop_assert_eq!(paged.into_iter().collect::<Rows>(), rows);
+    }
+
+    #[test]
+    fn scans_go_both_ways_within_bounds(
+        rows in any_rows(), parts in 1usize..9, limit in 0u64..50,
+        a in proptest::collection::vec(97u8..102, 0..5), b in proptest::collection::vec(97u8..102, 0..5),
+        kinds in (0..3, 0..3),
+    ) {
+        let version = open(Order::Ordered, &rows, parts);
+        let bound = |kind, key: &Vec<u8>| match kind {
+            0 => Bound::Included(key.clone()),
+            1 => Bound::Excluded(key.clone()),
+            _ => Bound::Unbounded,
+        };
+        let (from, to) = (bound(kinds.0, &a), bound(kinds.1, &b));
+        let inside = |key: &Vec<u8>| {
+            let low = match &from { Bound::Included(a) => key >= a, Bound::Excluded(a) => key > a, Bound::Unbounded => true };
+            let high = match &to { Bound::Included(b) => key <= b, Bound::Excluded(b) => key < b, Bound::Unbounded => true };
+            low && high
+        };
+        let mut expected: Vec<&Vec<u8>> = rows.keys().filter(|key| inside(key)).collect();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let (from, to) = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
+            let mut scan = version.scan_keys(from, to, direction).unwrap().limit(limit);
+            for key in expected.iter().take(limit as usize) {
+                prop_assert!(scan.advance().unwrap());
+                prop_assert_eq!(scan.key(), &key[..]);
+                prop_assert_eq!(scan.value(), &rows[*key][..]);
+            }
+            prop_assert!(!scan.advance().unwrap());
+            expected.reverse();
+        }
+    }
+
+    #[test]
+    fn several_runs_of_a_partition_read_as_one(
+        order in any_order(),
+        layers in proptest::collection::vec(
+            proptest::collection::btree_map(
+                proptest::collection::vec(97u8..100, 1..4),
+                (0..3, proptest::collection::vec(any::<u8>(), 0..9)), 1..30),
+            1..5),
+    ) {
+        let mut expected = Rows::new();
+        let store = store_on(&SimDisk::new(), 1);
+        let push = store.begin_push(&name("t"), PushOptions::default()).unwrap();
+        let mut runs = Vec::new();
+        for layer in &layers {
+            let operations: Vec<(&[u8], Operation<'_>)> = layer.iter().map(|(key, (kind, value))| {
+                let operation = match kind {
+                    0 => Operation::Update(value),
+                    1 => Operation::Insert(value),
+                    _ => Operation::Delete,
+                };
+                match operation {
+                    Operation::Insert(value) => {
+                        expected.entry(key.clone()).or_insert_with(|| value.to_vec());
+                    }
+                    Operation::Update(value) => { expected.insert(key.clone(), value.to_vec()); }
+                    _ => { expected.remove(key); }
+                }
+                (&key[..], operation)
+            }).collect();
+            runs.push(write_run(&push, 0, order, &operations).unwrap());
+        }
+        let version = commit(&store, push, order, runs, &expected);
+        prop_assert_eq!(read_all(&version), expected.clone());
+        let keys: BTreeSet<&Vec<u8>> = layers.iter().flat_map(|layer| layer.keys()).collect();
+        for key in keys {
+            let found = version.get(key).unwrap();
+            prop_assert_eq!(found.as_deref(), expected.get(key).map(|v| &v[..]));
+        }
+        prop_assert_eq!(by_cursor(&version, 3).into_iter().collect::<Rows>(), expected);
+    }
+}
+
+/// Commits a version of one partition with those runs, checks that it verifies, and opens it.
+fn commit(
+    store: &Store,
+    push: Push,
+    order: Order,
+    runs: Vec<forebay_engine::RunRef>,
+    rows: &Rows,
+) -> Arc<Version> {
+    let lower = match order {
+        Order::Hashed => Lower::Slot(0),
+        Order::Ordered => Lower::Key(Vec::new()),
+    };
+    let content =
+        |(key, value): (&Vec<u8>, &Vec<u8>)| forebay_run::content::ContentSum::of(key, value);
+    let totals = Totals {
+        rows: rows.len() as u64,
+        bytes: rows
+            .iter()
+            .map(|(key, value)| (key.len() + value.len()) as u64)
+            .sum(),
+        content: rows.iter().map(content).sum(),
+    };
+    let totals = if runs.len() == 1 {
+        Totals::of_run(&runs[0].summary)
+    } else {
+        totals
+    };
+    let manifest = push
+        .manifest(draft(
+            order,
+            vec![Partition {
+                lower,
+                totals,
+                runs,
+            }],
+        ))
+        .unwrap();
+    let version = push.commit(manifest).unwrap();
+    let table = store.table(&name("t")).unwrap();
+    let report = table.verify(version, &mut |_| {}).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    table.open_version(version).unwrap()
+}
+
+#[test]
+fn ranges_of_keys_need_an_ordered_table() {
+    let version = open(Order::Hashed, &rows(1, 10), 2);
+    let scan = version.scan_keys(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    assert!(matches!(scan.unwrap_err(), ReadError::NoKeyOrder { .. }));
+}
+
+#[test]
+fn empty_tables_and_empty_partitions_read_as_such() {
+    for order in [Order::Hashed, Order::Ordered] {
+        let store = store_on(&SimDisk::new(), 1);
+        let push = store
+            .begin_push(&name("t"), PushOptions::default())
+            .unwrap();
+        let version = commit(&store, push, order, Vec::new(), &Rows::new());
+        assert_eq!(version.get(b"a").unwrap(), None);
+        assert_eq!(version.try_get(b"a").unwrap(), Lookup::Absent);
+        assert_eq!(by_cursor(&version, 10), []);
+        assert_eq!(read_all(&version), Rows::new());
+    }
+    // Two keys, 64 partitions.
+    let few = rows(1, 2);
+    let version = open(Order::Hashed, &few, 64);
+    assert_eq!(read_all(&version), few);
+    assert_eq!(by_cursor(&version, 1).len(), 2);
+}
+
+#[test]
+fn keys_in_one_slot_and_a_cursor_of_another_version() {
+    let tagged = (0..500).map(|i| (format!("{{tag}}{i:03}").into_bytes(), vec![b'v'; 40]));
+    let tagged: Rows = tagged.collect();
+    let version = open(Order::Hashed, &tagged, 16);
+    assert_eq!(by_cursor(&version, 7).into_iter().collect::<Rows>(), tagged);
+
+    // An ordered cursor from a version that is gone begins anew rather than leaving keys out.
+    let (old, new) = (rows(1, 600), rows(2, 900));
+    let (a, b) = (open(Order::Ordered, &old, 3), open(Order::Ordered, &new, 2));
+    let cursor = a.scan_page(0, 100, |_, _| {}).unwrap();
+    assert!(cursor > 0 && cursor < 1 << 53, "{cursor}");
+    let mut first = None;
+    b.scan_page(cursor, 1, |key, _| {
+        first.get_or_insert(key.to_vec());
+    })
+    .unwrap();
+    assert_eq!(first.as_ref(), new.keys().next());
+}
+
+#[test]
+fn keys_hashed_for_another_table_are_refused() {
+    // As a builder would that routes keys to the wrong places.
+    let store = store_on(&SimDisk::new(), 1);
+    let wrong = store
+        .begin_push(&name("wrong"), PushOptions::default())
+        .unwrap();
+    let right = store
+        .begin_push(&name("t"), PushOptions::default())
+        .unwrap();
+    let mut manifest: Manifest = fill(&wrong, Order::Hashed, &rows(1, 10), 1).unwrap();
+    let from = manifest.runs().next().unwrap().id.clone();
+    manifest.table = name("t");
+    let runs = |table: &str| common::root().join("tables").join(table).join("runs");
+    let disk = store.disk();
+    let bytes = disk
+        .read(&runs("wrong").join(format!("{from}.run")))
+        .unwrap();
+    let mut file = disk.create(&runs("t").join(format!("{from}.run"))).unwrap();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
+    let error = right.open(&manifest).unwrap_err().to_string();
+    assert!(
+        error.contains("hashed for the prefix \"wrong:\""),
+        "{error}"
+    );
+}
