@@ -1,0 +1,26 @@
+# The side-by-side figures. Each is one command: it installs the peers, makes its data once (under
+# bench/data), runs all contenders and writes bench/results/DATE-NAME.{json,md,svg}.
+# TRIAL=1 takes a tenth of the records and one round, and writes under bench/data/trial instead.
+
+BENCH_PYTHON := bench/.venv/bin/python
+BENCH_ARGS := $(if $(TRIAL),--trial) $(ARGS)
+
+.PHONY: bench-setup
+bench-setup: ## What the bench-* targets need: peers, Python and Java packages, the harness itself
+	@bench/setup
+
+.PHONY: bench-read
+bench-read: bench-setup ## Warm and cold gets in process beside cdb, LMDB, RocksDB, redb, Sparkey, Spock's format
+	@$(BENCH_PYTHON) bench/driver/bench_read.py $(BENCH_ARGS)
+
+.PHONY: bench-build
+bench-build: bench-setup build ## Building stores, MariaDB's LOAD DATA (the paper's figure 7), Parquet to serving
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_build.py $(BENCH_ARGS)
+
+.PHONY: bench-server
+bench-server: bench-setup build ## The server beside Redis, memory that must stay, swaps and pushes under load
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_server.py $(BENCH_ARGS)
+
+.PHONY: bench-clean
+bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
+	rm -rf bench/data

@@ -1,0 +1,113 @@
+"""The drawings of the results: plain horizontal bars and curves, as SVG (and PNG to look at)."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+import contenders  # noqa: E402
+
+OURS, THEIRS, REFERENCE = "#0b6e4f", "#9aa5b1", "#d9c38f"
+plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "forebay"})
+
+
+def save(figure, base) -> None:
+    figure.tight_layout()
+    figure.savefig(base.with_suffix(".svg"), metadata={"Date": None})
+    from common import DATA
+
+    look = DATA / "look"
+    look.mkdir(parents=True, exist_ok=True)
+    figure.savefig(look / f"{base.name}.png", dpi=110)
+    plt.close(figure)
+
+
+def colour(name: str) -> str:
+    if name.startswith("forebay"):
+        return OURS
+    return REFERENCE if name.startswith("hashmap") else THEIRS
+
+
+def bars(axes, rows: list, title: str, unit: str, digits: int = 0) -> None:
+    """Rows of (name, label, number), the best on top."""
+    rows = sorted(rows, key=lambda row: row[2], reverse=True)
+    axes.barh([row[1] for row in rows], [row[2] for row in rows], color=[colour(row[0]) for row in rows])
+    most = max((row[2] for row in rows), default=1)
+    for place, row in enumerate(rows):
+        axes.text(row[2] + most * 0.01, place, f"{row[2]:,.{digits}f}", va="center")
+    axes.set_xlim(0, most * 1.15)
+    axes.set_title(title, loc="left")
+    axes.set_xlabel(unit)
+
+
+def read(body: dict, base) -> None:
+    labels = {c.name: c.label for c in contenders.CONTENDERS}
+    sets = body["sets"]
+    figure, grid = plt.subplots(len(sets), 3, figsize=(16, 4.2 * len(sets)), squeeze=False)
+    for line, (name, results) in zip(grid, sets.items()):
+        plain = {key: r for key, r in results.items() if not key.endswith("+huge")}
+        for axes, (field, title) in zip(
+            line, (("independent_ns", "warm random get"), ("miss_ns", "miss"), ("batch16_ns", "batches of 16, a get"))
+        ):
+            bars(axes, [(key, labels[key], r[field]) for key, r in plain.items()], f"{name}: {title}", "ns, less is better")
+    save(figure, base)
+
+
+def build(body: dict, base) -> None:
+    parts = [key for key in ("stores", "curve", "parquet") if body.get(key)]
+    figure, grid = plt.subplots(1, max(len(parts), 1), figsize=(6.5 * max(len(parts), 1), 4.5), squeeze=False)
+    labels = {c.name: c.label for c in contenders.CONTENDERS}
+    for axes, part in zip(grid[0], parts):
+        if part == "stores":
+            name, results = next(iter(body["stores"].items()))
+            rows = [(key, labels[key], r["seconds"]) for key, r in results.items()]
+            bars(axes, rows, f"building {name} from a flat file", "s, less is better", 1)
+        elif part == "curve":
+            curve(axes, body["curve"])
+        else:
+            rows = [(r["name"], r["label"], r["seconds"]) for r in body["parquet"]["rows"]]
+            bars(axes, rows, f"Parquet, {body['parquet']['records']:,} rows", "s, less is better", 1)
+    save(figure, base)
+
+
+def curve(axes, rows: list) -> None:
+    for name in dict.fromkeys(row["name"] for row in rows):
+        points = [row for row in rows if row["name"] == name]
+        ours = name.startswith("forebay")
+        style = {"color": OURS, "linewidth": 2.2} if ours else {}
+        dashes = "--" if name == "forebay-push" else "-"
+        axes.plot(
+            [p["records"] / 1e6 for p in points], [p["seconds"] for p in points],
+            dashes, marker="o", markersize=3, label=points[0]["label"], **style,
+        )
+    axes.set_xlabel("million rows of 16 + 1,024 B")
+    axes.set_ylabel("s")
+    axes.set_title("Build time by size (the paper's figure 7)", loc="left")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+
+
+def server(body: dict, base) -> None:
+    figure, grid = plt.subplots(1, 3, figsize=(17, 4.2))
+    for axes, depth in zip(grid, (1, 16)):
+        rows = [
+            (name, name, r["median"] / 1e3)
+            for name, r in body["throughput"].items() if name.endswith(f"-P{depth}")
+        ]
+        bars(axes, rows, f"GET, 50 connections, pipeline {depth}", "thousand a second, more is better", 0)
+    timeline(grid[2], body.get("swap"))
+    save(figure, base)
+
+
+def timeline(axes, swap: dict | None) -> None:
+    if not swap:
+        axes.axis("off")
+        return
+    points = swap["timeline"]
+    axes.plot([p["second"] for p in points], [p["p99_us"] for p in points], color=OURS)
+    for at in swap["swaps_at"]:
+        axes.axvline(at, color="#b5651d", linewidth=0.8)
+    axes.set_title("p99 of reads while versions swap (lines: swaps)", loc="left")
+    axes.set_xlabel("s")
+    axes.set_ylabel("us")
+    axes.set_ylim(bottom=0)
