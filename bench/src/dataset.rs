@@ -70,7 +70,11 @@ impl Dataset {
         if map.len() != records * (shape.key_bytes + shape.value_bytes) {
             bail!("{} is cut short: generate it again", path.display());
         }
-        Ok(Self { shape, map, records })
+        Ok(Self {
+            shape,
+            map,
+            records,
+        })
     }
 
     pub fn limited(mut self, records: Option<u64>) -> Self {
@@ -130,7 +134,10 @@ pub struct Queries {
 
 impl Queries {
     pub fn read(path: &Path, ending: &str, key_bytes: usize) -> Result<Self> {
-        Ok(Self { bytes: std::fs::read(path.with_extension(ending))?, key_bytes })
+        Ok(Self {
+            bytes: std::fs::read(path.with_extension(ending))?,
+            key_bytes,
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -192,7 +199,9 @@ pub fn generate(options: &GenOptions, path: &Path) -> Result<Value> {
         file.write_all(&key)?;
         file.write_all(&value)?;
     }
-    file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+    file.into_inner()
+        .map_err(|error| error.into_error())?
+        .sync_all()?;
     let shape = Shape {
         records: options.records,
         key_bytes: key.len(),

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 /// A field of /proc/self/status in bytes, such as `VmHWM` or `RssAnon`.
 pub fn status_bytes(field: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with(field) && line[field.len()..].starts_with(':'));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(field) && line[field.len()..].starts_with(':'));
     line.and_then(|line| line.split_whitespace().nth(1))
         .and_then(|number| number.parse::<u64>().ok())
         .map_or(0, |kib| kib * 1024)
@@ -71,7 +73,10 @@ pub fn files_under(store: &Path) -> Result<Vec<std::path::PathBuf>> {
 }
 
 pub fn bytes_under(store: &Path) -> Result<u64> {
-    files_under(store)?.iter().map(|path| Ok(fs::metadata(path)?.len())).sum()
+    files_under(store)?
+        .iter()
+        .map(|path| Ok(fs::metadata(path)?.len()))
+        .sum()
 }
 
 /// Drops the files' pages from the page cache. Pages that some process has mapped and touched stay.
@@ -111,9 +116,15 @@ fn mappings_of(store: &Path) -> Result<Vec<Range>> {
         if !Path::new(&line[at..]).starts_with(&store) {
             continue;
         }
-        let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let bounds = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'));
         let (start, end) = bounds.context("unreadable /proc/self/maps")?;
-        ranges.push(Range { start: usize::from_str_radix(start, 16)?, end: usize::from_str_radix(end, 16)? });
+        ranges.push(Range {
+            start: usize::from_str_radix(start, 16)?,
+            end: usize::from_str_radix(end, 16)?,
+        });
     }
     Ok(ranges)
 }
@@ -123,7 +134,13 @@ fn mappings_of(store: &Path) -> Result<Vec<Range>> {
 pub fn advise_huge(store: &Path) -> Result<()> {
     for range in mappings_of(store)? {
         // Safety: advice on a live mapping of this process; changes no contents.
-        unsafe { libc::madvise(range.start as *mut _, range.end - range.start, libc::MADV_HUGEPAGE) };
+        unsafe {
+            libc::madvise(
+                range.start as *mut _,
+                range.end - range.start,
+                libc::MADV_HUGEPAGE,
+            )
+        };
     }
     Ok(())
 }
@@ -132,7 +149,9 @@ pub fn advise_huge(store: &Path) -> Result<()> {
 pub fn touch_mappings(store: &Path) -> Result<()> {
     let mut sum = 0u64;
     for range in mappings_of(store)? {
-        let backed = range.end.min(range.start + file_bytes_behind(&range, store)?);
+        let backed = range
+            .end
+            .min(range.start + file_bytes_behind(&range, store)?);
         for address in (range.start..backed).step_by(4096) {
             // Safety: within a live readable mapping, and before the end of its file.
             sum = sum.wrapping_add(u64::from(unsafe { (address as *const u8).read_volatile() }));
@@ -146,9 +165,14 @@ pub fn touch_mappings(store: &Path) -> Result<()> {
 fn file_bytes_behind(range: &Range, store: &Path) -> Result<usize> {
     let text = fs::read_to_string("/proc/self/maps")?;
     let start = format!("{:x}-", range.start);
-    let line = text.lines().find(|line| line.trim_start_matches('0').starts_with(&start));
+    let line = text
+        .lines()
+        .find(|line| line.trim_start_matches('0').starts_with(&start));
     let line = line.with_context(|| format!("mapping of {} went away", store.display()))?;
-    let offset = line.split_whitespace().nth(2).context("unreadable /proc/self/maps")?;
+    let offset = line
+        .split_whitespace()
+        .nth(2)
+        .context("unreadable /proc/self/maps")?;
     let path = &line[line.find('/').unwrap_or(line.len())..];
     Ok((fs::metadata(path)?.len() as usize).saturating_sub(usize::from_str_radix(offset, 16)?))
 }
@@ -160,14 +184,20 @@ pub fn mapped_bytes(store: &Path) -> Result<Value> {
     let (mut ours, mut resident, mut huge) = (false, 0u64, 0u64);
     for line in text.lines() {
         if let Some((name, rest)) = line.split_once(':').filter(|(name, _)| !name.contains(' ')) {
-            let kib = rest.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+            let kib = rest
+                .split_whitespace()
+                .next()
+                .and_then(|n| n.parse::<u64>().ok())
+                .unwrap_or(0);
             match name {
                 "Rss" if ours => resident += kib * 1024,
                 "FilePmdMapped" if ours => huge += kib * 1024,
                 _ => {}
             }
         } else {
-            ours = line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(&store));
+            ours = line
+                .find('/')
+                .is_some_and(|at| Path::new(&line[at..]).starts_with(&store));
         }
     }
     Ok(json!({"resident": resident, "huge": huge}))
@@ -185,7 +215,9 @@ pub struct DeviceReads {
 impl DeviceReads {
     pub fn now() -> Result<Self> {
         let io = fs::read_to_string("/proc/self/io")?;
-        let bytes = io.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+        let bytes = io
+            .lines()
+            .find_map(|line| line.strip_prefix("read_bytes: "));
         // Safety: getrusage fills the struct it is given.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();

@@ -90,17 +90,43 @@ enum Command {
 
 fn main() -> Result<()> {
     let result = match Cli::parse().command {
-        Command::Gen { records, value_bytes, keys, out } => {
-            dataset::generate(&GenOptions { records, value_bytes, keys }, &out)?
-        }
-        Command::Export { data, format, records, out } => {
-            dataset::export(&Dataset::open(&data)?.limited(records), format, &out)?
-        }
-        Command::Build { peer, data, records, store } => {
-            peers::build(&peer, &Dataset::open(&data)?.limited(records), &store)?
-        }
-        Command::Read { peer, data, store, huge } => peers::read(&peer, &data, &store, huge)?,
-        Command::Cold { peer, data, store, gets } => peers::cold(&peer, &data, &store, gets)?,
+        Command::Gen {
+            records,
+            value_bytes,
+            keys,
+            out,
+        } => dataset::generate(
+            &GenOptions {
+                records,
+                value_bytes,
+                keys,
+            },
+            &out,
+        )?,
+        Command::Export {
+            data,
+            format,
+            records,
+            out,
+        } => dataset::export(&Dataset::open(&data)?.limited(records), format, &out)?,
+        Command::Build {
+            peer,
+            data,
+            records,
+            store,
+        } => peers::build(&peer, &Dataset::open(&data)?.limited(records), &store)?,
+        Command::Read {
+            peer,
+            data,
+            store,
+            huge,
+        } => peers::read(&peer, &data, &store, huge)?,
+        Command::Cold {
+            peer,
+            data,
+            store,
+            gets,
+        } => peers::cold(&peer, &data, &store, gets)?,
         Command::Peers => json!(peers::NAMES),
     };
     println!("{result}");

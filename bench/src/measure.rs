@@ -24,7 +24,12 @@ const LATENCY: usize = 1 << 17;
 const BATCHED: usize = 1 << 17;
 const PER_THREAD: usize = 1 << 16;
 
-pub fn measure<S: Store>(store: &S, shape: &Shape, queries: &Queries, misses: &Queries) -> Result<Map<String, Value>> {
+pub fn measure<S: Store>(
+    store: &S,
+    shape: &Shape,
+    queries: &Queries,
+    misses: &Queries,
+) -> Result<Map<String, Value>> {
     let mut session = store.session()?;
     check_all(&mut session, shape, queries)?;
     let mut out = Map::new();
@@ -34,14 +39,26 @@ pub fn measure<S: Store>(store: &S, shape: &Shape, queries: &Queries, misses: &Q
         from += count;
         range
     };
-    out.insert("independent_ns".into(), json!(independent(&mut session, queries, take(INDEPENDENT))));
-    out.insert("dependent_ns".into(), json!(dependent(&mut session, queries, take(DEPENDENT))));
+    out.insert(
+        "independent_ns".into(),
+        json!(independent(&mut session, queries, take(INDEPENDENT))),
+    );
+    out.insert(
+        "dependent_ns".into(),
+        json!(dependent(&mut session, queries, take(DEPENDENT))),
+    );
     latency(&mut session, queries, take(LATENCY), &mut out);
-    out.insert("batch16_ns".into(), json!(batches(&mut session, queries, take(BATCHED))));
+    out.insert(
+        "batch16_ns".into(),
+        json!(batches(&mut session, queries, take(BATCHED))),
+    );
     let threads = [take(PER_THREAD), take(PER_THREAD)];
     out.insert("miss_ns".into(), json!(missing(&mut session, misses)?));
     drop(session);
-    out.insert("two_threads_mps".into(), json!(two_threads(store, queries, threads)?));
+    out.insert(
+        "two_threads_mps".into(),
+        json!(two_threads(store, queries, threads)?),
+    );
     Ok(out)
 }
 
@@ -50,11 +67,16 @@ fn check_all(session: &mut impl Session, shape: &Shape, queries: &Queries) -> Re
     let mut sum = 0u64;
     for index in 0..queries.len() {
         let found = session.get(queries.key(index), value_check);
-        let Some(check) = found else { bail!("query {index} found nothing") };
+        let Some(check) = found else {
+            bail!("query {index} found nothing")
+        };
         sum = sum.wrapping_add(check);
     }
     if sum != shape.expected {
-        bail!("wrong answers: checksum {sum:x}, expected {:x}", shape.expected);
+        bail!(
+            "wrong answers: checksum {sum:x}, expected {:x}",
+            shape.expected
+        );
     }
     Ok(())
 }
@@ -63,7 +85,11 @@ fn per_get(start: Instant, gets: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / gets as f64
 }
 
-fn independent(session: &mut impl Session, queries: &Queries, range: std::ops::Range<usize>) -> f64 {
+fn independent(
+    session: &mut impl Session,
+    queries: &Queries,
+    range: std::ops::Range<usize>,
+) -> f64 {
     let (gets, mut sum) = (range.len(), 0u64);
     let start = Instant::now();
     for index in range {
@@ -88,7 +114,12 @@ fn dependent(session: &mut impl Session, queries: &Queries, range: std::ops::Ran
     time
 }
 
-fn latency(session: &mut impl Session, queries: &Queries, range: std::ops::Range<usize>, out: &mut Map<String, Value>) {
+fn latency(
+    session: &mut impl Session,
+    queries: &Queries,
+    range: std::ops::Range<usize>,
+    out: &mut Map<String, Value>,
+) {
     let mut times = Vec::with_capacity(range.len());
     let mut sum = 0u64;
     for index in range {
@@ -120,7 +151,9 @@ fn batches(session: &mut impl Session, queries: &Queries, range: std::ops::Range
     let start = Instant::now();
     for first in range.step_by(BATCH) {
         let keys: [&[u8]; BATCH] = std::array::from_fn(|i| queries.key(first + i));
-        session.get_batch(&keys, &mut |value| sum = sum.wrapping_add(value_check(value)));
+        session.get_batch(&keys, &mut |value| {
+            sum = sum.wrapping_add(value_check(value))
+        });
     }
     let time = per_get(start, gets);
     black_box(sum);
@@ -146,7 +179,11 @@ fn missing(session: &mut impl Session, misses: &Queries) -> Result<f64> {
 }
 
 /// Millions of gets a second of two threads together.
-fn two_threads<S: Store>(store: &S, queries: &Queries, ranges: [std::ops::Range<usize>; 2]) -> Result<f64> {
+fn two_threads<S: Store>(
+    store: &S,
+    queries: &Queries,
+    ranges: [std::ops::Range<usize>; 2],
+) -> Result<f64> {
     let gets: usize = ranges.iter().map(ExactSizeIterator::len).sum();
     let barrier = std::sync::Barrier::new(3);
     let mut seconds = 0.0;
@@ -166,7 +203,9 @@ fn two_threads<S: Store>(store: &S, queries: &Queries, ranges: [std::ops::Range<
         barrier.wait();
         let start = Instant::now();
         for worker in workers {
-            worker.join().map_err(|_| anyhow::anyhow!("a reading thread died"))??;
+            worker
+                .join()
+                .map_err(|_| anyhow::anyhow!("a reading thread died"))??;
         }
         seconds = start.elapsed().as_secs_f64();
         Ok(())

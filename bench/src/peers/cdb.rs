@@ -42,7 +42,13 @@ unsafe extern "C" {
     fn cdb_find(cdb: *mut Handle, key: *const u8, bytes: c_uint) -> c_int;
     fn cdb_get(cdb: *const Handle, bytes: c_uint, at: c_uint) -> *const u8;
     fn cdb_make_start(maker: *mut Maker, fd: c_int) -> c_int;
-    fn cdb_make_add(maker: *mut Maker, key: *const u8, key_bytes: c_uint, value: *const u8, value_bytes: c_uint) -> c_int;
+    fn cdb_make_add(
+        maker: *mut Maker,
+        key: *const u8,
+        key_bytes: c_uint,
+        value: *const u8,
+        value_bytes: c_uint,
+    ) -> c_int;
     fn cdb_make_finish(maker: *mut Maker) -> c_int;
 }
 
@@ -90,7 +96,10 @@ impl Store for Cdb {
             if cdb_init(&mut handle, file.as_raw_fd()) != 0 {
                 bail!("cdb_init: {}", std::io::Error::last_os_error());
             }
-            Ok(Self { handle, _file: file })
+            Ok(Self {
+                handle,
+                _file: file,
+            })
         }
     }
 
@@ -124,7 +133,10 @@ impl Session for Reader {
             if value.is_null() {
                 return None;
             }
-            Some(visit(std::slice::from_raw_parts(value, self.0.value_bytes as usize)))
+            Some(visit(std::slice::from_raw_parts(
+                value,
+                self.0.value_bytes as usize,
+            )))
         }
     }
 }

@@ -21,7 +21,10 @@ pub struct Arena {
 
 impl Arena {
     fn fill(data: &Dataset) -> Result<Self> {
-        let (key_bytes, width) = (data.shape.key_bytes, data.shape.key_bytes + data.shape.value_bytes);
+        let (key_bytes, width) = (
+            data.shape.key_bytes,
+            data.shape.key_bytes + data.shape.value_bytes,
+        );
         let mut records = MmapMut::map_anon(data.len() * width)?;
         records.advise(memmap2::Advice::HugePage)?;
         let mut table = HashTable::with_capacity(data.len());
@@ -32,7 +35,12 @@ impl Arena {
             // With room for all there is never a rehash.
             table.insert_unique(xxh3_64(key), number as u32, |_| 0);
         }
-        Ok(Self { table, records, key_bytes, width })
+        Ok(Self {
+            table,
+            records,
+            key_bytes,
+            width,
+        })
     }
 }
 
@@ -62,7 +70,9 @@ impl Session for &Arena {
     #[inline]
     fn get<R>(&mut self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let at = |number: u32| &self.records[number as usize * self.width..][..self.width];
-        let found = self.table.find(xxh3_64(key), |&number| &at(number)[..self.key_bytes] == key)?;
+        let found = self
+            .table
+            .find(xxh3_64(key), |&number| &at(number)[..self.key_bytes] == key)?;
         Some(visit(&at(*found)[self.key_bytes..]))
     }
 }

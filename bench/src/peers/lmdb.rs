@@ -34,7 +34,9 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     let pages = env.info().last_page_number as u64 + 1;
     drop(env);
     // WRITE_MAP leaves the file as large as the map, sparse: cut it down to the pages in use.
-    let file = std::fs::OpenOptions::new().write(true).open(path.join("data.mdb"))?;
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(path.join("data.mdb"))?;
     file.set_len(pages * 4096)?;
     Ok(file.sync_all()?)
 }
@@ -57,13 +59,18 @@ impl Store for Lmdb {
             options.open(path)?
         };
         let transaction = env.read_txn()?;
-        let table = env.open_database(&transaction, None)?.context("no database in the file")?;
+        let table = env
+            .open_database(&transaction, None)?
+            .context("no database in the file")?;
         transaction.commit()?;
         Ok(Self { env, table })
     }
 
     fn session(&self) -> Result<Reader<'_>> {
-        Ok(Reader { transaction: self.env.read_txn()?, table: self.table })
+        Ok(Reader {
+            transaction: self.env.read_txn()?,
+            table: self.table,
+        })
     }
 
     fn index_bytes(&self) -> Option<u64> {
@@ -79,6 +86,10 @@ pub struct Reader<'a> {
 impl Session for Reader<'_> {
     #[inline]
     fn get<R>(&mut self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        self.table.get(&self.transaction, key).ok().flatten().map(visit)
+        self.table
+            .get(&self.transaction, key)
+            .ok()
+            .flatten()
+            .map(visit)
     }
 }

@@ -2,6 +2,7 @@
 //! its module says how it is tuned.
 
 mod cdb;
+mod forebay;
 mod hashmap;
 mod lmdb;
 mod redb_store;
@@ -56,11 +57,13 @@ pub struct Stages {
 
 impl Stages {
     pub fn reached(&mut self, name: &str) {
-        self.named.insert(name.into(), json!(self.start.elapsed().as_secs_f64()));
+        self.named
+            .insert(name.into(), json!(self.start.elapsed().as_secs_f64()));
     }
 }
 
 pub const NAMES: &[&str] = &[
+    "forebay",
     "hashmap",
     "cdb",
     "spock-binary",
@@ -76,6 +79,7 @@ pub const NAMES: &[&str] = &[
 macro_rules! with_store {
     ($name:expr, $call:ident ( $($argument:expr),* )) => {
         match $name {
+            "forebay" => $call::<forebay::Forebay>($($argument),*),
             "hashmap" => $call::<hashmap::Arena>($($argument),*),
             "cdb" => $call::<cdb::Cdb>($($argument),*),
             "spock-binary" => $call::<spock::Binary>($($argument),*),
@@ -92,6 +96,7 @@ macro_rules! with_store {
 
 fn builder_of(peer: &str) -> Result<BuildFn> {
     Ok(match peer {
+        "forebay" => forebay::build,
         "hashmap" => hashmap::build,
         "cdb" => cdb::build,
         "spock-binary" | "spock-interpolation" => spock::build,
@@ -111,13 +116,22 @@ pub fn build(peer: &str, data: &Dataset, path: &Path) -> Result<Value> {
         std::fs::remove_dir_all(path)?;
     }
     std::fs::create_dir_all(path)?;
-    rayon::ThreadPoolBuilder::new().num_threads(2).build_global()?;
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(2)
+        .build_global()?;
     // The flat file is in memory for all of them alike.
-    let touched: u64 = data.iter().step_by(16).map(|(key, _)| u64::from(key[0])).sum();
+    let touched: u64 = data
+        .iter()
+        .step_by(16)
+        .map(|(key, _)| u64::from(key[0]))
+        .sum();
     std::hint::black_box(touched);
     machine::reset_peak();
     let watch = machine::AnonymousPeak::watch();
-    let mut stages = Stages { start: Instant::now(), named: serde_json::Map::new() };
+    let mut stages = Stages {
+        start: Instant::now(),
+        named: serde_json::Map::new(),
+    };
     build(data, path, &mut stages).with_context(|| format!("building {peer}"))?;
     let seconds = stages.start.elapsed().as_secs_f64();
     Ok(json!({
@@ -178,6 +192,10 @@ fn cold_store<S: Store>(data: &Path, path: &Path, gets: usize) -> Result<Value> 
 
 /// Creates a file for writing, not there before.
 pub fn create(path: &Path) -> Result<std::fs::File> {
-    let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path);
     file.with_context(|| format!("creating {}", path.display()))
 }

@@ -14,7 +14,9 @@ const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     let order = data.sorted_by_key();
     stages.reached("sorted");
-    let mut database = Builder::new().set_cache_size(1 << 30).create(path.join("store.redb"))?;
+    let mut database = Builder::new()
+        .set_cache_size(1 << 30)
+        .create(path.join("store.redb"))?;
     let transaction = database.begin_write()?;
     {
         let mut table = transaction.open_table(TABLE)?;
@@ -38,9 +40,14 @@ impl Store for Redb {
     type Session<'a> = &'a Redb;
 
     fn open(path: &Path, _data: &Path) -> Result<Self> {
-        let database = Builder::new().set_cache_size(8 << 30).open(path.join("store.redb"))?;
+        let database = Builder::new()
+            .set_cache_size(8 << 30)
+            .open(path.join("store.redb"))?;
         let table = database.begin_read()?.open_table(TABLE)?;
-        Ok(Self { _database: database, table })
+        Ok(Self {
+            _database: database,
+            table,
+        })
     }
 
     fn session(&self) -> Result<&Redb> {
@@ -51,6 +58,10 @@ impl Store for Redb {
 impl Session for &Redb {
     #[inline]
     fn get<R>(&mut self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        self.table.get(key).ok().flatten().map(|value| visit(value.value()))
+        self.table
+            .get(key)
+            .ok()
+            .flatten()
+            .map(|value| visit(value.value()))
     }
 }

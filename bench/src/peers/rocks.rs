@@ -43,7 +43,10 @@ impl Format for BlockFormat {
             rocksdb_block_based_options_set_block_size(table, 4096);
             rocksdb_block_based_options_set_format_version(table, 5);
             rocksdb_block_based_options_set_no_block_cache(table, 1);
-            rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(10.0));
+            rocksdb_block_based_options_set_filter_policy(
+                table,
+                rocksdb_filterpolicy_create_bloom_full(10.0),
+            );
             rocksdb_block_based_options_set_index_type(table, 0);
             rocksdb_block_based_options_set_data_block_index_type(table, 1);
             rocksdb_block_based_options_set_data_block_hash_ratio(table, 0.75);
@@ -122,7 +125,13 @@ pub fn build_block(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<(
     let database = c_path(path)?;
     // Safety: strings and lists outlive the calls.
     unsafe {
-        let db = checked(|e| rocksdb_open(options::<BlockFormat>(data.shape.key_bytes), database.as_ptr(), e))?;
+        let db = checked(|e| {
+            rocksdb_open(
+                options::<BlockFormat>(data.shape.key_bytes),
+                database.as_ptr(),
+                e,
+            )
+        })?;
         let ingest = rocksdb_ingestexternalfileoptions_create();
         rocksdb_ingestexternalfileoptions_set_move_files(ingest, 1);
         let used = usize::from(!halves.0.is_empty()) + usize::from(!halves.1.is_empty());
@@ -146,7 +155,14 @@ fn write_sst(data: &Dataset, order: &[u32], file: &Path) -> Result<()> {
         for &number in order {
             let (key, value) = data.record(number as usize);
             checked(|e| {
-                rocksdb_sstfilewriter_put(writer, key.as_ptr(), key.len(), value.as_ptr(), value.len(), e);
+                rocksdb_sstfilewriter_put(
+                    writer,
+                    key.as_ptr(),
+                    key.len(),
+                    value.as_ptr(),
+                    value.len(),
+                    e,
+                );
             })?;
         }
         // Finishing also syncs the file.
@@ -244,7 +260,12 @@ impl<F: Format> Store for Rocks<F> {
             })?;
             let read = rocksdb_readoptions_create();
             rocksdb_readoptions_set_verify_checksums(read, 0);
-            Ok(Self { db, family, read, format: std::marker::PhantomData })
+            Ok(Self {
+                db,
+                family,
+                read,
+                format: std::marker::PhantomData,
+            })
         }
     }
 
@@ -256,7 +277,11 @@ impl<F: Format> Store for Rocks<F> {
         let mut bytes = 0;
         // Safety: the name ends in zero, the answer goes to a local.
         let status = unsafe {
-            rocksdb_property_int(self.db, c"rocksdb.estimate-table-readers-mem".as_ptr(), &mut bytes)
+            rocksdb_property_int(
+                self.db,
+                c"rocksdb.estimate-table-readers-mem".as_ptr(),
+                &mut bytes,
+            )
         };
         (status == 0).then_some(bytes)
     }
@@ -283,7 +308,8 @@ impl<F: Format> Session for &Rocks<F> {
         let mut error: *mut c_char = null_mut();
         // Safety: the key outlives the call.
         unsafe {
-            let pinned = rocksdb_get_pinned(self.db, self.read, key.as_ptr(), key.len(), &mut error);
+            let pinned =
+                rocksdb_get_pinned(self.db, self.read, key.as_ptr(), key.len(), &mut error);
             visit_pinned(pinned, visit)
         }
     }

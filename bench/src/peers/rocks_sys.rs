@@ -7,8 +7,22 @@ macro_rules! opaque {
 }
 
 opaque!(
-    Db, Options, BlockOptions, CuckooOptions, FilterPolicy, SliceTransform, ReadOptions, WriteOptions,
-    FlushOptions, EnvOptions, IngestOptions, CompactOptions, SstWriter, WriteBatch, Pinned, ColumnFamily
+    Db,
+    Options,
+    BlockOptions,
+    CuckooOptions,
+    FilterPolicy,
+    SliceTransform,
+    ReadOptions,
+    WriteOptions,
+    FlushOptions,
+    EnvOptions,
+    IngestOptions,
+    CompactOptions,
+    SstWriter,
+    WriteBatch,
+    Pinned,
+    ColumnFamily
 );
 
 /// An `enum` value of the options `bottommost_level_compaction`: even files already at the bottom.
@@ -26,12 +40,24 @@ unsafe extern "C" {
     pub fn rocksdb_options_set_target_file_size_base(options: *mut Options, bytes: u64);
     pub fn rocksdb_options_set_max_background_jobs(options: *mut Options, jobs: c_int);
     pub fn rocksdb_options_set_memtable_vector_rep(options: *mut Options);
-    pub fn rocksdb_options_set_allow_concurrent_memtable_write(options: *mut Options, value: c_uchar);
+    pub fn rocksdb_options_set_allow_concurrent_memtable_write(
+        options: *mut Options,
+        value: c_uchar,
+    );
     pub fn rocksdb_options_set_level0_slowdown_writes_trigger(options: *mut Options, files: c_int);
     pub fn rocksdb_options_set_level0_stop_writes_trigger(options: *mut Options, files: c_int);
-    pub fn rocksdb_options_set_prefix_extractor(options: *mut Options, transform: *mut SliceTransform);
-    pub fn rocksdb_options_set_block_based_table_factory(options: *mut Options, table: *mut BlockOptions);
-    pub fn rocksdb_options_set_cuckoo_table_factory(options: *mut Options, table: *mut CuckooOptions);
+    pub fn rocksdb_options_set_prefix_extractor(
+        options: *mut Options,
+        transform: *mut SliceTransform,
+    );
+    pub fn rocksdb_options_set_block_based_table_factory(
+        options: *mut Options,
+        table: *mut BlockOptions,
+    );
+    pub fn rocksdb_options_set_cuckoo_table_factory(
+        options: *mut Options,
+        table: *mut CuckooOptions,
+    );
     pub fn rocksdb_options_set_plain_table_factory(
         options: *mut Options,
         key_bytes: u32,
@@ -42,17 +68,36 @@ unsafe extern "C" {
     pub fn rocksdb_slicetransform_create_fixed_prefix(bytes: usize) -> *mut SliceTransform;
     pub fn rocksdb_block_based_options_create() -> *mut BlockOptions;
     pub fn rocksdb_block_based_options_set_block_size(options: *mut BlockOptions, bytes: usize);
-    pub fn rocksdb_block_based_options_set_format_version(options: *mut BlockOptions, version: c_int);
-    pub fn rocksdb_block_based_options_set_no_block_cache(options: *mut BlockOptions, value: c_uchar);
-    pub fn rocksdb_block_based_options_set_filter_policy(options: *mut BlockOptions, policy: *mut FilterPolicy);
+    pub fn rocksdb_block_based_options_set_format_version(
+        options: *mut BlockOptions,
+        version: c_int,
+    );
+    pub fn rocksdb_block_based_options_set_no_block_cache(
+        options: *mut BlockOptions,
+        value: c_uchar,
+    );
+    pub fn rocksdb_block_based_options_set_filter_policy(
+        options: *mut BlockOptions,
+        policy: *mut FilterPolicy,
+    );
     pub fn rocksdb_block_based_options_set_index_type(options: *mut BlockOptions, kind: c_int);
-    pub fn rocksdb_block_based_options_set_data_block_index_type(options: *mut BlockOptions, kind: c_int);
-    pub fn rocksdb_block_based_options_set_data_block_hash_ratio(options: *mut BlockOptions, ratio: c_double);
+    pub fn rocksdb_block_based_options_set_data_block_index_type(
+        options: *mut BlockOptions,
+        kind: c_int,
+    );
+    pub fn rocksdb_block_based_options_set_data_block_hash_ratio(
+        options: *mut BlockOptions,
+        ratio: c_double,
+    );
     pub fn rocksdb_filterpolicy_create_bloom_full(bits_per_key: c_double) -> *mut FilterPolicy;
     pub fn rocksdb_cuckoo_options_create() -> *mut CuckooOptions;
     pub fn rocksdb_cuckoo_options_set_hash_ratio(options: *mut CuckooOptions, ratio: c_double);
 
-    pub fn rocksdb_open(options: *const Options, name: *const c_char, error: *mut *mut c_char) -> *mut Db;
+    pub fn rocksdb_open(
+        options: *const Options,
+        name: *const c_char,
+        error: *mut *mut c_char,
+    ) -> *mut Db;
     pub fn rocksdb_open_for_read_only_column_families(
         options: *const Options,
         name: *const c_char,
@@ -100,11 +145,19 @@ unsafe extern "C" {
         value: *const u8,
         value_bytes: usize,
     );
-    pub fn rocksdb_write(db: *mut Db, options: *const WriteOptions, batch: *mut WriteBatch, error: *mut *mut c_char);
+    pub fn rocksdb_write(
+        db: *mut Db,
+        options: *const WriteOptions,
+        batch: *mut WriteBatch,
+        error: *mut *mut c_char,
+    );
     pub fn rocksdb_flushoptions_create() -> *mut FlushOptions;
     pub fn rocksdb_flush(db: *mut Db, options: *const FlushOptions, error: *mut *mut c_char);
     pub fn rocksdb_compactoptions_create() -> *mut CompactOptions;
-    pub fn rocksdb_compactoptions_set_bottommost_level_compaction(options: *mut CompactOptions, value: c_uchar);
+    pub fn rocksdb_compactoptions_set_bottommost_level_compaction(
+        options: *mut CompactOptions,
+        value: c_uchar,
+    );
     pub fn rocksdb_compact_range_opt(
         db: *mut Db,
         options: *mut CompactOptions,
@@ -115,8 +168,15 @@ unsafe extern "C" {
     );
 
     pub fn rocksdb_envoptions_create() -> *mut EnvOptions;
-    pub fn rocksdb_sstfilewriter_create(env: *const EnvOptions, options: *const Options) -> *mut SstWriter;
-    pub fn rocksdb_sstfilewriter_open(writer: *mut SstWriter, name: *const c_char, error: *mut *mut c_char);
+    pub fn rocksdb_sstfilewriter_create(
+        env: *const EnvOptions,
+        options: *const Options,
+    ) -> *mut SstWriter;
+    pub fn rocksdb_sstfilewriter_open(
+        writer: *mut SstWriter,
+        name: *const c_char,
+        error: *mut *mut c_char,
+    );
     pub fn rocksdb_sstfilewriter_put(
         writer: *mut SstWriter,
         key: *const u8,
@@ -128,7 +188,10 @@ unsafe extern "C" {
     pub fn rocksdb_sstfilewriter_finish(writer: *mut SstWriter, error: *mut *mut c_char);
     pub fn rocksdb_sstfilewriter_destroy(writer: *mut SstWriter);
     pub fn rocksdb_ingestexternalfileoptions_create() -> *mut IngestOptions;
-    pub fn rocksdb_ingestexternalfileoptions_set_move_files(options: *mut IngestOptions, value: c_uchar);
+    pub fn rocksdb_ingestexternalfileoptions_set_move_files(
+        options: *mut IngestOptions,
+        value: c_uchar,
+    );
     pub fn rocksdb_ingest_external_file(
         db: *mut Db,
         files: *const *const c_char,

@@ -23,8 +23,10 @@ fn md5_prefix(key: &[u8]) -> u64 {
 }
 
 pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
-    let mut order: Vec<(u64, u32)> =
-        (0..data.len()).into_par_iter().map(|i| (md5_prefix(data.record(i).0), i as u32)).collect();
+    let mut order: Vec<(u64, u32)> = (0..data.len())
+        .into_par_iter()
+        .map(|i| (md5_prefix(data.record(i).0), i as u32))
+        .collect();
     order.par_sort_unstable();
     stages.reached("sorted");
     let mut index = BufWriter::with_capacity(1 << 20, create(&path.join("0_0_0.index"))?);
@@ -32,7 +34,9 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     let mut offset = 0u64;
     for group in order.chunk_by(|a, b| a.0 == b.0) {
         index.write_all(&group[0].0.to_be_bytes())?;
-        let Ok(short) = u32::try_from(offset) else { bail!("a chunk's data file ends at 4 GiB") };
+        let Ok(short) = u32::try_from(offset) else {
+            bail!("a chunk's data file ends at 4 GiB")
+        };
         index.write_all(&short.to_be_bytes())?;
         body.write_all(&[group.len() as u8])?;
         offset += 1;
@@ -47,7 +51,9 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     }
     stages.reached("written");
     for file in [index, body] {
-        file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+        file.into_inner()
+            .map_err(|error| error.into_error())?
+            .sync_all()?;
     }
     Ok(())
 }
@@ -61,8 +67,13 @@ pub struct Chunk {
 impl Chunk {
     fn open(path: &Path) -> Result<Self> {
         // Safety: written once, never changed.
-        let map = |name: &str| -> Result<Mmap> { Ok(unsafe { Mmap::map(&File::open(path.join(name))?)? }) };
-        Ok(Self { index: map("0_0_0.index")?, body: map("0_0_0.data")? })
+        let map = |name: &str| -> Result<Mmap> {
+            Ok(unsafe { Mmap::map(&File::open(path.join(name))?)? })
+        };
+        Ok(Self {
+            index: map("0_0_0.index")?,
+            body: map("0_0_0.data")?,
+        })
     }
 
     fn len(&self) -> usize {
@@ -87,7 +98,10 @@ impl Chunk {
         let collided = self.body[at];
         at += 1;
         for _ in 0..collided {
-            let (keys, values) = (Self::number(&self.body, at), Self::number(&self.body, at + 4));
+            let (keys, values) = (
+                Self::number(&self.body, at),
+                Self::number(&self.body, at + 4),
+            );
             let value_at = at + 8 + keys;
             if &self.body[at + 8..value_at] == key {
                 return Some(&self.body[value_at..value_at + values]);
@@ -117,7 +131,8 @@ impl Chunk {
         let (mut low, mut high) = (0, self.len());
         let (mut least, mut most) = (0u64, u64::MAX);
         while low < high && least <= wanted && wanted <= most {
-            let share = u128::from(wanted - least) * (high - low) as u128 / (u128::from(most - least) + 1);
+            let share =
+                u128::from(wanted - least) * (high - low) as u128 / (u128::from(most - least) + 1);
             let place = low + share as usize;
             let here = self.prefix(place);
             match here.cmp(&wanted) {

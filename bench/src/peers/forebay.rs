@@ -1,0 +1,133 @@
+//! Forebay's run format through forebay-run: hashed order, 4 KiB pages, nothing compressed, every page
+//! checked by its checksum when first touched. Two runs, as a table of two partitions has: each thread
+//! writes one. A look-up hashes the key, picks the run by its slot and asks it.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use forebay_run::hash::{KeyHasher, SLOTS, first_hash_of};
+use forebay_run::io::{Disk, OsDisk};
+use forebay_run::operation::{CowOperation, Operation};
+use forebay_run::{Compression, Order, Run, RunOptions, RunWriter};
+use rayon::prelude::*;
+
+use super::{Session, Stages, Store};
+use crate::dataset::Dataset;
+use crate::measure::BATCH;
+
+const PREFIX: &[u8] = b"bench:";
+const NAMES: [&str; 2] = ["0.run", "1.run"];
+
+/// The least hash64 of the second partition.
+fn boundary() -> Result<u64> {
+    first_hash_of(SLOTS / 2).context("no slot in the middle")
+}
+
+pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
+    let hasher = KeyHasher::new(PREFIX);
+    let mut order: Vec<(u64, u32)> = (0..data.len() as u32)
+        .into_par_iter()
+        .map(|number| (hasher.hash64(data.record(number as usize).0), number))
+        .collect();
+    // Equal hashes are rare, and then the key decides.
+    order.par_sort_unstable_by(|a, b| {
+        let key = |number: u32| data.record(number as usize).0;
+        a.0.cmp(&b.0).then_with(|| key(a.1).cmp(key(b.1)))
+    });
+    stages.reached("sorted");
+    let split = boundary()?;
+    let (low, high) = order.split_at(order.partition_point(|entry| entry.0 < split));
+    let (first, second) = rayon::join(
+        || write(data, low, &path.join(NAMES[0])),
+        || write(data, high, &path.join(NAMES[1])),
+    );
+    first.and(second)
+}
+
+fn write(data: &Dataset, order: &[(u64, u32)], path: &Path) -> Result<()> {
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
+    let options = RunOptions::new(Order::Hashed, Compression::None, PREFIX);
+    let mut writer = RunWriter::create(&disk, path, options)?;
+    for &(hash, number) in order {
+        let (key, value) = data.record(number as usize);
+        writer.push(hash, key, Operation::Update(value))?;
+    }
+    // Finishing also syncs the file.
+    writer.finish()?;
+    Ok(())
+}
+
+pub struct Forebay {
+    hasher: KeyHasher,
+    boundary: u64,
+    runs: [Run; 2],
+}
+
+impl Forebay {
+    fn run(&self, hash: u64) -> &Run {
+        &self.runs[usize::from(hash >= self.boundary)]
+    }
+}
+
+impl Store for Forebay {
+    type Session<'a> = &'a Forebay;
+
+    fn open(path: &Path, _data: &Path) -> Result<Self> {
+        let disk = OsDisk::default();
+        let runs = [
+            Run::open(&disk, &path.join(NAMES[0]))?,
+            Run::open(&disk, &path.join(NAMES[1]))?,
+        ];
+        Ok(Self {
+            hasher: KeyHasher::new(PREFIX),
+            boundary: boundary()?,
+            runs,
+        })
+    }
+
+    fn session(&self) -> Result<&Forebay> {
+        Ok(self)
+    }
+
+    fn index_bytes(&self) -> Option<u64> {
+        Some(self.runs.iter().map(|run| run.memory_bytes() as u64).sum())
+    }
+}
+
+#[inline]
+fn value_of(operation: CowOperation<'_>) -> Option<Cow<'_, [u8]>> {
+    operation.into_value()
+}
+
+impl Session for &Forebay {
+    #[inline]
+    fn get<R>(&mut self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let hash = self.hasher.hash64(key);
+        let found = self.run(hash).get(hash, key).ok().flatten()?;
+        value_of(found).map(|value| visit(&value))
+    }
+
+    /// Both runs are told of their keys first, so that all sixteen fetch from memory together.
+    fn get_batch(&mut self, keys: &[&[u8]; BATCH], visit: &mut impl FnMut(&[u8])) {
+        let mut keys: [(u64, &[u8]); BATCH] = keys.map(|key| (self.hasher.hash64(key), key));
+        let mut low = 0;
+        for place in 0..BATCH {
+            if keys[place].0 < self.boundary {
+                keys.swap(low, place);
+                low += 1;
+            }
+        }
+        let (first, second) = keys.split_at(low);
+        self.runs[0].prefetch(first);
+        self.runs[1].prefetch(second);
+        for (run, keys) in self.runs.iter().zip([first, second]) {
+            for &(hash, key) in keys {
+                if let Some(value) = run.get(hash, key).ok().flatten().and_then(value_of) {
+                    visit(&value);
+                }
+            }
+        }
+    }
+}
