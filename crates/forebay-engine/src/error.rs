@@ -118,10 +118,10 @@ pub enum ReadError {
          push it with the order \"ordered\""
     )]
     NoKeyOrder { table: TableName },
-    #[error("version {version} of table {table}, key {key}: {problem}")]
+    #[error("table {table}, key {key} of version {versions}: {problem}")]
     Value {
         table: TableName,
-        version: u64,
+        versions: String,
         key: String,
         problem: String,
     },

@@ -12,6 +12,8 @@
 mod batch;
 mod bound;
 mod cleanup;
+mod compare;
+mod diff;
 mod error;
 mod follow;
 mod holder;
@@ -22,6 +24,7 @@ mod page;
 mod pointer;
 mod push;
 mod route;
+mod sample;
 mod scan;
 mod seal;
 mod serving;
@@ -31,6 +34,8 @@ mod verify;
 mod version;
 
 pub use bound::Bound;
+pub use compare::{ColumnChange, SchemaChange};
+pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use error::{PushError, ReadError, StoreError, show_key};
 pub use holder::utc;
 pub use manifest::{
@@ -40,6 +45,7 @@ pub use manifest::{
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
 pub use pointer::{POINTER_FORMAT, Pointer};
 pub use push::{NewRun, Push, PushOptions};
+pub use sample::{Comparison, NullShare, Share, compare_sampled};
 pub use scan::VersionScan;
 pub use seal::DocumentError;
 pub use serving::{Change, DEFAULT_POLL, Serving, ServingState, TableState, Tables};

@@ -1,0 +1,247 @@
+//! Whether two values say the same, when their versions may have different schemas.
+//!
+//! Rows are compared column by column over the columns that both schemas have, by name, as the texts
+//! that a reader of the field would get: so a column that was widened compares equal, and a column
+//! that came or went is told once, not as a change of every row.
+
+use forebay_run::row::{ListView, RowError, RowView, Schema};
+
+use crate::error::{ReadError, show_key};
+use crate::manifest::{Manifest, ValueKind};
+
+/// How two schemas differ.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SchemaChange {
+    pub added: Vec<String>,
+    pub removed: Vec<String>,
+    /// In both, but of another type.
+    pub retyped: Vec<String>,
+}
+
+/// A column of a row before and after; `None` is a null.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnChange {
+    pub column: String,
+    pub before: Option<Vec<u8>>,
+    pub after: Option<Vec<u8>>,
+}
+
+/// Compares values of one version with values of another.
+pub(crate) struct Comparer<'a> {
+    before: &'a Manifest,
+    after: &'a Manifest,
+    /// What can change: the common columns of rows, or the one value.
+    pub columns: Vec<String>,
+    how: How,
+    texts: [Vec<u8>; 2],
+}
+
+enum How {
+    /// The positions of the common columns in the two schemas, and whether the schemas are equal.
+    Rows {
+        pairs: Vec<(usize, usize)>,
+        same_schema: bool,
+    },
+    /// Plain bytes, or lists of one item type.
+    Bytes,
+    /// Lists whose item types differ, as JSON.
+    Lists,
+    /// Values of different kinds never say the same.
+    Never,
+}
+
+impl<'a> Comparer<'a> {
+    pub fn new(before: &'a Manifest, after: &'a Manifest) -> Self {
+        let mut columns = vec!["value".to_owned()];
+        let how = match (&before.value, &after.value) {
+            (ValueKind::Row, ValueKind::Row) => {
+                let pairs = common(&before.schema, &after.schema);
+                let name = |(_, at): &(usize, usize)| after.schema.columns()[*at].name.clone();
+                columns = pairs.iter().map(name).collect();
+                How::Rows {
+                    pairs,
+                    same_schema: before.schema == after.schema,
+                }
+            }
+            (ValueKind::Bytes { .. }, ValueKind::Bytes { .. }) => How::Bytes,
+            (ValueKind::List { item: a, .. }, ValueKind::List { item: b, .. }) if a == b => {
+                How::Bytes
+            }
+            (ValueKind::List { .. }, ValueKind::List { .. }) => How::Lists,
+            _ => How::Never,
+        };
+        Self {
+            before,
+            after,
+            columns,
+            how,
+            texts: [Vec::new(), Vec::new()],
+        }
+    }
+
+    /// Calls `changed` with the index of each column that differs; returns whether one did.
+    pub fn compare(
+        &mut self,
+        key: &[u8],
+        before: &[u8],
+        after: &[u8],
+        mut changed: impl FnMut(usize),
+    ) -> Result<bool, ReadError> {
+        let single = match &self.how {
+            How::Rows { pairs, same_schema } => {
+                if *same_schema && before == after {
+                    return Ok(false);
+                }
+                let rows = self.rows(key, before, after)?;
+                let mut any = false;
+                for (index, pair) in pairs.iter().enumerate() {
+                    let [a, b] = &mut self.texts;
+                    if !same_text(&rows, *pair, a, b).map_err(|e| self.unreadable(key, &e))? {
+                        any = true;
+                        changed(index);
+                    }
+                }
+                return Ok(any);
+            }
+            How::Bytes => before == after,
+            How::Lists => {
+                list_json(self.before, before).map_err(|e| self.unreadable(key, &e))?
+                    == list_json(self.after, after).map_err(|e| self.unreadable(key, &e))?
+            }
+            How::Never => false,
+        };
+        if !single {
+            changed(0);
+        }
+        Ok(!single)
+    }
+
+    /// The texts of one column, as given to `changed`, before and after.
+    pub fn change(
+        &self,
+        key: &[u8],
+        column: usize,
+        before: &[u8],
+        after: &[u8],
+    ) -> Result<ColumnChange, ReadError> {
+        let (before, after) = match &self.how {
+            How::Rows { pairs, .. } => {
+                let (a, b) = self.rows(key, before, after)?;
+                let text = |row: &RowView<'_>, column| {
+                    let mut text = Vec::new();
+                    let found = row
+                        .text(column, &mut text)
+                        .map_err(|e| self.unreadable(key, &e));
+                    found.map(|found| found.then_some(text))
+                };
+                let pair = pairs[column];
+                (text(&a, pair.0)?, text(&b, pair.1)?)
+            }
+            How::Bytes | How::Lists | How::Never => {
+                let show = |manifest, value: &[u8]| match &self.how {
+                    How::Never => Ok(value.to_vec()),
+                    _ => shown(manifest, value).map_err(|e| self.unreadable(key, &e)),
+                };
+                (
+                    Some(show(self.before, before)?),
+                    Some(show(self.after, after)?),
+                )
+            }
+        };
+        Ok(ColumnChange {
+            column: self.columns[column].clone(),
+            before,
+            after,
+        })
+    }
+
+    fn rows<'v>(
+        &self,
+        key: &[u8],
+        before: &'v [u8],
+        after: &'v [u8],
+    ) -> Result<(RowView<'v>, RowView<'v>), ReadError>
+    where
+        'a: 'v,
+    {
+        let a = RowView::new(&self.before.schema, before);
+        let b = RowView::new(&self.after.schema, after);
+        let explain = |e| self.unreadable(key, &e);
+        Ok((a.map_err(explain)?, b.map_err(explain)?))
+    }
+
+    fn unreadable(&self, key: &[u8], error: &RowError) -> ReadError {
+        ReadError::Value {
+            table: self.after.table.clone(),
+            versions: format!("{} or {}", self.before.version, self.after.version),
+            key: show_key(key),
+            problem: error.to_string(),
+        }
+    }
+}
+
+impl SchemaChange {
+    pub fn between(before: &Schema, after: &Schema) -> Self {
+        let only = |a: &Schema, b: &Schema| {
+            let gone = a
+                .columns()
+                .iter()
+                .filter(|column| b.column_index(&column.name).is_none());
+            gone.map(|column| column.name.clone()).collect()
+        };
+        let retyped = common(before, after).into_iter().filter_map(|(a, b)| {
+            let (a, b) = (&before.columns()[a], &after.columns()[b]);
+            (a.kind != b.kind).then(|| a.name.clone())
+        });
+        Self {
+            added: only(after, before),
+            removed: only(before, after),
+            retyped: retyped.collect(),
+        }
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.retyped.is_empty()
+    }
+}
+
+/// The positions of the columns that both have, in the order of `after`.
+fn common(before: &Schema, after: &Schema) -> Vec<(usize, usize)> {
+    let place = |(at, column): (usize, &forebay_run::row::Column)| {
+        before.column_index(&column.name).map(|found| (found, at))
+    };
+    after
+        .columns()
+        .iter()
+        .enumerate()
+        .filter_map(place)
+        .collect()
+}
+
+fn same_text(
+    (a, b): &(RowView<'_>, RowView<'_>),
+    pair: (usize, usize),
+    text_a: &mut Vec<u8>,
+    text_b: &mut Vec<u8>,
+) -> Result<bool, RowError> {
+    text_a.clear();
+    text_b.clear();
+    let found = (a.text(pair.0, text_a)?, b.text(pair.1, text_b)?);
+    Ok(found.0 == found.1 && (!found.0 || text_a == text_b))
+}
+
+fn list_json(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
+    let mut text = Vec::new();
+    if let ValueKind::List { item, .. } = &manifest.value {
+        ListView::new(item, value)?.json(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// A value that is not a row, for people: lists as JSON, bytes as they are.
+fn shown(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
+    match &manifest.value {
+        ValueKind::List { .. } => list_json(manifest, value),
+        ValueKind::Row | ValueKind::Bytes { .. } => Ok(value.to_vec()),
+    }
+}

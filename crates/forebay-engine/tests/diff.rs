@@ -1,0 +1,200 @@
+//! Differences between versions: counts, columns, schemas, and the sampled estimate.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{Rows, fill, name, push, random, store_on};
+use forebay_engine::{
+    ColumnStats, Difference, Push, PushOptions, Store, ValueKind, Version, compare_sampled, diff,
+};
+use forebay_run::Order;
+use forebay_run::io::sim::SimDisk;
+use forebay_run::row::{Column, Kind, RowWriter, Schema};
+use proptest::prelude::*;
+
+fn version(store: &Store, number: u64) -> Arc<Version> {
+    store
+        .table(&name("t"))
+        .unwrap()
+        .open_version(number)
+        .unwrap()
+}
+
+fn any_rows() -> impl Strategy<Value = Rows> {
+    let key = proptest::collection::vec(97u8..100, 1..5);
+    let value = proptest::collection::vec(0u8..3, 0..2);
+    proptest::collection::btree_map(key, value, 1..60)
+}
+
+fn any_order() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::Hashed), Just(Order::Ordered)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn counts_are_those_of_two_maps(
+        old in any_rows(), new in any_rows(),
+        orders in (any_order(), any_order()), parts in (1usize..5, 1usize..5),
+    ) {
+        let store = store_on(&SimDisk::new(), 1);
+        push(&store, "t", orders.0, &old, parts.0).unwrap();
+        push(&store, "t", orders.1, &new, parts.1).unwrap();
+        let (a, b) = (version(&store, 1), version(&store, 2));
+        let mut passed = 0;
+        let report = diff(&a, &b, 1000, &mut |rows| passed += rows).unwrap();
+        let count = |keep: &dyn Fn(&Vec<u8>) -> bool| {
+            let all: BTreeMap<_, _> = old.iter().chain(&new).collect();
+            all.keys().filter(|key| keep(key)).count() as u64
+        };
+        let added = count(&|key| !old.contains_key(key));
+        let removed = count(&|key| !new.contains_key(key));
+        let same = count(&|key| old.get(key) == new.get(key));
+        prop_assert_eq!((report.added, report.removed, report.same), (added, removed, same));
+        prop_assert_eq!(report.changed, count(&|_| true) - added - removed - same);
+        prop_assert_eq!(report.samples.len() as u64, report.added + report.removed + report.changed);
+        prop_assert_eq!(passed, (old.len() + new.len()) as u64);
+        for sample in &report.samples {
+            let found = match (old.get(&sample.key), new.get(&sample.key)) {
+                (None, Some(_)) => Difference::Added,
+                (Some(_), None) => Difference::Removed,
+                _ => Difference::Changed,
+            };
+            prop_assert_eq!(sample.difference, found);
+        }
+
+        // A sample as large as the tables sees all that the diff sees.
+        let sampled = compare_sampled(&a, &b, 1000, &*random(7)).unwrap();
+        prop_assert_eq!((sampled.lost.found, sampled.lost.looked_at), (removed, old.len() as u64));
+        prop_assert_eq!((sampled.new.found, sampled.new.looked_at), (added, new.len() as u64));
+        prop_assert_eq!(sampled.changed.found, report.changed);
+    }
+}
+
+/// Pushes rows of a schema, each written by `write`.
+fn push_rows(
+    store: &Store,
+    schema: Schema,
+    nulls: u64,
+    write: impl Fn(&mut RowWriter, usize),
+) -> u64 {
+    let push: Push = store
+        .begin_push(&name("t"), PushOptions::default())
+        .unwrap();
+    let mut writer = RowWriter::new(&schema);
+    let row = |i: usize| {
+        let mut bytes = Vec::new();
+        writer.begin();
+        write(&mut writer, i);
+        writer.finish(&mut bytes).unwrap();
+        (format!("k{i:03}").into_bytes(), bytes)
+    };
+    let rows: Rows = (0..100).map(row).collect();
+    let mut manifest = fill(&push, Order::Hashed, &rows, 3).unwrap();
+    manifest.value = ValueKind::Row;
+    manifest.schema = schema;
+    manifest.stats = vec![ColumnStats {
+        column: "price".to_owned(),
+        nulls,
+    }];
+    push.commit(manifest).unwrap()
+}
+
+#[test]
+fn rows_are_compared_by_the_columns_that_both_schemas_have() {
+    let store = store_on(&SimDisk::new(), 1);
+    let column = |name: &str, kind| Column::new(name, kind, true);
+    let old = vec![
+        column("gone", Kind::Text),
+        column("price", Kind::Int32),
+        column("city", Kind::Text),
+    ];
+    let new = vec![
+        column("city", Kind::Text),
+        column("price", Kind::Int64),
+        column("fresh", Kind::Bool),
+    ];
+    push_rows(&store, Schema::new(old), 0, |row, i| {
+        row.bytes(0, b"whatever");
+        row.fixed(1, &(i as i32 - 50).to_le_bytes());
+        row.bytes(2, b"Lima");
+    });
+    push_rows(&store, Schema::new(new), 5, |row, i| {
+        row.bytes(0, if i % 10 == 3 { b"Oslo" } else { b"Lima" });
+        if i % 20 != 7 {
+            row.signed(1, i as i64 - 50);
+        }
+        row.bit(2, true);
+    });
+    let (a, b) = (version(&store, 1), version(&store, 2));
+    let report = diff(&a, &b, 3, &mut |_| {}).unwrap();
+    assert_eq!(
+        (report.added, report.removed, report.changed, report.same),
+        (0, 0, 15, 85)
+    );
+    assert_eq!(
+        report.columns,
+        [("city".to_owned(), 10), ("price".to_owned(), 5)]
+    );
+    assert_eq!(report.schema.added, ["fresh"]);
+    assert_eq!(report.schema.removed, ["gone"]);
+    assert_eq!(report.schema.retyped, ["price"]);
+    assert_eq!(report.samples.len(), 3);
+    for change in report.samples.iter().flat_map(|sample| &sample.columns) {
+        match &*change.column {
+            "city" => assert_eq!(change.after.as_deref(), Some(&b"Oslo"[..])),
+            _ => assert_eq!(change.after, None, "a null"),
+        }
+        assert!(change.before.is_some());
+    }
+
+    let sampled = compare_sampled(&a, &b, 1000, &*random(7)).unwrap();
+    assert_eq!(
+        (sampled.changed.found, sampled.changed.looked_at),
+        (15, 100)
+    );
+    assert_eq!(
+        (sampled.nulls[0].before, sampled.nulls[0].after),
+        (Some(0.0), Some(0.05))
+    );
+    assert!(diff(&b, &b, 3, &mut |_| {}).unwrap().changed == 0);
+}
+
+#[test]
+fn a_small_sample_estimates_what_a_whole_comparison_counts() {
+    let store = store_on(&SimDisk::new(), 1);
+    let all = common::rows(1, 40_000);
+    // A tenth is lost, all in one stretch of keys; a fifth changes.
+    let mut new: Rows = all
+        .iter()
+        .skip(4_000)
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    for (i, value) in new.values_mut().enumerate() {
+        if i % 5 == 0 {
+            value.push(b'!');
+        }
+    }
+    for order in [Order::Hashed, Order::Ordered] {
+        let before = push(&store, "t", order, &all, 4).unwrap();
+        let after = push(&store, "t", order, &new, 3).unwrap();
+        let (before, after) = (version(&store, before), version(&store, after));
+        let sampled = compare_sampled(&before, &after, 4_000, &*random(3)).unwrap();
+        let near = |found: f64, expected: f64| (found - expected).abs() < 0.04;
+        let (lost, changed) = (sampled.lost.fraction(), sampled.changed.fraction());
+        assert!(
+            near(lost, 0.1) && near(changed, 0.2),
+            "{order:?}: {lost} {changed}"
+        );
+        assert_eq!(sampled.new.found, 0);
+        assert!(
+            sampled.lost.looked_at < 10_000,
+            "{}",
+            sampled.lost.looked_at
+        );
+    }
+}
