@@ -5,6 +5,7 @@
 pub enum Unit {
     Rows,
     Bytes,
+    Pages,
 }
 
 /// Receives the progress of one operation, from any of its threads.

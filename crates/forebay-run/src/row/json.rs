@@ -94,7 +94,8 @@ fn scalar_key(entries: &Schema) -> bool {
         .is_some_and(|key| !key.kind.is_nested())
 }
 
-fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends bytes as a JSON string when they are UTF-8, else as `{"base64": "..."}`.
+pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => write_string(text, out),
         Err(_) => {

@@ -53,7 +53,7 @@ mod tests;
 
 pub use datum::{Datum, f16_to_f32};
 pub use decimal::{write_decimal, write_decimal256};
-pub use json::{write_base64, write_string as write_json_string};
+pub use json::{write_base64, write_bytes as write_json_bytes, write_string as write_json_string};
 pub use list::ListView;
 pub use list_writer::ListWriter;
 pub use schema::{Column, Kind, Schema, TimeUnit};
