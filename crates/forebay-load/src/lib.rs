@@ -1,3 +1,5 @@
 //! forebay-load
 
+pub mod gate;
 pub mod progress;
+pub mod sort;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::operation::OperandError;
+
 /// An error of reading or writing a run; each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -19,6 +21,12 @@ pub enum RunError {
     /// A run of a newer or unknown kind.
     #[error("{}: {what}; read it with a newer forebay", path.display())]
     Unsupported { path: PathBuf, what: String },
+    /// A merge that allows one record a key met a second.
+    #[error("key {key} occurs more than once")]
+    Duplicate { key: String },
+    /// Records of one key whose operations do not go together.
+    #[error("key {key}: {source}")]
+    Operand { key: String, source: OperandError },
     /// The caller broke a rule of the writer or the merge.
     #[error("{}: {what}", path.display())]
     Refused { path: PathBuf, what: String },

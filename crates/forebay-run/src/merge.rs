@@ -1,7 +1,5 @@
 //! Merging sorted streams of records into one.
 
-use std::path::PathBuf;
-
 use crate::content::ContentSum;
 use crate::error::{Result, RunError};
 use crate::operation::{CowOperation, DeltaKind, Operation};
@@ -193,11 +191,13 @@ impl<C: Cursor> Merge<C> {
     }
 
     fn compose(&mut self, kind: DeltaKind) -> Result<()> {
-        let refuse = |error| RunError::refused(&PathBuf::from("merge"), format!("{error}"));
         let mut composed = self.cursors[self.pending[0]].operation().to_owned();
         for &cursor in &self.pending[1..] {
             let newer = self.cursors[cursor].operation();
-            composed = newer.after(&composed.borrow(), kind).map_err(refuse)?;
+            composed = newer.after(&composed.borrow(), kind).map_err(|source| {
+                let key = String::from_utf8_lossy(&self.key).into_owned();
+                RunError::Operand { key, source }
+            })?;
         }
         self.composed = Some(composed);
         self.current = self.pending[0];
@@ -205,11 +205,9 @@ impl<C: Cursor> Merge<C> {
     }
 
     fn duplicate_error(&self) -> RunError {
-        let key = String::from_utf8_lossy(&self.key).into_owned();
-        RunError::refused(
-            &PathBuf::from("merge"),
-            format!("key {key} occurs more than once"),
-        )
+        RunError::Duplicate {
+            key: String::from_utf8_lossy(&self.key).into_owned(),
+        }
     }
 }
 

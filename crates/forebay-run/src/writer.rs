@@ -255,7 +255,20 @@ impl RunWriter {
 
     /// Writes what is pending, the index and the footer, and makes all of it durable (the file's
     /// name is the caller's to make durable, by syncing the directory).
-    pub fn finish(mut self) -> Result<RunSummary> {
+    pub fn finish(self) -> Result<RunSummary> {
+        let (summary, sinks) = self.write_end()?;
+        for mut sink in sinks {
+            sink.sync()?;
+        }
+        Ok(summary)
+    }
+
+    /// [`RunWriter::finish`] for runs that need not outlive this process: nothing is made durable.
+    pub fn finish_unsynced(self) -> Result<RunSummary> {
+        self.write_end().map(|(summary, _)| summary)
+    }
+
+    fn write_end(mut self) -> Result<(RunSummary, Vec<Sink>)> {
         while !self.page.is_empty() {
             self.finish_page()?;
         }
@@ -266,7 +279,7 @@ impl RunWriter {
         let pages_bytes = self.out.len_bytes();
         let sections = self.write_sections()?;
         if let Some(ext) = &mut self.ext {
-            ext.sync()?;
+            ext.drain(0)?;
             self.summary.ext_bytes = ext.len_bytes();
         }
         let table = Section::encode_all(&sections);
@@ -284,8 +297,9 @@ impl RunWriter {
         };
         self.out.append(&table)?;
         self.out.append(&footer.encode(&table))?;
-        self.out.sync()?;
-        Ok(self.summary)
+        self.out.drain(0)?;
+        let sinks = self.ext.into_iter().chain([self.out]).collect();
+        Ok((self.summary, sinks))
     }
 
     fn write_sections(&mut self) -> Result<Vec<Section>> {

@@ -1,0 +1,122 @@
+//! Where the sort order is cut into partitions.
+
+use std::ops::{Bound, Range};
+
+use forebay_run::Order;
+use forebay_run::hash::{SLOTS, first_hash_of};
+use forebay_run::scan::ScanRange;
+
+use super::collector::{Collected, Sorted};
+
+/// Samples taken of the records that a collector holds in memory.
+const SAMPLES: usize = 4096;
+
+/// The lower bound of a partition; the next partition's is its upper one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cut {
+    /// The first Redis slot of a hashed partition.
+    Slot(u16),
+    /// The least key of an ordered partition; empty for the first.
+    Key(Vec<u8>),
+}
+
+/// Rising lower bounds, the first at the very start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cuts(Vec<Cut>);
+
+impl Cuts {
+    /// Given bounds, which must rise and begin at the start.
+    pub fn new(cuts: Vec<Cut>) -> Self {
+        Self(cuts)
+    }
+
+    /// Slots divided evenly over `partitions` (at most one a slot).
+    pub fn slots(partitions: u32) -> Self {
+        let partitions = partitions.clamp(1, SLOTS);
+        let first = |i: u32| (u64::from(i) * u64::from(SLOTS) / u64::from(partitions)) as u16;
+        Self((0..partitions).map(|i| Cut::Slot(first(i))).collect())
+    }
+
+    /// Keys that divide the collected bytes evenly over at most `partitions`.
+    pub fn keys(partitions: u32, collected: &[Collected]) -> Self {
+        let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
+        for part in collected {
+            sample_memory(&part.rest, &mut samples);
+            for spill in &part.spills {
+                let page_bytes = u64::from(spill.run.page_bytes());
+                let separators = spill.run.separators();
+                samples.extend(separators.map(|key| (key.to_vec(), page_bytes)));
+            }
+        }
+        samples.sort_unstable();
+        let total: u64 = samples.iter().map(|sample| sample.1).sum();
+        let mut cuts = vec![Cut::Key(Vec::new())];
+        let mut passed = 0;
+        for (key, bytes) in samples {
+            let due = passed * u64::from(partitions) >= total * cuts.len() as u64;
+            let rises = !matches!(cuts.last(), Some(Cut::Key(last)) if *last >= key);
+            if due && rises && (cuts.len() as u32) < partitions {
+                cuts.push(Cut::Key(key));
+            }
+            passed += bytes;
+        }
+        Self(cuts)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn lower(&self, partition: usize) -> &Cut {
+        &self.0[partition]
+    }
+
+    /// What partition number `partition` covers of a run.
+    pub fn range(&self, partition: usize) -> ScanRange {
+        match (self.lower(partition), self.0.get(partition + 1)) {
+            (Cut::Slot(from), next) => {
+                let to = match next {
+                    Some(Cut::Slot(to)) => first_hash_of(u32::from(*to)),
+                    _ => None,
+                };
+                ScanRange::hashes(first_hash_of(u32::from(*from)).unwrap_or(0), to)
+            }
+            (Cut::Key(from), next) => {
+                let to = match next {
+                    Some(Cut::Key(to)) => Bound::Excluded(&to[..]),
+                    _ => Bound::Unbounded,
+                };
+                ScanRange::keys(Bound::Included(from), to)
+            }
+        }
+    }
+
+    /// The entries of `sorted` that partition number `partition` covers.
+    pub fn entries(&self, partition: usize, sorted: &Sorted, order: Order) -> Range<usize> {
+        let start = |partition: usize| match self.0.get(partition) {
+            None => sorted.entries.len(),
+            Some(Cut::Slot(slot)) => {
+                let first = first_hash_of(u32::from(*slot)).unwrap_or(0);
+                sorted.entries.partition_point(|entry| entry.head < first)
+            }
+            Some(Cut::Key(first)) => sorted
+                .entries
+                .partition_point(|entry| sorted.arena.key(entry.place) < first.as_slice()),
+        };
+        debug_assert_eq!(order == Order::Hashed, matches!(self.0[0], Cut::Slot(_)));
+        start(partition)..start(partition + 1)
+    }
+}
+
+fn sample_memory(sorted: &Sorted, samples: &mut Vec<(Vec<u8>, u64)>) {
+    let count = sorted.entries.len();
+    let step = count.div_ceil(SAMPLES).max(1);
+    let each = sorted.payload_bytes / (count.div_ceil(step).max(1)) as u64;
+    for entry in sorted.entries.iter().step_by(step) {
+        samples.push((sorted.arena.key(entry.place).to_vec(), each.max(1)));
+    }
+}

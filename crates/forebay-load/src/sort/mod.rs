@@ -1,0 +1,118 @@
+//! The external sort: records in any order become the sorted runs of a version's partitions.
+//!
+//! 1. Each thread collects records in a [`Collector`], which holds a fixed share of the memory
+//!    budget. When the share is full, the records are sorted and spilled as one run (the same format
+//!    as the result's, `forebay_run`), and the collector starts again. Records that fit are never
+//!    spilled.
+//! 2. [`cut::Cuts`] divides the sort order into partitions: hashed ones at Redis slots, ordered ones
+//!    at keys that halve the bytes seen.
+//! 3. [`write::write_partitions`] merges, per partition and in parallel, what lies in memory and in
+//!    the spilled runs, writes the partition's run, and reads it back from the device.
+//!
+//! Two records of one key are told apart by age: the number of the input unit that they came from,
+//! then their order in it. Units are handed out in order and each is read by one thread, so within a
+//! collector the order of arrival is the order of age.
+
+mod collector;
+mod cut;
+mod order;
+mod spill;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_run::content::ContentSum;
+use forebay_run::hash::KeyHasher;
+use forebay_run::io::Disk;
+use forebay_run::{Order, RunError, RunOptions};
+
+pub use collector::{Collected, Collector};
+pub use cut::{Cut, Cuts};
+pub use write::{Built, write_partitions};
+
+/// What to do with two records of the same key.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Refuse the push.
+    #[default]
+    Fail,
+    /// Keep the record that comes first in the input.
+    First,
+    /// Keep the record that comes last in the input.
+    Last,
+}
+
+/// What all threads of a sort share.
+#[derive(Debug, Clone)]
+pub struct SortPlan {
+    pub disk: Arc<dyn Disk>,
+    /// Where runs are spilled; the directory exists.
+    pub scratch: PathBuf,
+    /// Order, compression and hash prefix of the result.
+    pub run: RunOptions,
+    pub duplicates: Duplicates,
+    /// The memory for records of all collectors together.
+    pub memory_bytes: usize,
+    pub threads: usize,
+}
+
+impl SortPlan {
+    pub fn order(&self) -> Order {
+        self.run.order
+    }
+
+    fn hasher(&self) -> KeyHasher {
+        KeyHasher::new(&self.run.hash_prefix)
+    }
+}
+
+/// A count of records and their content, of what came in and of what was left out.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    pub records: u64,
+    /// Keys and values.
+    pub bytes: u64,
+    pub content: ContentSum,
+}
+
+impl Tally {
+    #[inline]
+    pub fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.records += 1;
+        self.bytes += (key.len() + value.len()) as u64;
+        self.content += ContentSum::of(key, value);
+    }
+
+    pub fn merge(&mut self, other: &Tally) {
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.content += other.content;
+    }
+
+    /// What is left of `self` without `part`.
+    pub fn without(&self, part: &Tally) -> Tally {
+        Tally {
+            records: self.records - part.records,
+            bytes: self.bytes - part.bytes,
+            content: self.content - part.content,
+        }
+    }
+}
+
+/// Why a sort stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum SortError {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(
+        "key {key} occurs more than once; make the key template distinguish its rows, or choose \
+         one of them by --duplicates first or --duplicates last"
+    )]
+    Duplicate { key: String },
+    #[error("the operation was stopped")]
+    Stopped,
+}
+
+#[cfg(test)]
+mod tests;

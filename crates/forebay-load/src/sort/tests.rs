@@ -1,0 +1,211 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use forebay_run::io::sim::{Dice, Fault, SimDisk};
+use forebay_run::operation::Operation;
+use forebay_run::scan::{Cursor, Direction, ScanRange};
+use forebay_run::{Compression, Run};
+
+use super::*;
+use crate::progress::Silent;
+
+type Record = (Vec<u8>, Vec<u8>);
+
+/// Units of records; keys repeat now and then, in one unit and over several.
+fn units(dice: &mut Dice, units: usize, each: usize, repeat: bool) -> Vec<Vec<Record>> {
+    let mut number = 0;
+    let mut unit = |dice: &mut Dice| {
+        let mut record = |dice: &mut Dice| {
+            number += 1;
+            let id = if repeat { dice.below(2000) } else { number };
+            let value = vec![b'v'; dice.below(400) as usize];
+            let key = format!("a/common/prefix/of/keys/{}/{id}", id % 3);
+            (
+                key.into_bytes(),
+                [value, format!("#{number}").into_bytes()].concat(),
+            )
+        };
+        let mut records: Vec<Record> = (0..each).map(|_| record(dice)).collect();
+        for place in (1..records.len()).rev() {
+            records.swap(place, dice.below(place as u64 + 1) as usize);
+        }
+        records
+    };
+    (0..units).map(|_| unit(dice)).collect()
+}
+
+fn plan(disk: &SimDisk, order: Order, duplicates: Duplicates, memory_bytes: usize) -> SortPlan {
+    disk.create_dir_all(Path::new("/scratch")).unwrap();
+    SortPlan {
+        disk: Arc::new(disk.clone()),
+        scratch: PathBuf::from("/scratch"),
+        run: RunOptions::new(order, Compression::None, b"t:"),
+        duplicates,
+        memory_bytes,
+        threads: 3,
+    }
+}
+
+/// Reads the units by several threads, as a push does.
+fn collect(plan: &SortPlan, units: &[Vec<Record>]) -> Result<Vec<Collected>, SortError> {
+    let next = AtomicU32::new(0);
+    let work = || {
+        let mut collector = Collector::new(plan);
+        loop {
+            let unit = next.fetch_add(1, Relaxed);
+            let Some(records) = units.get(unit as usize) else {
+                return collector.finish();
+            };
+            collector.start_unit(unit);
+            for (key, value) in records {
+                collector.push(key, value)?;
+            }
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..plan.threads).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}
+
+fn cuts(plan: &SortPlan, collected: &[Collected], partitions: u32) -> Cuts {
+    match plan.order() {
+        Order::Hashed => Cuts::slots(partitions),
+        Order::Ordered => Cuts::keys(partitions, collected),
+    }
+}
+
+fn build(plan: &SortPlan, units: &[Vec<Record>]) -> Result<(Vec<Built>, Tally), SortError> {
+    let collected = collect(plan, units)?;
+    let cuts = cuts(plan, &collected, 5);
+    let path_of = |partition| PathBuf::from(format!("/scratch/part-{partition}.run"));
+    let built = write_partitions(plan, &cuts, &collected, &path_of, &Silent)?;
+    let mut kept = Tally::default();
+    collected
+        .iter()
+        .for_each(|part| kept.merge(&part.seen.without(&part.dropped)));
+    for part in &built {
+        kept = kept.without(&part.dropped);
+    }
+    Ok((built, kept))
+}
+
+fn read(disk: &SimDisk, built: &[Built]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for part in built {
+        let run = Arc::new(Run::open(disk, &part.path).unwrap());
+        let mut scan = run.scan(ScanRange::all(), Direction::Forward);
+        while scan.advance().unwrap() {
+            let Operation::Update(value) = scan.operation() else {
+                panic!("not an update")
+            };
+            let before = all.insert(scan.key().to_vec(), value.to_vec());
+            assert_eq!(before, None, "a key in two partitions");
+        }
+    }
+    all
+}
+
+#[test]
+fn what_goes_in_comes_out_sorted_whatever_the_memory() {
+    for (seed, memory_bytes) in [(1, 64 << 20), (2, 3 << 20), (3, 3 << 20)] {
+        for order in [Order::Hashed, Order::Ordered] {
+            for duplicates in [Duplicates::First, Duplicates::Last] {
+                println!("seed {seed}, {memory_bytes} bytes, {order:?}, {duplicates:?}");
+                let mut dice = Dice(seed);
+                let units = units(&mut dice, 40, 900, seed != 3);
+                let disk = SimDisk::new();
+                let plan = plan(&disk, order, duplicates, memory_bytes);
+                let (built, kept) = build(&plan, &units).unwrap();
+                let mut expected = BTreeMap::new();
+                for (key, value) in units.iter().flatten().cloned() {
+                    match duplicates {
+                        Duplicates::Last => drop(expected.insert(key, value)),
+                        _ => drop(expected.entry(key).or_insert(value)),
+                    }
+                }
+                assert!(built.len() > 3, "{} partitions", built.len());
+                assert!(read(&disk, &built) == expected, "not the records expected");
+                let written: Tally = built.iter().fold(Tally::default(), |mut sum, part| {
+                    let summary = &part.summary;
+                    sum.merge(&Tally {
+                        records: summary.records,
+                        bytes: summary.key_bytes + summary.value_bytes,
+                        content: summary.content,
+                    });
+                    sum
+                });
+                assert_eq!(written, kept);
+                let spilled = disk
+                    .files()
+                    .iter()
+                    .any(|file| file.to_string_lossy().contains("spill"));
+                assert_eq!(spilled, memory_bytes < 10 << 20);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_duplicate_is_refused_by_name_in_memory_and_over_spills() {
+    for memory_bytes in [64 << 20, 3 << 20] {
+        let disk = SimDisk::new();
+        let plan = plan(&disk, Order::Hashed, Duplicates::Fail, memory_bytes);
+        let mut units = units(&mut Dice(5), 40, 900, false);
+        assert!(build(&plan, &units).is_ok());
+        let twice = units[0][7].clone();
+        units[39].push((twice.0.clone(), b"again".to_vec()));
+        let disk = SimDisk::new();
+        let plan = SortPlan {
+            disk: Arc::new(disk.clone()),
+            ..plan
+        };
+        disk.create_dir_all(Path::new("/scratch")).unwrap();
+        let error = build(&plan, &units).unwrap_err();
+        let key = String::from_utf8(twice.0).unwrap();
+        assert!(
+            matches!(&error, SortError::Duplicate { key: named } if *named == key),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_stops_the_sort_with_the_file_named() {
+    let units = units(&mut Dice(6), 40, 900, false);
+    let disk = SimDisk::new();
+    let all = plan(&disk, Order::Ordered, Duplicates::Fail, 3 << 20);
+    let before = disk.calls();
+    build(&all, &units).unwrap();
+    let calls = disk.calls() - before;
+    for nth in (1..calls).step_by(calls as usize / 23) {
+        let disk = SimDisk::new();
+        let plan = plan(&disk, Order::Ordered, Duplicates::Fail, 3 << 20);
+        disk.plan(nth, Fault::Full);
+        match build(&plan, &units) {
+            Ok(_) => {}
+            Err(error) => assert!(error.to_string().contains("/scratch/"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn ordered_partitions_are_even() {
+    let units = units(&mut Dice(7), 40, 900, false);
+    for memory_bytes in [64 << 20, 3 << 20] {
+        let disk = SimDisk::new();
+        let plan = plan(&disk, Order::Ordered, Duplicates::Fail, memory_bytes);
+        let (built, _) = build(&plan, &units).unwrap();
+        let bytes: Vec<u64> = built.iter().map(|part| part.summary.value_bytes).collect();
+        let mean = bytes.iter().sum::<u64>() / 5;
+        assert!(
+            bytes.iter().all(|&part| part > mean / 2 && part < mean * 2),
+            "{bytes:?}"
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! Merging what was collected into the runs of the partitions.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use forebay_run::merge::{Dropped, Merge, Resolve};
+use forebay_run::scan::{Cursor, Direction};
+use forebay_run::verify::read_back;
+use forebay_run::{RunError, RunSummary, RunWriter};
+
+use super::cut::Cuts;
+use super::spill::{MemoryCursor, SortedCursor};
+use super::{Collected, Duplicates, SortError, SortPlan, Tally};
+use crate::progress::Progress;
+
+/// Progress is told of after this many records.
+const STEP: u64 = 8192;
+
+/// A partition's finished run.
+#[derive(Debug, Clone)]
+pub struct Built {
+    pub partition: usize,
+    pub path: PathBuf,
+    /// As it was read back from the device.
+    pub summary: RunSummary,
+    /// Left out because of another record of the same key.
+    pub dropped: Tally,
+}
+
+/// Writes and verifies one run a partition, each at the path that `path_of` gives; empty partitions
+/// get none. Stops at the first error of any thread.
+pub fn write_partitions(
+    plan: &SortPlan,
+    cuts: &Cuts,
+    collected: &[Collected],
+    path_of: &(dyn Fn(usize) -> PathBuf + Sync),
+    progress: &dyn Progress,
+) -> Result<Vec<Built>, SortError> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let results = Mutex::new(Vec::new());
+    let work = || {
+        while !failed.load(Relaxed) {
+            let partition = next.fetch_add(1, Relaxed);
+            if partition >= cuts.len() {
+                break;
+            }
+            let job = Job {
+                plan,
+                cuts,
+                collected,
+                partition,
+                failed: &failed,
+                progress,
+            };
+            let built = job.run(&path_of(partition));
+            failed.fetch_or(built.is_err(), Relaxed);
+            results
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(built);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..plan.threads.max(1) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let stopped = |result: &Result<_, SortError>| matches!(result, Err(SortError::Stopped));
+    let (stopped, results): (Vec<_>, Vec<_>) = results.into_iter().partition(stopped);
+    let mut built: Vec<Built> = results
+        .into_iter()
+        .chain(stopped)
+        .collect::<Result<Vec<Option<Built>>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect();
+    built.sort_unstable_by_key(|built| built.partition);
+    Ok(built)
+}
+
+struct Job<'a> {
+    plan: &'a SortPlan,
+    cuts: &'a Cuts,
+    collected: &'a [Collected],
+    partition: usize,
+    failed: &'a AtomicBool,
+    progress: &'a dyn Progress,
+}
+
+impl Job<'_> {
+    fn run(&self, path: &std::path::Path) -> Result<Option<Built>, SortError> {
+        let resolve = match self.plan.duplicates {
+            Duplicates::Fail => Resolve::Refuse,
+            Duplicates::First => Resolve::First,
+            Duplicates::Last => Resolve::Last,
+        };
+        let mut merge = Merge::new(self.cursors(), resolve, Direction::Forward);
+        if !self.advance(&mut merge)? {
+            return Ok(None);
+        }
+        let disk = &self.plan.disk;
+        let mut writer = RunWriter::create(disk, path, self.plan.run.clone())?;
+        loop {
+            writer.push(merge.hash(), merge.key(), merge.operation())?;
+            if writer.records().is_multiple_of(STEP) {
+                self.progress.advance(STEP);
+                if self.failed.load(Relaxed) {
+                    return Err(SortError::Stopped);
+                }
+            }
+            if !self.advance(&mut merge)? {
+                break;
+            }
+        }
+        self.progress.advance(writer.records() % STEP);
+        let dropped = tally_of(&merge.dropped);
+        writer.finish()?;
+        let run = read_back(&**disk, path, self.plan.order(), &mut |_| ())?;
+        let (partition, path) = (self.partition, path.to_path_buf());
+        Ok(Some(Built {
+            partition,
+            path,
+            summary: *run.summary(),
+            dropped,
+        }))
+    }
+
+    fn cursors(&self) -> Vec<SortedCursor> {
+        let order = self.plan.order();
+        let mut cursors = Vec::new();
+        for part in self.collected {
+            for spill in &part.spills {
+                let range = self.cuts.range(self.partition);
+                cursors.push(SortedCursor::Spill(spill.cursor(range)));
+            }
+            let entries = self.cuts.entries(self.partition, &part.rest, order);
+            cursors.push(SortedCursor::Memory(MemoryCursor::new(
+                &part.rest, order, entries,
+            )));
+        }
+        cursors
+    }
+
+    /// Moves on; two records of one key, where that is refused, become the sort's own error.
+    fn advance(&self, merge: &mut Merge<SortedCursor>) -> Result<bool, SortError> {
+        merge.advance().map_err(|error| match error {
+            RunError::Duplicate { key } => SortError::Duplicate { key },
+            other => SortError::Run(other),
+        })
+    }
+}
+
+fn tally_of(dropped: &Dropped) -> Tally {
+    Tally {
+        records: dropped.records,
+        bytes: dropped.key_bytes + dropped.value_bytes,
+        content: dropped.content,
+    }
+}
