@@ -71,7 +71,8 @@ fn manifests_come_back_as_they_were() {
 
 #[test]
 fn whatever_does_not_add_up_is_refused() {
-    let cases: Vec<(&str, fn(&mut Manifest))> = vec![
+    type Change = fn(&mut Manifest);
+    let cases: Vec<(&str, Change)> = vec![
         ("rows", |m| m.totals.rows += 1),
         ("bytes", |m| m.totals.bytes -= 1),
         ("content", |m| m.totals.content = ContentSum(1)),

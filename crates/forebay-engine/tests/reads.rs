@@ -14,6 +14,7 @@ use forebay_engine::{
 };
 use forebay_run::Order;
 use forebay_run::io::sim::SimDisk;
+use forebay_run::io::{Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::operation::Operation;
 use forebay_run::scan::Direction;
 use proptest::prelude::*;
@@ -278,4 +279,38 @@ fn keys_hashed_for_another_table_are_refused() {
         error.contains("hashed for the prefix \"wrong:\""),
         "{error}"
     );
+}
+
+#[test]
+fn what_the_system_has_in_memory_is_answered_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+    let store = Store::open_or_create(disk, clock, random, directory.path()).unwrap();
+    let rows = rows(1, 2000);
+    for order in [Order::Hashed, Order::Ordered] {
+        let number = common::push(&store, "t", order, &rows, 3).unwrap();
+        let version = store
+            .table(&name("t"))
+            .unwrap()
+            .open_version(number)
+            .unwrap();
+        let keys: Vec<&Vec<u8>> = rows.keys().collect();
+        // Just written, so in the system's cache, but read by nobody yet.
+        for (key, value) in rows.iter().step_by(97) {
+            let found = version.try_get(key).unwrap();
+            assert_eq!(found, Lookup::Found(value.into()));
+        }
+        let mut found = 0;
+        version
+            .try_get_many(&keys, |place, answer| {
+                assert_eq!(answer, Lookup::Found((&rows[keys[place]]).into()));
+                found += 1;
+            })
+            .unwrap();
+        assert_eq!(found, rows.len());
+        assert_eq!(version.try_get(b"nobody").unwrap(), Lookup::Absent);
+        assert_eq!(version.forget_evicted(), 0);
+        assert!(version.memory_bytes() > 0);
+    }
 }

@@ -163,7 +163,8 @@ fn a_rollback_opens_nothing() {
 #[test]
 fn damage_never_stops_what_serves() {
     let pointer = root().join("tables/t/current");
-    let damages: [(&str, fn(&Followed, &std::path::Path)); 4] = [
+    type Damage = fn(&Followed, &std::path::Path);
+    let damages: [(&str, Damage); 4] = [
         ("damaged pointer", |f, pointer| {
             f.disk.tamper(pointer, |bytes| bytes[30] ^= 1)
         }),

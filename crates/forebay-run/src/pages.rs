@@ -101,6 +101,25 @@ impl Pages {
         }
     }
 
+    /// The bytes of a page, checked. Without `wait` only if the system has it in memory, which is asked
+    /// for a page that is not trusted yet: a fraction of a microsecond, once a page, where handing the
+    /// look-up to another thread would cost a hundred times that.
+    #[inline(never)]
+    pub fn obtain(&self, page: usize, wait: bool) -> Result<Option<PageBytes<'_>>> {
+        if wait || self.in_place(page).is_some() || self.is_resident(page) {
+            self.get(page).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn is_resident(&self, page: usize) -> bool {
+        let Some(map) = &self.map else { return false };
+        let (start, end) = self.stored_range(page);
+        let pages = map.residency(start as usize, (end - start) as usize);
+        pages.is_ok_and(|pages| pages.iter().all(|page| page & 1 == 1))
+    }
+
     /// An error when the file was cut since it was opened: what was read since then may be zeros.
     #[inline]
     pub fn check_whole(&self) -> Result<()> {

@@ -199,10 +199,14 @@ impl Run {
         for page in self.candidate_pages(hash, key).rev() {
             let found = match self.pages.in_place(page) {
                 Some(bytes) => self.look_in_page(page, bytes, hash, key, wait)?,
-                None if !wait => return Ok(Lookup::NotResident),
-                None => match self.pages.get(page)? {
-                    Cow::Borrowed(bytes) => self.look_in_page(page, bytes, hash, key, wait)?,
-                    Cow::Owned(bytes) => own(self.look_in_page(page, &bytes, hash, key, wait)?),
+                None => match self.pages.obtain(page, wait)? {
+                    None => return Ok(Lookup::NotResident),
+                    Some(Cow::Borrowed(bytes)) => {
+                        self.look_in_page(page, bytes, hash, key, wait)?
+                    }
+                    Some(Cow::Owned(bytes)) => {
+                        own(self.look_in_page(page, &bytes, hash, key, wait)?)
+                    }
                 },
             };
             if found != Lookup::Absent {
@@ -267,10 +271,9 @@ impl Run {
                     .pages
                     .damaged(page, "a value that goes on behind the last page"));
             }
-            if !wait && self.pages.in_place(next).is_none() {
+            let Some(bytes) = self.pages.obtain(next, wait)? else {
                 return Ok(None);
-            }
-            let bytes = self.pages.get(next)?;
+            };
             let spilled = Page::new(&bytes).spilled(self.order() == Order::Hashed);
             payload.extend_from_slice(spilled.map_err(|what| self.pages.damaged(next, what))?);
         }
