@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use xxhash_rust::xxh3::xxh3_64;
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::format::Compression;
@@ -12,6 +13,19 @@ const ZSTD_LEVEL: i32 = 3;
 const TRAINING_PAGES: usize = 128;
 const DICTIONARY_BYTES: usize = 16 * 1024;
 
+/// A stored page. Its own checksum is needed beside the page's: some flips in a compressed block do
+/// not change what comes out of it, and a damaged block should not reach the decompressor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    pub len_bytes: u32,
+    pub checksum: u32,
+}
+
+/// The low half of the stored bytes' XXH3-64.
+pub fn checksum(block: &[u8]) -> u32 {
+    xxh3_64(block) as u32
+}
+
 /// Turns pages into stored blocks, in order. With Zstandard the first pages wait until there are
 /// enough of them to train a dictionary on.
 pub struct BlockWriter {
@@ -20,8 +34,8 @@ pub struct BlockWriter {
     waiting: Vec<u8>,
     zstd: Option<Compressor<'static>>,
     dictionary: Vec<u8>,
-    /// The stored length of each page so far.
-    pub lengths: Vec<u32>,
+    /// The stored pages so far.
+    pub blocks: Vec<Block>,
 }
 
 impl BlockWriter {
@@ -32,7 +46,7 @@ impl BlockWriter {
             waiting: Vec::new(),
             zstd: None,
             dictionary: Vec::new(),
-            lengths: Vec::new(),
+            blocks: Vec::new(),
         }
     }
 
@@ -84,7 +98,10 @@ impl BlockWriter {
             page
         };
         out.extend_from_slice(block);
-        self.lengths.push(block.len() as u32);
+        self.blocks.push(Block {
+            len_bytes: block.len() as u32,
+            checksum: checksum(block),
+        });
         Ok(())
     }
 }

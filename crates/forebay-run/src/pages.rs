@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::compress::BlockReader;
+use crate::compress::{self, BlockReader};
 use crate::error::{Result, RunError};
 use crate::io::ReadFile;
 use crate::page::Page;
@@ -31,32 +31,33 @@ pub struct Pages {
     page_bytes: usize,
     count: usize,
     /// Uncompressed pages lie at multiples of their size.
-    blocks: Option<Blocks>,
+    blocks: Option<(BlockReader, Blocks)>,
     trusted: Vec<AtomicU64>,
 }
 
-#[derive(Debug)]
-struct Blocks {
-    reader: BlockReader,
+/// Where the stored pages of a compressed run lie.
+#[derive(Debug, Default)]
+pub struct Blocks {
     /// Where each stored page ends.
-    ends: Vec<u64>,
+    pub ends: Vec<u64>,
+    /// [`compress::checksum`] of each stored page.
+    pub checksums: Vec<u32>,
 }
 
 /// A page's bytes, in place or copied.
 pub type PageBytes<'a> = Cow<'a, [u8]>;
 
 impl Pages {
-    /// `blocks`: for compressed runs, how to read a block and where each page's block ends.
+    /// `blocks`: for compressed runs, how to read a block and where each page's lies.
     pub fn new(
         path: PathBuf,
         file: Arc<dyn ReadFile>,
         page_bytes: usize,
         count: usize,
-        blocks: Option<(BlockReader, Vec<u64>)>,
+        blocks: Option<(BlockReader, Blocks)>,
     ) -> Result<Self> {
         let map = file.map().map_err(|e| RunError::io(&path, "map", e))?;
         let trusted = (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        let blocks = blocks.map(|(reader, ends)| Blocks { reader, ends });
         Ok(Self {
             path,
             file,
@@ -150,10 +151,11 @@ impl Pages {
         };
         let bytes = match &self.blocks {
             None => stored,
-            Some(blocks) => {
+            Some((reader, blocks)) => {
                 let mut bytes = vec![0; self.page_bytes];
-                if !blocks.reader.read(&stored, &mut bytes) {
-                    return Err(self.damaged(page, "its block does not decompress"));
+                let intact = compress::checksum(&stored) == blocks.checksums[page];
+                if !intact || !reader.read(&stored, &mut bytes) {
+                    return Err(self.damaged(page, "its compressed block is not what was written"));
                 }
                 Cow::Owned(bytes)
             }
@@ -176,7 +178,7 @@ impl Pages {
                 (page * self.page_bytes) as u64,
                 ((page + 1) * self.page_bytes) as u64,
             ),
-            Some(blocks) => (
+            Some((_, blocks)) => (
                 if page == 0 { 0 } else { blocks.ends[page - 1] },
                 blocks.ends[page],
             ),
@@ -243,6 +245,6 @@ impl Pages {
             + self
                 .blocks
                 .as_ref()
-                .map_or(0, |blocks| 8 * blocks.ends.len())
+                .map_or(0, |(_, blocks)| 12 * blocks.ends.len())
     }
 }

@@ -11,14 +11,14 @@ use crate::compress::BlockReader;
 use crate::error::{Result, RunError};
 use crate::format::{
     Compression, FOOTER_BYTES, Footer, MAX_KEY_BYTES, Order, RunSummary, Section, SectionKind,
-    word64,
+    word32, word64,
 };
 use crate::hash::KeyHasher;
 use crate::index::{HashIndex, KeyIndex};
 use crate::io::{Disk, ReadFile};
 use crate::operation::CowOperation;
 use crate::page::{Page, PageResult, Slot};
-use crate::pages::Pages;
+use crate::pages::{Blocks, Pages};
 use crate::record::decode_cow;
 use crate::writer::ext_path;
 
@@ -82,9 +82,9 @@ impl Run {
         let blocks = if footer.compression == Compression::None {
             None
         } else {
-            let ends = block_ends(&section(SectionKind::Blocks)?, &footer).map_err(damaged)?;
+            let blocks = decode_blocks(&section(SectionKind::Blocks)?, &footer).map_err(damaged)?;
             let dictionary = section(SectionKind::Dictionary)?;
-            Some((BlockReader::new(footer.compression, dictionary), ends))
+            Some((BlockReader::new(footer.compression, dictionary), blocks))
         };
         let hasher = KeyHasher::new(&section(SectionKind::HashPrefix)?);
         let meta = section(SectionKind::Meta)?;
@@ -447,25 +447,26 @@ fn read_section(
     Ok(bytes)
 }
 
-fn block_ends(lengths: &[u8], footer: &Footer) -> Result<Vec<u64>, &'static str> {
-    let (lengths, rest) = lengths.as_chunks::<4>();
-    if !rest.is_empty() || lengths.len() as u64 != footer.summary.pages {
-        return Err("section Blocks: not one length a page");
+fn decode_blocks(bytes: &[u8], footer: &Footer) -> Result<Blocks, &'static str> {
+    let (entries, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() || entries.len() as u64 != footer.summary.pages {
+        return Err("section Blocks: not one entry a page");
     }
     let mut end = 0u64;
-    let mut ends = Vec::with_capacity(lengths.len());
-    for length in lengths {
-        let length = u32::from_le_bytes(*length);
-        if length == 0 || length > footer.page_bytes {
+    let mut blocks = Blocks::default();
+    for entry in entries {
+        let len_bytes = word32(entry, 0);
+        if len_bytes == 0 || len_bytes > footer.page_bytes {
             return Err("section Blocks: a block's length is out of range");
         }
-        end += u64::from(length);
-        ends.push(end);
+        end += u64::from(len_bytes);
+        blocks.ends.push(end);
+        blocks.checksums.push(word32(entry, 4));
     }
     if end != footer.pages_bytes {
         return Err("section Blocks: the lengths do not add up");
     }
-    Ok(ends)
+    Ok(blocks)
 }
 
 fn open_ext(disk: &dyn Disk, run: &Path, footer: &Footer) -> Result<Option<Arc<dyn ReadFile>>> {

@@ -310,12 +310,12 @@ impl RunWriter {
         };
         let mut contents = vec![(SectionKind::Index, true, index)];
         if let Some(blocks) = &self.blocks {
-            let lengths = blocks
-                .lengths
+            let words = blocks
+                .blocks
                 .iter()
-                .flat_map(|len| len.to_le_bytes())
-                .collect();
-            contents.push((SectionKind::Blocks, true, lengths));
+                .flat_map(|block| [block.len_bytes, block.checksum]);
+            let bytes = words.flat_map(u32::to_le_bytes).collect();
+            contents.push((SectionKind::Blocks, true, bytes));
             contents.push((SectionKind::Dictionary, true, blocks.dictionary().to_vec()));
         }
         contents.push((
