@@ -293,6 +293,10 @@ impl Follow {
             rows: manifest.map_or(0, |manifest| manifest.rows()),
             bytes: manifest.map_or(0, |manifest| manifest.bytes()),
             file_bytes: manifest.map_or(0, |manifest| manifest.file_bytes()),
+            memory_bytes: self
+                .serving
+                .as_ref()
+                .map_or(0, |version| version.memory_bytes() as u64),
             swaps: self.swaps,
             load_errors: self.load_errors,
             problem: self.problem.clone(),

@@ -47,7 +47,7 @@ pub use pointer::{POINTER_FORMAT, Pointer};
 pub use push::{NewRun, Push, PushOptions};
 pub use sample::{Comparison, NullShare, Share, compare_sampled};
 pub use scan::VersionScan;
-pub use seal::DocumentError;
+pub use seal::{DocumentError, seal_text};
 pub use serving::{Change, DEFAULT_POLL, Serving, ServingState, TableState, Tables};
 pub use store::{STORE_FORMAT, Store};
 pub use table::{Swapped, Table, VersionInfo};

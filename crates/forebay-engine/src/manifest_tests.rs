@@ -151,4 +151,46 @@ proptest! {
         bytes[at] ^= 1 << bit;
         prop_assert!(Manifest::parse(&bytes).is_err());
     }
+
+    /// Some place of the JSON gets another value, and a right checksum: that may be refused or not,
+    /// but what is accepted adds up.
+    #[test]
+    fn whatever_is_accepted_has_passed_the_checks(
+        pick in any::<prop::sample::Index>(), number in any::<u64>(), kind in 0..5,
+    ) {
+        let mut tree = serde_json::to_value(ordered()).expect("json");
+        let mut leaves = Vec::new();
+        paths(&tree, String::new(), &mut leaves);
+        let path = &leaves[pick.index(leaves.len())];
+        *tree.pointer_mut(path).expect("a path of the tree") = match kind {
+            0 => number.into(),
+            1 => serde_json::Value::Null,
+            2 => "..".into(),
+            3 => serde_json::Value::Array(Vec::new()),
+            _ => (number % 3).into(),
+        };
+        let text = serde_json::to_vec(&tree).expect("text");
+        if let Ok((manifest, _)) = Manifest::parse(&crate::seal::seal_text(text)) {
+            prop_assert_eq!(manifest.check(), Ok(()));
+            prop_assert!(manifest.file_bytes() > 0);
+        }
+    }
+}
+
+/// The JSON pointers of all values of a tree.
+fn paths(tree: &serde_json::Value, at: String, found: &mut Vec<String>) {
+    match tree {
+        serde_json::Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                paths(item, format!("{at}/{index}"), found);
+            }
+        }
+        serde_json::Value::Object(fields) => {
+            for (name, field) in fields {
+                paths(field, format!("{at}/{name}"), found);
+            }
+        }
+        _ => {}
+    }
+    found.push(at);
 }

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use forebay_run::io::Clock;
 use parking_lot::Mutex;
 
 use crate::error::StoreError;
@@ -26,6 +27,11 @@ use crate::version::Version;
 
 /// How often the pointers are looked at, unless the caller says otherwise.
 pub const DEFAULT_POLL: Duration = Duration::from_millis(100);
+
+/// How often the serving versions take note of pages that the system dropped from memory.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+/// Such a sweep may take at most one part in this many of the time.
+const SWEEP_SHARE: u32 = 20;
 
 /// See the module's text. Dropping it ends the thread, within one poll.
 pub struct Serving {
@@ -55,6 +61,8 @@ pub struct TableState {
     pub bytes: u64,
     /// The files of the serving version, in bytes.
     pub file_bytes: u64,
+    /// What the serving version holds in memory beside its mapped files, in bytes.
+    pub memory_bytes: u64,
     /// How many times another version came to serve here since the start.
     pub swaps: u64,
     /// How many times a pointer or a version could not be read.
@@ -100,9 +108,11 @@ impl Serving {
         let mut serving = Self::manual(store);
         let shared = Arc::clone(&serving.shared);
         let follow = move || {
+            let mut sweep_at = SWEEP_PERIOD;
             while !shared.stop.load(Ordering::Relaxed) {
                 clock.sleep(poll);
                 shared.refresh();
+                sweep_at = shared.sweep(&*clock, sweep_at);
             }
         };
         let thread = std::thread::Builder::new()
@@ -191,12 +201,30 @@ impl Shared {
                 self.state.store(Arc::new(state));
             }
         }
+        self.tell(&changes);
+    }
+
+    /// Lets the serving versions take note of pages that are in memory no longer, when it is time for
+    /// that; returns when the next time is, on the monotonic clock.
+    fn sweep(&self, clock: &dyn Clock, due: Duration) -> Duration {
+        let start = clock.monotonic();
+        if start < due {
+            return due;
+        }
+        for (_, version) in self.tables.load_full().iter() {
+            version.forget_evicted();
+        }
+        let end = clock.monotonic();
+        end + SWEEP_PERIOD.max(end.saturating_sub(start).saturating_mul(SWEEP_SHARE))
+    }
+
+    fn tell(&self, changes: &[Change]) {
         let listeners = if changes.is_empty() {
             Vec::new()
         } else {
             self.listeners.lock().clone()
         };
-        for change in &changes {
+        for change in changes {
             listeners.iter().for_each(|listener| listener(change));
         }
     }
