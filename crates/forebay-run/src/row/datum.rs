@@ -65,7 +65,7 @@ impl<'a> Datum<'a> {
     }
 
     /// Reads a value of fixed width. REQUIRES: `bytes` is as wide as the kind.
-    pub(super) fn from_fixed(kind: &'a Kind, bytes: &'a [u8]) -> Result<Datum<'a>, RowError> {
+    pub fn from_fixed(kind: &'a Kind, bytes: &'a [u8]) -> Result<Datum<'a>, RowError> {
         Ok(match kind {
             Kind::Int8 | Kind::Int16 | Kind::Int32 => Datum::Int(signed(bytes)?),
             Kind::UInt8 | Kind::UInt16 | Kind::UInt32 => Datum::UInt(widen_unsigned(bytes)?),
@@ -99,7 +99,7 @@ impl<'a> Datum<'a> {
     }
 
     /// Reads a value of variable size.
-    pub(super) fn from_variable(kind: &'a Kind, bytes: &'a [u8]) -> Result<Datum<'a>, RowError> {
+    pub fn from_variable(kind: &'a Kind, bytes: &'a [u8]) -> Result<Datum<'a>, RowError> {
         Ok(match kind {
             Kind::Int64 => Datum::Int(signed(bytes)?),
             Kind::UInt64 => Datum::UInt(widen_unsigned(bytes)?),

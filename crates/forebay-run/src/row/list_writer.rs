@@ -87,6 +87,21 @@ impl ListWriter {
         self.data.extend_from_slice(value);
     }
 
+    /// Items of fixed width, none null, one after another in `values`, as all that the list holds.
+    pub fn fixed_run(&mut self, values: &[u8]) {
+        let Slot::Fixed(width @ 1..) = self.slot else {
+            debug_assert!(values.is_empty(), "a run needs items of a fixed width");
+            return;
+        };
+        debug_assert!(self.count == 0 && values.len().is_multiple_of(width));
+        self.count = values.len() / width;
+        self.valid.resize(self.count.div_ceil(8), 0xff);
+        if let (Some(last), rest @ 1..) = (self.valid.last_mut(), self.count % 8) {
+            *last = 0xff >> (8 - rest);
+        }
+        self.data.extend_from_slice(values);
+    }
+
     #[inline]
     pub fn signed(&mut self, value: i64) {
         self.variable(|data| push_signed(data, value));

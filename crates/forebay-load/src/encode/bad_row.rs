@@ -1,0 +1,28 @@
+//! Why a row is not stored.
+
+use std::sync::Arc;
+
+/// What is wrong with a row that its source could read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadRow {
+    #[error("the key column '{column}' is null")]
+    NullKey { column: Arc<str> },
+    #[error("the key is empty")]
+    EmptyKey,
+    #[error("the key has {bytes} bytes, and 1024 is the limit")]
+    LongKey { bytes: usize },
+    #[error(
+        "the key column '{column}' is negative, which does not sort when padded: leave the width out of the template"
+    )]
+    NegativeKey { column: Arc<str> },
+    #[error(
+        "the key column '{column}' is the float {value}, and floats make keys only when whole and below 2^53"
+    )]
+    FractionKey { column: Arc<str>, value: f64 },
+    #[error("the key column '{column}' is in the year {year}, outside 0000 to 9999")]
+    KeyYear { column: Arc<str>, year: i64 },
+    #[error("the value column '{column}' is null")]
+    NullValue { column: Arc<str> },
+    #[error("{reason}")]
+    Unreadable { reason: String },
+}

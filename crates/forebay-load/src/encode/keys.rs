@@ -1,0 +1,204 @@
+//! Writes keys by a template.
+
+use std::sync::Arc;
+
+use forebay_run::row::{Column, Datum, Kind, Schema, civil_from_days, f16_to_f32};
+
+use super::EncodeError;
+use super::bad_row::BadRow;
+use super::cells::Cells;
+use super::scalar::scalar;
+use crate::key::{KeyTemplate, Part};
+
+/// The longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 1024;
+
+/// Whole numbers up to here are exact in a 64-bit float.
+const MAX_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;
+
+/// A template bound to the columns of a schema.
+#[derive(Debug, Clone)]
+pub(super) struct KeyWriter {
+    parts: Vec<Bound>,
+}
+
+#[derive(Debug, Clone)]
+enum Bound {
+    Literal(Vec<u8>),
+    Column {
+        index: usize,
+        name: Arc<str>,
+        kind: Kind,
+        width: Option<usize>,
+    },
+}
+
+impl KeyWriter {
+    pub fn new(schema: &Schema, template: &KeyTemplate) -> Result<KeyWriter, EncodeError> {
+        let whole = template.parts().len() == 1;
+        let bind = |part: &Part| -> Result<Bound, EncodeError> {
+            match part {
+                Part::Literal(text) => Ok(Bound::Literal(text.clone().into_bytes())),
+                Part::Column { name, width } => {
+                    let index = super::find(schema, name, "the key template")?;
+                    let column = &schema.columns()[index];
+                    check(column, *width, whole)?;
+                    let name = Arc::from(name.as_str());
+                    Ok(Bound::Column {
+                        index,
+                        name,
+                        kind: column.kind.clone(),
+                        width: *width,
+                    })
+                }
+            }
+        };
+        Ok(KeyWriter {
+            parts: template
+                .parts()
+                .iter()
+                .map(bind)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Appends the key of a row, or says why it has none.
+    #[inline]
+    pub fn write(&self, cells: &[Cells<'_>], row: usize, out: &mut Vec<u8>) -> Result<(), BadRow> {
+        for part in &self.parts {
+            match part {
+                Bound::Literal(text) => out.extend_from_slice(text),
+                Bound::Column {
+                    index,
+                    name,
+                    kind,
+                    width,
+                } => {
+                    let value =
+                        scalar(&cells[*index], kind, row).map_err(|error| BadRow::Unreadable {
+                            reason: error.to_string(),
+                        })?;
+                    write_value(&value, name, *width, out)?;
+                }
+            }
+        }
+        match out.len() {
+            0 => Err(BadRow::EmptyKey),
+            1..=MAX_KEY_BYTES => Ok(()),
+            bytes => Err(BadRow::LongKey { bytes }),
+        }
+    }
+}
+
+/// Refuses kinds that make no keys, and widths of what is no number.
+fn check(column: &Column, width: Option<usize>, whole: bool) -> Result<(), EncodeError> {
+    let refuse = |reason| {
+        Err(EncodeError::KeyType {
+            column: column.name.clone(),
+            reason,
+        })
+    };
+    match &column.kind {
+        Kind::List { .. } | Kind::Struct { .. } | Kind::Map { .. } => refuse("is nested"),
+        Kind::Null => refuse("holds nothing but nulls"),
+        Kind::Duration { .. }
+        | Kind::IntervalMonths
+        | Kind::IntervalDayTime
+        | Kind::IntervalMonthDayNano => refuse("is a span of time, whose text does not sort"),
+        Kind::Binary | Kind::FixedBinary { .. } if !whole => {
+            refuse("is binary, which makes a key only as the whole template")
+        }
+        kind if width.is_some() && !is_number(kind) => {
+            refuse("is no number, and only numbers have a width")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_number(kind: &Kind) -> bool {
+    use Kind::{Decimal, Float16, Float32, Float64, Int8, Int16, Int32, Int64};
+    use Kind::{UInt8, UInt16, UInt32, UInt64};
+    matches!(
+        kind,
+        Int8 | Int16
+            | Int32
+            | Int64
+            | UInt8
+            | UInt16
+            | UInt32
+            | UInt64
+            | Float16
+            | Float32
+            | Float64
+            | Decimal { .. }
+    )
+}
+
+#[inline]
+fn write_value(
+    value: &Datum<'_>,
+    name: &Arc<str>,
+    width: Option<usize>,
+    out: &mut Vec<u8>,
+) -> Result<(), BadRow> {
+    let start = out.len();
+    match value {
+        Datum::Null => {
+            return Err(BadRow::NullKey {
+                column: name.clone(),
+            });
+        }
+        Datum::Float16(bits) => whole_number(f64::from(f16_to_f32(*bits)), name, out)?,
+        Datum::Float32(float) => whole_number(f64::from(*float), name, out)?,
+        Datum::Float64(float) => whole_number(*float, name, out)?,
+        _ => {
+            check_year(value, name)?;
+            value.write_text(out).map_err(|error| BadRow::Unreadable {
+                reason: error.to_string(),
+            })?;
+        }
+    }
+    if let Some(width) = width {
+        if out.get(start) == Some(&b'-') {
+            return Err(BadRow::NegativeKey {
+                column: name.clone(),
+            });
+        }
+        let missing = width.saturating_sub(out.len() - start);
+        out.resize(out.len() + missing, b'0');
+        out[start..].rotate_right(missing);
+    }
+    Ok(())
+}
+
+fn whole_number(float: f64, name: &Arc<str>, out: &mut Vec<u8>) -> Result<(), BadRow> {
+    if float.fract() != 0.0 || !float.is_finite() || float.abs() > MAX_WHOLE_FLOAT {
+        return Err(BadRow::FractionKey {
+            column: name.clone(),
+            value: float,
+        });
+    }
+    let written = Datum::Int(float as i64).write_text(out);
+    written.map(|_| ()).map_err(|error| BadRow::Unreadable {
+        reason: error.to_string(),
+    })
+}
+
+/// Years outside 0000 to 9999 do not sort as text.
+fn check_year(value: &Datum<'_>, name: &Arc<str>) -> Result<(), BadRow> {
+    let days = match value {
+        Datum::Date(days) => i64::from(*days),
+        Datum::Date64(milliseconds) => milliseconds.div_euclid(86_400_000),
+        Datum::Timestamp { value, unit, .. } => {
+            value.div_euclid(unit.per_second()).div_euclid(86_400)
+        }
+        _ => return Ok(()),
+    };
+    match civil_from_days(days).0 {
+        0..=9999 => Ok(()),
+        year => Err(BadRow::KeyYear {
+            column: name.clone(),
+            year,
+        }),
+    }
+}

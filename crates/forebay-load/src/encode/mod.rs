@@ -1,0 +1,255 @@
+//! From Arrow batches to keys and values.
+//!
+//! A [`RowEncoder`] is compiled for one Arrow schema, key template and choice of value; each thread
+//! has its own clone. Arrays are taken apart once a batch, buffers are kept from row to row.
+
+mod bad_row;
+mod cells;
+mod conform;
+mod keys;
+mod packer;
+mod scalar;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, SchemaRef};
+use forebay_run::row::{Kind, Schema};
+
+pub use bad_row::BadRow;
+pub use conform::{conform, plain_schema};
+pub use keys::MAX_KEY_BYTES;
+
+use crate::key::KeyTemplate;
+use crate::types::{TypeError, row_schema};
+use cells::Cells;
+use keys::KeyWriter;
+use packer::{ListPacker, RowPacker};
+use scalar::scalar;
+
+/// What is stored for a key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ValueChoice {
+    /// All columns.
+    #[default]
+    Row,
+    /// One column: lists as a list, text and binary as their bytes, other scalars as text, structs and maps refused.
+    Column(String),
+}
+
+/// The form of the stored values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Encoded {
+    Row,
+    Bytes { column: String },
+    List { column: String, item: Kind },
+}
+
+/// Why rows of a schema cannot be stored as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    #[error(transparent)]
+    Type(#[from] TypeError),
+    #[error("{what} names the column '{column}', which the source does not have; it has: {}", columns.join(", "))]
+    UnknownColumn {
+        what: &'static str,
+        column: String,
+        columns: Vec<String>,
+    },
+    #[error("the column '{column}' cannot be part of the key: it {reason}")]
+    KeyType {
+        column: String,
+        reason: &'static str,
+    },
+    #[error(
+        "the column '{column}' cannot be the value by itself: it is a {kind}; store the whole row instead"
+    )]
+    ValueType { column: String, kind: &'static str },
+    #[error("a batch does not fit the schema that its source announced")]
+    Batch(#[source] ArrowError),
+    #[error("the column '{column}' has nulls, though its file says that it has none")]
+    UnexpectedNull { column: String },
+    #[error("a batch has columns of other types than its source announced")]
+    BatchType,
+}
+
+/// Turns the rows of batches into keys and values.
+#[derive(Debug, Clone)]
+pub struct RowEncoder {
+    /// The Arrow schema, without dictionaries and run ends.
+    arrow: SchemaRef,
+    schema: Schema,
+    encoded: Encoded,
+    keys: KeyWriter,
+    values: ValueWriter,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+enum ValueWriter {
+    Row(RowPacker),
+    Bytes {
+        index: usize,
+        name: Arc<str>,
+        kind: Kind,
+    },
+    List {
+        index: usize,
+        name: Arc<str>,
+        packer: ListPacker,
+    },
+}
+
+impl RowEncoder {
+    pub fn new(
+        schema: &SchemaRef,
+        key: &KeyTemplate,
+        value: &ValueChoice,
+    ) -> Result<RowEncoder, EncodeError> {
+        let arrow = plain_schema(schema);
+        let schema = row_schema(&arrow)?;
+        let keys = KeyWriter::new(&schema, key)?;
+        let (values, encoded) = value_writer(&schema, value)?;
+        let (key, value) = (Vec::new(), Vec::new());
+        Ok(RowEncoder {
+            arrow,
+            schema,
+            encoded,
+            keys,
+            values,
+            key,
+            value,
+        })
+    }
+
+    /// The schema of the source's rows: what the rows are packed by when they are the values.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The form of the values.
+    pub fn encoded(&self) -> &Encoded {
+        &self.encoded
+    }
+
+    /// Encodes a batch, row by row: `accept` gets the row's index, key and value, `reject` its index
+    /// and what is wrong with it. An error of either ends the batch and is given back.
+    ///
+    /// The batch's columns are those of the schema, by position; dictionaries and run ends are
+    /// unwrapped.
+    pub fn encode<E: From<EncodeError>>(
+        &mut self,
+        batch: &RecordBatch,
+        mut accept: impl FnMut(usize, &[u8], &[u8]) -> Result<(), E>,
+        mut reject: impl FnMut(usize, BadRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let batch = conform(batch, &self.arrow).map_err(EncodeError::Batch)?;
+        let cells = Cells::of_batch(&batch).ok_or(EncodeError::BatchType)?;
+        for (column, cells) in self.schema.columns().iter().zip(&cells) {
+            if cells.has_nulls() && !column.nullable {
+                return Err(EncodeError::UnexpectedNull {
+                    column: column.name.clone(),
+                }
+                .into());
+            }
+        }
+        for row in 0..batch.num_rows() {
+            self.key.clear();
+            self.value.clear();
+            let written = self
+                .keys
+                .write(&cells, row, &mut self.key)
+                .and_then(|()| self.values.write(&cells, row, &mut self.value));
+            match written {
+                Ok(()) => accept(row, &self.key, &self.value)?,
+                Err(bad) => reject(row, bad)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ValueWriter {
+    #[inline]
+    fn write(&mut self, cells: &[Cells<'_>], row: usize, out: &mut Vec<u8>) -> Result<(), BadRow> {
+        let written = match self {
+            ValueWriter::Row(packer) => packer.pack(cells, row, out),
+            ValueWriter::Bytes { index, name, .. } | ValueWriter::List { index, name, .. }
+                if cells[*index].is_null(row) =>
+            {
+                return Err(BadRow::NullValue {
+                    column: name.clone(),
+                });
+            }
+            ValueWriter::Bytes { index, kind, .. } => scalar(&cells[*index], kind, row)
+                .and_then(|value| value.write_text(out))
+                .map(|_| ()),
+            ValueWriter::List { index, packer, .. } => packer.pack(&cells[*index], row, out),
+        };
+        written.map_err(|error| BadRow::Unreadable {
+            reason: error.to_string(),
+        })
+    }
+}
+
+fn value_writer(
+    schema: &Schema,
+    value: &ValueChoice,
+) -> Result<(ValueWriter, Encoded), EncodeError> {
+    let ValueChoice::Column(name) = value else {
+        return Ok((ValueWriter::Row(RowPacker::new(schema)), Encoded::Row));
+    };
+    let index = find(schema, name, "the choice of value")?;
+    let (column, name) = (name.clone(), Arc::from(name.as_str()));
+    let refuse = |kind| EncodeError::ValueType {
+        column: column.clone(),
+        kind,
+    };
+    Ok(match &schema.columns()[index].kind {
+        Kind::List { item, .. } => {
+            let packer = ListPacker::new(&item.kind);
+            let encoded = Encoded::List {
+                column,
+                item: item.kind.clone(),
+            };
+            (
+                ValueWriter::List {
+                    index,
+                    name,
+                    packer,
+                },
+                encoded,
+            )
+        }
+        Kind::Struct { .. } => return Err(refuse("struct")),
+        Kind::Map { .. } => return Err(refuse("map")),
+        Kind::Null => return Err(refuse("column of nothing but nulls")),
+        kind => (
+            ValueWriter::Bytes {
+                index,
+                name,
+                kind: kind.clone(),
+            },
+            Encoded::Bytes { column },
+        ),
+    })
+}
+
+/// The position of a column, or an error that lists those there are.
+fn find(schema: &Schema, name: &str, what: &'static str) -> Result<usize, EncodeError> {
+    schema
+        .column_index(name)
+        .ok_or_else(|| EncodeError::UnknownColumn {
+            what,
+            column: name.to_owned(),
+            columns: schema
+                .columns()
+                .iter()
+                .map(|column| column.name.clone())
+                .collect(),
+        })
+}
