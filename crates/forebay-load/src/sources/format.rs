@@ -1,0 +1,80 @@
+//! Formats and compressions, by the endings of names.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A file format that can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Parquet,
+    Csv,
+    /// One JSON object a line.
+    JsonLines,
+    /// Arrow IPC, as a file or a stream.
+    Arrow,
+}
+
+impl Format {
+    pub(super) const ENDINGS: &str =
+        ".parquet, .csv, .tsv, .jsonl, .ndjson, .json, .arrow, .feather, .ipc or .arrows";
+
+    /// The format that the ending of a name (without `.gz` or `.zst`) tells.
+    pub fn of_name(name: &str) -> Option<Format> {
+        let ending = name.rsplit_once('.')?.1;
+        match ending.to_ascii_lowercase().as_str() {
+            "parquet" | "pq" | "parq" => Some(Format::Parquet),
+            "csv" | "tsv" => Some(Format::Csv),
+            "jsonl" | "ndjson" | "json" => Some(Format::JsonLines),
+            "arrow" | "feather" | "ipc" | "arrows" => Some(Format::Arrow),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Format::Parquet => "parquet",
+            Format::Csv => "csv",
+            Format::JsonLines => "jsonl",
+            Format::Arrow => "arrow",
+        })
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Format, String> {
+        match text {
+            "parquet" => Ok(Format::Parquet),
+            "csv" => Ok(Format::Csv),
+            "jsonl" => Ok(Format::JsonLines),
+            "arrow" => Ok(Format::Arrow),
+            _ => Err(format!("'{text}' is not one of parquet, csv, jsonl, arrow")),
+        }
+    }
+}
+
+/// How a text file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    /// The compression that a name tells, and the name without its ending.
+    pub fn of_name(name: &str) -> (Packing, &str) {
+        let lower = name.to_ascii_lowercase();
+        let cut = |bytes: usize| &name[..name.len() - bytes];
+        if lower.ends_with(".gz") {
+            (Packing::Gzip, cut(3))
+        } else if lower.ends_with(".zst") {
+            (Packing::Zstd, cut(4))
+        } else {
+            (Packing::Plain, name)
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Arrow IPC: files, a unit a few record batches, and streams, a unit each.
+
+use std::io::{BufReader, Read};
+use std::ops::Range;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use super::blob::{Blob, BlobReader};
+use super::error::SourceError;
+
+/// Units that a file is cut into at most.
+const MAX_UNITS: usize = 64;
+
+/// What an Arrow file was found to be.
+#[derive(Debug, Clone)]
+pub(super) struct IpcFile {
+    pub schema: SchemaRef,
+    /// The number of batches; `None` for a stream.
+    batches: Option<usize>,
+}
+
+fn file_reader(
+    blob: &Blob,
+    columns: Option<Vec<usize>>,
+) -> Result<FileReader<BlobReader>, ArrowError> {
+    FileReader::try_new(blob.reader(0..blob.size_bytes), columns)
+}
+
+fn stream_reader(
+    blob: &Blob,
+    columns: Option<Vec<usize>>,
+) -> Result<StreamReader<BufReader<BlobReader>>, ArrowError> {
+    StreamReader::try_new(BufReader::new(blob.reader(0..blob.size_bytes)), columns)
+}
+
+impl IpcFile {
+    pub fn describe(blob: &Blob) -> Result<IpcFile, SourceError> {
+        let mut mark = [0; 6];
+        let marked = blob
+            .reader_by(0..blob.size_bytes.min(6), 6)
+            .read_exact(&mut mark);
+        if marked.is_ok() && &mark == b"ARROW1" {
+            let reader = file_reader(blob, None).map_err(|e| blob.damaged("its footer ", e))?;
+            return Ok(IpcFile {
+                schema: reader.schema(),
+                batches: Some(reader.num_batches()),
+            });
+        }
+        let reader = stream_reader(blob, None)
+            .map_err(|e| blob.damaged("its beginning, read as an Arrow stream, ", e))?;
+        Ok(IpcFile {
+            schema: reader.schema(),
+            batches: None,
+        })
+    }
+
+    /// The ranges of batches that can be read side by side.
+    pub fn parts(&self) -> Vec<Range<usize>> {
+        let Some(batches) = self.batches else {
+            return vec![0..usize::MAX];
+        };
+        let step = batches.div_ceil(MAX_UNITS).max(1);
+        (0..batches)
+            .step_by(step)
+            .map(|start| start..batches.min(start + step))
+            .collect()
+    }
+
+    /// Reads the columns at `columns` (ascending) of some batches; `emit` is told each one's index.
+    pub fn read<E: From<SourceError>>(
+        &self,
+        blob: &Blob,
+        part: &Range<usize>,
+        columns: &[usize],
+        emit: &mut dyn FnMut(usize, RecordBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let damaged = |index: usize, error: ArrowError| {
+            E::from(blob.damaged(format!("record batch {index} "), error))
+        };
+        let columns = Some(columns.to_vec());
+        if self.batches.is_none() {
+            let reader = stream_reader(blob, columns).map_err(|e| damaged(0, e))?;
+            for (index, batch) in reader.enumerate() {
+                emit(index, batch.map_err(|e| damaged(index, e))?)?;
+            }
+            return Ok(());
+        }
+        let mut reader = file_reader(blob, columns).map_err(|e| damaged(part.start, e))?;
+        reader
+            .set_index(part.start)
+            .map_err(|e| damaged(part.start, e))?;
+        for index in part.clone() {
+            let Some(batch) = reader.next() else { break };
+            emit(index, batch.map_err(|e| damaged(index, e))?)?;
+        }
+        Ok(())
+    }
+}

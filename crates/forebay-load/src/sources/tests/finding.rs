@@ -1,0 +1,123 @@
+//! Paths, directories and globs.
+
+use super::super::find::matches_name;
+use super::*;
+
+fn names(dir: &Dir, sources: &[&str]) -> Result<Vec<String>, String> {
+    let sources: Vec<String> = sources.iter().map(|source| dir.path(source)).collect();
+    let blobs = find::find(&sources, false).map_err(|error| error.to_string())?;
+    let root = dir.path("");
+    let below =
+        |blob: &Blob| blob.name.rsplit_once(root.trim_end_matches('/')).unwrap().1[1..].to_owned();
+    Ok(blobs.iter().map(below).collect())
+}
+
+#[test]
+fn sources_are_found_in_order() {
+    let files = [
+        "b.csv",
+        "a.csv",
+        "sub/c.csv",
+        "sub/deep/d.csv",
+        "sub/_SUCCESS",
+        "sub/.x.csv",
+        "e [1].csv",
+        "n.txt",
+    ];
+    let dir = Dir::new(&files.map(|name| (name, &b"a\n1\n"[..])));
+    assert_eq!(
+        names(&dir, &["b.csv", "a.csv", "b.csv"]).unwrap(),
+        ["b.csv", "a.csv"]
+    );
+    assert_eq!(names(&dir, &["?.csv"]).unwrap(), ["a.csv", "b.csv"]);
+    assert_eq!(names(&dir, &["s*/*.csv"]).unwrap(), ["sub/c.csv"]);
+    assert_eq!(names(&dir, &["**/*.csv"]).unwrap().len(), 5);
+    assert_eq!(
+        names(&dir, &["sub/**"]).unwrap(),
+        ["sub/c.csv", "sub/deep/d.csv"]
+    );
+    assert_eq!(
+        names(&dir, &["sub"]).unwrap(),
+        ["sub/c.csv", "sub/deep/d.csv"]
+    );
+    assert_eq!(names(&dir, &["e [1].csv"]).unwrap(), ["e [1].csv"]);
+    assert!(
+        names(&dir, &["z.csv"])
+            .unwrap_err()
+            .contains("no such file")
+    );
+    assert!(
+        names(&dir, &["z*.csv"])
+            .unwrap_err()
+            .contains("no file matches")
+    );
+    assert!(
+        dir.open("n.txt")
+            .unwrap_err()
+            .to_string()
+            .contains("tells no format")
+    );
+    let remote = SourceSet::open(&["s3://bucket/x".into()], &SourceOptions::default());
+    assert!(remote.unwrap_err().to_string().contains("only local paths"));
+    assert!(SourceSet::open(&[], &SourceOptions::default()).is_err());
+}
+
+#[test]
+fn names_match_patterns() {
+    for (pattern, name, expected) in [
+        ("*", "abc", true),
+        ("a*c*", "abcd", true),
+        ("a*d?", "abcde", true),
+        ("a*d?", "abcd", false),
+        ("[a-c]x", "bx", true),
+        ("[!a-c]x", "bx", false),
+        ("[]]", "]", true),
+        ("[abc", "a", false),
+        ("*", ".hidden", false),
+        (".*", ".hidden", true),
+        ("é?", "éü", true),
+    ] {
+        assert_eq!(matches_name(pattern, name), expected, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn schemas_are_united_by_name() {
+    let dir = Dir::new(&[
+        ("1.csv", b"id,x,only\n1,2,a\n"),
+        ("2.csv", b"x,id\n2.5,7\n"),
+        ("3.jsonl", b"{\"id\":8,\"x\":null,\"n\":[1]}\n"),
+    ]);
+    let content = read(&dir.open("*").unwrap()).unwrap();
+    assert_eq!(
+        content.schema,
+        ["id:Int64?", "x:Float64?", "only:Utf8?", "n:List(Int64)?"]
+    );
+    assert_eq!(content.rows, ["1|2.0|a|-", "7|2.5|-|-", "8|-|-|[1]"]);
+
+    let mut set = dir.open("*").unwrap();
+    set.keep_columns(&["only", "id"]);
+    assert_eq!(read(&set).unwrap().rows, ["1|a", "7|-", "8|-"]);
+
+    dir.write("4.csv", b"n\n5\n");
+    let error = dir.open("*").unwrap_err().to_string();
+    assert!(
+        error.starts_with("the column 'n' is List(Int64) in "),
+        "{error}"
+    );
+    assert!(
+        error.contains("3.jsonl") && error.contains("4.csv"),
+        "{error}"
+    );
+    let columns = vec![parse_column("nope:int64").unwrap()];
+    let options = SourceOptions {
+        columns,
+        ..SourceOptions::default()
+    };
+    assert!(
+        dir.open_with("1.csv", &options)
+            .unwrap_err()
+            .to_string()
+            .contains("they have: id, x, only")
+    );
+}

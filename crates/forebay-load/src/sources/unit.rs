@@ -1,0 +1,206 @@
+//! Units of reading: independent parts of files, each read by one thread.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::SchemaRef;
+
+use super::error::SourceError;
+use super::origin::{Origin, Place, Places, Reject};
+use super::parquet::RowGroup;
+use super::text::{TextPart, decode_schema};
+use super::{Content, File};
+
+/// A part of a file.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    file: Arc<File>,
+    part: Part,
+    /// The columns that its batches have.
+    schema: SchemaRef,
+    /// For each of them the position among the columns read, `None` when the file has no such column.
+    sources: Vec<Option<usize>>,
+    /// The file's columns to read, ascending.
+    columns: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+enum Part {
+    Group(RowGroup),
+    /// Lines, and the types of the file's columns.
+    Lines(TextPart, SchemaRef),
+    Batches(Range<usize>),
+}
+
+/// Cuts a file into units that give batches of `schema`.
+pub(super) fn cut(
+    file: &Arc<File>,
+    schema: &SchemaRef,
+    units: &mut Vec<Unit>,
+) -> Result<(), SourceError> {
+    let parts: Vec<Part> = match &file.content {
+        Content::Parquet(parquet) => parquet.row_groups().into_iter().map(Part::Group).collect(),
+        Content::Ipc(ipc) => ipc.parts().into_iter().map(Part::Batches).collect(),
+        Content::Text(text) => {
+            let types = decode_schema(&text.fields, schema);
+            let parts = text.parts(&file.blob)?.into_iter();
+            parts.map(|part| Part::Lines(part, types.clone())).collect()
+        }
+    };
+    for part in parts {
+        let (file, schema) = (file.clone(), schema.clone());
+        let mut unit = Unit {
+            file,
+            part,
+            schema,
+            sources: Vec::new(),
+            columns: Vec::new(),
+        };
+        unit.bind();
+        units.push(unit);
+    }
+    Ok(())
+}
+
+impl Unit {
+    /// The name of the unit's file.
+    pub fn file(&self) -> &str {
+        &self.file.blob.name
+    }
+
+    /// Bytes of the file that the unit reads, for progress.
+    pub fn bytes(&self) -> u64 {
+        match &self.part {
+            Part::Group(group) => group.bytes,
+            Part::Lines(part, _) => part.range.end - part.range.start,
+            Part::Batches(range) => match &self.file.content {
+                Content::Ipc(ipc) => {
+                    let parts: usize = ipc.parts().iter().map(ExactSizeIterator::len).sum();
+                    (self.file.blob.size_bytes / parts.max(1) as u64)
+                        .saturating_mul(range.len() as u64)
+                }
+                _ => 0,
+            },
+        }
+    }
+
+    /// The number of rows, where the format tells.
+    pub fn rows(&self) -> Option<u64> {
+        match &self.part {
+            Part::Group(group) => Some(group.rows),
+            Part::Lines(..) | Part::Batches(_) => None,
+        }
+    }
+
+    pub(super) fn keep(&mut self, schema: &SchemaRef) {
+        self.schema = schema.clone();
+        self.bind();
+    }
+
+    /// Works out which of the file's columns make the schema's.
+    fn bind(&mut self) {
+        let fields = self.file.fields();
+        let found: Vec<Option<usize>> = (self.schema.fields().iter())
+            .map(|field| fields.iter().position(|have| have.name() == field.name()))
+            .collect();
+        self.columns = found.iter().flatten().copied().collect();
+        self.columns.sort_unstable();
+        if matches!(self.part, Part::Lines(..)) {
+            self.columns = (0..fields.len()).collect();
+        }
+        let place = |column: usize| self.columns.binary_search(&column).ok();
+        self.sources = found
+            .into_iter()
+            .map(|column| column.and_then(place))
+            .collect();
+    }
+
+    /// Reads the unit from front to back. `accept` gets batches of the set's schema, `reject` the records
+    /// that make no row (of text formats). An error of either ends the reading and is given back.
+    pub fn read<E: From<SourceError>>(
+        &self,
+        mut accept: impl FnMut(RecordBatch, &Origin) -> Result<(), E>,
+        mut reject: impl FnMut(Reject<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let blob = &self.file.blob;
+        let file = &blob.name;
+        let mut first_row = 0;
+        let mut emit = |batch: RecordBatch, places: Places| -> Result<(), E> {
+            let rows = batch.num_rows() as u64;
+            let origin = Origin {
+                file: file.clone(),
+                first_row,
+                places,
+            };
+            let batch = self.conform(&batch, &origin)?;
+            first_row += rows;
+            accept(batch, &origin)
+        };
+        match (&self.file.content, &self.part) {
+            (Content::Parquet(parquet), Part::Group(group)) => {
+                let mut row = group.rows_before;
+                parquet.read(blob, group, &self.columns, &mut |batch: RecordBatch| {
+                    let first = row;
+                    row += batch.num_rows() as u64;
+                    emit(batch, Places::Rows(first))
+                })
+            }
+            (Content::Ipc(ipc), Part::Batches(range)) => {
+                ipc.read(blob, range, &self.columns, &mut |index, batch| {
+                    emit(batch, Places::Batch(index as u64))
+                })
+            }
+            (Content::Text(text), Part::Lines(part, types)) => text.read(
+                blob,
+                part,
+                types,
+                &mut |batch, records| {
+                    let lines = records.iter().map(|record| record.line).collect();
+                    emit(batch, Places::Lines(lines))
+                },
+                &mut |record, bytes, reason| {
+                    let place = Place::Line(record.line);
+                    reject(Reject {
+                        file,
+                        place,
+                        reason,
+                        record: bytes,
+                    })
+                },
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings a file's batch to the schema: by name, cast where types widened, null where absent.
+    fn conform(&self, batch: &RecordBatch, origin: &Origin) -> Result<RecordBatch, SourceError> {
+        let options = CastOptions {
+            safe: false,
+            ..CastOptions::default()
+        };
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.sources.len());
+        for (field, source) in self.schema.fields().iter().zip(&self.sources) {
+            let failed = |reason: String| SourceError::Cast {
+                file: origin.file.to_string(),
+                place: format!("after {}, ", origin.place(0)),
+                column: field.name().clone(),
+                data_type: field.data_type().to_string(),
+                reason,
+            };
+            columns.push(match source.and_then(|index| batch.columns().get(index)) {
+                None => new_null_array(field.data_type(), batch.num_rows()),
+                Some(array) if array.data_type() == field.data_type() => array.clone(),
+                Some(array) => cast_with_options(array, field.data_type(), &options)
+                    .map_err(|error| failed(error.to_string()))?,
+            });
+        }
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows).map_err(|error| {
+            self.file
+                .blob
+                .damaged(format!("{}: the batch ", origin.place(0)), error)
+        })
+    }
+}
