@@ -142,10 +142,7 @@ impl CsvDecoder {
             .map_err(|error| reason(&error.to_string()))?;
         match batch {
             Some(batch) if batch.num_rows() == count => Ok(batch),
-            _ => Err(
-                "a quote is not closed, or a carriage return within the record ends it early"
-                    .to_owned(),
-            ),
+            _ => Err(SPLIT.to_owned()),
         }
     }
 }

@@ -59,7 +59,7 @@ impl IpcFile {
     /// The ranges of batches that can be read side by side.
     pub fn parts(&self) -> Vec<Range<usize>> {
         let Some(batches) = self.batches else {
-            return vec![0..usize::MAX];
+            return Vec::from([0..usize::MAX]);
         };
         let step = batches.div_ceil(MAX_UNITS).max(1);
         (0..batches)

@@ -203,9 +203,11 @@ impl<R: Read> Records<R> {
         if records.is_empty() && self.start == 0 {
             return Ok(None);
         }
+        let unclosed = self.ended && self.start == self.buffer.len() && self.splitter.open();
         Ok(Some(Chunk {
             bytes: &self.buffer[..self.start],
             records,
+            unclosed,
         }))
     }
 

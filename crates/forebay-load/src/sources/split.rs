@@ -10,7 +10,7 @@ use super::error::SourceError;
 use super::records::Splitter;
 
 /// Bytes that a range has at least, but for the last.
-pub(super) const RANGE_BYTES: u64 = 16 << 20;
+pub(super) const RANGE_BYTES: u64 = 8 << 20;
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// A range of whole records and the line on which it begins.

@@ -53,6 +53,10 @@ pub(super) struct TextFile {
 }
 
 type Reader = Box<dyn Read + Send>;
+/// Takes rows and the records that they are of.
+type Emit<'a, E> = &'a mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>;
+/// Takes a bad record, its bytes and what is wrong with it.
+type RejectRecord<'a, E> = &'a mut dyn FnMut(&Record, &[u8], String) -> Result<(), E>;
 
 fn open(blob: &Blob, packing: Packing, range: Range<u64>) -> Result<Reader, SourceError> {
     let reader = blob.reader(range);
@@ -153,8 +157,8 @@ impl TextFile {
         blob: &Blob,
         part: &TextPart,
         schema: &SchemaRef,
-        emit: &mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>,
-        reject: &mut dyn FnMut(&Record, &[u8], String) -> Result<(), E>,
+        emit: Emit<'_, E>,
+        reject: RejectRecord<'_, E>,
     ) -> Result<(), E> {
         let failed = |error| E::from(cut_error(blob, self.packing, error));
         let reader = open(blob, self.packing, part.range.clone())?;
@@ -239,14 +243,16 @@ fn guess_json(sample: &Chunk<'_>) -> Fields {
 
 /// A decoder of either format.
 enum Decoder {
-    Csv(CsvDecoder),
+    Csv(Box<CsvDecoder>),
     Json(JsonDecoder),
 }
 
 impl Decoder {
     fn new(format: &TextFormat, schema: &SchemaRef) -> Decoder {
         match format {
-            TextFormat::Csv(options) => Decoder::Csv(CsvDecoder::new(schema.clone(), options)),
+            TextFormat::Csv(options) => {
+                Decoder::Csv(Box::new(CsvDecoder::new(schema.clone(), options)))
+            }
             TextFormat::JsonLines => Decoder::Json(JsonDecoder::new(schema.clone())),
         }
     }
@@ -264,8 +270,8 @@ fn decode<E>(
     decoder: &mut Decoder,
     bytes: &[u8],
     records: &[Record],
-    emit: &mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>,
-    reject: &mut dyn FnMut(&Record, &[u8], String) -> Result<(), E>,
+    emit: Emit<'_, E>,
+    reject: RejectRecord<'_, E>,
 ) -> Result<(), E> {
     let (Some(first), Some(last)) = (records.first(), records.last()) else {
         return Ok(());

@@ -45,7 +45,7 @@ fn bad_csv_rows_are_rejected_alone() {
         content.rejects,
         [
             "line 20002: Error while parsing value 'x7' as type 'Int64' for column 0",
-            "line 20003: wrong number of fields, expected 2 got more than 2",
+            "line 20003: wrong number of fields, expected 2 got 3",
             "line 20004: wrong number of fields, expected 2 got 1",
             "line 20005: a quote is not closed before the file ends",
         ]
