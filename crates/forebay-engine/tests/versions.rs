@@ -314,3 +314,56 @@ fn a_table_dropped_and_pushed_again_begins_at_1() {
     ));
     assert_eq!(push(&store, "t", Order::Hashed, &rows(1, 5), 1).unwrap(), 1);
 }
+
+#[test]
+fn content_sums_do_not_depend_on_the_cut() {
+    let store = store_on(&SimDisk::new(), 1);
+    let rows = rows(1, 300);
+    let mut sums = Vec::new();
+    for (order, parts) in [(Order::Hashed, 1), (Order::Hashed, 16), (Order::Ordered, 7)] {
+        let version = push(&store, "t", order, &rows, parts).unwrap();
+        let manifest = store.table(&name("t")).unwrap().manifest(version).unwrap();
+        assert_eq!(manifest.partitions.len(), parts);
+        sums.push((manifest.rows(), manifest.bytes(), manifest.content()));
+    }
+    sums.dedup();
+    assert_eq!(sums.len(), 1, "{sums:?}");
+}
+
+#[test]
+fn large_values_lie_in_a_file_of_their_own_that_comes_and_goes_with_the_run() {
+    let disk = SimDisk::new();
+    let store = store_on(&disk, 1);
+    let large: common::Rows = (0..3).map(|i| (vec![b'k', i], vec![i; 40_000])).collect();
+    for _ in 0..3 {
+        push(&store, "t", Order::Hashed, &large, 1).unwrap();
+    }
+    let table = store.table(&name("t")).unwrap();
+    table.swap(3).unwrap();
+    assert_eq!(read_all(&table.open_version(3).unwrap()), large);
+    let extents = || {
+        let files = disk.files().into_iter();
+        files
+            .filter(|file| file.extension().is_some_and(|ext| ext == "ext"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(extents().len(), 3);
+    assert_eq!(table.retain(2).unwrap(), [1]);
+    assert_eq!(extents().len(), 2);
+
+    let second = table
+        .manifest(2)
+        .unwrap()
+        .runs()
+        .next()
+        .unwrap()
+        .id
+        .to_string();
+    let extent = root().join("tables/t/runs").join(format!("{second}.ext"));
+    disk.tamper(&extent, |bytes| bytes.truncate(50_000));
+    let error = table.swap(2).unwrap_err().to_string();
+    assert!(
+        error.contains("has 50000 bytes, 120000 were written"),
+        "{error}"
+    );
+}
