@@ -77,7 +77,7 @@ def explain(report: Report) -> None:
         "One process a contender and round, one thread unless said. All read the same flat input and are asked "
         "for the same keys in the same order; every answer's first and last eight bytes are added up and must match. "
         "*independent*: the processor may overlap gets; *dependent*: each query's place is computed from the answer "
-        "before; p50 and p99 time each get by itself and include the clock (about 20 to 40 ns). Batches of 16 go "
+        "before. The loops count the processor time of the reading thread; p50 and p99 are each get timed by the wall clock and include its cost (20 to 40 ns). Batches of 16 go "
         "through a contender's own call for many keys where it has one, else one after the other.",
         "",
         "Each run begins with the store's files dropped from the page cache. In the rows of the first table they are "

@@ -63,13 +63,14 @@ def harness(*words, seconds: float = 300) -> dict:
     return run_json([HARNESS, *words], seconds)
 
 
-def ensure_set(name: str, records: int, value_bytes: int, keys: str = "hex") -> Path:
-    """The flat set of that name, generated the first time."""
+def ensure_set(name: str, records: int, value_bytes: int, keys: str = "hex", salt: int = 0) -> Path:
+    """The flat set of that name, generated the first time. Another salt: the same keys, other values."""
     path = DATA / name
     if not path.with_suffix(".json").exists():
         say(f"generating {name}: {records:,} records with values of {value_bytes} bytes")
         harness(
-            "gen", "--records", records, "--value-bytes", value_bytes, "--keys", keys, "--out", path
+            "gen", "--records", records, "--value-bytes", value_bytes, "--keys", keys,
+            "--salt", salt, "--out", path,
         )
     return path
 

@@ -40,6 +40,8 @@ pub struct GenOptions {
     pub records: u64,
     pub value_bytes: usize,
     pub keys: KeyStyle,
+    /// Another salt gives the same keys other values: the next version of a table.
+    pub salt: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -173,14 +175,28 @@ fn write_key(style: KeyStyle, number: u64, out: &mut Vec<u8>) {
     };
 }
 
-fn write_value(number: u64, bytes: usize, out: &mut Vec<u8>) {
+/// The key of a record in a set with decimal keys.
+pub fn write_decimal(number: u64) -> String {
+    format!("{number:012}")
+}
+
+fn letters(state: u64) -> [u8; 10] {
+    std::array::from_fn(|i| ALPHABET[(state >> (6 * i)) as usize & 63])
+}
+
+fn write_value(number: u64, salt: u64, bytes: usize, out: &mut Vec<u8>) {
     out.clear();
-    let mut state = mix(!number);
+    let mut state = mix(!number ^ salt << 48);
     while out.len() < bytes {
         state = mix(state);
-        out.extend((0..10).map(|i| ALPHABET[(state >> (6 * i)) as usize & 63]));
+        out.extend(letters(state));
     }
     out.truncate(bytes);
+}
+
+/// Whether a value begins as that of the record does in the set of this salt.
+pub fn value_begins(number: u64, salt: u64, value: &[u8]) -> bool {
+    value.starts_with(&letters(mix(mix(!number ^ salt << 48))))
 }
 
 pub fn generate(options: &GenOptions, path: &Path) -> Result<Value> {
@@ -195,7 +211,7 @@ pub fn generate(options: &GenOptions, path: &Path) -> Result<Value> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path.with_extension("flat"))?);
     for number in 0..options.records {
         write_key(options.keys, number, &mut key);
-        write_value(number, options.value_bytes, &mut value);
+        write_value(number, options.salt, options.value_bytes, &mut value);
         file.write_all(&key)?;
         file.write_all(&value)?;
     }
@@ -221,7 +237,7 @@ fn write_queries(options: &GenOptions, path: &Path) -> Result<u64> {
     for turn in 0..QUERIES as u64 {
         let number = (u128::from(mix(turn ^ 0x5151)) * u128::from(options.records) >> 64) as u64;
         write_key(options.keys, number, &mut key);
-        write_value(number, options.value_bytes, &mut value);
+        write_value(number, options.salt, options.value_bytes, &mut value);
         expected = expected.wrapping_add(value_check(&value));
         file.write_all(&key)?;
     }

@@ -4,6 +4,7 @@
 
 mod cold;
 mod dataset;
+mod load;
 mod machine;
 mod measure;
 mod peers;
@@ -34,6 +35,9 @@ enum Command {
         /// How keys look: `hex` is 16 random hex digits, `decimal` the record's number in 12 digits.
         #[arg(long, value_enum, default_value = "hex")]
         keys: KeyStyle,
+        /// Another salt gives the same keys other values.
+        #[arg(long, default_value_t = 0)]
+        salt: u64,
         #[arg(long)]
         out: PathBuf,
     },
@@ -84,25 +88,31 @@ enum Command {
         #[arg(long, default_value_t = 1000)]
         gets: usize,
     },
+    /// Reads from a server and checks every answer; prints latencies by slices of time.
+    Load {
+        #[arg(long)]
+        port: u16,
+        #[arg(long)]
+        table: String,
+        #[arg(long)]
+        records: u64,
+        #[arg(long, default_value_t = 4)]
+        connections: usize,
+        #[arg(long)]
+        seconds: f64,
+        /// The salts of the versions that may answer.
+        #[arg(long, value_delimiter = ',', default_value = "0")]
+        salts: Vec<u64>,
+    },
     /// Lists the contenders that this program holds.
     Peers,
 }
 
 fn main() -> Result<()> {
     let result = match Cli::parse().command {
-        Command::Gen {
-            records,
-            value_bytes,
-            keys,
-            out,
-        } => dataset::generate(
-            &GenOptions {
-                records,
-                value_bytes,
-                keys,
-            },
-            &out,
-        )?,
+        Command::Gen { records, value_bytes, keys, salt, out } => {
+            dataset::generate(&GenOptions { records, value_bytes, keys, salt }, &out)?
+        }
         Command::Export {
             data,
             format,
@@ -127,6 +137,10 @@ fn main() -> Result<()> {
             store,
             gets,
         } => peers::cold(&peer, &data, &store, gets)?,
+        Command::Load { port, table, records, connections, seconds, salts } => {
+            let options = load::LoadOptions { port, table, records, connections, seconds, salts };
+            load::run(&options)?
+        }
         Command::Peers => json!(peers::NAMES),
     };
     println!("{result}");
