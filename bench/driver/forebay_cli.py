@@ -46,6 +46,6 @@ def versions(store: Path, table: str) -> list[dict]:
 def serve(store: Path, port: int, http_port: int, log: Path, prefix: tuple = (), *more) -> Process:
     return Process(
         [*prefix, BINARY, "--store", store, "serve", "--listen", f"127.0.0.1:{port}",
-         "--http-listen", f"127.0.0.1:{http_port}", *more],
+         "--http", f"127.0.0.1:{http_port}", *more],
         log,
     )

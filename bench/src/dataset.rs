@@ -93,6 +93,36 @@ impl Dataset {
         self.map[index * width..(index + 1) * width].split_at(self.shape.key_bytes)
     }
 
+    /// Starts fetching a record into the processor's cache, for builders that gather in sort order.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        let width = self.shape.key_bytes + self.shape.value_bytes;
+        #[cfg(target_arch = "x86_64")]
+        for line in (index * width..((index + 1) * width).min(self.map.len())).step_by(64) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // Safety: inside the mapping, and a prefetch reads nothing that shows.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.map.as_ptr().add(line).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (index, width);
+    }
+
+    /// The entries of a sort with their records, fetched ahead so that memory's latency hides.
+    pub fn gather<'a, E>(
+        &'a self,
+        order: &'a [E],
+        number: impl Fn(&E) -> u32 + 'a,
+    ) -> impl Iterator<Item = (&'a E, &'a [u8], &'a [u8])> {
+        const AHEAD: usize = 16;
+        order.iter().enumerate().map(move |(place, entry)| {
+            if let Some(later) = order.get(place + AHEAD) {
+                self.prefetch(number(later) as usize);
+            }
+            let (key, value) = self.record(number(entry) as usize);
+            (entry, key, value)
+        })
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         (0..self.records).map(|index| self.record(index))
     }

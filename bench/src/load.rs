@@ -45,7 +45,11 @@ pub fn run(options: &LoadOptions) -> Result<Value> {
             .collect();
         workers
             .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|_| bail!("a connection's thread died")))
+            .map(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|_| bail!("a connection's thread died"))
+            })
             .collect()
     });
     let mut samples = Vec::new();
@@ -60,7 +64,12 @@ fn worker(options: &LoadOptions, number: u64, start: Instant) -> Result<Vec<Samp
     let stream = TcpStream::connect(("127.0.0.1", options.port)).context("connecting")?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut client = Client { reader: BufReader::new(stream.try_clone()?), stream, line: Vec::new(), body: Vec::new() };
+    let mut client = Client {
+        reader: BufReader::new(stream.try_clone()?),
+        stream,
+        line: Vec::new(),
+        body: Vec::new(),
+    };
     let mut random = Random(0x9E37 + number * 77);
     let mut samples = Vec::with_capacity(1 << 20);
     let mut turn = number;
@@ -74,7 +83,11 @@ fn worker(options: &LoadOptions, number: u64, start: Instant) -> Result<Vec<Samp
         samples.push(Sample {
             at: before - start + latency,
             latency,
-            version: if versions.iter().all(Option::is_some) { versions[0] } else { None },
+            version: if versions.iter().all(Option::is_some) {
+                versions[0]
+            } else {
+                None
+            },
             mixed: versions.iter().any(|&version| version != versions[0]),
         });
     }
@@ -93,16 +106,29 @@ impl Client {
     fn ask(&mut self, options: &LoadOptions, numbers: &[u64]) -> Result<Vec<Option<usize>>> {
         let mut request = Vec::with_capacity(64 * (numbers.len() + 1));
         let verb = if numbers.len() == 1 { "GET" } else { "MGET" };
-        write!(request, "*{}\r\n${}\r\n{verb}\r\n", numbers.len() + 1, verb.len())?;
+        write!(
+            request,
+            "*{}\r\n${}\r\n{verb}\r\n",
+            numbers.len() + 1,
+            verb.len()
+        )?;
         for &number in numbers {
             let key = write_decimal(number);
-            write!(request, "${}\r\n{}:{key}\r\n", options.table.len() + 1 + key.len(), options.table)?;
+            write!(
+                request,
+                "${}\r\n{}:{key}\r\n",
+                options.table.len() + 1 + key.len(),
+                options.table
+            )?;
         }
         self.stream.write_all(&request)?;
         if numbers.len() > 1 && self.header()? != (b'*', numbers.len() as i64) {
             return Ok(vec![None; numbers.len()]);
         }
-        numbers.iter().map(|&number| self.answer(options, number)).collect()
+        numbers
+            .iter()
+            .map(|&number| self.answer(options, number))
+            .collect()
     }
 
     fn answer(&mut self, options: &LoadOptions, number: u64) -> Result<Option<usize>> {
@@ -112,7 +138,10 @@ impl Client {
         }
         self.body.resize(bytes as usize + 2, 0);
         self.reader.read_exact(&mut self.body)?;
-        Ok(options.salts.iter().position(|&salt| value_begins(number, salt, &self.body)))
+        Ok(options
+            .salts
+            .iter()
+            .position(|&salt| value_begins(number, salt, &self.body)))
     }
 
     /// The first byte of a reply's line and its number.
@@ -139,11 +168,17 @@ impl Random {
 
 fn percentile(latencies: &mut [u64], share: f64) -> u64 {
     latencies.sort_unstable();
-    latencies.get(((latencies.len().max(1) - 1) as f64 * share) as usize).copied().unwrap_or(0)
+    latencies
+        .get(((latencies.len().max(1) - 1) as f64 * share) as usize)
+        .copied()
+        .unwrap_or(0)
 }
 
 fn micros(samples: &[Sample]) -> Vec<u64> {
-    samples.iter().map(|sample| sample.latency.as_micros() as u64).collect()
+    samples
+        .iter()
+        .map(|sample| sample.latency.as_micros() as u64)
+        .collect()
 }
 
 fn summary(samples: &[Sample], options: &LoadOptions) -> Value {
@@ -155,7 +190,11 @@ fn summary(samples: &[Sample], options: &LoadOptions) -> Value {
         let (now, later) = rest.split_at(rest.partition_point(|sample| sample.at < SLICE * slice));
         rest = later;
         let mut times = micros(now);
-        let count = |version| now.iter().filter(|sample| sample.version == Some(version)).count();
+        let count = |version| {
+            now.iter()
+                .filter(|sample| sample.version == Some(version))
+                .count()
+        };
         timeline.push(json!({
             "second": (SLICE * slice).as_secs_f64(),
             "requests": now.len(),

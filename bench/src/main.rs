@@ -110,9 +110,21 @@ enum Command {
 
 fn main() -> Result<()> {
     let result = match Cli::parse().command {
-        Command::Gen { records, value_bytes, keys, salt, out } => {
-            dataset::generate(&GenOptions { records, value_bytes, keys, salt }, &out)?
-        }
+        Command::Gen {
+            records,
+            value_bytes,
+            keys,
+            salt,
+            out,
+        } => dataset::generate(
+            &GenOptions {
+                records,
+                value_bytes,
+                keys,
+                salt,
+            },
+            &out,
+        )?,
         Command::Export {
             data,
             format,
@@ -137,8 +149,22 @@ fn main() -> Result<()> {
             store,
             gets,
         } => peers::cold(&peer, &data, &store, gets)?,
-        Command::Load { port, table, records, connections, seconds, salts } => {
-            let options = load::LoadOptions { port, table, records, connections, seconds, salts };
+        Command::Load {
+            port,
+            table,
+            records,
+            connections,
+            seconds,
+            salts,
+        } => {
+            let options = load::LoadOptions {
+                port,
+                table,
+                records,
+                connections,
+                seconds,
+                salts,
+            };
             load::run(&options)?
         }
         Command::Peers => json!(peers::NAMES),

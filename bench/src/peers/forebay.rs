@@ -50,8 +50,7 @@ fn write(data: &Dataset, order: &[(u64, u32)], path: &Path) -> Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
     let options = RunOptions::new(Order::Hashed, Compression::None, PREFIX);
     let mut writer = RunWriter::create(&disk, path, options)?;
-    for &(hash, number) in order {
-        let (key, value) = data.record(number as usize);
+    for (&(hash, _), key, value) in data.gather(order, |entry| entry.1) {
         writer.push(hash, key, Operation::Update(value))?;
     }
     // Finishing also syncs the file.

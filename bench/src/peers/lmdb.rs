@@ -24,8 +24,7 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     };
     let mut transaction = env.write_txn()?;
     let table: Table = env.create_database(&mut transaction, None)?;
-    for number in order {
-        let (key, value) = data.record(number as usize);
+    for (_, key, value) in data.gather(&order, |&number| number) {
         table.put_with_flags(&mut transaction, PutFlags::APPEND, key, value)?;
     }
     transaction.commit()?;

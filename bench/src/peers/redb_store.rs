@@ -20,8 +20,7 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     let transaction = database.begin_write()?;
     {
         let mut table = transaction.open_table(TABLE)?;
-        for number in order {
-            let (key, value) = data.record(number as usize);
+        for (_, key, value) in data.gather(&order, |&number| number) {
             table.insert(key, value)?;
         }
     }

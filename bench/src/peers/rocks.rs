@@ -152,8 +152,7 @@ fn write_sst(data: &Dataset, order: &[u32], file: &Path) -> Result<()> {
         let options = options::<BlockFormat>(data.shape.key_bytes);
         let writer = rocksdb_sstfilewriter_create(rocksdb_envoptions_create(), options);
         checked(|e| rocksdb_sstfilewriter_open(writer, name.as_ptr(), e))?;
-        for &number in order {
-            let (key, value) = data.record(number as usize);
+        for (_, key, value) in data.gather(order, |&number| number) {
             checked(|e| {
                 rocksdb_sstfilewriter_put(
                     writer,

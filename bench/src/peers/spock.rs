@@ -32,7 +32,12 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     let mut index = BufWriter::with_capacity(1 << 20, create(&path.join("0_0_0.index"))?);
     let mut body = BufWriter::with_capacity(1 << 20, create(&path.join("0_0_0.data"))?);
     let mut offset = 0u64;
+    let mut place = 0;
     for group in order.chunk_by(|a, b| a.0 == b.0) {
+        place += group.len();
+        if let Some(later) = order.get(place + 16) {
+            data.prefetch(later.1 as usize);
+        }
         index.write_all(&group[0].0.to_be_bytes())?;
         let Ok(short) = u32::try_from(offset) else {
             bail!("a chunk's data file ends at 4 GiB")
