@@ -1,9 +1,14 @@
-//! forebay-load
+//! From files to versions, and back to files.
+//!
+//! `sources` reads Parquet, CSV, JSON lines and Arrow files as batches; `encode` makes keys and values
+//! of their rows; `sort` brings them in order within a memory budget and writes runs; `gate` compares
+//! a version with the one that serves; `push` is all of it together.
 
 pub mod encode;
 pub mod gate;
 pub mod key;
 pub mod progress;
+pub mod push;
 pub mod sort;
 pub mod sources;
 pub mod types;

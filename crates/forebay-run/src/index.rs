@@ -84,16 +84,6 @@ impl HashIndex {
         (start + count_up_to(&self.firsts[start..end], middle_bits(hash))).saturating_sub(1)
     }
 
-    /// About where in `page` a record of `hash` lies, from 0 (the start) to 1.
-    #[inline]
-    pub fn place_within(&self, page: usize, hash: u64) -> f32 {
-        let (Some(&first), Some(&next)) = (self.firsts.get(page), self.firsts.get(page + 1)) else {
-            return 0.5;
-        };
-        let width = next.wrapping_sub(first) as f32;
-        (middle_bits(hash).wrapping_sub(first) as f32 / width).min(1.0)
-    }
-
     pub fn memory_bytes(&self) -> usize {
         4 * (self.starts.len() + self.firsts.len())
     }

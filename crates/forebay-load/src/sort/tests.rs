@@ -84,7 +84,7 @@ fn build(plan: &SortPlan, units: &[Vec<Record>]) -> Result<(Vec<Built>, Tally), 
     let collected = collect(plan, units)?;
     let cuts = cuts(plan, &collected, 5);
     let path_of = |partition| PathBuf::from(format!("/scratch/part-{partition}.run"));
-    let built = write_partitions(plan, &cuts, &collected, &path_of, &Silent)?;
+    let built = write_partitions(plan, &cuts, &collected, &path_of, &|_| (), &Silent)?;
     let mut kept = Tally::default();
     collected
         .iter()

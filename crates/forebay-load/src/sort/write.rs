@@ -29,12 +29,14 @@ pub struct Built {
 }
 
 /// Writes and verifies one run a partition, each at the path that `path_of` gives; empty partitions
-/// get none. Stops at the first error of any thread.
+/// get none. `pace` is told of bytes written and may hold the writer up. Stops at the first error of
+/// any thread.
 pub fn write_partitions(
     plan: &SortPlan,
     cuts: &Cuts,
     collected: &[Collected],
     path_of: &(dyn Fn(usize) -> PathBuf + Sync),
+    pace: &(dyn Fn(u64) + Sync),
     progress: &dyn Progress,
 ) -> Result<Vec<Built>, SortError> {
     let next = AtomicUsize::new(0);
@@ -52,6 +54,7 @@ pub fn write_partitions(
                 collected,
                 partition,
                 failed: &failed,
+                pace,
                 progress,
             };
             let built = job.run(&path_of(partition));
@@ -88,6 +91,7 @@ struct Job<'a> {
     collected: &'a [Collected],
     partition: usize,
     failed: &'a AtomicBool,
+    pace: &'a (dyn Fn(u64) + Sync),
     progress: &'a dyn Progress,
 }
 
@@ -104,10 +108,13 @@ impl Job<'_> {
         }
         let disk = &self.plan.disk;
         let mut writer = RunWriter::create(disk, path, self.plan.run.clone())?;
+        let mut paced_bytes = 0;
         loop {
             writer.push(merge.hash(), merge.key(), merge.operation())?;
             if writer.records().is_multiple_of(STEP) {
                 self.progress.advance(STEP);
+                (self.pace)(writer.len_bytes() - paced_bytes);
+                paced_bytes = writer.len_bytes();
                 if self.failed.load(Relaxed) {
                     return Err(SortError::Stopped);
                 }

@@ -1,0 +1,49 @@
+//! How many partitions a version gets, and where they begin.
+
+use forebay_engine::Bound;
+use forebay_run::Order;
+
+use super::PushRequest;
+use crate::sort::{Built, Collected, Cut, Cuts};
+
+/// Bytes of keys and values that make a partition, when the number is not given.
+const PARTITION_BYTES: u64 = 64 << 20;
+/// Tables below this many bytes are one partition.
+const SMALL_BYTES: u64 = 4 << 20;
+/// From there on at least so many, that they can be built side by side and shared out later.
+const LEAST: u64 = 8;
+const MOST: u64 = 256;
+
+/// The number of partitions for a table of so many bytes: a power of two up to 256.
+pub fn by_size(bytes: u64) -> u32 {
+    let least = if bytes < SMALL_BYTES { 1 } else { LEAST };
+    bytes
+        .div_ceil(PARTITION_BYTES)
+        .next_power_of_two()
+        .clamp(least, MOST) as u32
+}
+
+pub fn cuts(request: &PushRequest, collected: &[Collected], bytes: u64) -> Cuts {
+    let partitions = request.partitions.unwrap_or_else(|| by_size(bytes)).max(1);
+    match request.order {
+        Order::Hashed => Cuts::slots(partitions),
+        Order::Ordered => Cuts::keys(partitions, collected),
+    }
+}
+
+pub fn bound(cut: &Cut) -> Bound {
+    match cut {
+        Cut::Slot(slot) => Bound::Slot(*slot),
+        Cut::Key(key) => Bound::Key(key.clone()),
+    }
+}
+
+/// Each run at the index of its partition.
+pub fn in_places(built: Vec<Built>, partitions: usize) -> Vec<Option<Built>> {
+    let mut places: Vec<Option<Built>> = (0..partitions).map(|_| None).collect();
+    for part in built {
+        let partition = part.partition;
+        places[partition] = Some(part);
+    }
+    places
+}

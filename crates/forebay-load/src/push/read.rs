@@ -1,0 +1,173 @@
+//! The first half of a push: threads read units, encode rows, collect them.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use arrow_array::{Array, RecordBatch};
+use forebay_engine::Store;
+
+use super::rejects::Rejects;
+use super::throttle::Throttle;
+use super::{PushError, PushRequest};
+use crate::encode::RowEncoder;
+use crate::progress::{Progress, Unit};
+use crate::sort::{Collected, Collector, SortError, SortPlan};
+use crate::sources::{Origin, SourceSet};
+
+/// Set aside of the budget for what reading a unit and writing a run take, a thread.
+const WORK_BYTES: u64 = 24 << 20;
+
+/// The part of a memory budget that records may fill.
+pub fn record_memory(budget_bytes: u64, threads: usize) -> usize {
+    let work = WORK_BYTES * threads.max(1) as u64;
+    budget_bytes.saturating_sub(work).max(budget_bytes / 4) as usize
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Read {
+    pub collected: Vec<Collected>,
+    pub rejected: u64,
+    /// A column, in the order of the schema.
+    pub nulls: Vec<u64>,
+}
+
+struct Reading<'a> {
+    sources: &'a SourceSet,
+    plan: &'a SortPlan,
+    rejects: &'a Rejects,
+    throttle: &'a Throttle,
+    progress: &'a dyn Progress,
+    next: AtomicUsize,
+    failed: AtomicBool,
+    nulls: Mutex<Vec<u64>>,
+}
+
+/// Reads all sources. Stops at the first error of any thread.
+pub fn read(
+    request: &PushRequest,
+    plan: &SortPlan,
+    sources: &SourceSet,
+    encoder: &RowEncoder,
+    throttle: &Throttle,
+    store: &Store,
+    progress: &dyn Progress,
+) -> Result<Read, PushError> {
+    let rejects = Rejects::new(&request.bad_rows, &**store.disk())?;
+    let (total, unit) = match sources.total_rows {
+        Some(rows) => (rows, Unit::Rows),
+        None => (sources.total_bytes, Unit::Bytes),
+    };
+    progress.stage("reading", Some(total), unit);
+    let reading = Reading {
+        sources,
+        plan,
+        rejects: &rejects,
+        throttle,
+        progress,
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+        nulls: Mutex::new(vec![0; sources.schema.fields().len()]),
+    };
+    let results: Vec<Result<Collected, PushError>> = std::thread::scope(|scope| {
+        let work = || {
+            let result = reading.work(encoder.clone());
+            reading.failed.fetch_or(result.is_err(), Relaxed);
+            result
+        };
+        let others: Vec<_> = (1..plan.threads).map(|_| scope.spawn(work)).collect();
+        let mut results = vec![work()];
+        for other in others {
+            results.push(other.join().unwrap_or(Err(SortError::Stopped.into())));
+        }
+        results
+    });
+    let collected = first_error_last(results)?;
+    rejects.finish()?;
+    let nulls = reading
+        .nulls
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    Ok(Read {
+        collected,
+        rejected: rejects.count(),
+        nulls,
+    })
+}
+
+/// All results, or the error that was the cause: threads that merely stopped do not count.
+fn first_error_last(
+    results: Vec<Result<Collected, PushError>>,
+) -> Result<Vec<Collected>, PushError> {
+    let mut stopped = None;
+    let mut collected = Vec::new();
+    for result in results {
+        match result {
+            Ok(part) => collected.push(part),
+            Err(PushError::Sort(SortError::Stopped)) => stopped = Some(SortError::Stopped),
+            Err(error) => return Err(error),
+        }
+    }
+    match stopped {
+        Some(stopped) => Err(stopped.into()),
+        None => Ok(collected),
+    }
+}
+
+impl Reading<'_> {
+    fn work(&self, mut encoder: RowEncoder) -> Result<Collected, PushError> {
+        let mut collector = Collector::new(self.plan);
+        loop {
+            let number = self.next.fetch_add(1, Relaxed);
+            let Some(unit) = self.sources.units.get(number) else {
+                break;
+            };
+            collector.start_unit(number as u32);
+            unit.read(
+                |batch, origin| self.take(&batch, origin, &mut encoder, &mut collector),
+                |reject| self.rejects.unread(&reject),
+            )?;
+            if self.sources.total_rows.is_none() {
+                self.progress.advance(unit.bytes());
+            }
+        }
+        Ok(collector.finish()?)
+    }
+
+    fn take(
+        &self,
+        batch: &RecordBatch,
+        origin: &Origin,
+        encoder: &mut RowEncoder,
+        collector: &mut Collector<'_>,
+    ) -> Result<(), PushError> {
+        if self.failed.load(Relaxed) {
+            return Err(SortError::Stopped.into());
+        }
+        let mut bytes = 0;
+        encoder.encode::<PushError>(
+            batch,
+            |_, key, value| {
+                bytes += (key.len() + value.len()) as u64;
+                Ok(collector.push(key, value)?)
+            },
+            |row, bad| self.rejects.unstored(origin, batch, row, &bad.to_string()),
+        )?;
+        let counts = batch
+            .columns()
+            .iter()
+            .map(|column| column.logical_null_count() as u64);
+        let mut nulls = self.nulls.lock().unwrap_or_else(PoisonError::into_inner);
+        nulls
+            .iter_mut()
+            .zip(counts)
+            .for_each(|(sum, nulls)| *sum += nulls);
+        drop(nulls);
+        if self.sources.total_rows.is_some() {
+            self.progress.advance(batch.num_rows() as u64);
+        }
+        self.throttle.take(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Rows that cannot be stored: refused, counted, or written to a file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use forebay_run::io::{Disk, WriteFile};
+use serde_json::json;
+
+use super::PushError;
+use crate::sources::{Origin, Place, Reject};
+
+/// What to do with bad rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum BadRows {
+    /// The first one ends the push.
+    #[default]
+    Fail,
+    /// They are left out and counted.
+    Skip,
+    /// They are left out, counted and written to this file, which must not exist yet.
+    File(PathBuf),
+}
+
+/// Receives the bad rows of all threads.
+#[derive(Debug)]
+pub struct Rejects {
+    policy: BadRows,
+    count: AtomicU64,
+    file: Option<Mutex<Box<dyn WriteFile>>>,
+}
+
+impl Rejects {
+    pub fn new(policy: &BadRows, disk: &dyn Disk) -> Result<Self, PushError> {
+        let file = match policy {
+            BadRows::File(path) => {
+                let file = disk.create(path).map_err(|error| failed(path, error))?;
+                Some(Mutex::new(file))
+            }
+            BadRows::Fail | BadRows::Skip => None,
+        };
+        Ok(Self {
+            policy: policy.clone(),
+            count: AtomicU64::new(0),
+            file,
+        })
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// A record that its source could not read.
+    pub fn unread(&self, reject: &Reject<'_>) -> Result<(), PushError> {
+        let record = String::from_utf8_lossy(reject.record);
+        self.reject(reject.file, &reject.place, &reject.reason, || json!(record))
+    }
+
+    /// A row of a batch that cannot be stored.
+    pub fn unstored(
+        &self,
+        origin: &Origin,
+        batch: &RecordBatch,
+        row: usize,
+        reason: &str,
+    ) -> Result<(), PushError> {
+        let record = || row_as_json(batch, row);
+        self.reject(&origin.file, &origin.place(row), reason, record)
+    }
+
+    fn reject(
+        &self,
+        file: &str,
+        place: &Place,
+        reason: &str,
+        record: impl FnOnce() -> serde_json::Value,
+    ) -> Result<(), PushError> {
+        self.count.fetch_add(1, Relaxed);
+        match (&self.policy, &self.file) {
+            (BadRows::Fail, _) => Err(PushError::BadRow {
+                file: file.to_owned(),
+                place: place.to_string(),
+                reason: reason.to_owned(),
+            }),
+            (BadRows::File(path), Some(out)) => {
+                let mut line = json!({ "file": file, "reason": reason, "record": record() });
+                match *place {
+                    Place::Line(number) => line["line"] = json!(number),
+                    Place::Row(number) => line["row"] = json!(number),
+                    Place::BatchRow { batch, row } => {
+                        line["batch"] = json!(batch);
+                        line["row"] = json!(row);
+                    }
+                }
+                let text = format!("{line}\n");
+                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                out.write_all(text.as_bytes())
+                    .map_err(|error| failed(path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the file durable.
+    pub fn finish(&self) -> Result<(), PushError> {
+        match (&self.policy, &self.file) {
+            (BadRows::File(path), Some(out)) => {
+                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                out.sync().map_err(|error| failed(path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn failed(path: &Path, error: std::io::Error) -> PushError {
+    PushError::Rejects {
+        path: path.to_path_buf(),
+        error,
+    }
+}
+
+/// A row as JSON for a person to read; its text when that fails.
+fn row_as_json(batch: &RecordBatch, row: usize) -> serde_json::Value {
+    let mut writer = arrow_json::LineDelimitedWriter::new(Vec::new());
+    let written = writer
+        .write(&batch.slice(row, 1))
+        .and_then(|()| writer.finish());
+    let bytes = writer.into_inner();
+    match written.map(|()| serde_json::from_slice(&bytes)) {
+        Ok(Ok(value)) => value,
+        _ => serde_json::Value::Null,
+    }
+}

@@ -1,0 +1,196 @@
+use std::path::Path;
+
+use forebay_engine::Store;
+use forebay_run::io::{OsDisk, SystemClock, SystemRandom};
+
+use super::*;
+use crate::progress::Silent;
+
+fn store(dir: &Path) -> Store {
+    let root = dir.join("store");
+    Store::open_or_create(
+        Arc::new(OsDisk::default()),
+        Arc::new(SystemClock),
+        Arc::new(SystemRandom),
+        &root,
+    )
+    .unwrap()
+}
+
+fn request(source: &Path, key: &str) -> PushRequest {
+    PushRequest {
+        table: "birds".parse().unwrap(),
+        sources: vec![source.to_string_lossy().into_owned()],
+        source_options: SourceOptions::default(),
+        key: key.parse().unwrap(),
+        value: ValueChoice::Row,
+        order: Order::Hashed,
+        partitions: None,
+        compression: Compression::None,
+        page_bytes: None,
+        duplicates: Duplicates::Fail,
+        bad_rows: BadRows::Fail,
+        memory_bytes: 64 << 20,
+        threads: 2,
+        rate_bytes: None,
+        version: None,
+        limits: Vec::new(),
+        force: false,
+        swap: true,
+        keep: 3,
+    }
+}
+
+fn birds(path: &Path, rows: std::ops::Range<u32>) {
+    let mut text = "id,name,seen\n".to_owned();
+    for id in rows {
+        text += &format!(
+            "{id},bird number {id},{}\n",
+            if id % 10 == 0 { "" } else { "yes" }
+        );
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_push_serves_and_the_next_one_replaces_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let csv = dir.path().join("birds.csv");
+    birds(&csv, 0..5000);
+    for order in [Order::Hashed, Order::Ordered] {
+        let request = PushRequest {
+            order,
+            partitions: Some(5),
+            ..request(&csv, "bird/{id:06}")
+        };
+        let report = push(&request, &store, &Silent).unwrap();
+        assert!(report.swapped && !report.held());
+        assert_eq!(
+            (report.rows, report.rejected, report.duplicates),
+            (5000, 0, 0)
+        );
+        let table = store.table(&request.table).unwrap();
+        assert_eq!(table.serving().unwrap(), report.version);
+        let version = table.open_version(report.version).unwrap();
+        assert_eq!(version.manifest().nulls("seen"), Some(500));
+        assert!(version.get(b"bird/000042").unwrap().is_some());
+        assert!(version.get(b"bird/005000").unwrap().is_none());
+        let report = table.verify(report.version, &mut |_| ()).unwrap();
+        assert!(report.problems.is_empty());
+    }
+}
+
+#[test]
+fn the_gate_holds_a_version_that_lost_rows_and_force_lets_it_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let csv = dir.path().join("birds.csv");
+    birds(&csv, 0..5000);
+    let request = request(&csv, "{id}");
+    push(&request, &store, &Silent).unwrap();
+    birds(&csv, 0..2000);
+    let held = push(&request, &store, &Silent).unwrap();
+    assert!(held.held() && !held.swapped);
+    let failed: Vec<&Finding> = held.gate.iter().filter(|finding| !finding.passed).collect();
+    assert!(
+        failed.iter().any(|finding| finding.limit == "rows>-20%"),
+        "{failed:?}"
+    );
+    assert!(
+        failed.iter().any(|finding| finding.limit == "lost<20%"),
+        "{failed:?}"
+    );
+    let table = store.table(&request.table).unwrap();
+    assert_eq!(table.serving().unwrap(), 1);
+    let forced = push(
+        &PushRequest {
+            force: true,
+            ..request.clone()
+        },
+        &store,
+        &Silent,
+    )
+    .unwrap();
+    assert!(forced.swapped);
+    assert_eq!(table.serving().unwrap(), 3);
+}
+
+#[test]
+fn bad_rows_fail_are_skipped_or_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let csv = dir.path().join("birds.csv");
+    std::fs::write(&csv, "id,name\n1,a\n,nobody\n3,c,too many\n4,d\n").unwrap();
+    let fails = request(&csv, "{id}");
+    let error = push(&fails, &store, &Silent).unwrap_err().to_string();
+    assert!(
+        error.contains("birds.csv") && error.contains("line "),
+        "{error}"
+    );
+    assert!(store.tables().unwrap().is_empty(), "a failed push shows");
+    let rejects = dir.path().join("rejects.jsonl");
+    let skips = PushRequest {
+        bad_rows: BadRows::File(rejects.clone()),
+        ..fails
+    };
+    let report = push(&skips, &store, &Silent).unwrap();
+    assert_eq!((report.rows, report.rejected), (2, 2));
+    let text = std::fs::read_to_string(&rejects).unwrap();
+    let mut lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    lines.sort_by_key(|line| line["line"].as_u64());
+    assert_eq!(
+        (lines[0]["line"].as_u64(), lines[1]["line"].as_u64()),
+        (Some(3), Some(4))
+    );
+    assert!(
+        lines[0]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("'id' is null"),
+        "{text}"
+    );
+    let again = push(&skips, &store, &Silent).unwrap_err().to_string();
+    assert!(again.contains("rejects.jsonl"), "{again}");
+}
+
+#[test]
+fn duplicates_are_refused_or_settled_by_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let csv = dir.path().join("birds.csv");
+    std::fs::write(&csv, "id,name\n1,first\n2,b\n1,last\n").unwrap();
+    let fails = request(&csv, "{id}");
+    let error = push(&fails, &store, &Silent).unwrap_err().to_string();
+    assert!(
+        error.contains("key 1 ") && error.contains("--duplicates"),
+        "{error}"
+    );
+    for (duplicates, name) in [(Duplicates::First, "first"), (Duplicates::Last, "last")] {
+        let value = ValueChoice::Column("name".into());
+        let request = PushRequest {
+            duplicates,
+            value,
+            ..fails.clone()
+        };
+        let report = push(
+            &PushRequest {
+                force: true,
+                ..request.clone()
+            },
+            &store,
+            &Silent,
+        )
+        .unwrap();
+        assert_eq!((report.rows, report.duplicates), (2, 1));
+        let version = store
+            .table(&request.table)
+            .unwrap()
+            .open_version(report.version)
+            .unwrap();
+        assert_eq!(version.get(b"1").unwrap().as_deref(), Some(name.as_bytes()));
+    }
+}
