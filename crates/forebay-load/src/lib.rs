@@ -5,6 +5,7 @@
 //! a version with the one that serves; `push` is all of it together.
 
 pub mod encode;
+pub mod export;
 pub mod gate;
 pub mod key;
 pub mod progress;

@@ -59,7 +59,7 @@ impl IpcFile {
     /// The ranges of batches that can be read side by side.
     pub fn parts(&self) -> Vec<Range<usize>> {
         let Some(batches) = self.batches else {
-            return Vec::from([0..usize::MAX]);
+            return std::iter::once(0..usize::MAX).collect();
         };
         let step = batches.div_ceil(MAX_UNITS).max(1);
         (0..batches)

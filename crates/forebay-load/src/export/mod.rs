@@ -1,0 +1,244 @@
+//! Export: the records of a version as a parquet, CSV or JSON-lines file.
+//!
+//! Tables of rows give their columns, with their types; the key comes first as a column of its own only
+//! when its template has columns that the rows lack. Tables of bytes and of lists give `key` and `value`.
+//! Records are written as they come, with memory for one row group of a parquet file at most.
+
+mod build;
+mod lines;
+mod parquet;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use arrow_schema::ArrowError;
+use forebay_run::row::{Column, Datum, Kind, ListView, RowError, RowView, Schema};
+
+use crate::key::KeyTemplate;
+use lines::{CsvLines, JsonLines};
+use parquet::ParquetRows;
+
+/// A file format that can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    Parquet,
+    Csv,
+    JsonLines,
+}
+
+impl ExportFormat {
+    /// The format that the ending of a file's name tells.
+    pub fn of_name(name: &str) -> Option<ExportFormat> {
+        ExportFormat::from_str(name.rsplit_once('.')?.1).ok()
+    }
+}
+
+impl FromStr for ExportFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ExportFormat, String> {
+        match text {
+            "parquet" => Ok(ExportFormat::Parquet),
+            "csv" => Ok(ExportFormat::Csv),
+            "jsonl" => Ok(ExportFormat::JsonLines),
+            _ => Err(format!("'{text}' is not one of parquet, csv, jsonl")),
+        }
+    }
+}
+
+/// What the values of a table are.
+#[derive(Debug, Clone, Copy)]
+pub enum ExportValues<'a> {
+    Rows(&'a Schema),
+    Bytes,
+    /// Lists of items of a kind.
+    Lists(&'a Kind),
+}
+
+/// What is exported, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct ExportOptions<'a> {
+    pub values: ExportValues<'a>,
+    /// The key's template, as the version has it.
+    pub key: &'a str,
+    pub format: ExportFormat,
+    /// In parquet, keys and bytes values are binary columns, not text ones.
+    pub binary: bool,
+}
+
+/// Why an export failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("the output cannot be written")]
+    Io(#[from] io::Error),
+    #[error("the stored value of the key '{key}' cannot be read")]
+    Row {
+        key: String,
+        #[source]
+        error: RowError,
+    },
+    #[error(
+        "the {what} of the key '{key}' is not UTF-8, which a text column of parquet must be: export them as binary, or to jsonl"
+    )]
+    NotText { what: &'static str, key: String },
+    #[error("rows of these types cannot be written as parquet: {reason}; export to jsonl or csv")]
+    Parquet { reason: String },
+    #[error("rows cannot be made of the stored values")]
+    Build(#[from] ArrowError),
+}
+
+/// Writes records to a file, one after another.
+pub struct Exporter<W: Write + Send> {
+    layout: Layout,
+    rows: u64,
+    output: Output<W>,
+}
+
+enum Output<W: Write + Send> {
+    Parquet(Box<ParquetRows<W>>),
+    Csv(CsvLines<W>),
+    JsonLines(JsonLines<W>),
+}
+
+/// The columns of the file and where they come from.
+#[derive(Debug, Clone)]
+struct Layout {
+    columns: Vec<Column>,
+    /// Whether the first column is the key.
+    with_key: bool,
+    values: Values,
+}
+
+#[derive(Debug, Clone)]
+enum Values {
+    Rows(Schema),
+    Bytes,
+    Lists(Kind),
+}
+
+impl Layout {
+    fn new(options: &ExportOptions<'_>) -> Layout {
+        let plain = if options.binary {
+            Kind::Binary
+        } else {
+            Kind::Text
+        };
+        let (values, mut columns) = match options.values {
+            ExportValues::Rows(schema) => (Values::Rows(schema.clone()), schema.columns().to_vec()),
+            ExportValues::Bytes => (
+                Values::Bytes,
+                vec![Column::new("value", plain.clone(), false)],
+            ),
+            ExportValues::Lists(item) => {
+                let item_column = Box::new(Column::new("item", item.clone(), true));
+                let kind = Kind::List {
+                    item: item_column,
+                    length: None,
+                };
+                (
+                    Values::Lists(item.clone()),
+                    vec![Column::new("value", kind, false)],
+                )
+            }
+        };
+        let with_key = match options.values {
+            ExportValues::Rows(schema) => !key_is_in(options.key, schema),
+            _ => true,
+        };
+        if with_key {
+            let mut name = "key".to_owned();
+            while columns.iter().any(|column| column.name == name) {
+                name.insert(0, '_');
+            }
+            columns.insert(0, Column::new(name, plain, false));
+        }
+        Layout {
+            columns,
+            with_key,
+            values,
+        }
+    }
+
+    /// Calls `put` with each column's position and value.
+    fn record<E: From<RowError>>(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mut put: impl FnMut(usize, &Datum<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let first = usize::from(self.with_key);
+        if self.with_key {
+            put(0, &Datum::Bytes(key))?;
+        }
+        match &self.values {
+            Values::Bytes => put(first, &Datum::Bytes(value)),
+            Values::Lists(item) => put(first, &Datum::List(ListView::new(item, value)?)),
+            Values::Rows(schema) => {
+                let row = RowView::new(schema, value)?;
+                for index in 0..row.len() {
+                    put(first + index, &row.datum(index)?)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether all columns of a template are columns of the rows.
+fn key_is_in(template: &str, schema: &Schema) -> bool {
+    let template = template.parse::<KeyTemplate>();
+    template.is_ok_and(|key| {
+        key.columns()
+            .all(|column| schema.column_index(column).is_some())
+    })
+}
+
+impl<W: Write + Send> Exporter<W> {
+    /// Begins a file. `output` should be buffered.
+    pub fn new(options: &ExportOptions<'_>, output: W) -> Result<Exporter<W>, ExportError> {
+        let layout = Layout::new(options);
+        let output = match options.format {
+            ExportFormat::Parquet => {
+                Output::Parquet(Box::new(ParquetRows::new(&layout.columns, output)?))
+            }
+            ExportFormat::Csv => Output::Csv(CsvLines::new(&layout.columns, output)?),
+            ExportFormat::JsonLines => Output::JsonLines(JsonLines::new(&layout.columns, output)),
+        };
+        Ok(Exporter {
+            layout,
+            rows: 0,
+            output,
+        })
+    }
+
+    /// Writes a record.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
+        self.rows += 1;
+        match &mut self.output {
+            Output::Parquet(rows) => rows.push(&self.layout, key, value),
+            Output::Csv(lines) => lines.push(&self.layout, key, value),
+            Output::JsonLines(lines) => lines.push(&self.layout, key, value),
+        }
+    }
+
+    /// Ends the file; gives the number of records and the output, flushed.
+    pub fn finish(self) -> Result<(u64, W), ExportError> {
+        let output = match self.output {
+            Output::Parquet(rows) => rows.finish()?,
+            Output::Csv(lines) => lines.finish()?,
+            Output::JsonLines(lines) => lines.finish()?,
+        };
+        Ok((self.rows, output))
+    }
+}
+
+/// Names the key of a record that failed.
+fn row_error(key: &[u8], error: RowError) -> ExportError {
+    ExportError::Row {
+        key: String::from_utf8_lossy(key).into_owned(),
+        error,
+    }
+}

@@ -1,0 +1,3 @@
+mod arrays;
+mod files;
+mod round_trip;
