@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -132,5 +133,14 @@ impl Seek for BlobReader {
             }
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
+    }
+}
+
+/// Runs a decoder that may panic on damaged input, and makes an error's reason of it.
+pub(super) fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    // What the decoder held is dropped with it: nothing half-done is seen again.
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("its decoder gave up on the content".to_owned()),
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::blob::{Blob, BlobReader};
+use super::blob::{Blob, BlobReader, guarded};
 use super::error::SourceError;
 
 /// Units that a file is cut into at most.
@@ -42,13 +42,14 @@ impl IpcFile {
             .reader_by(0..blob.size_bytes.min(6), 6)
             .read_exact(&mut mark);
         if marked.is_ok() && &mark == b"ARROW1" {
-            let reader = file_reader(blob, None).map_err(|e| blob.damaged("its footer ", e))?;
+            let reader =
+                guarded(|| file_reader(blob, None)).map_err(|e| blob.damaged("its footer ", e))?;
             return Ok(IpcFile {
                 schema: reader.schema(),
                 batches: Some(reader.num_batches()),
             });
         }
-        let reader = stream_reader(blob, None)
+        let reader = guarded(|| stream_reader(blob, None))
             .map_err(|e| blob.damaged("its beginning, read as an Arrow stream, ", e))?;
         Ok(IpcFile {
             schema: reader.schema(),
@@ -76,24 +77,32 @@ impl IpcFile {
         columns: &[usize],
         emit: &mut dyn FnMut(usize, RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        let damaged = |index: usize, error: ArrowError| {
+        let damaged = |index: usize, error: String| {
             E::from(blob.damaged(format!("record batch {index} "), error))
         };
         let columns = Some(columns.to_vec());
         if self.batches.is_none() {
-            let reader = stream_reader(blob, columns).map_err(|e| damaged(0, e))?;
-            for (index, batch) in reader.enumerate() {
-                emit(index, batch.map_err(|e| damaged(index, e))?)?;
+            let reader = guarded(|| stream_reader(blob, columns));
+            let mut reader = reader.map_err(|e| damaged(0, e))?;
+            let mut index = 0;
+            while let Some(batch) =
+                guarded(|| reader.next().transpose()).map_err(|e| damaged(index, e))?
+            {
+                emit(index, batch)?;
+                index += 1;
             }
             return Ok(());
         }
-        let mut reader = file_reader(blob, columns).map_err(|e| damaged(part.start, e))?;
-        reader
-            .set_index(part.start)
-            .map_err(|e| damaged(part.start, e))?;
+        let open = || {
+            let mut reader = file_reader(blob, columns)?;
+            reader.set_index(part.start)?;
+            Ok::<_, ArrowError>(reader)
+        };
+        let mut reader = guarded(open).map_err(|e| damaged(part.start, e))?;
         for index in part.clone() {
-            let Some(batch) = reader.next() else { break };
-            emit(index, batch.map_err(|e| damaged(index, e))?)?;
+            let batch = guarded(|| reader.next().transpose()).map_err(|e| damaged(index, e))?;
+            let Some(batch) = batch else { break };
+            emit(index, batch)?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::BATCH_ROWS;
-use super::blob::{Blob, BlobReader};
+use super::blob::{Blob, BlobReader, guarded};
 use super::error::SourceError;
 
 /// Bytes asked for when a page's header is read: enough for a header.
@@ -66,7 +66,7 @@ impl ParquetFile {
             return Err(blob.damaged("", "it is no parquet file: it does not begin with PAR1"));
         }
         let options = ArrowReaderOptions::new();
-        let metadata = ArrowReaderMetadata::load(blob, options)
+        let metadata = guarded(|| ArrowReaderMetadata::load(blob, options))
             .map_err(|error| blob.damaged("its footer ", error))?;
         Ok(ParquetFile { metadata })
     }
@@ -104,20 +104,21 @@ impl ParquetFile {
     ) -> Result<(), E> {
         let damaged =
             |reason: String| E::from(blob.damaged(format!("row group {} ", group.index), reason));
-        let mask = ProjectionMask::roots(
-            self.metadata.metadata().file_metadata().schema_descr(),
-            columns.iter().copied(),
-        );
-        let reader =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(blob.clone(), self.metadata.clone())
+        let build = || {
+            let (blob, metadata) = (blob.clone(), self.metadata.clone());
+            let mask = ProjectionMask::roots(
+                metadata.metadata().file_metadata().schema_descr(),
+                columns.iter().copied(),
+            );
+            ParquetRecordBatchReaderBuilder::new_with_metadata(blob, metadata)
                 .with_row_groups(vec![group.index])
                 .with_projection(mask)
                 .with_batch_size(BATCH_ROWS)
                 .build()
-                .map_err(|error| damaged(error.to_string()))?;
+        };
+        let mut reader = guarded(build).map_err(damaged)?;
         let mut rows = 0;
-        for batch in reader {
-            let batch = batch.map_err(|error| damaged(error.to_string()))?;
+        while let Some(batch) = guarded(|| reader.next().transpose()).map_err(damaged)? {
             rows += batch.num_rows() as u64;
             emit(batch)?;
         }

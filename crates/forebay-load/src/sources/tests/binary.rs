@@ -11,6 +11,7 @@ use arrow_array::{
     TimestampNanosecondArray,
 };
 use arrow_ipc::writer::{FileWriter, StreamWriter};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -175,4 +176,27 @@ fn widened_parquet() {
         error.contains("the column 'id' is Int64 in") && error.contains("but Utf8 in"),
         "{error}"
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn flipped_bits_give_errors_or_rows(at in any::<prop::sample::Index>(), bit in 0_u8..8, arrow: bool) {
+        let batch = batch(0, 300);
+        let (name, mut bytes) = if arrow {
+            let mut file = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            file.write(&batch).unwrap();
+            ("a.arrow", file.into_inner().unwrap())
+        } else {
+            ("a.parquet", parquet(&batch, Compression::SNAPPY, 100))
+        };
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1_u8 << bit;
+        let dir = Dir::new(&[(name, &bytes)]);
+        let Ok(set) = dir.open(name) else { return Ok(()) };
+        for unit in &set.units {
+            let _ = unit.read::<SourceError>(|_, _| Ok(()), |_| Ok(()));
+        }
+    }
 }
