@@ -108,24 +108,18 @@ impl Session for &Forebay {
         value_of(found).map(|value| visit(&value))
     }
 
-    /// Both runs are told of their keys first, so that all sixteen fetch from memory together.
+    /// All sixteen look-ups go step by step together, whichever of the runs they lie in.
     fn get_batch(&mut self, keys: &[&[u8]; BATCH], visit: &mut impl FnMut(&[u8])) {
-        let mut keys: [(u64, &[u8]); BATCH] = keys.map(|key| (self.hasher.hash64(key), key));
-        let mut low = 0;
-        for place in 0..BATCH {
-            if keys[place].0 < self.boundary {
-                keys.swap(low, place);
-                low += 1;
-            }
+        let this = *self;
+        let hashes = keys.map(|key| this.hasher.hash64(key));
+        let mut ahead = hashes.map(|hash| this.run(hash).ahead(hash));
+        for (ahead, hash) in ahead.iter_mut().zip(hashes) {
+            ahead.iter_mut().for_each(|ahead| ahead.match_records(hash));
         }
-        let (first, second) = keys.split_at(low);
-        self.runs[0].prefetch(first);
-        self.runs[1].prefetch(second);
-        for (run, keys) in self.runs.iter().zip([first, second]) {
-            for &(hash, key) in keys {
-                if let Some(value) = run.get(hash, key).ok().flatten().and_then(value_of) {
-                    visit(&value);
-                }
+        for ((key, hash), ahead) in keys.iter().zip(hashes).zip(ahead) {
+            let found = this.run(hash).get_from(ahead, hash, key).ok().flatten();
+            if let Some(value) = found.and_then(value_of) {
+                visit(&value);
             }
         }
     }

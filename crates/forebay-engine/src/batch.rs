@@ -5,48 +5,54 @@
 //! the next step of the first one needs its outcome. Partitions do not matter to this: the steps go
 //! through the keys in order, whichever runs they lie in.
 
-use forebay_run::run::{Ahead, BATCH};
+use forebay_run::batch::{Ahead, BATCH};
 
 use crate::error::ReadError;
 use crate::version::Version;
 
+/// Where a key of a batch is looked up, and how far its look-up has come.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Route<'a> {
+    pub hash: u64,
+    pub partition: usize,
+    pub ahead: Option<Ahead<'a>>,
+}
+
 impl Version {
-    /// Calls `look_up(place, hash, partition, key)` for every key in order, with its page and record
-    /// on the way into the cache.
-    pub(crate) fn in_batches<K: AsRef<[u8]>>(
-        &self,
+    /// Calls `look_up(place, route, key)` for every key in order, with its page and record on the way
+    /// into the cache.
+    pub(crate) fn in_batches<'a, K: AsRef<[u8]>>(
+        &'a self,
         keys: &[K],
-        mut look_up: impl FnMut(usize, u64, usize, &[u8]) -> Result<(), ReadError>,
+        mut look_up: impl FnMut(usize, Route<'a>, &[u8]) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            let mut routes = [(0u64, 0usize); BATCH];
+            let mut routes = [Route::default(); BATCH];
             for (route, key) in routes.iter_mut().zip(keys) {
-                let hash = self.router.hash(key.as_ref());
-                *route = (hash, self.router.partition(hash, key.as_ref()));
+                route.hash = self.router.hash(key.as_ref());
+                route.partition = self.router.partition(route.hash, key.as_ref());
             }
-            let routes = &routes[..keys.len()];
+            let routes = &mut routes[..keys.len()];
             if keys.len() > 1 {
-                self.prefetch(routes);
+                self.look_ahead(routes);
             }
-            for (place, (key, (hash, partition))) in keys.iter().zip(routes).enumerate() {
-                look_up(chunk * BATCH + place, *hash, *partition, key.as_ref())?;
+            for (place, (key, route)) in keys.iter().zip(routes).enumerate() {
+                look_up(chunk * BATCH + place, *route, key.as_ref())?;
             }
         }
         Ok(())
     }
 
-    /// The newest run of a partition stands for all of its runs: it is asked first.
-    fn prefetch(&self, routes: &[(u64, usize)]) {
-        let mut pages: [Option<Ahead<'_>>; BATCH] = [const { None }; BATCH];
-        for (page, (hash, partition)) in pages.iter_mut().zip(routes) {
-            *page = self.parts[*partition]
-                .runs
-                .last()
-                .and_then(|run| run.ahead(*hash));
+    /// Of a partition with several runs none is looked ahead in: which of them answers is not known.
+    fn look_ahead<'a>(&'a self, routes: &mut [Route<'a>]) {
+        for route in routes.iter_mut() {
+            if let [run] = &*self.parts[route.partition].runs {
+                route.ahead = run.ahead(route.hash);
+            }
         }
-        for (page, (hash, _)) in pages.iter().zip(routes) {
-            if let Some(page) = page {
-                page.prefetch_record(*hash);
+        for route in routes {
+            if let Some(ahead) = &mut route.ahead {
+                ahead.match_records(route.hash);
             }
         }
     }

@@ -11,6 +11,7 @@ use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::run::Run;
 use forebay_run::{Lookup as RunLookup, Order, RunError};
 
+use crate::batch::Route;
 use crate::error::{ReadError, StoreError};
 use crate::layout::TableFiles;
 use crate::manifest::{Manifest, RunRef};
@@ -105,22 +106,26 @@ impl Version {
     /// The value of a key. Waits for the device when it must.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>, ReadError> {
-        let hash = self.router.hash(key);
-        self.get_at(hash, self.router.partition(hash, key), key)
+        self.get_at(self.route(key), key)
     }
 
     #[inline]
-    fn get_at(
-        &self,
-        hash: u64,
-        partition: usize,
-        key: &[u8],
-    ) -> Result<Option<Value<'_>>, ReadError> {
-        let found = match &*self.parts[partition].runs {
+    fn route(&self, key: &[u8]) -> Route<'static> {
+        let hash = self.router.hash(key);
+        Route {
+            hash,
+            partition: self.router.partition(hash, key),
+            ahead: None,
+        }
+    }
+
+    #[inline]
+    fn get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Option<Value<'a>>, ReadError> {
+        let found = match &*self.parts[route.partition].runs {
             [run] => run
-                .get(hash, key)
+                .get_from(route.ahead, route.hash, key)
                 .map(|found| found.and_then(CowOperation::into_value)),
-            runs => self.resolve(runs, |run| run.get(hash, key)),
+            runs => self.resolve(runs, |run| run.get(route.hash, key)),
         };
         found.map_err(|error| self.read_error(error))
     }
@@ -128,20 +133,19 @@ impl Version {
     /// The value of a key, without waiting for the device.
     #[inline]
     pub fn try_get(&self, key: &[u8]) -> Result<Lookup<'_>, ReadError> {
-        let hash = self.router.hash(key);
-        self.try_get_at(hash, self.router.partition(hash, key), key)
+        self.try_get_at(self.route(key), key)
     }
 
     #[inline]
-    fn try_get_at(&self, hash: u64, partition: usize, key: &[u8]) -> Result<Lookup<'_>, ReadError> {
-        match &*self.parts[partition].runs {
-            [run] => match run.try_get(hash, key) {
+    fn try_get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Lookup<'a>, ReadError> {
+        match &*self.parts[route.partition].runs {
+            [run] => match run.try_get_from(route.ahead, route.hash, key) {
                 Ok(RunLookup::Found(operation)) => Ok(found_or_absent(operation.into_value())),
                 Ok(RunLookup::Absent) => Ok(Lookup::Absent),
                 Ok(RunLookup::NotResident) => Ok(Lookup::NotResident),
                 Err(error) => Err(self.read_error(error)),
             },
-            runs => self.try_resolve(runs, hash, key),
+            runs => self.try_resolve(runs, route.hash, key),
         }
     }
 
@@ -158,9 +162,8 @@ impl Version {
         keys: &[K],
         mut answer: impl FnMut(usize, Option<Value<'a>>),
     ) -> Result<(), ReadError> {
-        self.in_batches(keys, |place, hash, partition, key| {
-            self.get_at(hash, partition, key)
-                .map(|value| answer(place, value))
+        self.in_batches(keys, |place, route, key| {
+            self.get_at(route, key).map(|value| answer(place, value))
         })
     }
 
@@ -170,8 +173,8 @@ impl Version {
         keys: &[K],
         mut answer: impl FnMut(usize, Lookup<'a>),
     ) -> Result<(), ReadError> {
-        self.in_batches(keys, |place, hash, partition, key| {
-            self.try_get_at(hash, partition, key)
+        self.in_batches(keys, |place, route, key| {
+            self.try_get_at(route, key)
                 .map(|found| answer(place, found))
         })
     }

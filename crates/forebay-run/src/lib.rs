@@ -4,6 +4,7 @@
 //! by byte. This crate writes runs, reads them, merges them and verifies them. It knows nothing of
 //! tables, versions or the network.
 
+pub mod batch;
 mod compress;
 pub mod content;
 pub mod error;

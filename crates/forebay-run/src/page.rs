@@ -164,7 +164,18 @@ impl<'a> Page<'a> {
     /// The record of `key` in a hashed page.
     #[inline]
     pub fn find_hashed(&self, fingerprint: u8, key: &[u8]) -> PageResult<Option<Slot<'a>>> {
-        let (mut mask, records) = self.candidates(fingerprint)?;
+        let candidates = self.candidates(fingerprint)?;
+        self.find_among(candidates, fingerprint, key)
+    }
+
+    /// [`Page::find_hashed`] with the outcome of [`Page::candidates`].
+    #[inline]
+    pub fn find_among(
+        &self,
+        (mut mask, records): (u64, usize),
+        fingerprint: u8,
+        key: &[u8],
+    ) -> PageResult<Option<Slot<'a>>> {
         while mask != 0 {
             let slot = self.slot(mask.trailing_zeros() as usize, records, true)?;
             if slot.suffix == key {

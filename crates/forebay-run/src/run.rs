@@ -22,9 +22,6 @@ use crate::pages::{Blocks, Pages};
 use crate::record::decode_cow;
 use crate::writer::ext_path;
 
-/// How many look-ups of a batch are under way together.
-pub const BATCH: usize = 16;
-
 #[derive(Debug)]
 pub(crate) enum Index {
     Hashed(HashIndex),
@@ -51,6 +48,17 @@ pub enum Lookup<'a> {
     /// The answer lies in a page (or a large value) that is not known to be in memory: ask
     /// [`Run::get`] from a thread that may wait.
     NotResident,
+}
+
+impl<'a> Lookup<'a> {
+    /// The operation found, if any.
+    #[inline]
+    pub fn found(self) -> Option<CowOperation<'a>> {
+        match self {
+            Lookup::Found(operation) => Some(operation),
+            Lookup::Absent | Lookup::NotResident => None,
+        }
+    }
 }
 
 impl Run {
@@ -164,10 +172,7 @@ impl Run {
     /// key's hash64, in ordered order it is not looked at.
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8]) -> Result<Option<CowOperation<'_>>> {
-        match self.look_up(hash, key, true)? {
-            Lookup::Found(operation) => Ok(Some(operation)),
-            Lookup::Absent | Lookup::NotResident => Ok(None),
-        }
+        self.look_up(hash, key, true).map(Lookup::found)
     }
 
     /// [`Run::get`] that never waits for the device.
@@ -195,7 +200,7 @@ impl Run {
     }
 
     #[inline]
-    fn look_up(&self, hash: u64, key: &[u8], wait: bool) -> Result<Lookup<'_>> {
+    pub(crate) fn look_up(&self, hash: u64, key: &[u8], wait: bool) -> Result<Lookup<'_>> {
         for page in self.candidate_pages(hash, key).rev() {
             let found = match self.pages.in_place(page) {
                 Some(bytes) => self.look_in_page(page, bytes, hash, key, wait)?,
@@ -231,6 +236,17 @@ impl Run {
             Index::Ordered(_) => find_ordered(&page, key),
         };
         let found = found.map_err(|what| self.pages.damaged(number, what))?;
+        self.answer(number, found, wait)
+    }
+
+    /// What a look-up answers that has found, or not found, its record in a page.
+    #[inline]
+    pub(crate) fn answer<'p>(
+        &self,
+        number: usize,
+        found: Option<Slot<'p>>,
+        wait: bool,
+    ) -> Result<Lookup<'p>> {
         let answer = match found {
             None => Lookup::Absent,
             Some(slot) => match self.payload(number, &slot, wait)? {
@@ -311,79 +327,6 @@ impl Run {
             return Err(RunError::damaged(&path, place));
         }
         Ok(value)
-    }
-
-    /// Looks up many keys, overlapping their waits for memory; calls `answer` for each in order.
-    /// Each key comes with its hash64 as in [`Run::get`].
-    pub fn get_many<'a>(
-        &'a self,
-        keys: &[(u64, &[u8])],
-        mut answer: impl FnMut(usize, Result<Option<CowOperation<'a>>>),
-    ) {
-        for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            self.prefetch(keys);
-            for (place, (hash, key)) in keys.iter().enumerate() {
-                answer(chunk * BATCH + place, self.get(*hash, key));
-            }
-        }
-    }
-
-    /// [`Run::get_many`] that never waits for the device.
-    pub fn try_get_many<'a>(
-        &'a self,
-        keys: &[(u64, &[u8])],
-        mut answer: impl FnMut(usize, Result<Lookup<'a>>),
-    ) {
-        for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            self.prefetch(keys);
-            for (place, (hash, key)) in keys.iter().enumerate() {
-                answer(chunk * BATCH + place, self.try_get(*hash, key));
-            }
-        }
-    }
-
-    /// Brings the lines that the look-ups of up to [`BATCH`] keys will touch into the cache: first
-    /// all page headers, then all records.
-    pub fn prefetch(&self, keys: &[(u64, &[u8])]) {
-        let mut pages: [Option<Ahead<'_>>; BATCH] = [const { None }; BATCH];
-        for (page, (hash, _)) in pages.iter_mut().zip(keys) {
-            *page = self.ahead(*hash);
-        }
-        for (page, (hash, _)) in pages.iter().zip(keys) {
-            if let Some(page) = page {
-                page.prefetch_record(*hash);
-            }
-        }
-    }
-
-    /// Begins a look-up that is to come: its page's header is on the way into the cache when this
-    /// returns. `None` in ordered runs and for pages not known to be in memory.
-    #[inline]
-    pub fn ahead(&self, hash: u64) -> Option<Ahead<'_>> {
-        let Index::Hashed(index) = &self.index else {
-            return None;
-        };
-        let page = index.pages(hash).end.checked_sub(1)?;
-        let page = Page::new(self.pages.in_place(page)?);
-        page.prefetch_header();
-        Some(Ahead(page))
-    }
-}
-
-/// A page whose header was prefetched by [`Run::ahead`].
-#[derive(Debug)]
-pub struct Ahead<'a>(Page<'a>);
-
-impl Ahead<'_> {
-    /// Brings the record of `hash` into the cache too; waits for the header to be there.
-    #[inline]
-    pub fn prefetch_record(&self, hash: u64) {
-        if let Ok((mask, records)) = self.0.candidates(hash as u8)
-            && mask != 0
-        {
-            self.0
-                .prefetch_slot(mask.trailing_zeros() as usize, records);
-        }
     }
 }
 
