@@ -155,7 +155,9 @@ impl Push {
         // found out.
         self.keep_runs = true;
         if let Err(error) = replace_file(&*disk, &path, &bytes) {
-            remove_if_there(&*disk, &path)?;
+            if let Err(left) = remove_if_there(&*disk, &path) {
+                warn!(%left, "the manifest of a failed commit may have stayed");
+            }
             return Err(error).at("write", &path).map_err(PushError::from);
         }
         Ok(self.version)
