@@ -162,7 +162,7 @@ def push_csv(report: Report, csv: Path, records: int, points: dict) -> None:
     if not forebay_cli.available():
         return
     try:
-        answer = forebay_cli.push(store, "t", csv)
+        answer = forebay_cli.push(store, "t", csv, "--column", "k:text", "--column", "v:text")
         points.setdefault(("forebay-push", records), []).append(answer)
     except Failed as why:
         report.failed(f"forebay push of {records:,} rows", why)

@@ -4,6 +4,7 @@ The server under test runs on core 0, its clients on core 1, both by taskset.
 """
 
 import json
+import os
 import re
 import shutil
 import statistics
@@ -13,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import big_swap
 import common
 import draw
 import forebay_cli
@@ -51,6 +53,10 @@ def main() -> None:
             beside_redis(report, server, sets[0], records, options)
             swaps_under_load(report, store, records, options)
             push_under_load(report, store, sets, records, options)
+        if options.big:
+            shutil.rmtree(store, ignore_errors=True)
+            big_swap.measure(report, Load, (FOREBAY_PORT, HTTP_PORT), TABLE, SERVER, CLIENT,
+                             200_000 if options.trial else 10_000_000)
     finally:
         shutil.rmtree(store, ignore_errors=True)
     report.write(lambda base: draw.server(report.body, base))
@@ -67,7 +73,7 @@ def beside_redis(report: Report, server, data: Path, records: int, options) -> N
     with Redis(REDIS_PORT, SERVER) as redis:
         say("loading Redis")
         redis.load(commands)
-        throughput(report, records, options)
+        throughput(report, server, redis, records, options)
         memory(report, server, redis, records)
 
 
@@ -75,17 +81,17 @@ def versions_of(store: Path) -> list[int]:
     return sorted(int(entry["version"]) for entry in forebay_cli.versions(store, TABLE))
 
 
-def throughput(report: Report, records: int, options) -> None:
+def throughput(report: Report, server, redis, records: int, options) -> None:
     results: dict = {}
     for depth in (1, 16):
         requests = (200_000 if depth == 1 else 1_000_000) * (1 if options.trial else 5)
         for number in range(options.rounds):
             # Alternating, the first of a round in turn.
-            order = [("redis", REDIS_PORT), ("forebay", FOREBAY_PORT)]
-            for name, port in order if number % 2 == 0 else order[::-1]:
+            order = [("redis", REDIS_PORT, redis.server.pid), ("forebay", FOREBAY_PORT, server.pid)]
+            for name, port, pid in order if number % 2 == 0 else order[::-1]:
                 say(f"redis-benchmark, pipeline {depth}, {name}")
                 try:
-                    answer = redis_benchmark(port, records, requests, depth)
+                    answer = redis_benchmark(port, pid, records, requests, depth)
                     results.setdefault(f"{name}-P{depth}", []).append(answer)
                 except Failed as why:
                     report.failed(f"redis-benchmark -P {depth}, {name}", why)
@@ -94,14 +100,15 @@ def throughput(report: Report, records: int, options) -> None:
             "median": statistics.median(r["rps"] for r in runs),
             "p50_ms": statistics.median(r["p50_ms"] for r in runs),
             "p99_ms": statistics.median(r["p99_ms"] for r in runs),
+            "server_cpu_us": statistics.median(r["server_cpu_us"] for r in runs),
             "runs": runs,
         }
         for key, runs in results.items()
     }
     report.text("## Throughput: redis-benchmark -t get -c 50")
     report.table(
-        ["server and pipeline", "GET/s", "p50 ms", "p99 ms"],
-        [[key, shown(r["median"]), shown(r["p50_ms"], 3), shown(r["p99_ms"], 3)]
+        ["server and pipeline", "GET/s", "p50 ms", "p99 ms", "server's processor time a GET, us"],
+        [[key, shown(r["median"]), shown(r["p50_ms"], 3), shown(r["p99_ms"], 3), shown(r["server_cpu_us"], 2)]
          for key, r in report.body["throughput"].items()],
     )
     got = report.body["throughput"]
@@ -114,14 +121,22 @@ def throughput(report: Report, records: int, options) -> None:
     report.targets(rows)
 
 
-def redis_benchmark(port: int, records: int, requests: int, depth: int) -> dict:
+def redis_benchmark(port: int, pid: int, records: int, requests: int, depth: int) -> dict:
+    before = cpu_seconds(pid)
     out = run(
         [*CLIENT, "redis-benchmark", "-p", port, "-t", "get", "-r", records, "-n", requests, "-c", 50,
          "-P", depth, "--csv"], 120,
     )
     fields = [re.sub('"', "", field) for field in out.strip().splitlines()[-1].split(",")]
     # "test","rps","avg_latency_ms","min_latency_ms","p50","p95","p99","max"
-    return {"rps": float(fields[1]), "p50_ms": float(fields[4]), "p99_ms": float(fields[6])}
+    used = (cpu_seconds(pid) - before) / requests * 1e6
+    return {"rps": float(fields[1]), "p50_ms": float(fields[4]), "p99_ms": float(fields[6]), "server_cpu_us": used}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used, its own and the kernel's for it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(report: Report, server, redis, records: int) -> None:

@@ -25,6 +25,7 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--trial", action="store_true", help="a tenth of the records, one round")
     parser.add_argument("--rounds", type=int, default=None, help="runs of each contender (default 3)")
     parser.add_argument("--only", default="", help="only contenders whose name contains this")
+    parser.add_argument("--big", action="store_true", help="bench-server: swaps of a table of 10 GB too")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.trial else 3)
     return options
