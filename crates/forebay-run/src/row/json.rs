@@ -111,6 +111,13 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     let bytes = text.as_bytes();
+    // Without an early end, so that it is done many bytes at a time.
+    let plain = |all: bool, byte: &u8| all & (*byte >= 0x20) & (*byte != b'"') & (*byte != b'\\');
+    if bytes.iter().fold(true, plain) {
+        out.extend_from_slice(bytes);
+        out.push(b'"');
+        return;
+    }
     let mut plain = 0;
     for (index, byte) in bytes.iter().enumerate() {
         let short = match byte {

@@ -82,9 +82,28 @@ pub(super) fn write_uint(mut value: u64, out: &mut Vec<u8>) {
 
 /// The shortest digits that read back as the same number; `NaN`, `inf` and `-inf` otherwise.
 fn write_f32(value: f32, out: &mut Vec<u8>) {
-    let _ = write!(out, "{value:?}"); // Memory does not fail.
+    if !write_whole(f64::from(value), MAX_WHOLE_F32, out) {
+        let _ = write!(out, "{value:?}"); // Memory does not fail.
+    }
 }
 
 fn write_f64(value: f64, out: &mut Vec<u8>) {
-    let _ = write!(out, "{value:?}"); // Memory does not fail.
+    if !write_whole(value, MAX_WHOLE_F64, out) {
+        let _ = write!(out, "{value:?}"); // Memory does not fail.
+    }
+}
+
+/// Whole numbers below these are written digit by digit.
+const MAX_WHOLE_F32: f64 = (1_u64 << 24) as f64;
+const MAX_WHOLE_F64: f64 = (1_u64 << 53) as f64;
+
+/// Writes whole numbers below `limit`, which are many, without the search for the shortest digits.
+fn write_whole(value: f64, limit: f64, out: &mut Vec<u8>) -> bool {
+    let negative_zero = value == 0.0 && value.is_sign_negative();
+    let whole = value.abs() < limit && value.fract() == 0.0 && !negative_zero;
+    if whole {
+        write_int(value as i64, out);
+        out.extend_from_slice(b".0");
+    }
+    whole
 }

@@ -113,12 +113,13 @@ fn write_seconds(value: u64, unit: TimeUnit, out: &mut Vec<u8>) {
 }
 
 /// Appends a number with leading zeroes up to `width` (at most 20) digits.
-fn write_padded(value: u64, width: usize, out: &mut Vec<u8>) {
-    let start = out.len();
-    write_uint(value, out);
-    let missing = width.saturating_sub(out.len() - start);
-    if missing > 0 {
-        out.resize(out.len() + missing, b'0');
-        out[start..].rotate_right(missing);
+fn write_padded(mut value: u64, width: usize, out: &mut Vec<u8>) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while value > 0 {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
     }
+    out.extend_from_slice(&digits[at.min(digits.len() - width.min(20))..]);
 }

@@ -22,6 +22,23 @@ fn numbers() {
     assert_eq!(text(Datum::Float64(1e300)), "1e300");
     assert_eq!(text(Datum::Float64(-2.0)), "-2.0");
     assert_eq!(text(Datum::Float64(f64::NAN)), "NaN");
+    for value in [
+        0.0,
+        -0.0,
+        1.0,
+        -999_999.0,
+        1e6,
+        16_777_216.0,
+        0.5,
+        1e-7,
+        f64::MAX,
+    ] {
+        assert_eq!(text(Datum::Float64(value)), format!("{value:?}"));
+        assert_eq!(
+            text(Datum::Float32(value as f32)),
+            format!("{:?}", value as f32)
+        );
+    }
     assert_eq!(json(Datum::Float64(f64::NEG_INFINITY)), "null");
     for (bits, value) in [
         (0x3c00, 1.0),
