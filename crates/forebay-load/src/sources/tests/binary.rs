@@ -1,6 +1,7 @@
 //! Parquet and Arrow files.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::basic::{BrotliLevel, Compression, ZstdLevel};
@@ -199,4 +200,29 @@ proptest! {
             let _ = unit.read::<SourceError>(|_, _| Ok(()), |_| Ok(()));
         }
     }
+}
+
+#[test]
+fn threads_read_units_side_by_side() {
+    let batch = batch(0, 20_000);
+    let dir = Dir::new(&[("a.parquet", &parquet(&batch, Compression::SNAPPY, 500))]);
+    let set = dir.open("a.parquet").unwrap();
+    let (next, rows) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(unit) = set.units.get(next.fetch_add(1, Relaxed)) {
+                    let read = unit.read::<SourceError>(
+                        |batch, _| {
+                            rows.fetch_add(batch.num_rows(), Relaxed);
+                            Ok(())
+                        },
+                        |_| Ok(()),
+                    );
+                    read.unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(rows.into_inner(), 20_000);
 }
