@@ -28,9 +28,9 @@ def colour(name: str) -> str:
     return REFERENCE if name.startswith("hashmap") else THEIRS
 
 
-def bars(axes, rows: list, title: str, unit: str, digits: int = 0) -> None:
+def bars(axes, rows: list, title: str, unit: str, digits: int = 0, more: bool = False) -> None:
     """Rows of (name, label, number), the best on top."""
-    rows = sorted(rows, key=lambda row: row[2], reverse=True)
+    rows = sorted(rows, key=lambda row: row[2], reverse=not more)
     axes.barh([row[1] for row in rows], [row[2] for row in rows], color=[colour(row[0]) for row in rows])
     most = max((row[2] for row in rows), default=1)
     for place, row in enumerate(rows):
@@ -94,7 +94,7 @@ def server(body: dict, base) -> None:
             (name, name, r["median"] / 1e3)
             for name, r in body["throughput"].items() if name.endswith(f"-P{depth}")
         ]
-        bars(axes, rows, f"GET, 50 connections, pipeline {depth}", "thousand a second, more is better", 0)
+        bars(axes, rows, f"GET, 50 connections, pipeline {depth}", "thousand a second, more is better", 0, True)
     timeline(grid[2], body.get("swap"))
     save(figure, base)
 

@@ -3,10 +3,11 @@
 import json
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
-from common import Failed, Process, run
+from common import Failed, Process, memory_of, run
 
 BINARY = os.environ.get("FOREBAY", "")
 
@@ -20,16 +21,38 @@ def push(store: Path, table: str, source: Path, *more, prefix: tuple = (), secon
     command = [
         *prefix, BINARY, "--store", store, "--json", "push", table, source, "--key", "{k}", "--value", "v", *more,
     ]
-    start = time.monotonic()
-    words = [str(word) for word in command]
-    # GNU time is not everywhere: the system tells the peak of an ended child.
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    out, errors = child.communicate(timeout=seconds)
-    wall = time.monotonic() - start
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        start = time.monotonic()
+        child = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors)
+        anonymous, usage = watch(child, start + seconds)
+        wall = time.monotonic() - start
+        out.seek(0)
+        errors.seek(0)
+        answer, complaint = out.read().strip(), errors.read().strip()
     if child.returncode != 0:
-        raise Failed(f"forebay push: {errors.strip()[-300:] or out.strip()[-300:]}")
-    report = json.loads(out.strip().splitlines()[-1])
-    return {**report, "seconds": wall, "reported_seconds": report.get("seconds")}
+        raise Failed(f"forebay push: {complaint[-300:] or answer[-300:]}")
+    report = json.loads(answer.splitlines()[-1])
+    return {
+        **report, "seconds": wall, "reported_seconds": report.get("seconds"), "peak_anonymous_bytes": anonymous,
+        "peak_rss_bytes": usage.ru_maxrss * 1024, "cpu_seconds": usage.ru_utime + usage.ru_stime,
+    }
+
+
+def watch(child: subprocess.Popen, deadline: float) -> tuple:
+    """Waits for the child; the highest anonymous memory seen, and what the system counted for it."""
+    highest = 0
+    while True:
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return highest, usage
+        try:
+            highest = max(highest, memory_of(child.pid)["anonymous_bytes"])
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            child.kill()
+        time.sleep(0.02)
 
 
 def swap(store: Path, table: str, version: int, prefix: tuple = ()) -> float:

@@ -139,10 +139,10 @@ def measure(report: Report, records: int, options) -> None:
         f"({file.stat().st_size / 1e9:.2f} GB of Parquet, snappy)"
     )
     report.table(
-        ["what", "s", "M rows/s", "resident MB (Redis: after loading)"],
+        ["what", "s", "M rows/s", "own memory MB (push: peak; Redis: after loading)"],
         [
             [r["label"], shown(r["seconds"], 2), shown(records / r["seconds"] / 1e6, 2),
-             shown(r.get("resident_bytes"), 0, 1e-6)]
+             shown(r.get("peak_anonymous_bytes") or r.get("anonymous_bytes"), 0, 1e-6)]
             for r in rows
         ],
     )
