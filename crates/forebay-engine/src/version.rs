@@ -261,6 +261,7 @@ impl Version {
             .map_err(|error| refused(error.to_string()))
     }
 
+    #[cold]
     pub(crate) fn read_error(&self, source: RunError) -> ReadError {
         let table = self.manifest.table.clone();
         ReadError::Run {

@@ -44,6 +44,15 @@ pub struct Blocks {
     pub checksums: Vec<u32>,
 }
 
+/// How a page that is not in memory is best brought there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// By itself, in one read of the device: its neighbours are not expected to be asked for.
+    Single,
+    /// With much of what follows, in huge pages where the system has them.
+    Sequential,
+}
+
 /// A page's bytes, in place or copied.
 pub type PageBytes<'a> = Cow<'a, [u8]>;
 
@@ -95,10 +104,10 @@ impl Pages {
 
     /// The bytes of a page, checked; waits for the device when it must.
     #[inline]
-    pub fn get(&self, page: usize) -> Result<PageBytes<'_>> {
+    pub fn get(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
         match self.in_place(page) {
             Some(bytes) => Ok(Cow::Borrowed(bytes)),
-            None => self.fetch(page),
+            None => self.fetch(page, access),
         }
     }
 
@@ -108,7 +117,7 @@ impl Pages {
     #[inline(never)]
     pub fn obtain(&self, page: usize, wait: bool) -> Result<Option<PageBytes<'_>>> {
         if wait || self.in_place(page).is_some() || self.is_resident(page) {
-            self.get(page).map(Some)
+            self.get(page, Access::Single).map(Some)
         } else {
             Ok(None)
         }
@@ -135,20 +144,8 @@ impl Pages {
 
     #[cold]
     #[inline(never)]
-    fn fetch(&self, page: usize) -> Result<PageBytes<'_>> {
-        let (start, end) = self.stored_range(page);
-        let stored = match &self.map {
-            Some(map) => {
-                let bytes = map.bytes().get(start as usize..end as usize);
-                Cow::Borrowed(bytes.ok_or_else(|| self.damaged(page, "beyond the file"))?)
-            }
-            None => {
-                let mut bytes = vec![0; (end - start) as usize];
-                let read = self.file.read_exact_at(&mut bytes, start);
-                read.map_err(|e| RunError::io(&self.path, "read", e))?;
-                Cow::Owned(bytes)
-            }
-        };
+    fn fetch(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
+        let stored = self.fetch_stored(page, access)?;
         let bytes = match &self.blocks {
             None => stored,
             Some((reader, blocks)) => {
@@ -170,6 +167,24 @@ impl Pages {
             word.fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
         Ok(bytes)
+    }
+
+    /// A stored page through the mapping if it is in memory or its neighbours are wanted too; a fault
+    /// would bring megabytes of them in. Else by a read of just its bytes.
+    fn fetch_stored(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
+        let (start, end) = self.stored_range(page);
+        if let Some(map) = &self.map
+            && (access == Access::Sequential || self.is_resident(page))
+        {
+            let bytes = map.bytes().get(start as usize..end as usize);
+            return bytes
+                .map(Cow::Borrowed)
+                .ok_or_else(|| self.damaged(page, "beyond the file"));
+        }
+        let mut bytes = vec![0; (end - start) as usize];
+        let read = self.file.read_exact_at(&mut bytes, start);
+        read.map_err(|e| RunError::io(&self.path, "read", e))?;
+        Ok(Cow::Owned(bytes))
     }
 
     fn stored_range(&self, page: usize) -> (u64, u64) {

@@ -186,6 +186,14 @@ extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
     }
 }
 
+/// Tells the system that read calls on the file bring no neighbours in; faults of mappings still do.
+pub fn expect_random_reads(file: &File) {
+    // SAFETY: a system call on an open descriptor.
+    unsafe {
+        libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
+    }
+}
+
 /// Asks the system to forget the file's cached pages. A hint.
 pub fn drop_file_cache(file: &File) {
     // SAFETY: a system call on an open descriptor.

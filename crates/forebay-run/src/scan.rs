@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::format::Order;
 use crate::operation::Operation;
 use crate::page::{Page, Slot};
+use crate::pages::Access;
 use crate::record::decode;
 use crate::run::{Index, Run};
 
@@ -120,6 +121,9 @@ pub enum Direction {
     Backward,
 }
 
+/// A scan that comes through more pages than this is taken for a long one.
+const SINGLE_PAGES: usize = 4;
+
 /// A scan over one run. Holds the run open.
 #[derive(Debug)]
 pub struct RunScan {
@@ -131,6 +135,8 @@ pub struct RunScan {
     bytes: Vec<u8>,
     started: bool,
     releasing: bool,
+    /// How many pages the scan has come through.
+    passed: usize,
     /// Only the records that begin in the first page.
     one_page: bool,
     /// Records of the page that are still to come: those numbered in this range.
@@ -162,6 +168,7 @@ impl RunScan {
             bytes: Vec::new(),
             started: false,
             releasing: false,
+            passed: 0,
             one_page: false,
             rest: 0..0,
             records: 0,
@@ -207,7 +214,14 @@ impl RunScan {
             }
         }
         self.started = true;
-        let bytes = self.run.pages.get(self.page)?;
+        self.passed += 1;
+        let long = self.passed > SINGLE_PAGES;
+        let access = if long {
+            Access::Sequential
+        } else {
+            Access::Single
+        };
+        let bytes = self.run.pages.get(self.page, access)?;
         self.bytes.clear();
         self.bytes.extend_from_slice(&bytes);
         let records = Page::new(&self.bytes).records();

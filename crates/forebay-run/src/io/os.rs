@@ -19,6 +19,7 @@ pub struct OsDisk {
 impl Disk for OsDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let file = File::open(path)?;
+        raw::expect_random_reads(&file);
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::new(
