@@ -1,1 +1,29 @@
-//! forebay-server
+//! Forebay's server: the serving versions of a store's tables, by the Redis protocol and by HTTP.
+//!
+//! The way of a command: [`worker`] accepts a connection, [`connection`] reads its bytes,
+//! [`pipeline`] parses and answers, [`command`] knows what the commands mean, [`execute`] runs them.
+//!
+//! What does not happen here: no table is written; no path, and no unchecked table name, comes from a
+//! client; nothing waits for the device on a thread that serves connections; no reply mixes versions.
+
+mod command;
+mod config;
+mod connection;
+mod execute;
+mod glob;
+mod http;
+mod metrics;
+mod pipeline;
+mod resp;
+mod server;
+mod session;
+mod shared;
+mod tls;
+mod users;
+mod worker;
+
+pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
+pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};
+pub use server::{Handle, Server, StartError};
+pub use tls::TlsError;
+pub use users::{User, Users, UsersError, Verb};

@@ -1,0 +1,316 @@
+//! INFO, CONFIG, COMMAND and what else clients ask to learn whom they talk to.
+
+use std::fmt::Write;
+
+use super::call::SessionCall;
+use super::{Answer, COMMANDS, Command, Stop, find, shown};
+use crate::glob;
+use crate::resp::{Args, Reply};
+use crate::shared::{REDIS_VERSION, Shared};
+use crate::users::Verb;
+
+/// Writes one section of INFO.
+type Section = fn(&SessionCall<'_>) -> String;
+
+/// INFO [section ...].
+pub fn info(call: &mut SessionCall<'_>) -> Answer {
+    let wanted: Vec<String> = call
+        .args
+        .skip(1)
+        .iter()
+        .map(|arg| shown(arg).to_lowercase())
+        .collect();
+    let all = ["all", "default", "everything"];
+    let every = wanted.is_empty() || wanted.iter().any(|word| all.contains(&&**word));
+    let sections: [(&str, Section); 8] = [
+        ("Server", server),
+        ("Clients", clients),
+        ("Memory", memory),
+        ("Persistence", |_| {
+            "loading:0\r\nasync_loading:0\r\n".to_owned()
+        }),
+        ("Stats", stats),
+        ("Replication", |_| {
+            "role:master\r\nconnected_slaves:0\r\n".to_owned()
+        }),
+        ("Cluster", |_| "cluster_enabled:1\r\n".to_owned()),
+        ("Keyspace", keyspace),
+    ];
+    let mut text = String::new();
+    for (name, write) in sections {
+        if every || wanted.contains(&name.to_lowercase()) {
+            let gap = if text.is_empty() { "" } else { "\r\n" };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{gap}# {name}\r\n{}", write(call));
+        }
+    }
+    call.reply.verbatim(&text);
+    Ok(())
+}
+
+fn server(call: &SessionCall<'_>) -> String {
+    let shared = call.shared;
+    let (version, port) = (env!("CARGO_PKG_VERSION"), shared.resp_address.port());
+    let (seconds, process) = (shared.uptime_seconds(), std::process::id());
+    format!(
+        "redis_version:{REDIS_VERSION}\r\nforebay_version:{version}\r\nredis_mode:cluster\r\n\
+         os:{}\r\narch_bits:64\r\nprocess_id:{process}\r\nrun_id:{}\r\ntcp_port:{port}\r\n\
+         io_threads_active:{}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\n",
+        std::env::consts::OS,
+        shared.run_id,
+        shared.metrics.workers().len(),
+        seconds / 86_400,
+    )
+}
+
+fn clients(call: &SessionCall<'_>) -> String {
+    let connected = call.shared.clients.lock().len();
+    let most = call.shared.config.limits.connections;
+    format!("connected_clients:{connected}\r\nmaxclients:{most}\r\nblocked_clients:0\r\n")
+}
+
+fn memory(call: &SessionCall<'_>) -> String {
+    let (own, mapped) = call.shared.resident_bytes();
+    format!(
+        "used_memory:{own}\r\nused_memory_rss:{}\r\nforebay_mapped_resident:{mapped}\r\n\
+         maxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
+        own + mapped
+    )
+}
+
+fn stats(call: &SessionCall<'_>) -> String {
+    use std::sync::atomic::Ordering::Relaxed;
+    let metrics = &call.shared.metrics;
+    let sum = |of: fn(&crate::metrics::WorkerMetrics) -> u64| -> u64 {
+        metrics.workers().iter().map(of).sum()
+    };
+    format!(
+        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\nrejected_connections:{}\r\n\
+         total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\n",
+        metrics.accepted.load(Relaxed),
+        metrics.commands(),
+        metrics.refused.load(Relaxed),
+        sum(|worker| worker.input_bytes.load(Relaxed)),
+        sum(|worker| worker.output_bytes.load(Relaxed)),
+    )
+}
+
+/// The keys of all tables that the user may read, and a line for each of these.
+fn keyspace(call: &SessionCall<'_>) -> String {
+    let Some(user) = &call.session.user else {
+        return String::new();
+    };
+    let mut text = String::new();
+    let mut keys = 0;
+    for (name, version) in call.tables.iter() {
+        if !user.may(Verb::Read, name.as_str().as_bytes()) {
+            continue;
+        }
+        let manifest = version.manifest();
+        keys += manifest.rows();
+        let (number, rows, bytes) = (version.version(), manifest.rows(), manifest.bytes());
+        let _ = write!(
+            text,
+            "table_{name}:version={number},keys={rows},bytes={bytes}\r\n"
+        );
+    }
+    format!("db0:keys={keys},expires=0,avg_ttl=0\r\n{text}")
+}
+
+/// CONFIG GET pattern ...; nothing can be set.
+pub fn config(call: &mut SessionCall<'_>) -> Answer {
+    if !call.args.is(1, "get") || call.args.len() < 3 {
+        return Err(Stop::error(
+            "ERR CONFIG here knows only GET: the configuration is given when the server starts",
+        ));
+    }
+    let patterns = call.args.skip(2);
+    let wanted = |name: &str| {
+        let matches = |p: &[u8]| glob::matches(&p.to_ascii_lowercase(), name.as_bytes());
+        patterns.iter().any(matches)
+    };
+    let settings: Vec<_> = settings(call.shared)
+        .into_iter()
+        .filter(|(name, _)| wanted(name))
+        .collect();
+    call.reply.map(settings.len());
+    for (name, value) in settings {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+/// The settings of Redis that mean something here, or that clients insist on asking for.
+fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
+    let limits = &shared.config.limits;
+    let idle = limits.idle_time.map_or(0, |time| time.as_secs());
+    vec![
+        ("appendonly", "no".to_owned()),
+        ("bind", shared.resp_address.ip().to_string()),
+        ("cluster-enabled", "yes".to_owned()),
+        ("databases", "1".to_owned()),
+        ("io-threads", shared.metrics.workers().len().to_string()),
+        ("maxclients", limits.connections.to_string()),
+        ("maxmemory", "0".to_owned()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+        ("port", shared.resp_address.port().to_string()),
+        ("proto-max-bulk-len", limits.request.bulk_bytes.to_string()),
+        ("save", String::new()),
+        ("timeout", idle.to_string()),
+    ]
+}
+
+/// COMMAND [COUNT | LIST | INFO name ... | DOCS name ... | GETKEYS command ...].
+pub fn command(call: &mut SessionCall<'_>) -> Answer {
+    let (args, reply) = (call.args, &mut *call.reply);
+    let sub = args.get(1).to_ascii_lowercase();
+    let named = args.skip(2);
+    match (&sub[..], args.len()) {
+        (b"", 1) => describe_all(reply),
+        (b"info", 2) => describe_all(reply),
+        (b"info", _) => {
+            reply.array(named.len());
+            for name in named.iter() {
+                match find(name) {
+                    Some(place) => describe(reply, &COMMANDS[place]),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        (b"count", 2) => reply.count(COMMANDS.len()),
+        (b"list", 2) => {
+            reply.array(COMMANDS.len());
+            COMMANDS
+                .iter()
+                .for_each(|command| reply.bulk(command.name.as_bytes()));
+        }
+        (b"docs", _) => docs(reply, &named),
+        (b"getkeys", 3..) => get_keys(reply, &named)?,
+        _ => return Err(Stop::unknown_subcommand("COMMAND", args.get(1))),
+    }
+    Ok(())
+}
+
+fn describe_all(reply: &mut Reply) {
+    reply.array(COMMANDS.len());
+    COMMANDS.iter().for_each(|command| describe(reply, command));
+}
+
+fn describe(reply: &mut Reply, command: &Command) {
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.int(command.arity.into());
+    reply.set(command.flags.len());
+    command.flags.iter().for_each(|flag| reply.simple(flag));
+    for key in [command.keys.first, command.keys.last, command.keys.step] {
+        reply.int(key.into());
+    }
+    reply.set(1);
+    reply.simple(&format!("@{}", command.group));
+    // Tips, key specifications and subcommands.
+    for _ in 0..3 {
+        reply.array(0);
+    }
+}
+
+fn docs(reply: &mut Reply, named: &Args<'_>) {
+    let commands: Vec<&Command> = if named.is_empty() {
+        COMMANDS.iter().collect()
+    } else {
+        named
+            .iter()
+            .filter_map(find)
+            .map(|place| &COMMANDS[place])
+            .collect()
+    };
+    reply.map(commands.len());
+    for command in commands {
+        reply.bulk(command.name.as_bytes());
+        reply.map(2);
+        for (name, text) in [("summary", command.summary), ("group", command.group)] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(text.as_bytes());
+        }
+    }
+}
+
+fn get_keys(reply: &mut Reply, args: &Args<'_>) -> Answer {
+    let place = find(args.get(0)).ok_or_else(|| Stop::error("ERR Invalid command specified"))?;
+    let command = &COMMANDS[place];
+    if !command.takes(args.len()) {
+        return Err(Stop::error(
+            "ERR Invalid number of arguments specified for command",
+        ));
+    }
+    let keys = command.keys;
+    if keys.first == 0 {
+        return Err(Stop::error("ERR The command has no key arguments"));
+    }
+    let last = if keys.last < 0 {
+        args.len() as i32 + keys.last
+    } else {
+        keys.last
+    };
+    let places: Vec<i32> = (keys.first..=last)
+        .step_by(keys.step.max(1) as usize)
+        .collect();
+    reply.array(places.len());
+    places
+        .iter()
+        .for_each(|&place| reply.bulk(args.get(place as usize)));
+    Ok(())
+}
+
+pub fn time(call: &mut SessionCall<'_>) -> Answer {
+    let now = call.shared.store.clock().unix_ms();
+    call.reply.array(2);
+    call.reply.bulk((now / 1000).to_string().as_bytes());
+    call.reply.bulk((now % 1000 * 1000).to_string().as_bytes());
+    Ok(())
+}
+
+pub fn role(call: &mut SessionCall<'_>) -> Answer {
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.int(0);
+    call.reply.array(0);
+    Ok(())
+}
+
+/// SLOWLOG GET | LEN | RESET: there is none; the metrics have latencies.
+pub fn slowlog(call: &mut SessionCall<'_>) -> Answer {
+    if call.args.is(1, "get") {
+        call.reply.array(0);
+    } else if call.args.is(1, "len") {
+        call.reply.int(0);
+    } else if call.args.is(1, "reset") {
+        call.reply.ok();
+    } else {
+        return Err(Stop::unknown_subcommand("SLOWLOG", call.args.get(1)));
+    }
+    Ok(())
+}
+
+/// LATENCY LATEST | RESET: no events are kept; the metrics have histograms.
+pub fn latency(call: &mut SessionCall<'_>) -> Answer {
+    if call.args.is(1, "latest") {
+        call.reply.array(0);
+    } else if call.args.is(1, "reset") {
+        call.reply.int(0);
+    } else {
+        return Err(Stop::error(
+            "ERR LATENCY here knows only LATEST and RESET: /metrics on the HTTP port has histograms",
+        ));
+    }
+    Ok(())
+}
+
+/// MODULE LIST.
+pub fn module(call: &mut SessionCall<'_>) -> Answer {
+    if !call.args.is(1, "list") {
+        return Err(Stop::unknown_subcommand("MODULE", call.args.get(1)));
+    }
+    call.reply.array(0);
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! The commands: one table of all of them, one file a family.
+
+mod call;
+mod cluster;
+mod connection;
+mod hash;
+mod introspect;
+mod keyspace;
+mod list;
+mod range;
+mod scan;
+mod string;
+mod table;
+mod transaction;
+mod write;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub use call::{Call, SessionCall, find_version};
+pub use scan::ScanCursors;
+pub use string::{json, reply_found};
+pub use table::COMMANDS;
+pub use transaction::Queued;
+pub use write::refuse_write;
+
+/// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.
+pub type Answer = Result<(), Stop>;
+
+/// Why a command did not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// It would have to wait for the device: it is to run again on a thread that may.
+    NotResident,
+    /// An error reply, its code first.
+    Error(Cow<'static, str>),
+}
+
+/// One command.
+#[derive(Debug)]
+pub struct Command {
+    /// In lower case.
+    pub name: &'static str,
+    /// The number of arguments, the name included; negative: at least so many.
+    pub arity: i32,
+    pub flags: &'static [&'static str],
+    pub keys: Keys,
+    pub group: &'static str,
+    pub summary: &'static str,
+    pub run: Run,
+}
+
+/// Which arguments are keys: the first, the last (negative: counted from the end), the step. All 0:
+/// none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keys {
+    pub first: i32,
+    pub last: i32,
+    pub step: i32,
+}
+
+/// How a command runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Run {
+    /// Reads tables: at once when all pages are in memory, else again on a thread that may wait.
+    Read(fn(&mut Call<'_>) -> Answer),
+    /// Walks through tables: always on a thread that may wait.
+    Walk(fn(&mut Call<'_>) -> Answer),
+    /// Is about the connection or the server; never waits.
+    Session(fn(&mut SessionCall<'_>) -> Answer),
+    /// Would change a table.
+    Write,
+}
+
+/// The place of a command in [`COMMANDS`], by its name in any case.
+pub fn find(name: &[u8]) -> Option<usize> {
+    static BY_NAME: LazyLock<HashMap<&'static [u8], usize>> = LazyLock::new(|| {
+        COMMANDS
+            .iter()
+            .enumerate()
+            .map(|(place, command)| (command.name.as_bytes(), place))
+            .collect()
+    });
+    let mut lower = [0u8; 24];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    BY_NAME.get(&*lower).copied()
+}
+
+impl Command {
+    /// Whether a command of so many arguments, the name included, can be this one.
+    #[inline]
+    pub fn takes(&self, arguments: usize) -> bool {
+        let arity = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 {
+            arguments >= arity
+        } else {
+            arguments == arity
+        }
+    }
+
+    pub fn arity_error(&self) -> Stop {
+        Stop::error(format!(
+            "ERR wrong number of arguments for '{}' command",
+            self.name
+        ))
+    }
+}
+
+impl Stop {
+    pub fn error(text: impl Into<Cow<'static, str>>) -> Self {
+        Stop::Error(text.into())
+    }
+
+    pub fn syntax() -> Self {
+        Stop::error("ERR syntax error")
+    }
+
+    pub fn wrong_type() -> Self {
+        Stop::error("WRONGTYPE Operation against a key holding the wrong kind of value")
+    }
+
+    pub fn not_an_integer() -> Self {
+        Stop::error("ERR value is not an integer or out of range")
+    }
+
+    pub fn unknown_subcommand(command: &str, given: &[u8]) -> Self {
+        let given = shown(given);
+        Stop::error(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{given}'. Try {command} HELP."
+        ))
+    }
+}
+
+/// A client's bytes in a message: printable and not long.
+pub fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(128)]);
+    let plain = |symbol: char| if symbol.is_control() { '?' } else { symbol };
+    text.chars().map(plain).collect()
+}
+
+/// An argument as an integer.
+pub fn integer(argument: &[u8]) -> Result<i64, Stop> {
+    let text = std::str::from_utf8(argument).map_err(|_| Stop::not_an_integer())?;
+    text.parse().map_err(|_| Stop::not_an_integer())
+}
+
+/// An argument as a count of at least one.
+pub fn positive(argument: &[u8]) -> Result<usize, Stop> {
+    match integer(argument)? {
+        count @ 1.. => Ok(usize::try_from(count).unwrap_or(usize::MAX)),
+        _ => Err(Stop::syntax()),
+    }
+}
+
+/// The part of a sequence of `len` from `start` to `end`, both inclusive, negative ones counted from
+/// the end, as GETRANGE and LRANGE have it.
+pub fn clamp(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
+    let len = len as i64;
+    let at = |place: i64| {
+        if place < 0 {
+            (len.saturating_add(place)).max(0)
+        } else {
+            place
+        }
+    };
+    let (start, end) = if end < 0 && end.saturating_add(len) < 0 {
+        return 0..0;
+    } else {
+        (at(start), at(end).min(len - 1))
+    };
+    if start > end {
+        0..0
+    } else {
+        start as usize..end as usize + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_lower_case_and_found_in_any_case() {
+        for (place, command) in COMMANDS.iter().enumerate() {
+            assert_eq!(command.name, command.name.to_lowercase());
+            assert_eq!(
+                find(command.name.to_uppercase().as_bytes()),
+                Some(place),
+                "{}",
+                command.name
+            );
+        }
+        assert_eq!(find(b"nosuchcommand"), None);
+        assert_eq!(find(&[b'x'; 100]), None);
+    }
+
+    #[test]
+    fn ranges_are_those_of_redis() {
+        assert_eq!(clamp(0, -1, 5), 0..5);
+        assert_eq!(clamp(-3, -1, 5), 2..5);
+        assert_eq!(clamp(1, 2, 5), 1..3);
+        assert_eq!(clamp(0, 100, 5), 0..5);
+        assert_eq!(clamp(-100, 1, 5), 0..2);
+        assert_eq!(clamp(3, 1, 5), 0..0);
+        assert_eq!(clamp(5, 9, 5), 0..0);
+        assert_eq!(clamp(0, -6, 5), 0..0);
+        assert_eq!(clamp(0, -1, 0), 0..0);
+        assert_eq!(clamp(i64::MIN, i64::MAX, 5), 0..5);
+        assert_eq!(clamp(i64::MIN, i64::MIN, 5), 0..0);
+    }
+}

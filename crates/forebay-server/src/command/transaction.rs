@@ -1,0 +1,70 @@
+//! MULTI, EXEC, DISCARD: several reads on one set of versions.
+//!
+//! Commands are checked and kept as they come, and run together at EXEC. No swap falls between them:
+//! all of them see the versions that served when EXEC began. Only commands that read may be queued.
+
+use super::call::SessionCall;
+use super::{Answer, Command, Run, Stop};
+use crate::resp::{Args, OwnedArgs};
+
+/// The most that the commands of one MULTI may hold.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+
+/// The commands since MULTI.
+#[derive(Debug, Default)]
+pub struct Queued {
+    pub commands: Vec<(usize, OwnedArgs)>,
+    bytes: usize,
+    /// A command was refused: EXEC will not run any.
+    pub failed: bool,
+}
+
+impl Queued {
+    /// Keeps the command at place `place` of the command table.
+    pub fn push(&mut self, place: usize, command: &Command, args: &Args<'_>) -> Result<(), Stop> {
+        if !matches!(command.run, Run::Read(_) | Run::Walk(_)) {
+            let name = command.name.to_uppercase();
+            return Err(Stop::error(format!(
+                "ERR {name} is not allowed in a transaction"
+            )));
+        }
+        let args = args.to_owned();
+        self.bytes += args.memory_bytes() + size_of::<(usize, OwnedArgs)>();
+        if self.bytes > MAX_QUEUED_BYTES {
+            return Err(Stop::error(format!(
+                "ERR the commands of a transaction are larger than {MAX_QUEUED_BYTES} bytes"
+            )));
+        }
+        self.commands.push((place, args));
+        Ok(())
+    }
+}
+
+pub fn multi(call: &mut SessionCall<'_>) -> Answer {
+    if call.session.queued.is_some() {
+        return Err(Stop::error("ERR MULTI calls can not be nested"));
+    }
+    call.session.queued = Some(Queued::default());
+    call.reply.ok();
+    Ok(())
+}
+
+/// EXEC itself runs where the connection runs commands; here it is only refused.
+pub fn exec(_: &mut SessionCall<'_>) -> Answer {
+    Err(Stop::error("ERR EXEC without MULTI"))
+}
+
+pub fn discard(call: &mut SessionCall<'_>) -> Answer {
+    match call.session.queued.take() {
+        Some(_) => call.reply.ok(),
+        None => return Err(Stop::error("ERR DISCARD without MULTI")),
+    }
+    Ok(())
+}
+
+pub fn watch(_: &mut SessionCall<'_>) -> Answer {
+    Err(Stop::error(
+        "ERR WATCH is not supported: keys of batch tables change only together, and MULTI reads one \
+         set of versions",
+    ))
+}

@@ -1,0 +1,184 @@
+//! What a server is told at its start, and what it refuses to start with.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::resp::RequestLimits;
+
+/// The port of RESP, unless told otherwise.
+pub const DEFAULT_RESP_PORT: u16 = 7379;
+/// The port of HTTP, unless told otherwise.
+pub const DEFAULT_HTTP_PORT: u16 = 7380;
+
+/// How a server listens, whom it lets in, and what it bounds.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where RESP listens; port 0 takes any free one.
+    pub resp: SocketAddr,
+    /// Where HTTP listens; `None` for no HTTP at all.
+    pub http: Option<SocketAddr>,
+    /// Threads that serve RESP; 0 for one a core.
+    pub threads: usize,
+    /// Certificate chain and key, PEM. With it both ports speak TLS and nothing else.
+    pub tls: Option<TlsFiles>,
+    /// Who may do what; see [`crate::Users`]. Without it every client may read every table.
+    pub users: Option<PathBuf>,
+    /// A file that holds the bearer token of the HTTP port's administration. Without it swap and
+    /// rollback are refused there.
+    pub http_token: Option<PathBuf>,
+    /// Host names under which the HTTP port may be addressed, beside `localhost`, the loopback
+    /// addresses and the address that it is bound to.
+    pub http_hosts: Vec<String>,
+    pub limits: Limits,
+}
+
+/// Files of a certificate and its key.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Bounds that keep one client from harming the others.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub request: RequestLimits,
+    /// Connections at a time; further ones are told so and closed.
+    pub connections: usize,
+    /// The largest reply to one command. The replies to pipelined commands are sent on the way.
+    pub reply_bytes: usize,
+    /// From connecting to a successful AUTH, where that is asked for; a TLS handshake included.
+    pub auth_time: Duration,
+    /// A client that takes longer than this for 256 KiB of replies is dropped.
+    pub slow_reader_time: Duration,
+    /// A client that sends nothing for this long is dropped; `None`: never.
+    pub idle_time: Option<Duration>,
+    /// For commands under way to end, once the server is told to stop.
+    pub shutdown_time: Duration,
+    /// Of one HTTP request's body.
+    pub http_body_bytes: usize,
+    /// For an HTTP request's header to arrive.
+    pub http_header_time: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            resp: SocketAddr::from(([127, 0, 0, 1], DEFAULT_RESP_PORT)),
+            http: Some(SocketAddr::from(([127, 0, 0, 1], DEFAULT_HTTP_PORT))),
+            threads: 0,
+            tls: None,
+            users: None,
+            http_token: None,
+            http_hosts: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request: RequestLimits {
+                bulk_bytes: 16 << 20,
+                arguments: 1 << 20,
+                command_bytes: 64 << 20,
+            },
+            connections: 10_000,
+            reply_bytes: 256 << 20,
+            auth_time: Duration::from_secs(10),
+            slow_reader_time: Duration::from_secs(30),
+            idle_time: None,
+            shutdown_time: Duration::from_secs(10),
+            http_body_bytes: 64 << 10,
+            http_header_time: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Refuses to be reachable from elsewhere without encryption and credentials. Answers what is
+    /// missing, in words.
+    pub fn check_exposure(&self) -> Result<(), String> {
+        let mut open = vec![("RESP", self.resp)];
+        open.extend(self.http.map(|address| ("HTTP", address)));
+        for (what, address) in open
+            .into_iter()
+            .filter(|(_, address)| !is_loopback(address))
+        {
+            let mut missing = Vec::new();
+            if self.tls.is_none() {
+                missing.push("a TLS certificate and key");
+            }
+            if self.users.is_none() {
+                missing.push("a users file");
+            }
+            if !missing.is_empty() {
+                return Err(format!(
+                    "refusing to serve {what} on {address}, which other machines may reach, without \
+                     {}: give them, or bind to 127.0.0.1",
+                    missing.join(" and ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of threads to start.
+    pub fn worker_threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        }
+    }
+}
+
+/// Whether only this machine can reach the address.
+pub fn is_loopback(address: &SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_served_in_the_clear() {
+        let mut config = ServerConfig::default();
+        assert_eq!(config.check_exposure(), Ok(()));
+        config.resp = "[::1]:0".parse().expect("an address");
+        assert_eq!(config.check_exposure(), Ok(()));
+
+        config.resp = "0.0.0.0:7379".parse().expect("an address");
+        let refused = config.check_exposure().expect_err("refused");
+        assert!(
+            refused.contains("TLS") && refused.contains("users"),
+            "{refused}"
+        );
+
+        config.tls = Some(TlsFiles {
+            certificate: "a".into(),
+            key: "b".into(),
+        });
+        let refused = config.check_exposure().expect_err("refused");
+        assert!(
+            !refused.contains("TLS") && refused.contains("users"),
+            "{refused}"
+        );
+
+        config.users = Some("users.json".into());
+        assert_eq!(config.check_exposure(), Ok(()));
+    }
+
+    #[test]
+    fn the_http_port_is_held_to_the_same() {
+        let http = Some("192.0.2.1:7380".parse().expect("an address"));
+        let refused = ServerConfig {
+            http,
+            ..ServerConfig::default()
+        }
+        .check_exposure();
+        assert!(refused.expect_err("refused").contains("HTTP"));
+    }
+}

@@ -1,0 +1,117 @@
+//! One connection: reading, sending, and waiting for what is not in memory.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tracing::error;
+
+use crate::metrics::WorkerMetrics;
+use crate::pipeline::{HIGH_WATER, Next, Pipeline};
+use crate::session::Client;
+use crate::shared::Shared;
+
+/// The first read buffer of a connection; it grows while reads fill it.
+const FIRST_BUFFER: usize = 4 << 10;
+const LARGEST_READ: usize = 64 << 10;
+/// A buffer doubles as bytes arrive, by at most so much at a time.
+const LARGEST_GROWTH: usize = 4 << 20;
+/// Buffers larger than this are given back when they are empty.
+const KEPT_BUFFER: usize = 256 << 10;
+/// Output is handed to the system in pieces of this size, each with a deadline of its own.
+const PIECE: usize = 256 << 10;
+
+/// A connection that is served by one of the workers.
+pub struct Connection<S> {
+    pub stream: S,
+    pub shared: Arc<Shared>,
+    pub worker: usize,
+    pub client: Arc<Client>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Serves until the client or the server ends it.
+    pub async fn serve(mut self) -> io::Result<()> {
+        let mut pipeline = Pipeline::new(&self.shared, self.worker, Arc::clone(&self.client));
+        loop {
+            match pipeline.advance() {
+                Next::Wait(work) => match tokio::task::spawn_blocking(|| work.run()).await {
+                    Ok(done) => pipeline.resume(&done),
+                    Err(failure) => {
+                        error!(%failure, "a command broke down");
+                        pipeline
+                            .reply
+                            .error("ERR internal error: see the server's log");
+                        self.send(&mut pipeline).await?;
+                        return Ok(());
+                    }
+                },
+                Next::Flush => self.send(&mut pipeline).await?,
+                Next::Close => {
+                    self.send(&mut pipeline).await?;
+                    return self.stream.shutdown().await;
+                }
+                Next::Read => {
+                    self.send(&mut pipeline).await?;
+                    if self.shared.is_stopping() && !pipeline.has_partial_input() {
+                        return self.stream.shutdown().await;
+                    }
+                    if self.receive(&mut pipeline).await? == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self, pipeline: &mut Pipeline) -> io::Result<usize> {
+        let input = &mut pipeline.input;
+        if input.is_empty() && input.capacity() > KEPT_BUFFER {
+            *input = Vec::new();
+        }
+        let spare = input.capacity() - input.len();
+        if spare < FIRST_BUFFER / 4 {
+            let more = input.capacity().clamp(FIRST_BUFFER, LARGEST_GROWTH);
+            input.reserve_exact(more);
+        }
+        self.client.idle.store(input.is_empty(), Ordering::Relaxed);
+        let read = self.stream.read_buf(input).await?;
+        self.client.idle.store(false, Ordering::Relaxed);
+        self.client
+            .active_ms
+            .store(self.shared.now_ms(), Ordering::Relaxed);
+        if input.len() == input.capacity() && read < LARGEST_READ {
+            input.reserve_exact(input.capacity().min(LARGEST_READ));
+        }
+        self.metrics()
+            .input_bytes
+            .fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    async fn send(&mut self, pipeline: &mut Pipeline) -> io::Result<()> {
+        let bytes = pipeline.reply.bytes();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        for piece in bytes.chunks(PIECE) {
+            // From here on the sweep counts the time that the client takes.
+            self.client
+                .writing_ms
+                .store(self.shared.now_ms(), Ordering::Relaxed);
+            self.stream.write_all(piece).await?;
+        }
+        self.stream.flush().await?;
+        self.client.writing_ms.store(0, Ordering::Relaxed);
+        self.metrics()
+            .output_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        pipeline.reply.clear(2 * HIGH_WATER);
+        Ok(())
+    }
+
+    fn metrics(&self) -> &WorkerMetrics {
+        self.shared.metrics.worker(self.worker)
+    }
+}

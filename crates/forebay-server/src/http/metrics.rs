@@ -1,0 +1,264 @@
+//! The metrics, as Prometheus reads them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use forebay_engine::TableState;
+use metrics::{Key, Label};
+use metrics_exporter_prometheus::LabelSet;
+use metrics_exporter_prometheus::formatting::{
+    write_help_line, write_metric_line, write_type_line,
+};
+
+use crate::metrics::{BUCKETS, Drop, HistogramSum, WorkerMetrics, bucket_bound_us};
+use crate::shared::Shared;
+
+/// A page of metrics in the making.
+struct Page {
+    text: String,
+}
+
+pub async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    let mut page = Page {
+        text: String::with_capacity(16 << 10),
+    };
+    server(&mut page, &shared);
+    connections(&mut page, &shared);
+    tables(&mut page, &shared);
+    latencies(&mut page, &shared);
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        page.text,
+    )
+}
+
+fn server(page: &mut Page, shared: &Shared) {
+    page.begin("forebay_build_info", "gauge", "The version of the program.");
+    page.line(
+        "forebay_build_info",
+        &[("version", env!("CARGO_PKG_VERSION"))],
+        1,
+    );
+    page.one(
+        "forebay_uptime_seconds",
+        "gauge",
+        "Since the start.",
+        shared.uptime_seconds(),
+    );
+    let (own, mapped) = shared.resident_bytes();
+    page.begin(
+        "forebay_resident_bytes",
+        "gauge",
+        "Memory of the process, by what it is.",
+    );
+    page.line("forebay_resident_bytes", &[("kind", "own")], own);
+    page.line("forebay_resident_bytes", &[("kind", "file_pages")], mapped);
+    let index: usize = shared
+        .serving
+        .load()
+        .iter()
+        .map(|(_, v)| v.memory_bytes())
+        .sum();
+    let help = "Memory of the indexes of the serving versions, which has to stay.";
+    page.one("forebay_index_bytes", "gauge", help, index as u64);
+    let retired = shared.serving.states().retired as u64;
+    let help = "Versions that were swapped out and are still being read.";
+    page.one("forebay_retired_versions", "gauge", help, retired);
+}
+
+fn connections(page: &mut Page, shared: &Shared) {
+    let metrics = &shared.metrics;
+    let sum = |of: fn(&WorkerMetrics) -> u64| metrics.workers().iter().map(of).sum::<u64>();
+    let connected = metrics.connected.load(Relaxed).max(0) as u64;
+    page.one(
+        "forebay_connections",
+        "gauge",
+        "Open RESP connections.",
+        connected,
+    );
+    for (name, help, value) in [
+        (
+            "forebay_connections_accepted_total",
+            "Accepted.",
+            metrics.accepted.load(Relaxed),
+        ),
+        (
+            "forebay_connections_refused_total",
+            "One too many.",
+            metrics.refused.load(Relaxed),
+        ),
+        (
+            "forebay_auth_failures_total",
+            "Wrong passwords.",
+            metrics.auth_failures.load(Relaxed),
+        ),
+        (
+            "forebay_input_bytes_total",
+            "Received.",
+            sum(|w| w.input_bytes.load(Relaxed)),
+        ),
+        (
+            "forebay_output_bytes_total",
+            "Sent.",
+            sum(|w| w.output_bytes.load(Relaxed)),
+        ),
+    ] {
+        page.one(name, "counter", help, value);
+    }
+    let name = "forebay_connections_dropped_total";
+    page.begin(name, "counter", "Ended by the server, by reason.");
+    for reason in Drop::ALL {
+        let count = metrics.dropped[reason as usize].load(Relaxed);
+        page.line(name, &[("reason", reason.label())], count);
+    }
+}
+
+fn tables(page: &mut Page, shared: &Shared) {
+    type Of = fn(&TableState) -> u64;
+    let families: [(&str, &str, &str, Of); 7] = [
+        (
+            "forebay_table_version",
+            "gauge",
+            "The version that serves; 0: none.",
+            |state| state.serving.unwrap_or(0),
+        ),
+        (
+            "forebay_table_wanted_version",
+            "gauge",
+            "The version that should serve.",
+            |state| state.wanted.unwrap_or(0),
+        ),
+        (
+            "forebay_table_rows",
+            "gauge",
+            "Rows of the serving version.",
+            |state| state.rows,
+        ),
+        (
+            "forebay_table_bytes",
+            "gauge",
+            "Keys and values of the serving version.",
+            |state| state.bytes,
+        ),
+        (
+            "forebay_table_file_bytes",
+            "gauge",
+            "Files of the serving version.",
+            |state| state.file_bytes,
+        ),
+        (
+            "forebay_table_swaps_total",
+            "counter",
+            "Times that another version came to serve.",
+            |s| s.swaps,
+        ),
+        (
+            "forebay_table_load_errors_total",
+            "counter",
+            "Versions that could not be opened.",
+            |s| s.load_errors,
+        ),
+    ];
+    let states = shared.serving.states();
+    for (name, kind, help, of) in families {
+        page.begin(name, kind, help);
+        for (table, state) in &states.tables {
+            page.line(name, &[("table", table.as_str())], of(state));
+        }
+    }
+    let name = "forebay_page_cache_misses_total";
+    page.begin(name, "counter", "Commands that had to wait for the device.");
+    for (table, count) in shared.metrics.page_misses() {
+        page.line(name, &[("table", &table)], count);
+    }
+}
+
+fn latencies(page: &mut Page, shared: &Shared) {
+    let sums = shared.metrics.latencies();
+    let name = "forebay_command_errors_total";
+    page.begin(name, "counter", "Error replies by table and command.");
+    for ((table, command), sum) in &sums {
+        page.line(name, &[("table", table), ("command", command)], sum.errors);
+    }
+    let name = "forebay_command_seconds";
+    page.begin(
+        name,
+        "histogram",
+        "From a command's turn to its reply, by table and command.",
+    );
+    for ((table, command), sum) in &sums {
+        page.histogram(name, &[("table", table), ("command", command)], sum);
+    }
+}
+
+impl Page {
+    fn begin(&mut self, name: &str, kind: &str, help: &str) {
+        write_help_line(&mut self.text, name, None, None, help);
+        write_type_line(&mut self.text, name, None, None, kind);
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.begin(name, kind, help);
+        self.line(name, &[], value);
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&'static str, &str)], value: u64) {
+        let labels = set(name, labels);
+        write_metric_line::<u64, u64>(&mut self.text, name, None, &labels, None, value, None);
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[(&'static str, &str)], sum: &HistogramSum) {
+        let (labels, mut below) = (set(name, labels), 0);
+        for bucket in 0..BUCKETS {
+            below += sum.buckets[bucket];
+            let bound = match bucket_bound_us(bucket) {
+                Some(us) => format!("{}", us as f64 / 1e6),
+                None => "+Inf".to_owned(),
+            };
+            let le = Some(("le", bound));
+            write_metric_line(
+                &mut self.text,
+                name,
+                Some("bucket"),
+                &labels,
+                le,
+                below,
+                None,
+            );
+        }
+        let seconds = sum.sum_ns as f64 / 1e9;
+        let none = None::<(&'static str, u64)>;
+        write_metric_line(
+            &mut self.text,
+            name,
+            Some("sum"),
+            &labels,
+            none,
+            seconds,
+            None,
+        );
+        write_metric_line(
+            &mut self.text,
+            name,
+            Some("count"),
+            &labels,
+            none,
+            below,
+            None,
+        );
+    }
+}
+
+fn set(name: &str, labels: &[(&'static str, &str)]) -> LabelSet {
+    let labels = labels
+        .iter()
+        .map(|(label, value)| Label::new(*label, (*value).to_owned()));
+    let key = Key::from_parts(name.to_owned(), labels.collect::<Vec<_>>());
+    LabelSet::from_key_and_global(&key, &Default::default())
+}

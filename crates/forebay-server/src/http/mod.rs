@@ -1,0 +1,155 @@
+//! The HTTP port: health, metrics, tables, one row as JSON; swap and rollback for those who have the
+//! token.
+
+mod answer;
+mod guard;
+mod metrics;
+mod tables;
+
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+
+use crate::shared::Shared;
+
+/// HTTP connections at a time: scrapers and operators, not crowds.
+const CONNECTIONS: usize = 256;
+/// From a connection's beginning to its end, requests and all.
+const CONNECTION_TIME: Duration = Duration::from_secs(300);
+const STOP_CHECK: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Threads that read tables and move pointers.
+const WAITING_THREADS: usize = 16;
+
+/// Serves until the server stops.
+pub fn run(shared: Arc<Shared>, tls: Option<TlsAcceptor>, listener: StdListener) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(WAITING_THREADS)
+        .build()?;
+    let outcome = runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        let router = router(&shared);
+        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+        tokio::select! {
+            () = accept(listener, router, tls, Arc::clone(&shared), Arc::clone(&connections)) => {}
+            () = stopped(&shared) => {}
+        }
+        // Requests under way get their answers; idle connections are not waited for.
+        let limit = shared
+            .config
+            .limits
+            .shutdown_time
+            .min(Duration::from_secs(1));
+        let all = connections.acquire_many(CONNECTIONS as u32);
+        let _ = tokio::time::timeout(limit, all).await;
+        Ok(())
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+fn router(shared: &Arc<Shared>) -> Router {
+    let limits = &shared.config.limits;
+    let guarded = Router::new()
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/tables", get(tables::tables))
+        .route("/v1/tables/{table}", get(tables::table))
+        .route("/v1/tables/{table}/versions", get(tables::versions))
+        .route("/v1/tables/{table}/rows/{*key}", get(tables::row))
+        .route("/v1/tables/{table}/swap", post(tables::swap))
+        .route("/v1/tables/{table}/rollback", post(tables::rollback))
+        .layer(from_fn_with_state(Arc::clone(shared), guard::authenticate));
+    Router::new()
+        .route("/health", get(tables::health))
+        .route("/ready", get(tables::ready))
+        .merge(guarded)
+        .fallback(answer::not_found)
+        .method_not_allowed_fallback(answer::method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(shared), guard::check_origin))
+        .layer(DefaultBodyLimit::max(limits.http_body_bytes))
+        .with_state(Arc::clone(shared))
+}
+
+async fn stopped(shared: &Shared) {
+    while !shared.is_stopping() {
+        tokio::time::sleep(STOP_CHECK).await;
+    }
+}
+
+// Connections are tasks of this thread, and of nobody else.
+#[allow(clippy::disallowed_methods)]
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    connections: Arc<Semaphore>,
+) {
+    loop {
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let serving = serve(stream, router.clone(), tls.clone(), Arc::clone(&shared));
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    match tokio::time::timeout(CONNECTION_TIME, serving).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => debug!(%address, error, "an HTTP connection broke off"),
+                        Err(_) => debug!(%address, "an HTTP connection took too long"),
+                    }
+                });
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+) -> Result<(), String> {
+    let limit = shared.config.limits.http_header_time;
+    match tls {
+        None => talk(stream, router, limit).await,
+        Some(tls) => match tokio::time::timeout(limit, tls.accept(stream)).await {
+            Ok(Ok(stream)) => talk(stream, router, limit).await,
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the TLS handshake took too long".to_owned()),
+        },
+    }
+}
+
+async fn talk<S>(stream: S, router: Router, header_time: Duration) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = TowerToHyperService::new(router);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_time)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    connection.await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,266 @@
+//! Health, tables, rows, swap and rollback.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, body};
+use forebay_engine::{
+    StoreError, Swapped, Table, TableName, TableState, ValueKind, Version, VersionInfo,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::info;
+
+use super::answer::Refused;
+use super::guard::Caller;
+use crate::command::json as value_json;
+use crate::shared::Shared;
+use crate::users::Verb;
+
+type Answer = Result<Json<Value>, Refused>;
+
+/// The process lives.
+pub async fn health() -> Json<Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+/// The server should get traffic: it is not stopping, the store can be looked at, and every table that
+/// should serve does.
+pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    let states = shared.serving.states();
+    let mut problems: Vec<String> = states.problem.iter().cloned().collect();
+    for (table, state) in &states.tables {
+        if state.serving.is_none() && state.wanted.is_some() {
+            let why = state.problem.as_deref().unwrap_or("not open yet");
+            problems.push(format!("table {table} does not serve: {why}"));
+        }
+    }
+    if shared.is_stopping() {
+        problems.push("the server is stopping".to_owned());
+    }
+    let status = if problems.is_empty() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (
+        status,
+        Json(json!({ "ready": problems.is_empty(), "problems": problems })),
+    )
+        .into_response()
+}
+
+/// The tables that the caller may read.
+pub async fn tables(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+) -> Json<Value> {
+    let states = shared.serving.states();
+    let mine = states
+        .tables
+        .iter()
+        .filter(|(name, _)| caller.may(Verb::Read, name.as_str()));
+    let list: Vec<Value> = mine
+        .map(|(name, state)| describe(&shared, name, state))
+        .collect();
+    Json(json!({ "tables": list }))
+}
+
+pub async fn table(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(table): Path<String>,
+) -> Answer {
+    caller.check_read(&table)?;
+    let states = shared.serving.states();
+    let found = states
+        .tables
+        .iter()
+        .find(|(name, _)| name.as_str() == table);
+    let (name, state) = found.ok_or_else(|| Refused::no_table(&table))?;
+    Ok(Json(describe(&shared, name, state)))
+}
+
+fn describe(shared: &Shared, name: &TableName, state: &TableState) -> Value {
+    let mut about = json!({
+        "table": name,
+        "serving": state.serving,
+        "previous": state.previous,
+        "rows": state.rows,
+        "bytes": state.bytes,
+        "file_bytes": state.file_bytes,
+        "swaps": state.swaps,
+        "problem": state.problem,
+    });
+    if let Some(version) = shared.serving.table(name.as_str().as_bytes()) {
+        let manifest = version.manifest();
+        about["order"] = json!(manifest.order);
+        about["value"] = json!(manifest.value);
+        about["key"] = json!(manifest.key);
+        about["partitions"] = json!(manifest.partitions.len());
+        about["columns"] = json!(manifest.schema);
+        about["created_unix_ms"] = json!(manifest.created_unix_ms);
+        about["checksum"] = json!(manifest.content().to_string());
+    }
+    about
+}
+
+pub async fn versions(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(table): Path<String>,
+) -> Answer {
+    caller.check_read(&table)?;
+    let list = waiting(move || open(&shared, &table)?.versions().map_err(Refused::from)).await?;
+    Ok(Json(
+        json!({ "versions": list.iter().map(version).collect::<Vec<_>>() }),
+    ))
+}
+
+fn version(info: &VersionInfo) -> Value {
+    json!({
+        "version": info.version,
+        "rows": info.rows,
+        "bytes": info.bytes,
+        "file_bytes": info.file_bytes,
+        "created_unix_ms": info.created_unix_ms,
+        "checksum": info.content.to_string(),
+        "serving": info.serving,
+        "previous": info.previous,
+        "problem": info.problem,
+    })
+}
+
+/// One value as JSON. Bytes that are UTF-8 are a string, others `{"base64": ...}`.
+pub async fn row(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path((table, key)): Path<(String, String)>,
+) -> Result<Response, Refused> {
+    caller.check_read(&table)?;
+    let version = shared.serving.table(table.as_bytes());
+    let version = version.ok_or_else(|| Refused::no_table(&table))?;
+    let text = waiting(move || row_text(&version, &key)).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+fn row_text(version: &Version, key: &str) -> Result<Vec<u8>, Refused> {
+    let Some(value) = version.get(key.as_bytes())? else {
+        let text = format!("table {} has no key {key:?}", version.table());
+        return Err(Refused::new(StatusCode::NOT_FOUND, text));
+    };
+    let mut out = Vec::new();
+    match (&version.manifest().value, std::str::from_utf8(&value)) {
+        (ValueKind::Bytes { .. }, Ok(text)) => forebay_run::row::write_json_string(text, &mut out),
+        (ValueKind::Bytes { .. }, Err(_)) => {
+            out.extend_from_slice(b"{\"base64\":\"");
+            forebay_run::row::write_base64(&value, &mut out);
+            out.extend_from_slice(b"\"}");
+        }
+        _ => value_json(version, &value, &mut out)
+            .map_err(|stop| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{stop:?}")))?,
+    }
+    Ok(out)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwapTo {
+    version: u64,
+}
+
+/// `{"version": n}`: that version serves when this answers.
+pub async fn swap(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(table): Path<String>,
+    request: Request,
+) -> Answer {
+    caller.check_operator(&shared)?;
+    let limit = shared.config.limits.http_body_bytes;
+    let bytes = body::to_bytes(request.into_body(), limit)
+        .await
+        .map_err(|_| {
+            let text = format!("the body is larger than {limit} bytes, or broke off");
+            Refused::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        })?;
+    let to: SwapTo = serde_json::from_slice(&bytes).map_err(|error| {
+        let text = format!("the body must be {{\"version\": number}}: {error}");
+        Refused::new(StatusCode::BAD_REQUEST, text)
+    })?;
+    change(shared, table, "swapped", move |table| {
+        table.swap(to.version)
+    })
+    .await
+}
+
+/// The version that served before serves when this answers.
+pub async fn rollback(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(table): Path<String>,
+) -> Answer {
+    caller.check_operator(&shared)?;
+    change(shared, table, "rolled back", |table| table.rollback()).await
+}
+
+async fn change(
+    shared: Arc<Shared>,
+    table: String,
+    what: &'static str,
+    change: impl FnOnce(&Table) -> Result<Swapped, StoreError> + Send + 'static,
+) -> Answer {
+    waiting(move || {
+        let swapped = change(&open(&shared, &table)?)?;
+        info!(table, from = ?swapped.from, to = swapped.to, "{what} by HTTP");
+        shared.serving.refresh();
+        let serving = shared
+            .serving
+            .table(table.as_bytes())
+            .map(|version| version.version());
+        if serving != Some(swapped.to) {
+            let states = shared.serving.states();
+            let state = states
+                .tables
+                .iter()
+                .find(|(name, _)| name.as_str() == table);
+            let why = state
+                .and_then(|(_, state)| state.problem.clone())
+                .unwrap_or_default();
+            return Err(Refused::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!(
+                    "the pointer names version {}, but it cannot serve: {why}",
+                    swapped.to
+                ),
+            ));
+        }
+        Ok(Json(
+            json!({ "table": table, "from": swapped.from, "to": swapped.to }),
+        ))
+    })
+    .await
+}
+
+fn open(shared: &Shared, table: &str) -> Result<Table, Refused> {
+    let name = TableName::new(table).map_err(StoreError::Name)?;
+    Ok(shared.store.table(&name)?)
+}
+
+/// Runs what waits for the disk on a thread that may.
+async fn waiting<T: Send + 'static>(
+    run: impl FnOnce() -> Result<T, Refused> + Send + 'static,
+) -> Result<T, Refused> {
+    match tokio::task::spawn_blocking(run).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            tracing::error!(%failure, "a request broke down");
+            Err(Refused::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal error: see the log",
+            ))
+        }
+    }
+}

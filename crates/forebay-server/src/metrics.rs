@@ -1,0 +1,266 @@
+//! Counting what is served, at a few nanoseconds a command.
+//!
+//! Each worker thread counts in memory of its own; a scrape adds up. A command's latency runs from its
+//! turn to its reply's being ready to send, so that the pipelined GETs that are looked up together share
+//! one clock reading. Buckets are powers of two of a microsecond.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::command::COMMANDS;
+
+/// Latency buckets: up to 1, 2, 4, ... 2^23 microseconds (8.4 s), and beyond.
+pub const BUCKETS: usize = 25;
+
+/// All that a server counts.
+#[derive(Debug)]
+pub struct Metrics {
+    workers: Box<[WorkerMetrics]>,
+    pub accepted: AtomicU64,
+    /// Turned away because there were too many.
+    pub refused: AtomicU64,
+    pub connected: AtomicI64,
+    pub auth_failures: AtomicU64,
+    /// Connections ended by the server, by reason.
+    pub dropped: [AtomicU64; Drop::ALL.len()],
+}
+
+/// Why the server ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drop {
+    Protocol,
+    SlowReader,
+    Idle,
+    AuthDeadline,
+    Shutdown,
+}
+
+impl Drop {
+    pub const ALL: [Drop; 5] = [
+        Drop::Protocol,
+        Drop::SlowReader,
+        Drop::Idle,
+        Drop::AuthDeadline,
+        Drop::Shutdown,
+    ];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Drop::Protocol => "protocol",
+            Drop::SlowReader => "slow_reader",
+            Drop::Idle => "idle",
+            Drop::AuthDeadline => "auth_deadline",
+            Drop::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// One worker's counts.
+#[derive(Debug, Default)]
+pub struct WorkerMetrics {
+    pub input_bytes: AtomicU64,
+    pub output_bytes: AtomicU64,
+    /// By table; commands that name none are under the empty name.
+    tables: Mutex<BTreeMap<Box<str>, Arc<TableMetrics>>>,
+}
+
+/// One worker's counts for one table.
+#[derive(Debug)]
+pub struct TableMetrics {
+    /// Of the command at that place in the command table; made when first used.
+    latencies: Box<[OnceLock<Box<Histogram>>]>,
+    errors: Box<[AtomicU64]>,
+    /// Commands that found a page not in memory and went to a thread that may wait.
+    pub page_misses: AtomicU64,
+}
+
+/// Latencies of one command.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+}
+
+/// Latencies, added up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HistogramSum {
+    pub buckets: [u64; BUCKETS],
+    pub sum_ns: u64,
+    pub errors: u64,
+}
+
+impl Metrics {
+    pub fn new(workers: usize) -> Self {
+        Self {
+            workers: (0..workers).map(|_| WorkerMetrics::default()).collect(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            connected: AtomicI64::new(0),
+            auth_failures: AtomicU64::new(0),
+            dropped: Default::default(),
+        }
+    }
+
+    /// REQUIRES: `index` is below the number of workers.
+    pub fn worker(&self, index: usize) -> &WorkerMetrics {
+        &self.workers[index]
+    }
+
+    pub fn workers(&self) -> &[WorkerMetrics] {
+        &self.workers
+    }
+
+    pub fn count_drop(&self, reason: Drop) {
+        self.dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Commands answered so far.
+    pub fn commands(&self) -> u64 {
+        let sums = self.latencies();
+        sums.values()
+            .map(|sum| sum.buckets.iter().sum::<u64>())
+            .sum()
+    }
+
+    /// The latencies of all workers by table and command; only those that were used.
+    pub fn latencies(&self) -> BTreeMap<(Box<str>, &'static str), HistogramSum> {
+        let mut sums: BTreeMap<_, HistogramSum> = BTreeMap::new();
+        for worker in &self.workers {
+            for (table, metrics) in worker.tables.lock().iter() {
+                for (index, histogram) in metrics.latencies.iter().enumerate() {
+                    let Some(histogram) = histogram.get() else {
+                        continue;
+                    };
+                    let sum = sums
+                        .entry((table.clone(), COMMANDS[index].name))
+                        .or_default();
+                    sum.add(histogram, metrics.errors[index].load(Ordering::Relaxed));
+                }
+            }
+        }
+        sums
+    }
+
+    /// Page misses by table.
+    pub fn page_misses(&self) -> BTreeMap<Box<str>, u64> {
+        let mut sums = BTreeMap::new();
+        for worker in &self.workers {
+            for (table, metrics) in worker.tables.lock().iter() {
+                *sums.entry(table.clone()).or_default() +=
+                    metrics.page_misses.load(Ordering::Relaxed);
+            }
+        }
+        sums
+    }
+}
+
+impl WorkerMetrics {
+    /// The counts for a table that exists. A caller keeps what it gets.
+    pub fn table(&self, name: &str) -> Arc<TableMetrics> {
+        let mut tables = self.tables.lock();
+        match tables.get(name) {
+            Some(found) => Arc::clone(found),
+            None => Arc::clone(tables.entry(name.into()).or_default()),
+        }
+    }
+}
+
+impl Default for TableMetrics {
+    fn default() -> Self {
+        Self {
+            latencies: COMMANDS.iter().map(|_| OnceLock::new()).collect(),
+            errors: COMMANDS.iter().map(|_| AtomicU64::new(0)).collect(),
+            page_misses: AtomicU64::new(0),
+        }
+    }
+}
+
+impl TableMetrics {
+    /// Notes that the command at place `command` was answered `count` times, each after `time`.
+    #[inline]
+    pub fn record(&self, command: usize, time: Duration, count: u64) {
+        self.latencies[command]
+            .get_or_init(Box::default)
+            .record(time, count);
+    }
+
+    pub fn count_error(&self, command: usize) {
+        self.errors[command].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Histogram {
+    #[inline]
+    fn record(&self, time: Duration, count: u64) {
+        let ns = time.as_nanos() as u64;
+        self.buckets[bucket_of(ns)].fetch_add(count, Ordering::Relaxed);
+        self.sum_ns
+            .fetch_add(ns.saturating_mul(count), Ordering::Relaxed);
+    }
+}
+
+impl HistogramSum {
+    fn add(&mut self, histogram: &Histogram, errors: u64) {
+        for (sum, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
+            *sum += bucket.load(Ordering::Relaxed);
+        }
+        self.sum_ns += histogram.sum_ns.load(Ordering::Relaxed);
+        self.errors += errors;
+    }
+}
+
+/// The first bucket whose bound is not below `ns`.
+#[inline]
+fn bucket_of(ns: u64) -> usize {
+    let us = ns.div_ceil(1000).max(1);
+    (us.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
+}
+
+/// The upper bound of a bucket in microseconds; the last one has none.
+pub fn bucket_bound_us(bucket: usize) -> Option<u64> {
+    (bucket + 1 < BUCKETS).then(|| 1 << bucket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_what_their_bounds_say() {
+        for (ns, bucket) in [
+            (0, 0),
+            (1000, 0),
+            (1001, 1),
+            (2000, 1),
+            (2001, 2),
+            (4000, 2),
+        ] {
+            assert_eq!(bucket_of(ns), bucket, "{ns}");
+        }
+        assert_eq!(bucket_of(1_000_000_000_000), BUCKETS - 1);
+        assert_eq!(bucket_bound_us(3), Some(8));
+        assert_eq!(bucket_bound_us(BUCKETS - 1), None);
+    }
+
+    #[test]
+    fn workers_add_up() {
+        let metrics = Metrics::new(2);
+        for worker in metrics.workers() {
+            let table = worker.table("t");
+            table.record(0, Duration::from_micros(3), 2);
+            table.count_error(0);
+            table.page_misses.fetch_add(1, Ordering::Relaxed);
+            worker.table("").record(1, Duration::ZERO, 1);
+        }
+        let sums = metrics.latencies();
+        assert_eq!(sums.len(), 2);
+        let sum = &sums[&("t".into(), COMMANDS[0].name)];
+        assert_eq!((sum.buckets[2], sum.sum_ns, sum.errors), (4, 12_000, 2));
+        assert_eq!(metrics.page_misses()["t"], 2);
+        assert_eq!(metrics.commands(), 6);
+    }
+}

@@ -1,0 +1,101 @@
+//! The arguments of a command, as places in the bytes that were read.
+
+/// Where an argument stands, from the start of its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    pub start: usize,
+    pub len: usize,
+}
+
+/// A command's arguments, its name first.
+#[derive(Debug, Clone, Copy)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// REQUIRES: every span lies within `bytes`.
+    pub(super) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
+        Self { bytes, spans }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The argument at `index`; an absent one is empty. Arity is checked before, by the command table.
+    #[inline]
+    pub fn get(&self, index: usize) -> &'a [u8] {
+        self.spans
+            .get(index)
+            .map_or(&[], |span| &self.bytes[span.start..span.start + span.len])
+    }
+
+    /// The arguments from `index` on.
+    pub fn skip(&self, index: usize) -> Args<'a> {
+        Args {
+            bytes: self.bytes,
+            spans: self.spans.get(index..).unwrap_or_default(),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        self.spans
+            .iter()
+            .map(move |span| &bytes[span.start..span.start + span.len])
+    }
+
+    /// Whether the argument at `index` is this word, whatever its case.
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.get(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+
+    pub fn to_owned(&self) -> OwnedArgs {
+        self.iter().map(<[u8]>::to_vec).collect()
+    }
+}
+
+/// Arguments that outlive the read buffer: of a queued command, or of one that another thread runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnedArgs {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl OwnedArgs {
+    pub fn borrow(&self) -> Args<'_> {
+        Args {
+            bytes: &self.bytes,
+            spans: &self.spans,
+        }
+    }
+
+    pub fn push(&mut self, arg: &[u8]) {
+        self.spans.push(Span {
+            start: self.bytes.len(),
+            len: arg.len(),
+        });
+        self.bytes.extend_from_slice(arg);
+    }
+
+    /// Bytes held, roughly.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.spans.len() * size_of::<Span>()
+    }
+}
+
+impl<A: AsRef<[u8]>> FromIterator<A> for OwnedArgs {
+    fn from_iter<I: IntoIterator<Item = A>>(args: I) -> Self {
+        let mut owned = OwnedArgs::default();
+        args.into_iter().for_each(|arg| owned.push(arg.as_ref()));
+        owned
+    }
+}

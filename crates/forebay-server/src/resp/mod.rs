@@ -1,0 +1,9 @@
+//! The Redis protocol: commands in (RESP2 arrays and inline lines), replies out (RESP2 or RESP3).
+
+mod args;
+mod reply;
+mod request;
+
+pub use args::{Args, OwnedArgs, Span};
+pub use reply::Reply;
+pub use request::{Parser, ProtocolError, RequestLimits};

@@ -1,0 +1,250 @@
+//! Starting and stopping.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_engine::{DEFAULT_POLL, Serving, Store, StoreError};
+use thiserror::Error;
+use tracing::{error, info};
+
+use crate::config::ServerConfig;
+use crate::http;
+use crate::shared::Shared;
+use crate::tls::{self, TlsError};
+use crate::users::{Token, Users, UsersError};
+use crate::worker::workers;
+
+/// How often versions are asked which of their pages the system has dropped.
+const EVICTION_CHECK: Duration = Duration::from_secs(1);
+/// How often the threads that only wait look whether they are to stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// A server of one store's tables.
+#[derive(Debug)]
+pub struct Server;
+
+/// A running server. Dropping it stops it as [`Handle::shutdown`] does.
+#[derive(Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    resp_address: SocketAddr,
+    http_address: Option<SocketAddr>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Why a server does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error("{0}")]
+    Exposed(String),
+    #[error("cannot listen on {address} for {what}: {source}; choose another address or port")]
+    Listen {
+        what: &'static str,
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error("cannot read the token file {}: {source}", path.display())]
+    Token { path: PathBuf, source: io::Error },
+    #[error("the token in {} is shorter than 16 characters: `openssl rand -hex 32` makes one", path.display())]
+    ShortToken { path: PathBuf },
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Users(#[from] UsersError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Server {
+    /// Opens the serving versions and begins to serve them. Returns when both ports listen. A table
+    /// that cannot be opened does not keep the others from being served.
+    pub fn start(config: ServerConfig, store: Store) -> Result<Handle, StartError> {
+        config.check_exposure().map_err(StartError::Exposed)?;
+        let disk = Arc::clone(store.disk());
+        let tls = config
+            .tls
+            .as_ref()
+            .map(|files| tls::acceptor(&*disk, files))
+            .transpose()?;
+        let users = config
+            .users
+            .as_ref()
+            .map(|path| Users::read(&*disk, path))
+            .transpose()?;
+        let token = config
+            .http_token
+            .as_ref()
+            .map(|path| read_token(&store, path))
+            .transpose()?;
+        let resp = listen("RESP", config.resp)?;
+        let http = config
+            .http
+            .map(|address| listen("HTTP", address))
+            .transpose()?;
+        let resp_address = resp.local_addr().map_err(StartError::Thread)?;
+        let http_address = http
+            .as_ref()
+            .map(TcpListener::local_addr)
+            .transpose()
+            .map_err(StartError::Thread)?;
+        let serving = Serving::open(store.clone(), DEFAULT_POLL)?;
+        let shared = Arc::new(Shared::new(
+            config,
+            store,
+            serving,
+            (users, token),
+            resp_address,
+        ));
+
+        let mut handle = Handle {
+            shared: Arc::clone(&shared),
+            resp_address,
+            http_address,
+            threads: Vec::new(),
+        };
+        for worker in workers(&shared, tls.as_ref(), resp) {
+            let name = format!("forebay-resp-{}", worker.index);
+            handle.spawn(name, move || {
+                if let Err(error) = worker.run() {
+                    error!(%error, "a worker ended");
+                }
+            })?;
+        }
+        if let Some(listener) = http {
+            let shared = Arc::clone(&shared);
+            handle.spawn("forebay-http".to_owned(), move || {
+                if let Err(error) = http::run(shared, tls, listener) {
+                    error!(%error, "the HTTP server ended");
+                }
+            })?;
+        }
+        let of_thread = Arc::clone(&shared);
+        handle.spawn("forebay-pages".to_owned(), move || {
+            watch_evictions(&of_thread)
+        })?;
+        info!(resp = %resp_address, http = ?http_address, "serving");
+        Ok(handle)
+    }
+}
+
+impl Handle {
+    /// Where RESP listens.
+    pub fn resp_address(&self) -> SocketAddr {
+        self.resp_address
+    }
+
+    /// Where HTTP listens, if it does.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// The versions that are served.
+    pub fn serving(&self) -> &Serving {
+        &self.shared.serving
+    }
+
+    /// Stops: no new connections, commands under way are answered, then connections end. Returns when
+    /// all threads have, at most a little more than [`crate::Limits::shutdown_time`] later.
+    pub fn shutdown(mut self) {
+        self.stop();
+    }
+
+    /// Serves until the process is told to end by SIGTERM or SIGINT, then shuts down.
+    pub fn run_until_signal(self) -> io::Result<()> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let mut terminate = signal(SignalKind::terminate())?;
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            tokio::select! {
+                _ = terminate.recv() => info!("told to end"),
+                _ = interrupt.recv() => info!("interrupted"),
+            }
+            Ok::<_, io::Error>(())
+        })?;
+        self.shutdown();
+        Ok(())
+    }
+
+    fn spawn(
+        &mut self,
+        name: String,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Result<(), StartError> {
+        let thread = std::thread::Builder::new().name(name).spawn(run);
+        self.threads.push(thread.map_err(StartError::Thread)?);
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic there was reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let failed = |source| StartError::Listen {
+        what,
+        address,
+        source,
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+fn read_token(store: &Store, path: &Path) -> Result<Token, StartError> {
+    let read = store.disk().read(path);
+    let bytes = read.map_err(|source| StartError::Token {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    let token = String::from_utf8_lossy(&bytes).trim().to_owned();
+    if token.len() < 16 {
+        return Err(StartError::ShortToken {
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(Token::new(token))
+}
+
+/// Takes note of pages that the system dropped, so that a read of them goes to a thread that may wait
+/// instead of holding up a worker.
+fn watch_evictions(shared: &Shared) {
+    let clock = shared.store.clock();
+    let mut next = clock.monotonic() + EVICTION_CHECK;
+    while !shared.is_stopping() {
+        clock.sleep(STOP_CHECK);
+        if clock.monotonic() < next {
+            continue;
+        }
+        let versions: Vec<_> = shared
+            .serving
+            .load()
+            .iter()
+            .map(|(_, version)| Arc::clone(version))
+            .collect();
+        versions.iter().for_each(|version| {
+            version.forget_evicted();
+        });
+        next = clock.monotonic() + EVICTION_CHECK;
+    }
+}

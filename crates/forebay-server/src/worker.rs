@@ -1,0 +1,279 @@
+//! The threads that serve RESP: each runs its own connections from beginning to end.
+//!
+//! The first worker also accepts; connections go to the workers in turn. A tenth of a second at a time
+//! each worker sweeps its connections: those that overstay a deadline, or are idle while the server
+//! stops, are ended. That costs a connection no timer of its own.
+
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+
+use crate::connection::Connection;
+use crate::metrics::Drop as Reason;
+use crate::session::Client;
+use crate::shared::Shared;
+
+const SWEEP: Duration = Duration::from_millis(100);
+/// Threads of one worker that wait for the device; more work queues behind them.
+const WAITING_THREADS: usize = 64;
+/// After a failure to accept, mostly for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Accepted = (StdStream, SocketAddr);
+
+/// What a worker is made from.
+pub struct Worker {
+    pub index: usize,
+    pub shared: Arc<Shared>,
+    pub tls: Option<TlsAcceptor>,
+    pub inbox: UnboundedReceiver<Accepted>,
+    /// The first worker has the listener, and the ways to all workers.
+    pub listener: Option<(StdListener, Vec<UnboundedSender<Accepted>>)>,
+}
+
+struct Served {
+    client: Arc<Client>,
+    task: AbortHandle,
+}
+
+/// Makes the workers' parts; the listener goes to the first.
+pub fn workers(
+    shared: &Arc<Shared>,
+    tls: Option<&TlsAcceptor>,
+    listener: StdListener,
+) -> Vec<Worker> {
+    let count = shared.metrics.workers().len();
+    let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
+    let mut listener = Some((listener, senders));
+    let worker = |(index, inbox)| Worker {
+        index,
+        shared: Arc::clone(shared),
+        tls: tls.cloned(),
+        inbox,
+        listener: listener.take(),
+    };
+    inboxes.into_iter().enumerate().map(worker).collect()
+}
+
+impl Worker {
+    /// Serves until the server stops and its connections have ended.
+    pub fn run(self) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(WAITING_THREADS)
+            .build()?;
+        let outcome = runtime.block_on(self.serve());
+        // Work for connections that are gone may still wait for the device: it is not waited for.
+        runtime.shutdown_background();
+        outcome
+    }
+
+    // Connections are tasks of this worker, and of nobody else.
+    #[allow(clippy::disallowed_methods)]
+    async fn serve(mut self) -> std::io::Result<()> {
+        let accepting = match self.listener.take() {
+            Some((listener, workers)) => {
+                let listener = TcpListener::from_std(listener)?;
+                Some(tokio::spawn(accept(
+                    listener,
+                    workers,
+                    Arc::clone(&self.shared),
+                )))
+            }
+            None => None,
+        };
+        let mut served: Vec<Served> = Vec::new();
+        let mut sweep = tokio::time::interval(SWEEP);
+        let mut stop_by = None;
+        loop {
+            tokio::select! {
+                Some(accepted) = self.inbox.recv() => served.extend(self.begin(accepted)),
+                _ = sweep.tick() => {
+                    self.shared.tick();
+                    served.retain(|served| !served.task.is_finished());
+                    served.iter().for_each(|served| self.check(served));
+                    if self.shared.is_stopping() {
+                        let now = self.shared.now_ms();
+                        let limit = self.shared.config.limits.shutdown_time.as_millis() as u64;
+                        let stop_by = *stop_by.get_or_insert(now + limit);
+                        if let Some(accepting) = &accepting {
+                            accepting.abort();
+                        }
+                        if served.is_empty() || now >= stop_by {
+                            self.abandon(&served);
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[allow(clippy::disallowed_methods)]
+    fn begin(&self, (stream, address): Accepted) -> Option<Served> {
+        let stream = match TcpStream::from_std(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                warn!(%error, "a connection could not be taken over");
+                return None;
+            }
+        };
+        let local = stream.local_addr().unwrap_or(self.shared.resp_address);
+        let client = self.shared.register(address, local);
+        let registered = Registered {
+            shared: Arc::clone(&self.shared),
+            id: client.id,
+        };
+        let (shared, worker, tls) = (Arc::clone(&self.shared), self.index, self.tls.clone());
+        let of_task = Arc::clone(&client);
+        let task = tokio::spawn(async move {
+            let _registered = registered;
+            let id = of_task.id;
+            if let Err(error) = serve(stream, tls, shared, worker, of_task).await {
+                debug!(id, %error, "a connection broke off");
+            }
+        });
+        Some(Served {
+            client,
+            task: task.abort_handle(),
+        })
+    }
+
+    /// Ends a connection that overstays.
+    fn check(&self, served: &Served) {
+        let (limits, now) = (&self.shared.config.limits, self.shared.now_ms());
+        let client = &served.client;
+        let past = |since: u64, time: Duration| now.saturating_sub(since) > time.as_millis() as u64;
+        let writing = client.writing_ms.load(Ordering::Relaxed);
+        let active = client.active_ms.load(Ordering::Relaxed);
+        let idle = client.idle.load(Ordering::Relaxed);
+        let reason = if !client.admitted.load(Ordering::Relaxed)
+            && past(client.connected_ms, limits.auth_time)
+        {
+            Reason::AuthDeadline
+        } else if writing > 0 && past(writing, limits.slow_reader_time) {
+            Reason::SlowReader
+        } else if limits
+            .idle_time
+            .is_some_and(|time| idle && past(active, time))
+        {
+            Reason::Idle
+        } else if idle && self.shared.is_stopping() {
+            Reason::Shutdown
+        } else {
+            return;
+        };
+        debug!(
+            id = client.id,
+            reason = reason.label(),
+            "ending a connection"
+        );
+        self.shared.metrics.count_drop(reason);
+        served.task.abort();
+    }
+
+    fn abandon(&self, served: &[Served]) {
+        for served in served {
+            self.shared.metrics.count_drop(Reason::Shutdown);
+            served.task.abort();
+        }
+        if !served.is_empty() {
+            warn!(
+                connections = served.len(),
+                "ended before their commands did: time is up"
+            );
+        }
+    }
+}
+
+/// Serves one connection, through TLS when there is a certificate.
+async fn serve(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    worker: usize,
+    client: Arc<Client>,
+) -> std::io::Result<()> {
+    match tls {
+        Some(tls) => {
+            let stream = tls.accept(stream).await?;
+            Connection {
+                stream,
+                shared,
+                worker,
+                client,
+            }
+            .serve()
+            .await
+        }
+        None => {
+            Connection {
+                stream,
+                shared,
+                worker,
+                client,
+            }
+            .serve()
+            .await
+        }
+    }
+}
+
+/// Hands new connections to the workers in turn, and turns those away that are too many.
+async fn accept(
+    listener: TcpListener,
+    workers: Vec<UnboundedSender<Accepted>>,
+    shared: Arc<Shared>,
+) {
+    for turn in 0usize.. {
+        let worker = &workers[turn % workers.len()];
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
+                if shared.metrics.connected.load(Ordering::Relaxed)
+                    >= shared.config.limits.connections as i64
+                {
+                    shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
+                    // As much as fits; whoever is turned away may not even read it.
+                    let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+                    continue;
+                }
+                shared.metrics.connected.fetch_add(1, Ordering::Relaxed);
+                let handed_over = stream
+                    .set_nodelay(true)
+                    .and_then(|()| stream.into_std())
+                    .is_ok_and(|stream| worker.send((stream, address)).is_ok());
+                if !handed_over {
+                    shared.metrics.connected.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A place in the list of clients, given back however the connection ends.
+struct Registered {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.shared.clients.lock().remove(&self.id);
+        self.shared
+            .metrics
+            .connected
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+}

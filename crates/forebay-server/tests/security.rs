@@ -1,0 +1,264 @@
+//! Users, TLS, limits, and clients that mean no good.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Client, Fixture, Reply, bytes, encode};
+use forebay_run::Order;
+use forebay_server::{Server, ServerConfig, TlsFiles};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// SHA-256 of "password".
+const HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+
+fn with_users(change: impl FnOnce(&mut ServerConfig)) -> Fixture {
+    let mut fixture = Fixture::store();
+    fixture.push_usual();
+    let users = format!(
+        r#"{{"users": [
+          {{"name": "default", "password_sha256": "{HASH}", "tables": ["*"], "verbs": ["read"]}},
+          {{"name": "shop", "password_sha256": "{HASH}", "tables": ["wor*"], "verbs": ["read"]}}
+        ]}}"#
+    );
+    let users = fixture.file("users.json", &users);
+    fixture.start(|config| {
+        config.users = Some(users);
+        change(config);
+    });
+    fixture
+}
+
+#[test]
+fn nothing_but_auth_before_auth() {
+    let fixture = with_users(|_| {});
+    let mut client = fixture.client();
+    for command in [
+        "GET words:k0001",
+        "PING",
+        "INFO",
+        "CLIENT ID",
+        "COMMAND",
+        "NOSUCH",
+        "MULTI",
+    ] {
+        assert_eq!(client.text(command), "-NOAUTH Authentication required.");
+    }
+    assert!(client.text("HELLO 3").starts_with("-NOAUTH"));
+    assert!(client.text("AUTH wrong").starts_with("-WRONGPASS"));
+    assert!(client.text("AUTH shop wrong").starts_with("-WRONGPASS"));
+    assert!(
+        client
+            .text("HELLO 3 AUTH shop wrong")
+            .starts_with("-WRONGPASS")
+    );
+    assert_eq!(client.text("AUTH password"), "OK");
+    assert_eq!(client.text("GET words:k0001"), "value 1");
+    assert_eq!(client.text("RESET"), "RESET");
+    assert!(client.text("GET words:k0001").starts_with("-NOAUTH"));
+}
+
+#[test]
+fn users_see_their_tables_only() {
+    let fixture = with_users(|_| {});
+    let mut client = fixture.client();
+    assert!(matches!(
+        client.ask("HELLO 3 AUTH shop password"),
+        Reply::Map(_)
+    ));
+    assert_eq!(client.text("GET words:k0001"), "value 1");
+    for command in [
+        "GET log:k0001",
+        "MGET words:k0001 log:k0001",
+        "GET nosuch:1",
+        "SET log:a b",
+    ] {
+        assert!(
+            client.text(command).starts_with("-NOPERM user 'shop'"),
+            "{command}"
+        );
+    }
+    assert_eq!(client.text("DBSIZE"), "1000");
+    assert!(!client.text("INFO keyspace").contains("log"));
+    assert!(client.text("RANDOMKEY").starts_with("words:"));
+    assert_eq!(client.text("ACL WHOAMI"), "shop");
+}
+
+#[test]
+fn a_stranger_holds_little_memory_and_little_time() {
+    let fixture = with_users(|config| {
+        config.limits.auth_time = Duration::from_millis(300);
+    });
+    let mut client = fixture.client();
+    client.send(b"*2\r\n$3\r\nGET\r\n$20000\r\n");
+    assert!(matches!(client.read(), Reply::Error(text) if text.contains("at most 16384 bytes")));
+    assert!(client.try_read().is_err());
+    let mut client = fixture.client();
+    client.send(b"*100\r\n");
+    assert!(matches!(client.read(), Reply::Error(text) if text.contains("at most 16 arguments")));
+    let mut silent = fixture.connect();
+    assert_eq!(
+        silent.read(&mut [0; 1]).unwrap_or(0),
+        0,
+        "ended by the deadline"
+    );
+    let mut client = fixture.client();
+    assert_eq!(client.text("AUTH password"), "OK");
+    std::thread::scope(|scope| {
+        // Past the deadline the one that got in is still there.
+        scope
+            .spawn(|| fixture.connect().read(&mut [0; 1]).unwrap_or(0))
+            .join()
+            .expect("joined");
+    });
+    assert_eq!(client.text("PING"), "PONG");
+}
+
+#[test]
+fn browsers_are_not_answered() {
+    let fixture = Fixture::new();
+    for request in [
+        "POST / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "Host: x\r\n\r\n",
+    ] {
+        let mut stream = fixture.connect();
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"", "{request}");
+    }
+}
+
+#[test]
+fn broken_protocol_ends_the_connection_with_a_reason() {
+    let fixture = Fixture::new();
+    for (bytes, reason) in [
+        (&b"*1\r\n:1\r\n"[..], "expected '$', got ':'"),
+        (b"*2\r\n$3\r\nGET\r\n$99999999\r\n", "invalid bulk length"),
+        (b"*9999999\r\n", "invalid multibulk length"),
+        (b"PING \"x\r\n", "unbalanced quotes"),
+    ] {
+        let mut client = fixture.client();
+        client.send(&encode(&[b"PING"]));
+        client.send(bytes);
+        assert_eq!(client.read(), Reply::Simple("PONG".to_owned()));
+        assert!(matches!(client.read(), Reply::Error(text) if text.contains(reason)));
+        assert!(client.try_read().is_err());
+    }
+}
+
+#[test]
+fn no_more_connections_than_allowed() {
+    let mut fixture = Fixture::store();
+    fixture.start(|config| config.limits.connections = 2);
+    let mut clients = [fixture.client(), fixture.client()];
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.text("PING"), "PONG"));
+    let mut third = fixture.client();
+    assert!(matches!(third.try_read(), Ok(Reply::Error(text)) if text.contains("max number")));
+    drop(clients);
+    // The places come free as soon as the server notices.
+    let again = (0..200).any(|_| {
+        let mut client = fixture.client();
+        client.send(&encode(&[b"PING"]));
+        matches!(client.try_read(), Ok(Reply::Simple(_)))
+    });
+    assert!(again);
+}
+
+#[test]
+fn slow_readers_and_idle_clients_are_dropped_and_others_are_not() {
+    let mut fixture = Fixture::store();
+    let large = vec![(b"k".to_vec(), vec![b'x'; 1 << 20])];
+    fixture.push("large", Order::Hashed, bytes(), large);
+    fixture.start(|config| {
+        config.limits.slow_reader_time = Duration::from_millis(300);
+        config.limits.idle_time = Some(Duration::from_millis(1500));
+    });
+    let mut slow = fixture.connect();
+    slow.write_all(&encode(&[b"GET", b"large:k"]).repeat(200))
+        .expect("sent");
+    let mut idle = fixture.connect();
+    // Both ends come by themselves; the busy client goes on meanwhile.
+    let mut busy = fixture.client();
+    let ended = std::thread::spawn(move || idle.read(&mut [0; 1]).unwrap_or(0));
+    while !ended.is_finished() {
+        assert_eq!(busy.text("STRLEN large:k"), (1 << 20).to_string());
+    }
+    let (status, metrics) = common::http(&fixture, "GET /metrics", "", "");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("forebay_connections_dropped_total{reason=\"slow_reader\"} 1"));
+    assert!(metrics.contains("forebay_connections_dropped_total{reason=\"idle\"} 1"));
+    let mut received = Vec::new();
+    let _ = slow.read_to_end(&mut received);
+    assert!(received.len() < 200 << 20);
+    assert_eq!(busy.text("PING"), "PONG");
+}
+
+fn tls_client(
+    fixture: &Fixture,
+    certificate: &rcgen::Certificate,
+) -> Client<StreamOwned<ClientConnection, TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.der().clone()).expect("added");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    Client::new(StreamOwned::new(connection, fixture.connect()))
+}
+
+#[test]
+fn tls_with_users_on_any_address() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
+    let files = Fixture::store();
+    let tls = TlsFiles {
+        certificate: files.file("cert.pem", &made.cert.pem()),
+        key: files.file("key.pem", &made.signing_key.serialize_pem()),
+    };
+    let fixture = with_users(|config| {
+        config.tls = Some(tls);
+        // Allowed now; the test still connects by the loopback address.
+        config.resp = "0.0.0.0:0".parse().expect("an address");
+        config.limits.auth_time = Duration::from_secs(2);
+    });
+    let port = fixture.server().resp_address().port();
+    let mut plain = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    plain.write_all(&encode(&[b"PING"])).expect("sent");
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"+"), "no RESP in the clear");
+
+    let mut client = tls_client(&fixture, &made.cert);
+    assert_eq!(client.text("AUTH shop password"), "OK");
+    let many = encode(&[b"GET", b"words:k0042"]).repeat(1000);
+    client.send(&many);
+    for _ in 0..1000 {
+        assert_eq!(client.read(), Reply::Bulk(b"value 42".to_vec()));
+    }
+}
+
+#[test]
+fn other_addresses_want_tls_and_users() {
+    let fixture = Fixture::store();
+    let config = ServerConfig {
+        resp: "0.0.0.0:0".parse().expect("an address"),
+        ..ServerConfig::default()
+    };
+    let refused = Server::start(config, fixture.store.clone()).expect_err("refused");
+    assert!(
+        refused
+            .to_string()
+            .contains("without a TLS certificate and key and a users file")
+    );
+}
