@@ -1,0 +1,130 @@
+//! The command line as clap sees it. Parser, help, shell completions and man page all come from
+//! here and from the argument structs beside each command.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{
+    completions, diff, drop, export, get, man, push, rollback, scan, serve, swap, tables, verify,
+    versions,
+};
+
+/// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
+/// traffic.
+///
+/// A table holds versions. `push` builds one from files beside the version that serves, checks it,
+/// and swaps it in; `serve` answers Redis clients; `rollback` takes it back.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 failed, nothing was changed unless the message says so; 2 wrong command line; \
+3 the version was built and kept, but the gate held its swap; 4 refused because another command is \
+at work on the same table.";
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The store: a directory, or a file:// URL of one
+    #[arg(
+        long,
+        global = true,
+        env = "FOREBAY_STORE",
+        default_value = "./forebay-data",
+        value_name = "URL",
+        help_heading = "Everywhere"
+    )]
+    pub store: String,
+
+    /// Results as JSON on standard output, progress and messages as JSON lines on standard error
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub json: bool,
+
+    /// No progress and no messages; errors are still printed
+    #[arg(long, short, global = true, help_heading = "Everywhere")]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Push(push::Push),
+    Serve(serve::Serve),
+    Get(get::Get),
+    Scan(scan::Scan),
+    Tables(tables::Tables),
+    Versions(versions::Versions),
+    Swap(swap::Swap),
+    Rollback(rollback::Rollback),
+    Verify(verify::Verify),
+    Diff(diff::Diff),
+    Export(export::Export),
+    Drop(drop::Drop),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_commands_of_the_manual_parse() {
+        for line in [
+            "forebay push t a.parquet b.parquet --key {id}",
+            "forebay push t *.csv --key {a}/{b:05} --value name --order ordered --partitions 4 \
+             --format csv --csv-delimiter ; --csv-null NA --no-swap --version 7 --memory 64M \
+             --threads 2 --duplicates last --bad-rows rejected.jsonl --rate 10M --column n:int64 --gate \
+             rows>-20% --gate bytes<50% --force --keep 5 --compression zstd --page-size 8192",
+            "forebay serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --threads 1",
+            "forebay get t k1 k2 --json",
+            "forebay scan t --from a --to b --limit 3 --reverse --store /s",
+            "forebay --json tables",
+            "forebay versions t",
+            "forebay swap t 3",
+            "forebay rollback t",
+            "forebay verify t@3",
+            "forebay diff t 1 2",
+            "forebay export t@2 --to x.csv",
+            "forebay drop t",
+            "forebay completions bash",
+            "forebay man",
+        ] {
+            let words = line.split_whitespace();
+            if let Err(error) = Cli::try_parse_from(words) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for line in [
+            "forebay push t a.parquet",
+            "forebay push t --key {id}",
+            "forebay push t a --key {id} --duplicates often",
+            "forebay push t a --key {id} --memory lots",
+            "forebay swap t newest",
+            "forebay get t",
+            "forebay verify t@x",
+            "forebay verify a/b",
+            "forebay diff t 1",
+        ] {
+            assert!(
+                Cli::try_parse_from(line.split_whitespace()).is_err(),
+                "{line}"
+            );
+        }
+    }
+}

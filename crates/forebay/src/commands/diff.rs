@@ -1,0 +1,174 @@
+//! `forebay diff`: what changed between two versions.
+
+use std::fmt::Write;
+
+use clap::Args;
+use forebay_engine::{DiffReport, DiffSample, Difference, TableName, diff, show_key};
+use forebay_load::progress::Unit;
+use forebay_run::row::write_json_bytes;
+use serde_json::{Map, Value, json};
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+use crate::progress;
+
+/// Compare two versions of a table
+///
+/// Prints counts and the first differences of each kind. Rows are compared over the columns that both
+/// versions have. With --json one object {table, from, to, added, removed, changed, unchanged,
+/// columns, schema, differences}: columns counts the changes of each column, schema names the columns
+/// that came, went or changed their type, and each difference is {key, change, columns}.
+#[derive(Debug, Args)]
+pub struct Diff {
+    pub table: TableName,
+
+    /// The older version
+    #[arg(value_name = "V1")]
+    pub from: u64,
+
+    /// The newer version
+    #[arg(value_name = "V2")]
+    pub to: u64,
+
+    /// How many differences of each kind to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub limit: usize,
+}
+
+pub fn run(args: &Diff, context: &Context) -> anyhow::Result<Outcome> {
+    let table = context.open_table(&args.table)?;
+    let before = table.open_version(args.from)?;
+    let after = table.open_version(args.to)?;
+    let drawing = progress::for_output(context.output);
+    let rows = before
+        .manifest()
+        .rows()
+        .saturating_add(after.manifest().rows());
+    drawing.stage("comparing", Some(rows), Unit::Rows);
+    let report = diff(&before, &after, args.limit, &mut |rows| {
+        drawing.advance(rows)
+    })?;
+    drop(drawing);
+    context.print(&object(args, &report), || text(args, &report))?;
+    Ok(Outcome::Done)
+}
+
+fn object(args: &Diff, report: &DiffReport) -> Value {
+    let columns: Map<String, Value> = report
+        .columns
+        .iter()
+        .map(|(name, changed)| (name.clone(), json!(changed)))
+        .collect();
+    json!({
+        "table": args.table,
+        "from": args.from,
+        "to": args.to,
+        "added": report.added,
+        "removed": report.removed,
+        "changed": report.changed,
+        "unchanged": report.same,
+        "columns": columns,
+        "schema": {
+            "added": report.schema.added,
+            "removed": report.schema.removed,
+            "retyped": report.schema.retyped,
+        },
+        "differences": report.samples.iter().map(sample_object).collect::<Vec<_>>(),
+    })
+}
+
+fn sample_object(sample: &DiffSample) -> Value {
+    let columns: Vec<Value> = sample
+        .columns
+        .iter()
+        .map(|change| {
+            let before = change.before.as_deref().map(json_bytes);
+            let after = change.after.as_deref().map(json_bytes);
+            json!({"column": change.column, "before": before, "after": after})
+        })
+        .collect();
+    let change = word(sample.difference);
+    json!({"key": json_bytes(&sample.key), "change": change, "columns": columns})
+}
+
+fn json_bytes(bytes: &[u8]) -> Value {
+    let mut text = Vec::new();
+    write_json_bytes(bytes, &mut text);
+    serde_json::from_slice(&text).unwrap_or(Value::Null)
+}
+
+fn word(difference: Difference) -> &'static str {
+    match difference {
+        Difference::Added => "added",
+        Difference::Removed => "removed",
+        Difference::Changed => "changed",
+    }
+}
+
+fn text(args: &Diff, report: &DiffReport) -> String {
+    let counts = [
+        (report.added, "added"),
+        (report.removed, "removed"),
+        (report.changed, "changed"),
+        (report.same, "unchanged"),
+    ];
+    let counts = counts
+        .map(|(count, what)| format!("{} {what}", human::count(count)))
+        .join(", ");
+    let mut out = format!(
+        "{} version {} to {}: {counts}\n",
+        args.table, args.from, args.to
+    );
+    let schema = &report.schema;
+    for (names, what) in [
+        (&schema.added, "new"),
+        (&schema.removed, "gone"),
+        (&schema.retyped, "of another type"),
+    ] {
+        if !names.is_empty() {
+            _ = writeln!(out, "columns {what}: {}", names.join(", "));
+        }
+    }
+    for (name, changed) in report.columns.iter().filter(|(_, changed)| *changed > 0) {
+        _ = writeln!(
+            out,
+            "column {name} changed in {}",
+            human::counted(*changed, "row")
+        );
+    }
+    for sample in &report.samples {
+        _ = writeln!(out, "{}", sample_text(sample));
+    }
+    out
+}
+
+/// `~ "key": column 1 -> 2`, `+ "key"`, `- "key"`.
+fn sample_text(sample: &DiffSample) -> String {
+    let sign = match sample.difference {
+        Difference::Added => '+',
+        Difference::Removed => '-',
+        Difference::Changed => '~',
+    };
+    let value = |value: &Option<Vec<u8>>| {
+        value
+            .as_deref()
+            .map_or("null".into(), String::from_utf8_lossy)
+            .into_owned()
+    };
+    let change = |change: &forebay_engine::ColumnChange| {
+        format!(
+            "{} {} -> {}",
+            change.column,
+            value(&change.before),
+            value(&change.after)
+        )
+    };
+    let changes: Vec<String> = sample.columns.iter().map(change).collect();
+    let colon = if changes.is_empty() { "" } else { ": " };
+    format!(
+        "{sign} {}{colon}{}",
+        show_key(&sample.key),
+        changes.join(", ")
+    )
+}

@@ -1,0 +1,52 @@
+//! `forebay man`: the man page, from the parser's own definitions.
+
+use std::io::{self, Write};
+
+use clap::{Args, CommandFactory};
+use clap_mangen::Man as Page;
+
+use crate::cli::Cli;
+use crate::exit::Outcome;
+
+/// Print the man page
+///
+/// To keep it: forebay man > ~/.local/share/man/man1/forebay.1; to read it: forebay man | man -l -
+#[derive(Debug, Args)]
+pub struct Man {}
+
+pub fn run() -> anyhow::Result<Outcome> {
+    let mut command = Cli::command();
+    command.build();
+    let mut page = Vec::new();
+    Page::new(command.clone()).render(&mut page)?;
+    for sub in command
+        .get_subcommands()
+        .filter(|sub| sub.get_name() != "help")
+    {
+        render_command(sub, &mut page)?;
+    }
+    io::stdout().write_all(&page)?;
+    Ok(Outcome::Done)
+}
+
+/// One command's section of the page: its synopsis, what it does, its options.
+fn render_command(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let man = Page::new(command.clone());
+    let mut part = b"\n".to_vec();
+    man.render_synopsis_section(&mut part)?;
+    man.render_description_section(&mut part)?;
+    man.render_options_section(&mut part)?;
+    writeln!(
+        page,
+        ".SH \"FOREBAY {}\"",
+        command.get_name().to_uppercase()
+    )?;
+    // What are sections of a page of its own are subsections here.
+    page.extend(
+        String::from_utf8_lossy(&part)
+            .replace("\n.SH ", "\n.SS ")
+            .trim_start()
+            .bytes(),
+    );
+    Ok(())
+}

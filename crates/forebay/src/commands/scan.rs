@@ -1,0 +1,97 @@
+//! `forebay scan`: a table's records in their order.
+
+use std::io::Write;
+use std::ops::Bound;
+
+use anyhow::bail;
+use clap::Args;
+use forebay_engine::{Version, VersionScan};
+use forebay_run::Order;
+use forebay_run::row::write_json_bytes;
+use forebay_run::scan::Direction;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::render::Renderer;
+use crate::target::Target;
+
+/// Print the records of a table, those of an ordered table by key
+///
+/// A record a line: the key, a tab, the value. With --json one object a line with "key" and "value".
+/// A hashed table comes in the order of its hashes, and takes no bounds.
+#[derive(Debug, Args)]
+pub struct Scan {
+    /// The table, as it serves or at a version
+    #[arg(value_name = "TABLE[@V]")]
+    pub target: Target,
+
+    /// First key, itself included
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<String>,
+
+    /// Key to stop before
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<String>,
+
+    /// Stop after N records
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+
+    /// From the last key to the first
+    #[arg(long)]
+    pub reverse: bool,
+}
+
+pub fn run(args: &Scan, context: &Context) -> anyhow::Result<Outcome> {
+    let version = context.open_version(&args.target)?;
+    let renderer = Renderer::new(version.manifest());
+    let mut scan = begin(args, &version)?.limit(args.limit.unwrap_or(u64::MAX));
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut line = Vec::new();
+    while scan.advance()? {
+        line.clear();
+        if context.output.json {
+            line.extend(b"{\"key\":");
+            write_json_bytes(scan.key(), &mut line);
+            line.extend(b",\"value\":");
+            renderer.json(scan.value(), &mut line)?;
+            line.push(b'}');
+        } else {
+            line.extend(scan.key());
+            line.push(b'\t');
+            renderer.text(scan.value(), &mut line)?;
+        }
+        line.push(b'\n');
+        out.write_all(&line)?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+fn begin(args: &Scan, version: &Arc<Version>) -> anyhow::Result<VersionScan> {
+    let direction = if args.reverse {
+        Direction::Backward
+    } else {
+        Direction::Forward
+    };
+    if args.from.is_none() && args.to.is_none() {
+        return Ok(version.scan(direction));
+    }
+    if version.order() == Order::Hashed {
+        bail!(
+            "table {} is hashed, so its keys have no order to take a range of: leave --from and \
+             --to out, or push it with --order ordered",
+            version.table()
+        );
+    }
+    let from = args
+        .from
+        .as_ref()
+        .map_or(Bound::Unbounded, |key| Bound::Included(key.as_bytes()));
+    let to = args
+        .to
+        .as_ref()
+        .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
+    Ok(version.scan_keys(from, to, direction)?)
+}

@@ -1,0 +1,128 @@
+//! `forebay serve`: answers Redis clients and HTTP from the store.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use forebay_server::{Server, ServerConfig, TlsFiles};
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+
+use crate::context::{Context, Output};
+use crate::exit::Outcome;
+
+/// Serve the store's tables to Redis clients, and health, metrics and administration by HTTP
+///
+/// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
+/// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. Addresses other
+/// than loopback are refused without TLS and users.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Address for Redis clients; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7379")]
+    pub listen: SocketAddr,
+
+    /// Address for HTTP; port 0 takes any free one, off leaves HTTP out
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT|off",
+        value_parser = parse_http,
+        default_value = "127.0.0.1:7380"
+    )]
+    pub http: Http,
+
+    /// A name under which HTTP may be asked for, beside localhost and the address; may be repeated
+    #[arg(long, value_name = "NAME", help_heading = "Security")]
+    pub http_host: Vec<String>,
+
+    /// Certificate chain in PEM, for both ports
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_key",
+        help_heading = "Security"
+    )]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key in PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        help_heading = "Security"
+    )]
+    pub tls_key: Option<PathBuf>,
+
+    /// Users, their passwords and what they may read (docs/server.md has the form); without this
+    /// file everyone who can connect may read
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    pub users: Option<PathBuf>,
+
+    /// File that holds the bearer token of HTTP administration, at least 16 characters; without it
+    /// swap and rollback by HTTP are refused
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    pub admin_token_file: Option<PathBuf>,
+
+    /// Threads that answer clients [default: one a core]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    pub threads: Option<usize>,
+}
+
+/// Where HTTP listens, if it does.
+#[derive(Debug, Clone, Copy)]
+pub struct Http(pub Option<SocketAddr>);
+
+fn parse_http(text: &str) -> Result<Http, String> {
+    if text == "off" {
+        return Ok(Http(None));
+    }
+    let address = text.parse().map_err(|_| {
+        format!("'{text}' is not an address: write ADDRESS:PORT, as in 127.0.0.1:7380, or off")
+    })?;
+    Ok(Http(Some(address)))
+}
+
+pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
+    log_to_stderr(context.output);
+    let store = context.open_or_create_store()?;
+    let tables = store.tables()?.len();
+    let running = Server::start(args.config(), store)?;
+    let (listen, http) = (running.resp_address(), running.http_address());
+    let object = json!({"listen": listen, "http": http, "tables": tables});
+    context.print(&object, || {
+        let http = http.map_or("no HTTP".to_owned(), |http| format!("HTTP on {http}"));
+        let tables = crate::human::counted(tables as u64, "table");
+        format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
+    })?;
+    running
+        .run_until_signal()
+        .context("cannot wait for signals")?;
+    Ok(Outcome::Done)
+}
+
+impl Serve {
+    fn config(self) -> ServerConfig {
+        let tls = self.tls_cert.zip(self.tls_key);
+        ServerConfig {
+            resp: self.listen,
+            http: self.http.0,
+            threads: self.threads.unwrap_or(0),
+            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            users: self.users,
+            http_token: self.admin_token_file,
+            http_hosts: self.http_host,
+            ..ServerConfig::default()
+        }
+    }
+}
+
+/// What the server has to say goes to standard error: RUST_LOG picks what, warnings unless set.
+fn log_to_stderr(output: Output) {
+    let level = if output.quiet { "error" } else { "warn" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}

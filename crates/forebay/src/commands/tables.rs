@@ -1,0 +1,74 @@
+//! `forebay tables`: what the store holds.
+
+use clap::Args;
+use forebay_engine::{StoreError, Table, TableName, utc};
+use forebay_run::Order;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+use crate::render::Columns;
+
+/// List the tables of the store
+///
+/// With --json an array of {table, serving, versions, order, rows, bytes, created}; the last three
+/// are of the serving version, and null with serving when none serves.
+#[derive(Debug, Args)]
+pub struct Tables {}
+
+/// One table of the list. The last four are of the serving version.
+#[derive(Debug, Serialize)]
+struct Row {
+    table: TableName,
+    serving: Option<u64>,
+    versions: usize,
+    order: Option<Order>,
+    rows: Option<u64>,
+    bytes: Option<u64>,
+    created: Option<String>,
+}
+
+pub fn run(context: &Context) -> anyhow::Result<Outcome> {
+    let store = context.open_store()?;
+    let mut rows = Vec::new();
+    for name in store.tables()? {
+        rows.push(describe(&store.table(&name)?)?);
+    }
+    context.print(&rows, || text(&rows))?;
+    Ok(Outcome::Done)
+}
+
+fn describe(table: &Table) -> Result<Row, StoreError> {
+    let serving = table.pointer()?.serving;
+    let manifest = serving.map(|version| table.manifest(version)).transpose()?;
+    let manifest = manifest.as_ref();
+    Ok(Row {
+        table: table.name().clone(),
+        serving,
+        versions: table.version_numbers()?.len(),
+        order: manifest.map(|manifest| manifest.order),
+        rows: manifest.map(|manifest| manifest.rows()),
+        bytes: manifest.map(|manifest| manifest.bytes()),
+        created: manifest.map(|manifest| utc(manifest.created_unix_ms)),
+    })
+}
+
+fn text(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "the store has no tables yet: forebay push makes one".to_owned();
+    }
+    let mut columns = Columns::new(["table", "serving", "versions", "rows", "bytes", "created"]);
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    for row in rows {
+        columns.row([
+            row.table.to_string(),
+            or_none(row.serving.map(|version| version.to_string())),
+            row.versions.to_string(),
+            or_none(row.rows.map(human::count)),
+            or_none(row.bytes.map(human::bytes)),
+            or_none(row.created.clone()),
+        ]);
+    }
+    columns.to_string()
+}

@@ -1,0 +1,59 @@
+//! `forebay verify`: reads a whole version back and checks it.
+
+use anyhow::bail;
+use clap::Args;
+use forebay_load::progress::Unit;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+use crate::progress;
+use crate::target::Target;
+
+/// Read a whole version back and check every checksum, count and order
+///
+/// With --json one object {table, version, rows, bytes, checksum}.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// The table, as it serves or at a version
+    #[arg(value_name = "TABLE[@V]")]
+    pub target: Target,
+}
+
+pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
+    let table = context.open_table(&args.target.table)?;
+    let version = context.version_of(&table, &args.target)?;
+    let manifest = table.manifest(version)?;
+    let drawing = progress::for_output(context.output);
+    drawing.stage("verifying", Some(manifest.pages()), Unit::Pages);
+    let report = table.verify(version, &mut |pages| drawing.advance(pages))?;
+    drop(drawing);
+    if let Some((first, more)) = report.problems.split_first() {
+        let also: String = more
+            .iter()
+            .map(|problem| format!("\nalso: {problem}"))
+            .collect();
+        let bad = human::counted(report.problems.len() as u64, "problem");
+        bail!(
+            "version {version} of table {}, {bad}: {first}{also}",
+            table.name()
+        );
+    }
+    let totals = report.totals;
+    let object = json!({
+        "table": table.name(),
+        "version": version,
+        "rows": totals.rows,
+        "bytes": totals.bytes,
+        "checksum": totals.content.to_string(),
+    });
+    context.print(&object, || {
+        let rows = human::counted(totals.rows, "row");
+        let runs = human::counted(report.runs as u64, "run");
+        let table = table.name();
+        let sum = totals.content;
+        format!("{table} version {version} is sound: {rows} in {runs}, checksum {sum}")
+    })?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,126 @@
+//! What every command is given: where the store is, how to print.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use forebay_engine::{Store, Table, TableName, Version};
+use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::target::Target;
+
+/// How results, progress and errors are printed.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    pub json: bool,
+    pub quiet: bool,
+}
+
+#[derive(Debug)]
+pub struct Context {
+    pub output: Output,
+    pub disk: Arc<dyn Disk>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    store: String,
+}
+
+impl Context {
+    /// On the real disk, clock and randomness.
+    pub fn new(global: &Global) -> Self {
+        Self {
+            output: Output {
+                json: global.json,
+                quiet: global.quiet,
+            },
+            disk: Arc::new(OsDisk::default()),
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+            store: global.store.clone(),
+        }
+    }
+
+    /// The directory that --store names.
+    pub fn store_path(&self) -> anyhow::Result<PathBuf> {
+        match self.store.split_once("://") {
+            None if self.store.is_empty() => bail!("--store is empty: give a directory"),
+            None => Ok(PathBuf::from(&self.store)),
+            Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
+            Some(("file", _)) => bail!(
+                "{}: a file URL names an absolute path, as in file:///srv/forebay",
+                self.store
+            ),
+            Some((scheme, _)) => bail!(
+                "{}: stores at {scheme}:// are not supported: give a directory of this machine",
+                self.store
+            ),
+        }
+    }
+
+    /// The store, which has to exist.
+    pub fn open_store(&self) -> anyhow::Result<Store> {
+        let path = self.store_path()?;
+        Ok(Store::open(
+            self.disk.clone(),
+            self.clock.clone(),
+            self.random.clone(),
+            &path,
+        )?)
+    }
+
+    /// The store, made when it does not exist.
+    pub fn open_or_create_store(&self) -> anyhow::Result<Store> {
+        let path = self.store_path()?;
+        Ok(Store::open_or_create(
+            self.disk.clone(),
+            self.clock.clone(),
+            self.random.clone(),
+            &path,
+        )?)
+    }
+
+    pub fn open_table(&self, name: &TableName) -> anyhow::Result<Table> {
+        Ok(self.open_store()?.table(name)?)
+    }
+
+    /// The version that a target names.
+    pub fn open_version(&self, target: &Target) -> anyhow::Result<Arc<Version>> {
+        let table = self.open_table(&target.table)?;
+        let version = self.version_of(&table, target)?;
+        Ok(table.open_version(version)?)
+    }
+
+    /// The number of the version that a target names.
+    pub fn version_of(&self, table: &Table, target: &Target) -> anyhow::Result<u64> {
+        match target.version {
+            Some(version) => Ok(version),
+            None => Ok(table.serving()?),
+        }
+    }
+
+    /// Prints bytes as they are.
+    pub fn print_raw(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        Ok(out.flush()?)
+    }
+
+    /// Prints a command's result: an object with --json, else the text.
+    pub fn print(
+        &self,
+        object: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.output.json {
+            serde_json::to_writer(&mut out, object).context("cannot print the result")?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{}", text().trim_end())?;
+        }
+        Ok(out.flush()?)
+    }
+}

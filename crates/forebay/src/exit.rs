@@ -1,0 +1,65 @@
+//! Exit codes, and how a command's failure is told.
+
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use forebay_engine::StoreError;
+use forebay_load::push::PushError;
+use serde_json::json;
+
+use crate::context::Output;
+
+/// How a command that did not fail has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// The version was built and kept, but the gate held its swap.
+    Held,
+}
+
+const FAILED: u8 = 1;
+const HELD: u8 = 3;
+const BUSY: u8 = 4;
+
+/// Prints what went wrong, if anything, and gives the exit code.
+pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
+    let error = match result {
+        Ok(Outcome::Done) => return ExitCode::SUCCESS,
+        Ok(Outcome::Held) => return ExitCode::from(HELD),
+        Err(error) => error,
+    };
+    if is_closed_pipe(&error) {
+        return ExitCode::from(FAILED);
+    }
+    if output.json {
+        eprintln!(
+            "{}",
+            json!({"event": "error", "text": format!("{error:#}")})
+        );
+    } else {
+        eprintln!("forebay: {error:#}");
+    }
+    ExitCode::from(if is_busy(&error) { BUSY } else { FAILED })
+}
+
+/// Whether the command was refused because another one is at work on the table.
+fn is_busy(error: &anyhow::Error) -> bool {
+    use forebay_engine::PushError::{Busy, Store};
+    let store = |error: &StoreError| {
+        matches!(
+            error,
+            StoreError::Locked { .. } | StoreError::PushRuns { .. }
+        )
+    };
+    match error.downcast_ref::<PushError>() {
+        Some(PushError::Engine(Busy { .. })) => true,
+        Some(PushError::Engine(Store(error))) => store(error),
+        _ => error.downcast_ref::<StoreError>().is_some_and(store),
+    }
+}
+
+/// Whoever read our output (`| head`) has enough: not worth a message.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

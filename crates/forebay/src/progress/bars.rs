@@ -1,0 +1,107 @@
+//! Progress on a terminal: a bar with rate and time left for the stage that runs, a line for each
+//! one that has ended.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use forebay_load::progress::{Progress, Unit};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::meter::{Reading, unit_name};
+
+/// Draws on standard error.
+#[derive(Debug)]
+pub struct Bars {
+    stage: Mutex<Stage>,
+}
+
+#[derive(Debug)]
+struct Stage {
+    bar: ProgressBar,
+    unit: Unit,
+}
+
+impl Bars {
+    pub fn new() -> Self {
+        Self {
+            stage: Mutex::new(Stage {
+                bar: ProgressBar::hidden(),
+                unit: Unit::Rows,
+            }),
+        }
+    }
+}
+
+/// The look of a stage; an unknown total has a spinner instead of a bar.
+fn style(total: Option<u64>, unit: Unit) -> ProgressStyle {
+    let name = unit_name(unit);
+    let amount = match (unit, total.is_some()) {
+        (Unit::Bytes, true) => {
+            "{binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left".to_owned()
+        }
+        (Unit::Bytes, false) => "{binary_bytes}, {binary_bytes_per_sec}".to_owned(),
+        (_, true) => format!("{{human_pos}} of {{human_len}} {name}, {{per_sec}}, {{eta}} left"),
+        (_, false) => format!("{{human_pos}} {name}, {{per_sec}}"),
+    };
+    let shape = if total.is_some() {
+        "[{bar:30}] {percent}%"
+    } else {
+        "{spinner}"
+    };
+    ProgressStyle::with_template(&format!("{{msg:12}} {shape} {amount}"))
+        .map(|style| style.progress_chars("=> "))
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+impl Stage {
+    fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
+        let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        let bar = bar
+            .with_style(style(total, unit))
+            .with_message(name.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { bar, unit }
+    }
+
+    /// Replaces the bar of a stage that has ended by a line.
+    fn finish(&self) {
+        let name = self.bar.message();
+        if !name.is_empty() {
+            let position = self.bar.position();
+            let elapsed = self.bar.elapsed();
+            let reading = Reading::new(&name, position, None, self.unit, elapsed);
+            self.bar.suspend(|| eprintln!("{}", reading.summary()));
+        }
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Progress for Bars {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) {
+        let Ok(mut stage) = self.stage.lock() else {
+            return;
+        };
+        stage.finish();
+        *stage = Stage::new(name, total, unit);
+    }
+
+    fn advance(&self, n: u64) {
+        if let Ok(stage) = self.stage.lock() {
+            stage.bar.inc(n);
+        }
+    }
+
+    fn message(&self, text: &str) {
+        if let Ok(stage) = self.stage.lock() {
+            stage.bar.suspend(|| eprintln!("{text}"));
+        }
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        if let Ok(stage) = self.stage.get_mut() {
+            stage.finish();
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Values and lists as the commands print them.
+
+use std::fmt;
+
+use anyhow::Context as _;
+use forebay_engine::{Manifest, ValueKind};
+use forebay_run::row::{ListView, RowView, write_json_bytes};
+
+/// Prints the values of one version, as its manifest describes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Renderer<'a> {
+    manifest: &'a Manifest,
+}
+
+impl<'a> Renderer<'a> {
+    pub fn new(manifest: &'a Manifest) -> Self {
+        Self { manifest }
+    }
+
+    /// Appends the value as JSON: a row as an object, a list as an array, bytes as a string when they
+    /// are UTF-8 and else as `{"base64": "..."}`.
+    pub fn json(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
+        let written = match &self.manifest.value {
+            ValueKind::Row => {
+                RowView::new(&self.manifest.schema, value).and_then(|row| row.json(out))
+            }
+            ValueKind::List { item, .. } => {
+                ListView::new(item, value).and_then(|list| list.json(out))
+            }
+            ValueKind::Bytes { .. } => {
+                write_json_bytes(value, out);
+                Ok(())
+            }
+        };
+        written.context("cannot read the value: verify the table")
+    }
+
+    /// Appends the value for people: bytes as they are, all else as JSON.
+    pub fn text(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
+        match &self.manifest.value {
+            ValueKind::Bytes { .. } => {
+                out.extend_from_slice(value);
+                Ok(())
+            }
+            _ => self.json(value, out),
+        }
+    }
+}
+
+/// A list with aligned columns under a head line.
+#[derive(Debug)]
+pub struct Columns<const N: usize> {
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Columns<N> {
+    pub fn new(head: [&str; N]) -> Self {
+        Self {
+            rows: vec![head.map(str::to_owned)],
+        }
+    }
+
+    pub fn row(&mut self, row: [String; N]) {
+        self.rows.push(row);
+    }
+}
+
+impl<const N: usize> fmt::Display for Columns<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: [usize; N] = std::array::from_fn(width);
+        for row in &self.rows {
+            let cells: Vec<String> = row
+                .iter()
+                .zip(widths)
+                .map(|(cell, width)| format!("{cell:width$}"))
+                .collect();
+            writeln!(f, "{}", cells.join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
