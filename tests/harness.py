@@ -1,0 +1,148 @@
+"""Runs the built forebay binary as its users do: commands, a server, clients."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import redis
+
+BINARY = os.environ.get("FOREBAY", str(Path(__file__).parent.parent / "target/debug/forebay"))
+
+# A command that takes longer than this hangs.
+LIMIT_S = 120
+
+
+class Failed(Exception):
+    """A command ended with another exit code than it should."""
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def json(self):
+        return json.loads(self.out)
+
+    def json_lines(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Store:
+    """A store directory and the commands on it."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def environment(self):
+        return {**os.environ, "FOREBAY_STORE": str(self.path), "RUST_BACKTRACE": "0"}
+
+    def start(self, *args, **options):
+        """Starts a command and leaves it running."""
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        words = [BINARY, *map(str, args)]
+        return subprocess.Popen(words, env=self.environment(), stdin=subprocess.DEVNULL, **options)
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=LIMIT_S)
+        return Result(
+            process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
+        )
+
+    def run(self, *args, code=0, **options):
+        """Runs a command to its end; another exit code than `code` fails the test."""
+        result = self.finish(self.start(*args, **options))
+        if code is not None and result.code != code:
+            words = " ".join(map(str, args))
+            raise Failed(
+                f"forebay {words}: exit code {result.code}, not {code}\n{result.err}{result.out}"
+            )
+        return result
+
+    def json(self, *args, code=0):
+        return self.run(*args, "--json", code=code).json()
+
+    def push(self, table, *sources, key="{id}", code=0, args=()):
+        """Pushes and gives the object that --json ends with (None when the push failed)."""
+        result = self.run("push", table, *sources, "--key", key, *args, "--json", code=code)
+        return json.loads(result.out.splitlines()[-1]) if result.out.strip() else None
+
+    def refuse(self, *args, code=1):
+        """Runs a command that has to fail and gives its message."""
+        result = self.run(*args, code=code)
+        assert result.err.strip(), "a failure without a message"
+        assert "panicked" not in result.err, result.err
+        return result.err
+
+    def runs(self, table):
+        """The run files of a table, by name."""
+        directory = self.path / "tables" / table / "runs"
+        return sorted(directory.iterdir()) if directory.exists() else []
+
+    def serve(self, *args):
+        return Server(self, *args)
+
+
+class Server:
+    """A running `forebay serve` on free ports."""
+
+    def __init__(self, store, *args):
+        self.process = store.start(
+            "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json", *args
+        )
+        ready = self._first_line()
+        self.port = int(ready["listen"].rsplit(":", 1)[1])
+        self.http = int(ready["http"].rsplit(":", 1)[1])
+        self.clients = []
+
+    def _first_line(self):
+        readable, _, _ = select.select([self.process.stdout], [], [], 20)
+        line = self.process.stdout.readline() if readable else b""
+        if not line:
+            self.process.kill()
+            _, err = self.process.communicate()
+            raise Failed(f"forebay serve did not come up: {err.decode(errors='replace')}")
+        return json.loads(line)
+
+    def client(self, **options):
+        client = redis.Redis(port=self.port, socket_timeout=10, retry=None, **options)
+        self.clients.append(client)
+        return client
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def stop(self, sign=signal.SIGTERM):
+        """Ends the server and gives its exit code."""
+        for client in self.clients:
+            client.close()
+        if self.alive():
+            self.process.send_signal(sign)
+        try:
+            self.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        return self.process.returncode
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        code = self.stop()
+        if kind is None:
+            assert code == 0, f"forebay serve ended with exit code {code}"
+
+
+def wait_for(condition, what, seconds=10):
+    """Waits until condition() is true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"not within {seconds} s: {what}")

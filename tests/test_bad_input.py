@@ -1,0 +1,136 @@
+"""Bad input is refused with a message that says what is wrong where, and leaves nothing behind."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from data import people, write
+
+
+def nothing_shows(store, table="t"):
+    return (
+        all(row["table"] != table for row in store.json("tables")) if store.path.exists() else True
+    )
+
+
+def test_duplicates_fail_first_last(store, tmp_path):
+    table = pa.table({"id": [1, 2, 1], "name": ["old", "two", "new"]})
+    path = write(table, tmp_path / "twice.parquet")
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert "1" in message and "--duplicates" in message
+    assert nothing_shows(store)
+    first = store.push("t", path, args=["--duplicates", "first"])
+    assert (first["rows"], first["duplicates"]) == (2, 1)
+    assert store.json("get", "t", "1")[0]["name"] == "old"
+    store.push("t", path, args=["--duplicates", "last", "--force"])
+    assert store.json("get", "t", "1")[0]["name"] == "new"
+
+
+def test_the_order_of_files_decides_between_duplicates(store, tmp_path):
+    paths = [
+        write(pa.table({"id": list(range(500)), "n": [part] * 500}), tmp_path / f"{part}.parquet")
+        for part in range(4)
+    ]
+    pushed = store.push("t", *paths, args=["--duplicates", "last", "--threads", "2"])
+    assert (pushed["rows"], pushed["duplicates"]) == (500, 1500)
+    assert [row["n"] for row in store.json("get", "t", "0", "250", "499")] == [3, 3, 3]
+
+
+def test_null_keys_are_bad_rows(store, tmp_path):
+    table = pa.table({"id": ["a", None, "c"], "n": [1, 2, 3]})
+    path = write(table, tmp_path / "nulls.parquet")
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert "nulls.parquet" in message and "2" in message and "null" in message
+    assert nothing_shows(store)
+    pushed = store.push("t", path, args=["--bad-rows", "skip"])
+    assert (pushed["rows"], pushed["rejected"]) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_bad_lines_go_to_a_file_with_line_and_reason(store, tmp_path, kind):
+    lines = {
+        "csv": ["id,n", "1,10", ",20", "3,30"],
+        "jsonl": ['{"id": 1, "n": 10}', '{"id": null, "n": 20}', '{"id": 3, "n": 30}'],
+    }[kind]
+    path = tmp_path / f"rows.{kind}"
+    path.write_text("\n".join(lines) + "\n")
+    rejected = tmp_path / "rejected.jsonl"
+    pushed = store.push("t", path, args=["--bad-rows", rejected])
+    assert (pushed["rows"], pushed["rejected"]) == (2, 1)
+    (entry,) = [json.loads(line) for line in rejected.read_text().splitlines()]
+    assert f"rows.{kind}" in json.dumps(entry) and "null" in json.dumps(entry)
+    line = 3 if kind == "csv" else 2
+    assert line in entry.values()
+
+
+def test_a_line_that_does_not_parse_is_named(store, tmp_path):
+    path = tmp_path / "broken.jsonl"
+    path.write_text('{"id": 1}\n{"id": \n{"id": 3}\n')
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert "broken.jsonl" in message and "2" in message
+    assert nothing_shows(store)
+
+
+@pytest.mark.parametrize(
+    "key, word",
+    [
+        ("{nosuch}", "nosuch"),
+        ("{id", "{id"),
+        ("constant", "column"),
+        ("{id:xx}", "xx"),
+    ],
+)
+def test_a_wrong_template_is_explained(store, source, key, word):
+    result = store.run("push", "t", source(), "--key", key, code=None)
+    assert result.code in (1, 2) and word in result.err
+    assert nothing_shows(store)
+
+
+def test_a_missing_column_for_the_value_is_explained(store, source):
+    message = store.refuse("push", "t", source(), "--key", "{id}", "--value", "nosuch")
+    assert "nosuch" in message and "name" in message, "the columns that there are should be named"
+
+
+def test_sources_that_are_not_there_or_not_what_they_seem(store, tmp_path):
+    assert "missing.parquet" in store.refuse(
+        "push", "t", tmp_path / "missing.parquet", "--key", "{id}"
+    )
+    assert "no-*.csv" in store.refuse("push", "t", f"{tmp_path}/no-*.csv", "--key", "{id}")
+    fake = tmp_path / "fake.parquet"
+    fake.write_bytes(b"this is no parquet file at all")
+    assert "fake.parquet" in store.refuse("push", "t", fake, "--key", "{id}")
+    odd = tmp_path / "data.xyz"
+    odd.write_text("1\n")
+    assert "parquet, csv" in store.refuse("push", "t", odd, "--key", "{id}")
+    assert nothing_shows(store)
+
+
+def test_a_truncated_source_leaves_the_serving_version_alone(store, source, tmp_path):
+    store.push("t", source(version=1))
+    whole = source(version=2).read_bytes()
+    cut = tmp_path / "cut.parquet"
+    for length in [len(whole) // 2, len(whole) - 1, 4, 0]:
+        cut.write_bytes(whole[:length])
+        assert "cut.parquet" in store.refuse("push", "t", cut, "--key", "{id}")
+    assert [v["version"] for v in store.json("versions", "t")] == [1]
+    assert store.json("get", "t", "5")[0]["v1"] == 1
+
+
+def test_tables_and_stores_with_wrong_names(store, source, tmp_path):
+    for name in ["a:b", "{a}", "../x", ".hidden", "a/b", "x" * 65]:
+        store.refuse("push", name, source(10), "--key", "{id}", code=2)
+    assert "no forebay store" in store.refuse("tables").lower()
+    store.push("t", source(10))
+    assert "nosuch" in store.refuse("get", "nosuch", "1")
+    assert "7" in store.refuse("swap", "t", "7")
+    assert "s3" in store.refuse("tables", "--store", "s3://bucket/x")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("x")
+    store.refuse("push", "t", source(10), "--key", "{id}", "--store", tmp_path / "other")
+
+
+def test_an_empty_source_is_a_table_without_rows(store, tmp_path):
+    pushed = store.push("t", write(people(0), tmp_path / "empty.parquet"))
+    assert pushed["rows"] == 0
+    assert store.json("get", "t", "1") == [None]
+    assert store.run("scan", "t", "--json").out == ""

@@ -1,0 +1,175 @@
+"""What the commands print, in the shapes that docs/commands.md promises."""
+
+import json
+import re
+import subprocess
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from data import people, person, write
+from harness import BINARY
+
+ISO = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
+
+
+@pytest.fixture
+def two(store, source):
+    store.push("people", source(version=1))
+    store.push("people", source(count=999, version=2, start=1))
+    return store
+
+
+def test_push_ends_with_one_object(store, source):
+    result = store.run("push", "people", source(), "--key", "{id}", "--json")
+    pushed = json.loads(result.out)
+    assert list(pushed) == [
+        "table",
+        "version",
+        "rows",
+        "bytes",
+        "rejected",
+        "duplicates",
+        "seconds",
+        "swapped",
+    ]
+    assert pushed["table"] == "people" and pushed["version"] == 1 and pushed["rows"] == 1000
+    assert pushed["bytes"] > 10_000 and pushed["seconds"] > 0 and pushed["swapped"] is True
+    for line in result.err.splitlines():
+        assert "event" in json.loads(line)
+
+
+def test_versions(two):
+    versions = two.json("versions", "people")
+    assert [set(v) for v in versions] == [
+        {"version", "rows", "bytes", "created", "serving", "checksum"}
+    ] * 2
+    assert [(v["version"], v["rows"], v["serving"]) for v in versions] == [
+        (1, 1000, False),
+        (2, 999, True),
+    ]
+    assert all(ISO.match(v["created"]) for v in versions)
+    assert all(re.fullmatch(r"[0-9a-f]{16}", v["checksum"]) for v in versions)
+
+
+def test_get(two):
+    assert two.json("get", "people", "1", "0", "999") == [person(1, 2), None, person(999, 2)]
+    assert two.json("get", "people@1", "0") == [person(0, 1)]
+    lines = two.run("get", "people", "1", "0").out.splitlines()
+    assert json.loads(lines[0]) == person(1, 2) and lines[1] == "(absent)"
+
+
+def test_scan_of_an_ordered_table(store, source):
+    store.push("o", source(100), key="{id:03}", args=["--order", "ordered", "--partitions", "3"])
+
+    def keys(*args):
+        lines = store.run("scan", "o", "--json", *args).json_lines()
+        assert all(set(line) == {"key", "value"} for line in lines)
+        return [line["key"] for line in lines]
+
+    everything = [f"{i:03}" for i in range(100)]
+    assert keys() == everything
+    assert keys("--reverse") == everything[::-1]
+    assert keys("--from", "010", "--to", "013") == ["010", "011", "012"]
+    assert keys("--from", "010", "--limit", "2") == ["010", "011"]
+    assert keys("--from", "010", "--to", "013", "--reverse", "--limit", "2") == ["012", "011"]
+    assert keys("--from", "05") == everything[50:]
+    assert keys("--from", "x") == []
+    line = store.run("scan", "o", "--limit", "1").out
+    assert line.startswith("000\t{") and json.loads(line.split("\t")[1])["id"] == 0
+
+
+def test_scan_of_a_hashed_table_gives_each_record_once(two):
+    lines = two.run("scan", "people", "--json").json_lines()
+    assert sorted(int(line["key"]) for line in lines) == list(range(1, 1000))
+    assert lines[0]["value"] == person(int(lines[0]["key"]), 2)
+    assert "ordered" in two.refuse("scan", "people", "--from", "1")
+
+
+def test_tables_swap_rollback_drop(two, source):
+    two.push("other", source(10), args=["--no-swap"])
+    tables = {row["table"]: row for row in two.json("tables")}
+    assert tables["people"]["serving"] == 2 and tables["people"]["rows"] == 999
+    assert tables["other"]["serving"] is None
+    assert "swap" in two.refuse("get", "other", "1")
+    assert two.json("swap", "other", "1") == {"table": "other", "version": 1, "previous": None}
+    assert two.json("rollback", "people") == {"table": "people", "version": 1, "previous": 2}
+    assert two.json("get", "people", "0") == [person(0, 1)]
+    assert "people" in two.refuse("rollback", "people")
+    assert two.json("drop", "people") == {"table": "people", "dropped": True}
+    assert [row["table"] for row in two.json("tables")] == ["other"]
+
+
+def test_verify_and_diff(two):
+    verified = two.json("verify", "people@1")
+    checksum = two.json("versions", "people")[0]["checksum"]
+    assert (verified["version"], verified["rows"], verified["checksum"]) == (1, 1000, checksum)
+    diff = two.json("diff", "people", "1", "2")
+    counts = {name: diff[name] for name in ["added", "removed", "changed", "unchanged"]}
+    assert counts == {"added": 0, "removed": 1, "changed": 999, "unchanged": 0}
+    assert diff["columns"]["v1"] == 999 and diff["columns"]["name"] == 0
+    changes = [difference["change"] for difference in diff["differences"]]
+    assert changes.count("changed") == 10 and changes.count("removed") == 1
+    changed = next(d for d in diff["differences"] if d["change"] == "changed")
+    assert changed["columns"][0] == {"column": "v1", "before": "1", "after": "2"}
+    assert "999 changed" in two.run("diff", "people", "1", "2").out
+    back = two.json("diff", "people", "2", "1", "--limit", "1")
+    (added,) = [d for d in back["differences"] if d["change"] == "added"]
+    assert added == {"key": "0", "change": "added", "columns": []}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_an_export_is_the_source_again(two, tmp_path, kind):
+    path = tmp_path / f"out.{kind}"
+    told = two.json("export", "people@1", "--to", path)
+    assert (told["table"], told["version"], told["rows"]) == ("people", 1, 1000)
+    if kind == "parquet":
+        table = pyarrow.parquet.read_table(path).select(people().column_names)
+        assert table.sort_by("id").to_pylist() == people().to_pylist()
+    elif kind == "csv":
+        assert pyarrow.csv.read_csv(path).num_rows == 1000
+    else:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert sorted(row["id"] for row in rows) == list(range(1000))
+    two.push("again", path)
+    assert two.json("get", "again", "7") == [person(7, 1)]
+
+
+def test_columns_come_go_and_widen(store, tmp_path):
+    old = pa.table({"id": [1, 2], "n": pa.array([1, 2], pa.int32()), "gone": ["x", "y"]})
+    new = pa.table({"id": [1, 2], "n": pa.array([1, 2**40], pa.int64()), "fresh": [True, None]})
+    store.push("t", write(old, tmp_path / "old.parquet"))
+    store.push("t", write(new, tmp_path / "new.parquet"))
+    assert store.json("get", "t", "2") == [{"id": 2, "n": 2**40, "fresh": None}]
+    diff = store.json("diff", "t", "1", "2")
+    assert (diff["changed"], diff["unchanged"]) == (1, 1)
+    assert diff["schema"] == {"added": ["fresh"], "removed": ["gone"], "retyped": ["n"]}
+    store.run("rollback", "t")
+    assert store.json("get", "t", "2") == [{"id": 2, "n": 2, "gone": "y"}]
+
+
+def test_logs_get_lines_and_quiet_gets_none(store, source):
+    assert "rows" in store.run("push", "a", source(), "--key", "{id}").err
+    quiet = store.run("push", "b", source(), "--key", "{id}", "--quiet")
+    assert quiet.err == "" and "b" in quiet.out
+
+
+def test_completions_and_man_page_know_every_flag(store):
+    page = store.run("man").out
+    for word in ["FOREBAY", "bad\\-rows", "rollback", "\\-\\-store", "Exit codes"]:
+        assert word in page, word
+    for shell in ["bash", "zsh", "fish"]:
+        assert "duplicates" in store.run("completions", shell).out
+    script = store.run("completions", "bash").out
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_and_a_closed_pipe_are_no_trouble(two):
+    assert "rollback" in two.run("--help").out
+    assert "--bad-rows" in two.run("push", "--help").out
+    piped = subprocess.run(
+        f"{BINARY} scan people | head -n 1", shell=True, env=two.environment(), capture_output=True
+    )
+    assert piped.stdout and b"panicked" not in piped.stderr

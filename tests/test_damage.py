@@ -1,0 +1,117 @@
+"""Run files that are cut, flipped or gone while they serve: an error or the right value, nothing
+else, and a server that goes on."""
+
+import os
+import random
+
+import pytest
+import redis
+from data import people, person, write
+
+SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.SystemRandom().randrange(2**32)))
+ROWS = 3000
+
+
+@pytest.fixture
+def table(store, tmp_path):
+    store.push("people", write(people(ROWS), tmp_path / "people.parquet"))
+    store.push("sound", write(people(10), tmp_path / "sound.parquet"))
+    return store
+
+
+def run_file(store, table="people"):
+    (path,) = [path for path in store.runs(table) if path.suffix == ".run"]
+    return path
+
+
+def read_all(server):
+    """Reads every key: the number of right values and of errors. A wrong value fails the test."""
+    client = server.client(decode_responses=True)
+    right = errors = 0
+    for i in range(0, ROWS, 7):
+        try:
+            fields = client.hgetall(f"people:{i}")
+        except redis.exceptions.ResponseError as error:
+            assert "damaged" in str(error).lower() or "cannot" in str(error).lower(), error
+            errors += 1
+            continue
+        expected = {name: str(value) for name, value in person(i).items() if value is not None}
+        expected["score"] = f"{i / 4:g}"
+        got = {**fields, "score": f"{float(fields['score']):g}"}
+        assert got == expected
+        right += 1
+    client.close()
+    return right, errors
+
+
+def still_sound(server):
+    assert server.alive()
+    assert server.client(decode_responses=True).hget("sound:3", "id") == "3"
+
+
+@pytest.mark.parametrize("left", [0, 1, 4096, 0.5, 0.99])
+def test_a_file_cut_under_a_running_server(table, left):
+    path = run_file(table)
+    with table.serve() as server:
+        read_all(server)
+        size = path.stat().st_size
+        os.truncate(path, left if isinstance(left, int) else int(size * left))
+        read_all(server)
+        still_sound(server)
+    assert "damaged" in table.refuse("verify", "people").lower()
+
+
+def test_bits_flipped_under_a_running_server(table):
+    print(f"FOREBAY_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
+    path = run_file(table)
+    with table.serve() as server:
+        assert read_all(server) == (len(range(0, ROWS, 7)), 0)
+        with path.open("r+b") as file:
+            for _ in range(20):
+                at = chance.randrange(path.stat().st_size)
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+        read_all(server)
+        still_sound(server)
+    assert "people" in table.refuse("verify", "people")
+
+
+def test_any_flipped_byte_is_found_by_verify(table):
+    print(f"FOREBAY_TEST_SEED={SEED}")
+    chance = random.Random(SEED + 1)
+    path = run_file(table)
+    whole = path.read_bytes()
+    # The footer and index always, and some pages.
+    places = [0, len(whole) - 1, len(whole) - 20, len(whole) - 200]
+    places += [chance.randrange(len(whole)) for _ in range(20)]
+    for at in places:
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(flipped)
+        message = table.refuse("verify", "people")
+        assert path.name in message, f"byte {at}: {message}"
+    path.write_bytes(whole)
+    assert table.json("verify", "people")["rows"] == ROWS
+
+
+@pytest.mark.parametrize("cut", [0, 10, -1])
+def test_a_damaged_manifest_is_named(table, cut):
+    path = table.path / "tables" / "people" / "versions" / "1.manifest"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut])
+    assert "1.manifest" in table.refuse("get", "people", "1")
+    assert table.json("get", "sound", "1") == [person(1)]
+    path.write_bytes(whole.replace(b"1000", b"1001").replace(b"3000", b"3001"))
+    assert "1.manifest" in table.refuse("get", "people", "1")
+    path.write_bytes(whole)
+    assert table.json("get", "people", "1") == [person(1)]
+
+
+def test_a_run_that_is_gone(table):
+    run_file(table).unlink()
+    table.refuse("get", "people", "1")
+    with table.serve() as server:
+        still_sound(server)

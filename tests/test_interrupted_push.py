@@ -1,0 +1,149 @@
+"""A push that is killed, runs out of disk or meets another one leaves nothing half done."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from data import people, person, write
+from harness import Store
+
+SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.SystemRandom().randrange(2**32)))
+
+
+def push_words(table, path, *more):
+    return ["push", table, path, "--key", "{id}", "--json", *more]
+
+
+def only_what_manifests_name(store, table, versions):
+    """No file is left in the table's directory but those of `versions`."""
+    found = {
+        str(path.relative_to(store.path))
+        for path in (store.path / "tables" / table).rglob("*")
+        if path.is_file() and path.suffix in (".run", ".ext", ".manifest", ".new", ".spill")
+    }
+    manifests = {name for name in found if name.endswith(".manifest")}
+    assert manifests == {f"tables/{table}/versions/{v}.manifest" for v in versions}
+    assert all(name.endswith((".run", ".ext", ".manifest")) for name in found), found
+    assert len([name for name in found if name.endswith(".run")]) == len(versions)
+
+
+def test_kill_9_at_random_moments_of_a_push(store, source):
+    print(f"FOREBAY_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
+    store.push("people", source(1000, version=1))
+    big = source(30_000, version=2)
+    words = push_words("people", big, "--memory", "8M", "--force", "--no-swap")
+    begun = time.monotonic()
+    store.run(*words)
+    whole = time.monotonic() - begun
+    versions = [1, 2]
+    for _ in range(8):
+        process = store.start(*words)
+        time.sleep(chance.uniform(0, whole))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        listed = [v["version"] for v in store.json("versions", "people")]
+        # The kill may come after the commit; then that version is whole.
+        assert listed in (versions, [*versions, listed[-1]])
+        versions = listed
+        assert store.json("get", "people", "999") == [person(999, 1)]
+        for version in listed:
+            store.run("verify", f"people@{version}")
+    last = store.push("people", big, args=["--force", "--memory", "8M", "--keep", "100"])
+    assert last["version"] == versions[-1] + 1 and last["swapped"] is True
+    only_what_manifests_name(store, "people", [*versions, last["version"]])
+
+
+def test_two_pushes_at_once_to_a_table(store, source):
+    store.push("people", source(10, version=1))
+    big = source(30_000, version=2)
+    first = store.start(*push_words("people", big, "--force"))
+    lock = store.path / "tables" / "people" / "push.lock"
+    end = time.monotonic() + 20
+    refused = None
+    while first.poll() is None and time.monotonic() < end:
+        if lock.exists() and lock.read_bytes():
+            refused = store.run(*push_words("people", source(10)), code=None)
+            if refused.code == 4:
+                break
+        time.sleep(0.005)
+    assert refused and refused.code == 4, "the first push never met the second"
+    assert "another push" in refused.err and str(first.pid) in refused.err
+    assert store.finish(first).code == 0
+    assert [v["version"] for v in store.json("versions", "people")] == [1, 2]
+    assert store.push("people", source(10, version=3), args=["--force"])["version"] == 3
+
+
+def test_pushes_to_different_tables_do_not_meet(store, source):
+    path = source(5000)
+    running = [store.start(*push_words(f"t{i}", path)) for i in range(3)]
+    assert [store.finish(process).code for process in running] == [0, 0, 0]
+
+
+def limit_file_size(size):
+    """For subprocesses: files end at `size`, and writing on is an error, not a signal."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
+def test_a_push_into_files_that_may_not_grow(store, source):
+    store.push("people", source(100, version=1))
+    big = source(30_000, version=2)
+    words = push_words("people", big, "--force")
+    for size in [1, 4096, 100_000, 500_000]:
+        result = store.run(*words, code=1, preexec_fn=limit_file_size(size))
+        assert "panicked" not in result.err and "people" in result.err
+    assert [v["version"] for v in store.json("versions", "people")] == [1]
+    assert store.json("get", "people", "99") == [person(99, 1)]
+    assert store.push("people", big, args=["--force"])["version"] == 2
+    only_what_manifests_name(store, "people", [1, 2])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 6 MB. It is mounted in a namespace of its own, which needs no root, seen
+    through /proc, and gone with the process that holds it."""
+    (tmp_path / "small").mkdir()
+    script = f"mount -t tmpfs -o size=6m small {tmp_path}/small && echo ready && exec sleep 600"
+    user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+    words = ["unshare", *user, "--mount", "sh", "-c", script]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"ready\n", "cannot mount a tmpfs in a namespace"
+    yield Path(f"/proc/{holder.pid}/root{tmp_path}/small")
+    holder.kill()
+    holder.communicate()
+
+
+def test_a_full_disk(small_disk, source, tmp_path):
+    store = Store(small_disk / "store")
+    store.push("people", source(1000, version=1))
+    big = write_wide(tmp_path / "wide.parquet")
+    with store.serve() as server:
+        client = server.client(decode_responses=True)
+        for memory in ["64M", "2M"]:
+            result = store.run(*push_words("people", big, "--force", "--memory", memory), code=1)
+            assert "space" in result.err.lower() and "panicked" not in result.err
+            assert client.hget("people:999", "v1") == "1"
+        assert [v["version"] for v in store.json("versions", "people")] == [1]
+        assert shutil.disk_usage(small_disk).total < 7_000_000
+        # Room for a small version is there again, without a restart and without a cleaning command.
+        assert store.push("people", source(1000, version=2))["swapped"] is True
+        only_what_manifests_name(store, "people", [1, 2])
+
+
+def write_wide(path):
+    """A Parquet file that is small and a table that is not: 20 MB of repeated text."""
+    rows = 20_000
+    table = people(rows).append_column("wide", pa.array(["wide " * 200] * rows))
+    return write(table, path)
