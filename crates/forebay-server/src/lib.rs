@@ -9,7 +9,9 @@
 mod command;
 mod config;
 mod connection;
+mod dispatch;
 mod execute;
+mod gets;
 mod glob;
 mod http;
 mod metrics;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use forebay_engine::{TableName, Tables};
 
-use crate::command::{
-    COMMANDS, Command, Run, SessionCall, Stop, find, find_version, refuse_write, reply_found, shown,
-};
-use crate::execute::{Done, GET, Outcome, Task, View, Work, settle};
+use crate::command::{COMMANDS, Run};
+use crate::dispatch::{Dispatch, admit};
+use crate::execute::{Done, GET, Outcome, Task, Work, settle};
+use crate::gets::look_up;
 use crate::metrics::{Drop, TableMetrics};
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Client, Replies, Session};
@@ -302,8 +302,7 @@ impl Pipeline {
         let end = self.at + len;
         let args = self.parser.args(&self.input[self.at..end]);
         if args.is_empty() {
-            self.start = end;
-            self.at = end;
+            self.pass(end);
             return None;
         }
         let (reply_start, before) = (self.reply.len(), self.session.replies);
@@ -311,79 +310,38 @@ impl Pipeline {
             Ok(place) => place,
             Err(stop) => {
                 settle(Err(stop), reply_start, &mut self.reply);
-                self.start = end;
-                self.at = end;
+                self.pass(end);
                 self.mute(before, reply_start);
                 return None;
             }
         };
-        let command = &COMMANDS[place];
-        let mut task = None;
-        let (outcome, table) = if let Some(queued) = take_queued(&mut self.session, command) {
-            let exec = exec(
-                &self.shared,
-                tables,
-                &self.session,
-                &queued,
-                &mut self.reply,
-            );
-            if exec.0 == Outcome::NotResident {
-                task = Some(Task::Exec(queued));
-            }
-            exec
-        } else if queues(&self.session, command) {
-            (
-                queue(&mut self.session, place, command, &args, &mut self.reply),
-                None,
-            )
-        } else {
-            let ran = match (command.run, &self.session.user) {
-                (Run::Session(run), _) => {
-                    let mut call = SessionCall {
-                        args,
-                        tables,
-                        session: &mut self.session,
-                        shared: &self.shared,
-                        reply: &mut self.reply,
-                    };
-                    let answer = run(&mut call);
-                    (settle(answer, reply_start, &mut self.reply), None)
-                }
-                (Run::Write, Some(user)) => {
-                    let stop = refuse_write(command, &args, user);
-                    (settle(Err(stop), reply_start, &mut self.reply), None)
-                }
-                (_, Some(user)) => {
-                    let view = View {
-                        tables,
-                        user,
-                        shared: &self.shared,
-                        may_wait: false,
-                    };
-                    view.run(place, args, &mut self.reply)
-                }
-                (_, None) => (settle(Err(no_auth()), reply_start, &mut self.reply), None),
-            };
-            if ran.0 == Outcome::NotResident {
-                task = Some(Task::One(place, args.to_owned()));
-            }
-            ran
+        let mut dispatch = Dispatch {
+            shared: &self.shared,
+            tables,
+            session: &mut self.session,
+            reply: &mut self.reply,
         };
+        let ran = dispatch.run(place, args);
         self.note_command(place);
         let since = *now;
-        if let (Some(task), Some(user)) = (task, self.session.user.clone()) {
+        if let (Some(task), Some(user)) = (ran.task, self.session.user.clone()) {
             return Some(self.wait(task, place, vec![end], since, tables, user));
         }
         *now = self.shared.store.clock().monotonic();
-        let metrics = self.metrics_of(table.as_ref());
+        let metrics = self.metrics_of(ran.table.as_ref());
         metrics.record(place, now.saturating_sub(since), 1);
-        if outcome == Outcome::Failed {
+        if ran.outcome == Outcome::Failed {
             metrics.count_error(place);
         }
-        self.start = end;
-        self.at = end;
+        self.pass(end);
         self.mute(before, reply_start);
         None
+    }
+
+    /// Everything up to `end` is answered.
+    fn pass(&mut self, end: usize) {
+        self.start = end;
+        self.at = end;
     }
 
     /// Takes back a reply that CLIENT REPLY said is not wanted.
@@ -422,164 +380,5 @@ impl Pipeline {
         self.table
             .as_ref()
             .map_or(&self.no_table, |(_, metrics)| metrics)
-    }
-}
-
-/// What a look-up of several keys came to; the keys behind the first `answered` have to wait.
-struct LookedUp<'a> {
-    answered: usize,
-    failed: usize,
-    table: Option<&'a TableName>,
-}
-
-/// Replies with the values of keys of one table, as far as they are in memory.
-fn look_up<'t>(
-    tables: &'t Tables,
-    user: &crate::users::User,
-    table: &[u8],
-    keys: &[&[u8]],
-    reply: &mut Reply,
-) -> LookedUp<'t> {
-    let version = match find_version(tables, user, table) {
-        Ok(version) => version,
-        Err(stop) => {
-            let refuse = |_: &&[u8]| settle(Err(stop.clone()), reply.len(), reply);
-            let failed = keys.iter().map(refuse).count();
-            return LookedUp {
-                answered: failed,
-                failed,
-                table: None,
-            };
-        }
-    };
-    let (mut answered, mut failed, mut missed) = (0, 0, false);
-    while answered < keys.len() && !missed {
-        let outcome = version.try_get_many(&keys[answered..], |_, found| {
-            if missed {
-                return;
-            }
-            let start = reply.len();
-            match settle(reply_found(reply, version, &found), start, reply) {
-                Outcome::NotResident => missed = true,
-                outcome => {
-                    answered += 1;
-                    failed += usize::from(outcome == Outcome::Failed);
-                }
-            }
-        });
-        if let Err(error) = outcome
-            && !missed
-        {
-            settle(Err(Stop::from(error)), reply.len(), reply);
-            answered += 1;
-            failed += 1;
-        }
-    }
-    LookedUp {
-        answered,
-        failed,
-        table: Some(version.table()),
-    }
-}
-
-/// Whether the command exists, and may be given now. An error inside MULTI fails the EXEC.
-fn admit(session: &mut Session, args: &crate::resp::Args<'_>) -> Result<usize, Stop> {
-    let admitted = match find(args.get(0)) {
-        None if session.user.is_none() => Err(no_auth()),
-        None => Err(unknown(args)),
-        Some(place) => {
-            let command = &COMMANDS[place];
-            if session.user.is_none() && !command.flags.contains(&"no_auth") {
-                Err(no_auth())
-            } else if !command.takes(args.len()) {
-                Err(command.arity_error())
-            } else {
-                Ok(place)
-            }
-        }
-    };
-    if let (Err(_), Some(queued)) = (&admitted, &mut session.queued) {
-        queued.failed = true;
-    }
-    admitted
-}
-
-fn no_auth() -> Stop {
-    Stop::error("NOAUTH Authentication required.")
-}
-
-fn unknown(args: &crate::resp::Args<'_>) -> Stop {
-    let name = shown(args.get(0));
-    let rest: String = args
-        .skip(1)
-        .iter()
-        .take(3)
-        .map(|arg| format!("'{}' ", shown(arg)))
-        .collect();
-    Stop::error(format!(
-        "ERR unknown command '{name}', with args beginning with: {rest}"
-    ))
-}
-
-/// The commands to run, when this is EXEC and none of them was refused; they are taken in any case.
-fn take_queued(
-    session: &mut Session,
-    command: &Command,
-) -> Option<Vec<(usize, crate::resp::OwnedArgs)>> {
-    if command.name != "exec" || session.queued.as_ref().is_none_or(|queued| queued.failed) {
-        return None;
-    }
-    session.queued.take().map(|queued| queued.commands)
-}
-
-/// Whether the command waits for EXEC, or fails it.
-fn queues(session: &Session, command: &Command) -> bool {
-    let at_once = ["discard", "reset", "quit", "multi"];
-    session.queued.is_some() && !at_once.contains(&command.name)
-}
-
-fn queue(
-    session: &mut Session,
-    place: usize,
-    command: &Command,
-    args: &crate::resp::Args<'_>,
-    reply: &mut Reply,
-) -> Outcome {
-    let Some(queued) = &mut session.queued else {
-        return Outcome::Answered;
-    };
-    if command.name == "exec" {
-        session.queued = None;
-        let text = "EXECABORT Transaction discarded because of previous errors.";
-        return settle(Err(Stop::error(text)), reply.len(), reply);
-    }
-    match queued.push(place, command, args) {
-        Ok(()) => {
-            reply.simple("QUEUED");
-            Outcome::Answered
-        }
-        Err(stop) => {
-            queued.failed = true;
-            settle(Err(stop), reply.len(), reply)
-        }
-    }
-}
-
-fn exec(
-    shared: &Shared,
-    tables: &Tables,
-    session: &Session,
-    queued: &[(usize, crate::resp::OwnedArgs)],
-    reply: &mut Reply,
-) -> (Outcome, Option<TableName>) {
-    match &session.user {
-        Some(user) => View {
-            tables,
-            user,
-            shared,
-            may_wait: false,
-        }
-        .exec(queued, reply),
-        None => (settle(Err(no_auth()), reply.len(), reply), None),
     }
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use forebay_engine::{DEFAULT_POLL, Serving, Store, StoreError};
 use thiserror::Error;
@@ -18,11 +17,6 @@ use crate::shared::Shared;
 use crate::tls::{self, TlsError};
 use crate::users::{Token, Users, UsersError};
 use crate::worker::workers;
-
-/// How often versions are asked which of their pages the system has dropped.
-const EVICTION_CHECK: Duration = Duration::from_secs(1);
-/// How often the threads that only wait look whether they are to stop.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// A server of one store's tables.
 #[derive(Debug)]
@@ -125,10 +119,6 @@ impl Server {
                 }
             })?;
         }
-        let of_thread = Arc::clone(&shared);
-        handle.spawn("forebay-pages".to_owned(), move || {
-            watch_evictions(&of_thread)
-        })?;
         info!(resp = %resp_address, http = ?http_address, "serving");
         Ok(handle)
     }
@@ -224,27 +214,4 @@ fn read_token(store: &Store, path: &Path) -> Result<Token, StartError> {
         });
     }
     Ok(Token::new(token))
-}
-
-/// Takes note of pages that the system dropped, so that a read of them goes to a thread that may wait
-/// instead of holding up a worker.
-fn watch_evictions(shared: &Shared) {
-    let clock = shared.store.clock();
-    let mut next = clock.monotonic() + EVICTION_CHECK;
-    while !shared.is_stopping() {
-        clock.sleep(STOP_CHECK);
-        if clock.monotonic() < next {
-            continue;
-        }
-        let versions: Vec<_> = shared
-            .serving
-            .load()
-            .iter()
-            .map(|(_, version)| Arc::clone(version))
-            .collect();
-        versions.iter().for_each(|version| {
-            version.forget_evicted();
-        });
-        next = clock.monotonic() + EVICTION_CHECK;
-    }
 }

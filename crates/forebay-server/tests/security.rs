@@ -187,7 +187,7 @@ fn slow_readers_and_idle_clients_are_dropped_and_others_are_not() {
     let mut idle = fixture.connect();
     // Both ends come by themselves; the busy client goes on meanwhile.
     let mut busy = fixture.client();
-    let ended = std::thread::spawn(move || idle.read(&mut [0; 1]).unwrap_or(0));
+    let ended = common::spawn(move || idle.read(&mut [0; 1]).unwrap_or(0));
     while !ended.is_finished() {
         assert_eq!(busy.text("STRLEN large:k"), (1 << 20).to_string());
     }

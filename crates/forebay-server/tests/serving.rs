@@ -130,7 +130,7 @@ fn what_is_not_in_memory_is_waited_for_in_order() {
     pipeline.extend(encode(&[b"MGET", b"mixed:k0", b"mixed:k1"]));
     pipeline.extend(encode(&[b"EXEC"]));
     let mut writer = client.stream.get_ref().try_clone().expect("cloned");
-    let sender = std::thread::spawn(move || std::io::Write::write_all(&mut writer, &pipeline));
+    let sender = common::spawn(move || std::io::Write::write_all(&mut writer, &pipeline));
     for n in 0..90 {
         let (_, value) = row(n);
         assert_eq!(client.read(), Reply::Bulk(value.clone()));
@@ -199,7 +199,7 @@ fn stopping_answers_what_came_and_ends_in_time() {
     busy.send(&encode(&[b"GET", b"words:k0001"]).repeat(20_000));
     assert_eq!(busy.read(), Reply::Bulk(b"value 1".to_vec()));
     let server = fixture.server.take().expect("started");
-    let stopping = std::thread::spawn(move || server.shutdown());
+    let stopping = common::spawn(move || server.shutdown());
     // What was read by the server is answered whole: no reply is cut in the middle.
     let mut answered = 1;
     while let Ok(reply) = busy.try_read() {

@@ -384,3 +384,11 @@ pub fn http(fixture: &Fixture, request: &str, headers: &str, body: &str) -> (u16
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
     (status, body.to_owned())
 }
+
+/// A thread of a test's own.
+pub fn spawn<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    let thread = std::thread::Builder::new().name("test".to_owned());
+    thread.spawn(run).expect("a thread")
+}

@@ -1,0 +1,164 @@
+//! What becomes of a command: it runs, it is queued, it is refused, or it has to wait.
+
+use std::sync::Arc;
+
+use forebay_engine::{TableName, Tables};
+
+use crate::command::{COMMANDS, Command, Run, SessionCall, Stop, find, refuse_write, shown};
+use crate::execute::{Outcome, Task, View, settle};
+use crate::resp::{Args, Reply};
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// What a command may change, and what it sees.
+pub struct Dispatch<'a> {
+    pub shared: &'a Shared,
+    pub tables: &'a Arc<Tables>,
+    pub session: &'a mut Session,
+    pub reply: &'a mut Reply,
+}
+
+/// What became of it.
+pub struct Ran {
+    pub outcome: Outcome,
+    /// The first table that was read.
+    pub table: Option<TableName>,
+    /// What a thread that may wait has to do, when nothing was answered.
+    pub task: Option<Task>,
+}
+
+impl Dispatch<'_> {
+    /// REQUIRES: [`admit`] let the command pass, and gave this place.
+    pub fn run(&mut self, place: usize, args: Args<'_>) -> Ran {
+        let command = &COMMANDS[place];
+        let at_once = ["discard", "reset", "quit", "multi"];
+        if self.session.queued.is_none() || at_once.contains(&command.name) {
+            self.run_now(place, command, args)
+        } else if command.name == "exec" {
+            self.exec()
+        } else {
+            Ran::just(self.queue(place, command, &args))
+        }
+    }
+
+    fn run_now(&mut self, place: usize, command: &Command, args: Args<'_>) -> Ran {
+        let start = self.reply.len();
+        let answer = match (command.run, &self.session.user) {
+            (Run::Session(run), _) => run(&mut SessionCall {
+                args,
+                tables: self.tables,
+                session: self.session,
+                shared: self.shared,
+                reply: self.reply,
+            }),
+            (Run::Write, Some(user)) => Err(refuse_write(command, &args, user)),
+            (Run::Read(_) | Run::Walk(_), Some(user)) => {
+                let (tables, shared) = (&**self.tables, self.shared);
+                let view = View {
+                    tables,
+                    user,
+                    shared,
+                    may_wait: false,
+                };
+                let (outcome, table) = view.run(place, args, self.reply);
+                let waits = outcome == Outcome::NotResident;
+                let task = waits.then(|| Task::One(place, args.to_owned()));
+                return Ran {
+                    outcome,
+                    table,
+                    task,
+                };
+            }
+            (_, None) => Err(no_auth()),
+        };
+        Ran::just(settle(answer, start, self.reply))
+    }
+
+    /// Runs what was queued, unless some of it was refused.
+    fn exec(&mut self) -> Ran {
+        let queued = self.session.queued.take().filter(|queued| !queued.failed);
+        let (Some(queued), Some(user)) = (queued, &self.session.user) else {
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            return Ran::just(settle(Err(Stop::error(text)), self.reply.len(), self.reply));
+        };
+        let (tables, shared) = (&**self.tables, self.shared);
+        let view = View {
+            tables,
+            user,
+            shared,
+            may_wait: false,
+        };
+        let (outcome, table) = view.exec(&queued.commands, self.reply);
+        let task = (outcome == Outcome::NotResident).then_some(Task::Exec(queued.commands));
+        Ran {
+            outcome,
+            table,
+            task,
+        }
+    }
+
+    fn queue(&mut self, place: usize, command: &Command, args: &Args<'_>) -> Outcome {
+        let Some(queued) = &mut self.session.queued else {
+            return Outcome::Answered;
+        };
+        match queued.push(place, command, args) {
+            Ok(()) => {
+                self.reply.simple("QUEUED");
+                Outcome::Answered
+            }
+            Err(stop) => {
+                queued.failed = true;
+                settle(Err(stop), self.reply.len(), self.reply)
+            }
+        }
+    }
+}
+
+impl Ran {
+    fn just(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            table: None,
+            task: None,
+        }
+    }
+}
+
+/// Whether the command exists, and may be given now. An error inside MULTI fails the EXEC.
+pub fn admit(session: &mut Session, args: &Args<'_>) -> Result<usize, Stop> {
+    let admitted = match find(args.get(0)) {
+        None if session.user.is_none() => Err(no_auth()),
+        None => Err(unknown(args)),
+        Some(place) => {
+            let command = &COMMANDS[place];
+            if session.user.is_none() && !command.flags.contains(&"no_auth") {
+                Err(no_auth())
+            } else if !command.takes(args.len()) {
+                Err(command.arity_error())
+            } else {
+                Ok(place)
+            }
+        }
+    };
+    if let (Err(_), Some(queued)) = (&admitted, &mut session.queued) {
+        queued.failed = true;
+    }
+    admitted
+}
+
+fn no_auth() -> Stop {
+    Stop::error("NOAUTH Authentication required.")
+}
+
+fn unknown(args: &Args<'_>) -> Stop {
+    let name = shown(args.get(0));
+    let rest: String = args
+        .skip(1)
+        .iter()
+        .take(3)
+        .map(|arg| format!("'{}' ", shown(arg)))
+        .collect();
+    Stop::error(format!(
+        "ERR unknown command '{name}', with args beginning with: {rest}"
+    ))
+}
