@@ -26,6 +26,14 @@ build: ## The binary, for use: target/release/forebay
 .PHONY: demo
 demo: ## The main job on real flights: push, serve, push again under readers, diff, roll back
 	@scripts/setup demo
+	@echo 'building forebay (two minutes the first time, seconds after)'
+	cargo build --locked -p forebay
+	@FOREBAY=$(DEBUG_BINARY) $(PYTHON) scripts/demo.py
+	@echo "  These are times of a build for development; 'make demo-release' has those of one for use."
+
+.PHONY: demo-release
+demo-release: ## The same with the release binary
+	@scripts/setup demo
 	@$(MAKE) --no-print-directory build
 	@FOREBAY=$(RELEASE_BINARY) $(PYTHON) scripts/demo.py
 

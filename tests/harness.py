@@ -90,9 +90,10 @@ class Server:
     """A running `forebay serve` on free ports."""
 
     def __init__(self, store, *args):
-        self.process = store.start(
-            "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json", *args
-        )
+        words = ["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json", *args]
+        self.log = store.path.with_name(f"{store.path.name}-serve.log")
+        with self.log.open("wb") as log:
+            self.process = store.start(*words, stderr=log)
         ready = self._first_line()
         self.port = int(ready["listen"].rsplit(":", 1)[1])
         self.http = int(ready["http"].rsplit(":", 1)[1])
@@ -103,8 +104,8 @@ class Server:
         line = self.process.stdout.readline() if readable else b""
         if not line:
             self.process.kill()
-            _, err = self.process.communicate()
-            raise Failed(f"forebay serve did not come up: {err.decode(errors='replace')}")
+            self.process.communicate()
+            raise Failed(f"forebay serve did not come up: {self.log.read_text()}")
         return json.loads(line)
 
     def client(self, **options):

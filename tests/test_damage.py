@@ -66,7 +66,7 @@ def test_bits_flipped_under_a_running_server(table):
     chance = random.Random(SEED)
     path = run_file(table)
     with table.serve() as server:
-        assert read_all(server) == (len(range(0, ROWS, 7)), 0)
+        # Before their first read: a page that was checked is believed while it stays in memory.
         with path.open("r+b") as file:
             for _ in range(20):
                 at = chance.randrange(path.stat().st_size)

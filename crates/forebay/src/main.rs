@@ -6,6 +6,7 @@ mod commands;
 mod context;
 mod exit;
 mod human;
+mod log;
 mod memory;
 mod progress;
 mod render;

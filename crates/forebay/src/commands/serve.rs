@@ -7,10 +7,10 @@ use anyhow::Context as _;
 use clap::Args;
 use forebay_server::{Server, ServerConfig, TlsFiles};
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
 
-use crate::context::{Context, Output};
+use crate::context::Context;
 use crate::exit::Outcome;
+use crate::{human, log};
 
 /// Serve the store's tables to Redis clients, and health, metrics and administration by HTTP
 ///
@@ -84,7 +84,7 @@ fn parse_http(text: &str) -> Result<Http, String> {
 }
 
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
-    log_to_stderr(context.output);
+    log::to_stderr(context.output).context("cannot start the log")?;
     let store = context.open_or_create_store()?;
     let tables = store.tables()?.len();
     let running = Server::start(args.config(), store)?;
@@ -92,7 +92,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let object = json!({"listen": listen, "http": http, "tables": tables});
     context.print(&object, || {
         let http = http.map_or("no HTTP".to_owned(), |http| format!("HTTP on {http}"));
-        let tables = crate::human::counted(tables as u64, "table");
+        let tables = human::counted(tables as u64, "table");
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
     })?;
     running
@@ -115,14 +115,4 @@ impl Serve {
             ..ServerConfig::default()
         }
     }
-}
-
-/// What the server has to say goes to standard error: RUST_LOG picks what, warnings unless set.
-fn log_to_stderr(output: Output) {
-    let level = if output.quiet { "error" } else { "warn" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
 }
