@@ -66,6 +66,7 @@ test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `mak
 lint: ## Formatting, clippy, licences and sources of dependencies, house rules
 	@scripts/setup lint
 	cargo fmt --all --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
 	.venv-lint/bin/ruff check --quiet scripts tests

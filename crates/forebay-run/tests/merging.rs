@@ -1,5 +1,11 @@
 //! Merging many runs gives what a plain map with the algebra gives.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::type_complexity
+)]
+
 mod common;
 
 use std::collections::BTreeMap;

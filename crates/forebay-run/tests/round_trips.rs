@@ -1,5 +1,11 @@
 //! What was written is what is read, in every order, compression, page size and on every path.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::type_complexity
+)]
+
 mod common;
 
 use std::ops::Bound;

@@ -1,3 +1,7 @@
+//! Pushes of small files, on the real disk and on simulated ones.
+
+#![allow(clippy::disallowed_methods, reason = "the tests write their sources")]
+
 use std::path::Path;
 
 use forebay_engine::Store;

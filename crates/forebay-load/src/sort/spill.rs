@@ -111,6 +111,7 @@ impl MemoryCursor {
 
 /// Either kind, so that a merge needs no virtual calls.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are a handful at a time")]
 pub enum SortedCursor {
     Memory(MemoryCursor),
     Spill(SpillCursor),

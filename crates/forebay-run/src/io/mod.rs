@@ -4,6 +4,11 @@
 //! handed a [`Disk`], a [`Clock`] or a [`Random`]. The real ones are [`OsDisk`], [`SystemClock`] and
 //! [`SystemRandom`]; [`sim`] has a disk in memory that fails, fills up and loses power on request.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this is the home of files, clocks and randomness"
+)]
+
 mod os;
 pub mod sim;
 

@@ -28,11 +28,16 @@ pub fn run(args: &Get, context: &Context) -> anyhow::Result<Outcome> {
     let mut out = Vec::new();
     let mut failed = None;
     version.get_many(&args.keys, |place, value| {
+        if context.output.json {
+            out.push(if place == 0 { b'[' } else { b',' });
+        }
         let written = match (&value, context.output.json) {
-            (Some(value), true) => renderer.json(value, separated(place, &mut out)),
+            (Some(value), true) => renderer.json(value, &mut out),
             (Some(value), false) => renderer.text(value, &mut out),
-            (None, true) => Ok(separated(place, &mut out).extend(b"null")),
-            (None, false) => Ok(out.extend(b"(absent)")),
+            (None, json) => {
+                out.extend_from_slice(if json { b"null" } else { b"(absent)" });
+                Ok(())
+            }
         };
         if let Err(error) = written {
             failed.get_or_insert(error.context(format!("key {}", args.keys[place])));
@@ -49,10 +54,4 @@ pub fn run(args: &Get, context: &Context) -> anyhow::Result<Outcome> {
     }
     context.print_raw(&out)?;
     Ok(Outcome::Done)
-}
-
-/// Begins the array, or goes on with it.
-fn separated(place: usize, out: &mut Vec<u8>) -> &mut Vec<u8> {
-    out.push(if place == 0 { b'[' } else { b',' });
-    out
 }
