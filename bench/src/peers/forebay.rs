@@ -48,7 +48,8 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
 
 fn write(data: &Dataset, order: &[(u64, u32)], path: &Path) -> Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
-    let options = RunOptions::new(Order::Hashed, Compression::None, PREFIX);
+    let options = RunOptions::new(Order::Hashed, Compression::None, PREFIX)
+        .for_records_of(data.payload_bytes() / data.len().max(1) as u64);
     let mut writer = RunWriter::create(&disk, path, options)?;
     for (&(hash, _), key, value) in data.gather(order, |entry| entry.1) {
         writer.push(hash, key, Operation::Update(value))?;

@@ -72,6 +72,16 @@ impl RunOptions {
             meta: Vec::new(),
         }
     }
+
+    /// Takes a page size at which records of so many bytes (key and value, on average) mostly lie in
+    /// one page and leave little of it empty: at least 16 to a page, where there are pages that large.
+    pub fn for_records_of(mut self, record_bytes: u64) -> Self {
+        let wanted = (record_bytes * 16).min(u64::from(MAX_PAGE_BYTES)) as u32;
+        self.page_bytes = wanted
+            .next_power_of_two()
+            .clamp(self.page_bytes, MAX_PAGE_BYTES);
+        self
+    }
 }
 
 /// Counts and sums of a run.

@@ -39,18 +39,47 @@ impl HashIndex {
         };
         let (start, end) = (start as usize, end as usize);
         let wanted = middle_bits(hash);
+        let after = self.count_up_to(start, end, wanted);
+        let first = after.saturating_sub(1);
+        match self.firsts.get(first) {
+            Some(&bits) if bits == wanted && first >= start => self.tied(start, after, wanted),
+            _ => first..after,
+        }
+    }
+
+    /// Where records of equal bits lie in several pages, or begin in the page before.
+    #[cold]
+    fn tied(&self, start: usize, after: usize, wanted: u32) -> std::ops::Range<usize> {
+        let below = self.firsts[start..after].partition_point(|&first| first < wanted);
+        (start + below).saturating_sub(1)..after
+    }
+
+    /// `start` and how many of the `firsts` from there to `end` are at most `wanted`. They rise and
+    /// are spread evenly over all of u32, so the place is guessed, and a step or two lead from there
+    /// to the right one. The steps are branches on purpose: where the guess is right, the processor
+    /// goes on to fetch the page before the directory's memory has confirmed it.
+    #[inline]
+    fn count_up_to(&self, start: usize, end: usize, wanted: u32) -> usize {
         let Some(firsts) = self.firsts.get(start..end) else {
-            return 0..0;
+            return start;
         };
-        let after = start + count_up_to(firsts, wanted);
-        let mut first = after.saturating_sub(1);
-        while first > start && self.firsts[first] == wanted {
-            first -= 1;
+        let guess = (u64::from(wanted) * (firsts.len() as u64 + 1)) >> 32;
+        let mut count = guess as usize;
+        for _ in 0..WALK {
+            if count < firsts.len() && firsts[count] <= wanted {
+                count += 1;
+            } else if count > 0 && firsts[count - 1] > wanted {
+                count -= 1;
+            } else {
+                return start + count;
+            }
         }
-        if first == start && first < after && self.firsts[first] == wanted && first > 0 {
-            first -= 1;
-        }
-        first..after
+        self.search(start, end, wanted)
+    }
+
+    #[cold]
+    fn search(&self, start: usize, end: usize, wanted: u32) -> usize {
+        start + self.firsts[start..end].partition_point(|&first| first <= wanted)
     }
 
     /// The first page that may hold a record with a hash of at least `hash`.
@@ -81,7 +110,7 @@ impl HashIndex {
             return self.firsts.len().saturating_sub(1);
         };
         let (start, end) = (start as usize, end as usize);
-        (start + count_up_to(&self.firsts[start..end], middle_bits(hash))).saturating_sub(1)
+        self.search(start, end, middle_bits(hash)).saturating_sub(1)
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -126,23 +155,6 @@ impl HashIndex {
             firsts,
         })
     }
-}
-
-/// How many of the rising `firsts` are at most `wanted`; they are spread evenly over all of u32.
-#[inline]
-fn count_up_to(firsts: &[u32], wanted: u32) -> usize {
-    let guess = ((u64::from(wanted) * (firsts.len() as u64 + 1)) >> 32) as usize;
-    let mut count = guess;
-    for _ in 0..WALK {
-        if count < firsts.len() && firsts[count] <= wanted {
-            count += 1;
-        } else if count > 0 && firsts[count - 1] > wanted {
-            count -= 1;
-        } else {
-            return count;
-        }
-    }
-    firsts.partition_point(|&first| first <= wanted)
 }
 
 /// Builds a [`HashIndex`] page by page.

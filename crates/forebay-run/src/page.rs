@@ -178,7 +178,7 @@ impl<'a> Page<'a> {
     ) -> PageResult<Option<Slot<'a>>> {
         while mask != 0 {
             let slot = self.slot(mask.trailing_zeros() as usize, records, true)?;
-            if slot.suffix == key {
+            if same(slot.suffix, key) {
                 return Ok(Some(slot));
             }
             mask &= mask - 1;
@@ -236,6 +236,25 @@ impl<'a> Page<'a> {
             }
         }
         Ok((low, false))
+    }
+}
+
+/// Equality, without a call for keys of eight to sixteen bytes.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() || a.len() > 16 {
+        return a == b;
+    }
+    match (
+        a.first_chunk::<8>(),
+        b.first_chunk::<8>(),
+        a.last_chunk::<8>(),
+        b.last_chunk::<8>(),
+    ) {
+        (Some(a_head), Some(b_head), Some(a_tail), Some(b_tail)) => {
+            (a_head == b_head) & (a_tail == b_tail)
+        }
+        _ => a == b,
     }
 }
 
@@ -334,7 +353,7 @@ impl PageBuilder {
         let (here, tag) = if whole_bytes <= self.page_bytes {
             (payload.len(), tag)
         } else {
-            let small = head_bytes + payload.len() <= self.page_bytes / 32;
+            let small = head_bytes + payload.len() <= self.page_bytes / 16;
             if self.full || small || used_bytes > self.page_bytes {
                 return false;
             }

@@ -52,7 +52,7 @@ pub struct PushRequest {
     /// By default by size: [`partitions::by_size`].
     pub partitions: Option<u32>,
     pub compression: Compression,
-    /// By default as [`RunOptions::new`] chooses.
+    /// By default as [`RunOptions::for_records_of`] chooses.
     pub page_bytes: Option<u32>,
     pub duplicates: Duplicates,
     pub bad_rows: BadRows,
@@ -234,6 +234,12 @@ fn build(
         .iter()
         .for_each(|part| dropped.merge(&part.dropped));
     let cuts = partitions::cuts(request, collected, source.bytes);
+    let mut plan = plan.clone();
+    if request.page_bytes.is_none() {
+        plan.run = plan
+            .run
+            .for_records_of(source.bytes / source.records.max(1));
+    }
     let runs: Vec<NewRun> = (0..cuts.len())
         .map(|partition| push.new_run(partition))
         .collect();
@@ -244,7 +250,7 @@ fn build(
     );
     let path_of = |partition: usize| runs[partition].path.clone();
     let built = write_partitions(
-        plan,
+        &plan,
         &cuts,
         collected,
         &path_of,
