@@ -1,4 +1,5 @@
-//! The one module of this crate with `unsafe` code: mapped files, cache hints, byte matching.
+//! The one module of this crate with `unsafe` code: mapped files, system calls, cache hints, byte
+//! matching.
 //!
 //! Contract, kept by the tests below and in `tests/mapped_files.rs`:
 //! - [`Mapping::bytes`] is a plain slice of an immutable file. Runs are never written after they are
@@ -199,6 +200,18 @@ pub fn drop_file_cache(file: &File) {
     // SAFETY: a system call on an open descriptor.
     unsafe {
         libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+    }
+}
+
+/// Lets this process open as many files as the system allows it at most: each open run takes one.
+pub fn raise_open_files_limit() {
+    // SAFETY: system calls on a structure that is filled in before it is read.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
     }
 }
 

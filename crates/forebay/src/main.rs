@@ -21,6 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
+    forebay_run::raw::raise_open_files_limit();
     let context = context::Context::new(&cli.global);
     exit::report(context.output, commands::run(cli.command, &context))
 }
