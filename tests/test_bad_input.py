@@ -61,6 +61,8 @@ def test_bad_lines_go_to_a_file_with_line_and_reason(store, tmp_path, kind):
     assert f"rows.{kind}" in json.dumps(entry) and "null" in json.dumps(entry)
     line = 3 if kind == "csv" else 2
     assert line in entry.values()
+    again = store.refuse("push", "t", path, "--key", "{id}", "--bad-rows", rejected)
+    assert "exists" in again and "rejected.jsonl" in again
 
 
 def test_a_line_that_does_not_parse_is_named(store, tmp_path):

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_engine::TableName;
 use forebay_load::encode::ValueChoice;
@@ -177,6 +177,14 @@ struct Pushed<'a> {
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
     let request = args.request(context)?;
+    if let BadRows::File(path) = &request.bad_rows
+        && context.disk.exists(path)?
+    {
+        bail!(
+            "--bad-rows {}: the file exists already; remove it, or name another one",
+            path.display()
+        );
+    }
     let store = context.open_or_create_store()?;
     let drawing = progress::for_output(context.output);
     let report = push(&request, &store, &*drawing)?;

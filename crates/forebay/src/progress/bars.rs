@@ -1,11 +1,14 @@
 //! Progress on a terminal: a bar with rate and time left for the stage that runs, a line for each
 //! one that has ended.
 
+use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use forebay_load::progress::{Progress, Unit};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+
+use crate::human;
 
 use super::meter::{Reading, unit_name};
 
@@ -40,8 +43,8 @@ fn style(total: Option<u64>, unit: Unit) -> ProgressStyle {
             "{binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left".to_owned()
         }
         (Unit::Bytes, false) => "{binary_bytes}, {binary_bytes_per_sec}".to_owned(),
-        (_, true) => format!("{{human_pos}} of {{human_len}} {name}, {{per_sec}}, {{eta}} left"),
-        (_, false) => format!("{{human_pos}} {name}, {{per_sec}}"),
+        (_, true) => format!("{{human_pos}} of {{human_len}} {name}, {{rate}}/s, {{eta}} left"),
+        (_, false) => format!("{{human_pos}} {name}, {{rate}}/s"),
     };
     let shape = if total.is_some() {
         "[{bar:30}] {percent}%"
@@ -49,8 +52,13 @@ fn style(total: Option<u64>, unit: Unit) -> ProgressStyle {
         "{spinner}"
     };
     ProgressStyle::with_template(&format!("{{msg:12}} {shape} {amount}"))
-        .map(|style| style.progress_chars("=> "))
+        .map(|style| style.progress_chars("=> ").with_key("rate", write_rate))
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn write_rate(state: &ProgressState, out: &mut dyn fmt::Write) {
+    // An error here means that the terminal's line cannot be made; there is nobody to tell.
+    _ = out.write_str(&human::count(state.per_sec() as u64));
 }
 
 impl Stage {
