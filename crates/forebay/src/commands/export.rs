@@ -2,6 +2,7 @@
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -12,7 +13,6 @@ use forebay_load::progress::{Progress, Unit};
 use forebay_run::io::WriteFile;
 use forebay_run::scan::Direction;
 use serde_json::json;
-use std::sync::Arc;
 
 use crate::context::Context;
 use crate::exit::Outcome;

@@ -188,8 +188,11 @@ pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
     let store = context.open_or_create_store()?;
     let drawing = progress::for_output(context.output);
     let report = push(&request, &store, &*drawing)?;
-    if report.held() {
-        drawing.message(&held(&report));
+    match report.held() {
+        // The reason of an exit code other than 0 is told even to those who want quiet.
+        true if context.output.quiet => eprintln!("forebay: {}", held(&report)),
+        true => drawing.message(&held(&report)),
+        false => {}
     }
     drop(drawing);
     let object = Pushed {

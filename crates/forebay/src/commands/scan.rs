@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
@@ -9,7 +10,6 @@ use forebay_engine::{Version, VersionScan};
 use forebay_run::Order;
 use forebay_run::row::write_json_bytes;
 use forebay_run::scan::Direction;
-use std::sync::Arc;
 
 use crate::context::Context;
 use crate::exit::Outcome;
