@@ -64,17 +64,14 @@ def test_kill_9_at_random_moments_of_a_push(store, source):
 def test_two_pushes_at_once_to_a_table(store, source):
     store.push("people", source(10, version=1))
     big = source(30_000, version=2)
-    first = store.start(*push_words("people", big, "--force"))
+    # Some seconds, so that the second push surely comes while the first is at work.
+    first = store.start(*push_words("people", big, "--force", "--rate", "500K"))
     lock = store.path / "tables" / "people" / "push.lock"
     end = time.monotonic() + 20
-    refused = None
-    while first.poll() is None and time.monotonic() < end:
-        if lock.exists() and lock.read_bytes():
-            refused = store.run(*push_words("people", source(10)), code=None)
-            if refused.code == 4:
-                break
+    while str(first.pid).encode() not in lock.read_bytes():
+        assert first.poll() is None and time.monotonic() < end, "the first push never took the lock"
         time.sleep(0.005)
-    assert refused and refused.code == 4, "the first push never met the second"
+    refused = store.run(*push_words("people", source(10)), code=4)
     assert "another push" in refused.err and str(first.pid) in refused.err
     assert store.finish(first).code == 0
     assert [v["version"] for v in store.json("versions", "people")] == [1, 2]

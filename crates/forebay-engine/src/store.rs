@@ -7,6 +7,7 @@ use std::sync::Arc;
 use forebay_run::io::{Clock, Disk, Random, replace_file};
 
 use crate::error::{At, PushError, StoreError};
+use crate::holder::wait_lock;
 use crate::layout::{TableFiles, store_file, tables_dir};
 use crate::name::TableName;
 use crate::push::{Push, PushOptions};
@@ -15,6 +16,8 @@ use crate::table::Table;
 
 /// The format number in `forebay.json`.
 pub const STORE_FORMAT: u64 = 1;
+/// Held while the store is made, so that several processes can begin with one that is not there yet.
+const CREATION_LOCK: &str = "creation.lock";
 
 /// A store on a disk. Clones are handles to the same store. Several processes may use one store at a
 /// time: what they change, they change under locks and by atomic replacement.
@@ -71,7 +74,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let path = store_file(root);
         if !disk.exists(&path).at("look for", &path)? {
-            create(&*disk, root)?;
+            create(&*disk, &*clock, root)?;
         }
         Self::open(disk, clock, random, root)
     }
@@ -154,9 +157,13 @@ impl Store {
 }
 
 /// Makes an empty store. Cut short it leaves a directory that another call completes.
-fn create(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
+fn create(disk: &dyn Disk, clock: &dyn Clock, root: &Path) -> Result<(), StoreError> {
+    let path = store_file(root);
+    let ours = |name: &String| name == ".forebay.json.new" || name == CREATION_LOCK;
     match disk.list(root) {
-        Ok(names) if names.iter().all(|name| name == ".forebay.json.new") => {}
+        Ok(names) if names.iter().all(ours) => {}
+        // Somebody else may have made the store since it was looked for.
+        Ok(_) if disk.exists(&path).at("look for", &path)? => return Ok(()),
         Ok(_) => {
             return Err(StoreError::NotEmpty {
                 root: root.to_path_buf(),
@@ -171,7 +178,15 @@ fn create(disk: &dyn Disk, root: &Path) -> Result<(), StoreError> {
         .filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     disk.sync_dir(parent).at("sync", parent)?;
-    let path = store_file(root);
+    let _lock = wait_lock(
+        disk,
+        clock,
+        &root.join(CREATION_LOCK),
+        "the creation of the store",
+    )?;
+    if disk.exists(&path).at("look for", &path)? {
+        return Ok(());
+    }
     let content = format!("{{\"forebay_store\": {STORE_FORMAT}}}\n");
     replace_file(disk, &path, content.as_bytes()).at("write", &path)
 }
