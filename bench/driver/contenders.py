@@ -27,7 +27,7 @@ class Contender:
 JAVA = ["java", "-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-cp", JAVA_CLASSES, "SparkeyBench"]
 
 CONTENDERS = [
-    Contender("forebay", "Forebay", True, tuning="hashed order, 4 KiB pages, no compression, mapped"),
+    Contender("forebay", "Forebay", True, tuning="hashed order, pages sized by the records (4 KiB; 32 KiB for values of 1 KB), no compression, mapped"),
     Contender("cdb", "cdb", True, tuning="tinycdb, mapped"),
     Contender("sparkey", "Sparkey (Java)", tuning="no compression, one single-threaded reader a thread, JVM warmed by the check"),
     Contender("rocksdb-cuckoo", "RocksDB cuckoo table", True, tuning="hash ratio 0.9, mapped, one file"),

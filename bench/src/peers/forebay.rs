@@ -1,4 +1,4 @@
-//! Forebay's run format through forebay-run: hashed order, 4 KiB pages, nothing compressed, every page
+//! Forebay's run format through forebay-run: hashed order, pages sized by the records, nothing compressed, every page
 //! checked by its checksum when first touched. Two runs, as a table of two partitions has: each thread
 //! writes one. A look-up hashes the key, picks the run by its slot and asks it.
 

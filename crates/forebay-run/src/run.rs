@@ -10,8 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::compress::BlockReader;
 use crate::error::{Result, RunError};
 use crate::format::{
-    Compression, FOOTER_BYTES, Footer, MAX_KEY_BYTES, Order, RunSummary, Section, SectionKind,
-    word32, word64,
+    Compression, FOOTER_BYTES, Footer, Order, RunSummary, Section, SectionKind, word32, word64,
 };
 use crate::hash::KeyHasher;
 use crate::index::{HashIndex, KeyIndex};
@@ -429,9 +428,4 @@ fn open_ext(disk: &dyn Disk, run: &Path, footer: &Footer) -> Result<Option<Arc<d
         return Err(RunError::damaged(&path, place));
     }
     Ok(Some(ext))
-}
-
-/// Checked by writers and by whoever takes keys from outside.
-pub fn key_is_valid(key: &[u8]) -> bool {
-    (1..=MAX_KEY_BYTES).contains(&key.len())
 }

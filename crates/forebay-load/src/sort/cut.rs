@@ -25,11 +25,6 @@ pub enum Cut {
 pub struct Cuts(Vec<Cut>);
 
 impl Cuts {
-    /// Given bounds, which must rise and begin at the start.
-    pub fn new(cuts: Vec<Cut>) -> Self {
-        Self(cuts)
-    }
-
     /// Slots divided evenly over `partitions` (at most one a slot).
     pub fn slots(partitions: u32) -> Self {
         let partitions = partitions.clamp(1, SLOTS);
