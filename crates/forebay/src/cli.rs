@@ -4,8 +4,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    completions, diff, drop, export, get, man, push, rollback, scan, serve, swap, tables, verify,
-    versions,
+    completions, diff, drop, export, get, man, plan, push, rollback, scan, serve, swap, tables,
+    verify, versions,
 };
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
@@ -64,6 +64,8 @@ pub enum Command {
     Diff(diff::Diff),
     Export(export::Export),
     Drop(drop::Drop),
+    #[command(hide = true)]
+    Plan(plan::Plan),
     Completions(completions::Completions),
     Man(man::Man),
 }

@@ -6,6 +6,7 @@ pub mod drop;
 pub mod export;
 pub mod get;
 pub mod man;
+pub mod plan;
 pub mod push;
 pub mod rollback;
 pub mod scan;
@@ -34,6 +35,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Diff(args) => diff::run(&args, context),
         Command::Export(args) => export::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
+        Command::Plan(args) => plan::run(&args, context),
         Command::Completions(args) => completions::run(&args),
         Command::Man(_) => man::run(),
     }

@@ -1,0 +1,111 @@
+//! Reading a planner's JSON input: every refusal names the path of its field.
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// An input that cannot be planned for.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{path}: {problem}")]
+pub struct InputError {
+    /// The field, as in `partitions[3].e`; `input` for the whole.
+    pub path: String,
+    pub problem: String,
+}
+
+impl InputError {
+    pub fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// Reads one JSON document. Unknown fields, wrong types and malformed text are refused with the
+/// path at which they stand.
+pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = match error.path().to_string() {
+            path if path == "." => "input".to_owned(),
+            path => path,
+        };
+        InputError::new(path, error.inner().to_string())
+    })?;
+    reader
+        .end()
+        .map_err(|error| InputError::new("input", error.to_string()))?;
+    Ok(value)
+}
+
+/// A number that has to be finite and at least zero.
+pub fn amount(value: f64, path: impl FnOnce() -> String) -> Result<f64, InputError> {
+    if value.is_finite() && value >= 0.0 {
+        // Turns -0 into 0.
+        return Ok(value + 0.0);
+    }
+    let problem = format!("{value} is not a number of at least 0");
+    Err(InputError::new(path(), problem))
+}
+
+/// A number that has to be finite and above zero.
+pub fn positive(value: f64, path: impl FnOnce() -> String) -> Result<f64, InputError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    let problem = format!("{value} is not a number above 0");
+    Err(InputError::new(path(), problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        items: Vec<Item>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Item {
+        e: f64,
+    }
+
+    #[test]
+    fn refusals_name_the_field() {
+        for (text, path, word) in [
+            (r#"{"items":[{"e":1},{"e":"x"}]}"#, "items[1].e", "f64"),
+            (r#"{"items":[{"e":NaN}]}"#, "items[0].e", "expected value"),
+            (r#"{"items":[{"e":1e999}]}"#, "items[0].e", "out of range"),
+            (
+                r#"{"items":[{"e":1,"f":2}]}"#,
+                "items[0].f",
+                "unknown field `f`",
+            ),
+            (r#"{"items":[{}]}"#, "items[0]", "missing field `e`"),
+            (r#"{"items":[]} 1"#, "input", "trailing"),
+            (r#"{"items":["#, "items", "EOF"),
+        ] {
+            let error = read::<Outer>(text.as_bytes()).expect_err(text);
+            assert_eq!(error.path, path, "{text}: {error}");
+            assert!(error.problem.contains(word), "{text}: {error}");
+        }
+        let read: Outer = read(br#"{"items":[{"e":2.5}]}"#).expect("a right input");
+        assert_eq!(read.items[0].e, 2.5);
+    }
+
+    #[test]
+    fn amounts_are_finite_and_not_negative() {
+        let path = || "x".to_owned();
+        assert!(amount(-0.0, path).is_ok_and(f64::is_sign_positive));
+        for bad in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(amount(bad, path).is_err());
+            assert!(positive(bad, path).is_err());
+        }
+        assert!(positive(0.0, path).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Replicas and their placement from the load on partitions.
