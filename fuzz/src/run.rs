@@ -30,7 +30,8 @@ fn read(data: &[u8]) -> Result<(), RunError> {
     let run = Arc::new(Run::open(&disk, Path::new(RUN))?);
     for index in 0..4 {
         let key = key(index * 50);
-        _ = run.get(run.hasher().hash64(&key), &key);
+        let hash = run.hasher().hash64(&key);
+        _ = (run.may_hold(hash), run.get(hash, &key));
     }
     for direction in [Direction::Forward, Direction::Backward] {
         let mut scan = run.scan(ScanRange::all(), direction);
@@ -108,7 +109,10 @@ fn sample(order: Order, compression: Compression) -> Vec<u8> {
     sim.create_dir_all(Path::new("/runs"))
         .expect("a directory in memory");
     let disk: Arc<dyn Disk> = Arc::new(sim.clone());
-    let options = RunOptions::new(order, compression, PREFIX);
+    let options = RunOptions {
+        filter_records: (compression == Compression::Lz4).then_some(200),
+        ..RunOptions::new(order, compression, PREFIX)
+    };
     let hasher = forebay_run::hash::KeyHasher::new(PREFIX);
     let mut records: Vec<(u64, Vec<u8>)> = (0..200)
         .map(|index| {

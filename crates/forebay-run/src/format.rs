@@ -53,6 +53,9 @@ pub struct RunOptions {
     pub hash_prefix: Vec<u8>,
     /// Kept in the file as it is, for whoever reads the run without its manifest.
     pub meta: Vec<u8>,
+    /// Write a filter for about so many records (at least as many as there will be, at best), for runs
+    /// that are looked up beside others; a run of its own needs none.
+    pub filter_records: Option<u64>,
 }
 
 impl RunOptions {
@@ -70,6 +73,7 @@ impl RunOptions {
             compression,
             hash_prefix,
             meta: Vec::new(),
+            filter_records: None,
         }
     }
 
@@ -109,6 +113,7 @@ pub enum SectionKind {
     Dictionary = 3,
     Meta = 4,
     HashPrefix = 5,
+    Filter = 6,
 }
 
 /// Where a section lies. Unknown kinds are passed over unless `required` is set.
@@ -295,7 +300,7 @@ impl Section {
                     "section table: a section beyond the file",
                 ));
             }
-            if section.required && !(1..=5).contains(&section.kind) {
+            if section.required && !(1..=6).contains(&section.kind) {
                 let what = format!("a section of unknown kind {}", section.kind);
                 return Err(RunError::Unsupported {
                     path: path.to_path_buf(),

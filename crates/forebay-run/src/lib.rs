@@ -8,6 +8,7 @@ pub mod batch;
 mod compress;
 pub mod content;
 pub mod error;
+pub mod filter;
 pub mod format;
 pub mod hash;
 mod index;

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::compress::BlockReader;
 use crate::error::{Result, RunError};
+use crate::filter::{Filter, filter_hash};
 use crate::format::{
     Compression, FOOTER_BYTES, Footer, Order, RunSummary, Section, SectionKind, word32, word64,
 };
@@ -36,6 +37,7 @@ pub struct Run {
     meta: Vec<u8>,
     pub(crate) index: Index,
     pub(crate) pages: Pages,
+    filter: Option<Filter>,
     ext: Option<Arc<dyn ReadFile>>,
 }
 
@@ -95,6 +97,14 @@ impl Run {
         };
         let hasher = KeyHasher::new(&section(SectionKind::HashPrefix)?);
         let meta = section(SectionKind::Meta)?;
+        let has_filter = sections
+            .iter()
+            .any(|section| section.kind == SectionKind::Filter as u32);
+        let filter = has_filter
+            .then(|| section(SectionKind::Filter))
+            .transpose()?;
+        let filter = filter.map(|bytes| Filter::decode(&bytes)).transpose();
+        let filter = filter.map_err(damaged)?;
         let page_bytes = footer.page_bytes as usize;
         let pages = Pages::new(path.to_path_buf(), file, page_bytes, count, blocks)?;
         let ext = open_ext(disk, path, &footer)?;
@@ -105,6 +115,7 @@ impl Run {
             meta,
             index,
             pages,
+            filter,
             ext,
         })
     }
@@ -140,13 +151,40 @@ impl Run {
         &self.meta
     }
 
-    /// Bytes held in memory beside the mapped file: index, trust bits, block ends.
+    /// Bytes held in memory beside the mapped file: index, filter, trust bits, block ends.
     pub fn memory_bytes(&self) -> usize {
         let index = match &self.index {
             Index::Hashed(index) => index.memory_bytes(),
             Index::Ordered(index) => index.memory_bytes(),
         };
-        index + self.pages.memory_bytes()
+        let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
+        index + filter + self.pages.memory_bytes()
+    }
+
+    /// Whether the run has a filter, so that [`Run::may_hold`] tells anything.
+    #[inline]
+    pub fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Whether the run may hold the key of this hash, which is its hash64 or, in ordered runs,
+    /// [`filter_hash`] of it; touches no page. Without a filter it may hold every key.
+    #[inline]
+    pub fn may_hold(&self, hash: u64) -> bool {
+        match &self.filter {
+            Some(filter) => filter.may_hold(hash),
+            None => true,
+        }
+    }
+
+    /// [`Run::may_hold`] for whoever has the key and, in hashed runs, its hash64.
+    #[inline]
+    pub fn may_hold_key(&self, hash: u64, key: &[u8]) -> bool {
+        match (&self.filter, self.order()) {
+            (None, _) => true,
+            (Some(filter), Order::Hashed) => filter.may_hold(hash),
+            (Some(filter), Order::Ordered) => filter.may_hold(filter_hash(key)),
+        }
     }
 
     /// Keys that cut an ordered run into pages, rising: each is above all keys of the pages before

@@ -13,7 +13,7 @@ use crate::scan::{Cursor, Direction, Position, ScanRange};
 
 impl Run {
     /// Reads every page and every large value, compares their checksums, that records rise, that
-    /// each is found where a look-up searches, and that counts and content agree with the footer.
+    /// each is found where a look-up searches and in the filter, and that counts and content agree with the footer.
     /// `advance` is told of the pages read.
     pub fn verify(self: &Arc<Self>, advance: &mut dyn FnMut(u64)) -> Result<RunSummary> {
         let mut scan = self.scan(ScanRange::all(), Direction::Forward).releasing();
@@ -27,6 +27,9 @@ impl Run {
             self.check_rises(&last, hash, key)?;
             if !self.covers(scan.page(), hash, key) {
                 return Err(self.misplaced(key, "lies in a page where no look-up searches"));
+            }
+            if !self.may_hold_key(hash, key) {
+                return Err(self.misplaced(key, "is not in the filter"));
             }
             let (_, payload) = encode(scan.operation());
             summary.records += 1;

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::compress::BlockWriter;
 use crate::content::ContentSum;
 use crate::error::{Result, RunError};
+use crate::filter::{FilterBuilder, filter_hash};
 use crate::format::{
     Compression, Footer, MAX_KEY_BYTES, MAX_PAGE_BYTES, MIN_PAGE_BYTES, Order, RunOptions,
     RunSummary, Section, SectionKind,
@@ -106,6 +107,7 @@ pub struct RunWriter {
     blocks: Option<BlockWriter>,
     page_buffer: Vec<u8>,
     index: IndexBuilder,
+    filter: Option<FilterBuilder>,
     summary: RunSummary,
     last_hash: u64,
     last_key: Vec<u8>,
@@ -135,6 +137,7 @@ impl RunWriter {
             } else {
                 IndexBuilder::Ordered(KeyIndex::default())
             },
+            filter: options.filter_records.map(FilterBuilder::new),
             summary: RunSummary::default(),
             last_hash: 0,
             last_key: Vec::new(),
@@ -163,6 +166,12 @@ impl RunWriter {
 
     #[inline]
     fn push_payload(&mut self, hash: u64, key: &[u8], tag: u8, payload: &[u8]) -> Result<()> {
+        if let Some(filter) = &mut self.filter {
+            filter.add(match self.options.order {
+                Order::Hashed => hash,
+                Order::Ordered => filter_hash(key),
+            });
+        }
         let summary = &mut self.summary;
         summary.records += 1;
         summary.key_bytes += key.len() as u64;
@@ -317,6 +326,9 @@ impl RunWriter {
             let bytes = words.flat_map(u32::to_le_bytes).collect();
             contents.push((SectionKind::Blocks, true, bytes));
             contents.push((SectionKind::Dictionary, true, blocks.dictionary().to_vec()));
+        }
+        if let Some(filter) = self.filter.take() {
+            contents.push((SectionKind::Filter, false, filter.finish().encode()));
         }
         contents.push((
             SectionKind::HashPrefix,

@@ -12,7 +12,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{COMPRESSIONS, Model, ORDERS, build, model, options, records, sim_disk, sort_hash};
+use common::{
+    COMPRESSIONS, Model, ORDERS, PREFIX, build, model, options, records, sim_disk, sort_hash,
+};
 use forebay_run::io::sim::Dice;
 use forebay_run::io::{Disk, OsDisk};
 use forebay_run::operation::{CowOperation, Operation};
@@ -34,6 +36,7 @@ fn check_look_ups(run: &Run, order: Order, model: &Model) {
             .unwrap()
             .expect("a key that was written");
         assert_eq!(&value(found), expected);
+        assert!(run.may_hold_key(*hash, key), "the filter denies a key");
         if let Lookup::Found(found) = run.try_get(*hash, key).unwrap() {
             assert_eq!(&value(found), expected);
         }
@@ -124,6 +127,7 @@ fn check(disk: &Arc<dyn Disk>, path: &Path, options: RunOptions, model: &Model, 
     let order = options.order;
     let run = build(disk, path, options, model);
     assert_eq!(run.meta(), b"kept as it is");
+    assert!(run.has_filter());
     assert_eq!(run.summary().records, model.len() as u64);
     check_look_ups(&run, order, model);
     check_scans(&run, model, dice);
@@ -259,4 +263,47 @@ fn the_writer_refuses_what_would_break_its_order() {
         .unwrap();
     let again = RunWriter::create(&disk, Path::new("/d/x.run"), options);
     assert!(again.is_err(), "an existing file was overwritten");
+}
+
+#[test]
+fn a_run_has_a_filter_when_asked_for_and_it_denies_most_absent_keys() {
+    let (_, disk) = sim_disk();
+    let model = model(Order::Hashed, &records(&mut Dice(5), 2000, 10));
+    let plain = RunOptions::new(Order::Hashed, Compression::None, PREFIX);
+    let run = build(&disk, Path::new("/d/plain.run"), plain.clone(), &model);
+    assert!(!run.has_filter() && run.may_hold_key(0, b"absent"));
+    for order in ORDERS {
+        let model = common::model(order, &records(&mut Dice(5), 2000, 10));
+        let options = RunOptions {
+            order,
+            filter_records: Some(2000),
+            ..plain.clone()
+        };
+        let path = format!("/d/{order:?}.run");
+        let run = build(&disk, Path::new(&path), options, &model);
+        let absent = (0..10_000).map(|i| format!("absent/{i}").into_bytes());
+        let passed = absent.filter(|key| run.may_hold_key(sort_hash(order, key), key));
+        assert!(passed.count() < 200, "{order:?}");
+        assert!(run.memory_bytes() >= 2000 * 10 / 8);
+    }
+}
+
+/// A filter that denies a key of its run is found by verifying: look-ups would miss the key.
+#[test]
+fn verifying_holds_every_record_against_the_filter() {
+    let (sim, disk) = sim_disk();
+    let path = Path::new("/d/x.run");
+    let model = model(Order::Hashed, &records(&mut Dice(6), 100, 10));
+    let run = build(
+        &disk,
+        path,
+        options(Order::Hashed, Compression::None),
+        &model,
+    );
+    run.verify(&mut |_| ()).unwrap();
+    drop(run);
+    sim.tamper(path, |bytes| common::empty_the_filter(bytes));
+    let run = Arc::new(Run::open(&*disk, path).unwrap());
+    let error = run.verify(&mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("is not in the filter"), "{error}");
 }

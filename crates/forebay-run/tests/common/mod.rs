@@ -10,6 +10,7 @@ use forebay_run::io::Disk;
 use forebay_run::io::sim::Dice;
 use forebay_run::operation::Operation;
 use forebay_run::{Compression, Order, Run, RunOptions, RunSummary, RunWriter};
+use xxhash_rust::xxh3::xxh3_64;
 
 pub const PREFIX: &[u8] = b"table:";
 pub const ORDERS: [Order; 2] = [Order::Hashed, Order::Ordered];
@@ -63,6 +64,7 @@ pub fn write(disk: &Arc<dyn Disk>, path: &Path, options: RunOptions, model: &Mod
 pub fn options(order: Order, compression: Compression) -> RunOptions {
     RunOptions {
         meta: b"kept as it is".to_vec(),
+        filter_records: Some(500),
         ..RunOptions::new(order, compression, PREFIX)
     }
 }
@@ -81,4 +83,26 @@ pub fn sim_disk() -> (forebay_run::io::sim::SimDisk, Arc<dyn Disk>) {
 
 pub fn in_dir(dir: &Path, name: &str) -> PathBuf {
     dir.join(name)
+}
+
+/// Puts zeros in place of a run's filter and makes all checksums right again.
+pub fn empty_the_filter(run: &mut [u8]) {
+    let word = |run: &[u8], at: usize| u64::from_le_bytes(*run[at..].first_chunk().unwrap());
+    let footer = run.len() - 128;
+    let table = word(run, footer + 88) as usize;
+    for entry in (table..footer).step_by(32) {
+        if run[entry] == 6 {
+            let (offset, len) = (
+                word(run, entry + 8) as usize,
+                word(run, entry + 16) as usize,
+            );
+            run[offset..offset + len].fill(0);
+            let checksum = xxh3_64(&run[offset..offset + len]);
+            run[entry + 24..entry + 32].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+    let checksum = xxh3_64(&run[table..footer]);
+    run[footer + 96..footer + 104].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = xxh3_64(&run[footer..footer + 112]);
+    run[footer + 112..footer + 120].copy_from_slice(&checksum.to_le_bytes());
 }

@@ -1,0 +1,206 @@
+//! A run's filter: whether it may hold a key, without looking at a page (`docs/format.md`, section 6.6).
+//!
+//! A blocked Bloom filter: a key touches one block of 64 bytes, a cache line, and in each of its eight
+//! words one bit. It is filled as records come, in any order, with nothing kept but itself; so the
+//! number of records has to be known beforehand, roughly. Where far fewer came (a merge met many
+//! records of one key), neighbouring blocks are united until the size fits.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::hash::HASH_BITS;
+
+/// Bits of a filter for each record that is expected.
+pub const BITS_PER_KEY: u64 = 10;
+const BLOCK_BYTES: usize = 64;
+const BLOCK_BITS: u64 = 8 * BLOCK_BYTES as u64;
+/// How often a filter can be halved when fewer records came than expected.
+const FOLDS: u32 = 6;
+
+/// The hash by which a key is sought in filters: the low 50 bits of its hash64 in any table, so that
+/// whoever has a hash64 need not compute this.
+#[inline]
+pub fn filter_hash(key: &[u8]) -> u64 {
+    xxh3_64(key) >> (64 - HASH_BITS)
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(align(64))]
+struct Block([u64; 8]);
+
+/// A filter of keys; it may say that a key is there when it is not, never the reverse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    blocks: Box<[Block]>,
+}
+
+/// Collects the keys of a [`Filter`].
+#[derive(Debug)]
+pub struct FilterBuilder {
+    blocks: Vec<Block>,
+    records: u64,
+}
+
+/// The bits of a key in the words of its block.
+#[inline]
+fn bits(hash: u64) -> [u64; 8] {
+    let mixed = (hash << (64 - HASH_BITS)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+    std::array::from_fn(|word| 1 << ((mixed >> (6 * word)) & 63))
+}
+
+/// The block of a key among `count`: the bits that do most here do least in [`bits`].
+#[inline]
+fn place(hash: u64, count: usize) -> usize {
+    let high = (hash >> (HASH_BITS - 32)) & 0xffff_ffff;
+    ((high * count as u64) >> 32) as usize
+}
+
+impl Filter {
+    /// Whether the key of this hash (its hash64, or its [`filter_hash`]) may be among those collected.
+    #[inline]
+    pub fn may_hold(&self, hash: u64) -> bool {
+        let Some(block) = self.blocks.get(place(hash, self.blocks.len())) else {
+            return true;
+        };
+        let missing = block.0.iter().zip(bits(hash));
+        missing.fold(0, |sum, (word, bit)| sum | (bit & !word)) == 0
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.blocks.len() * BLOCK_BYTES
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let words = self.blocks.iter().flat_map(|block| block.0);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
+        if !rest.is_empty() || blocks.is_empty() || u32::try_from(blocks.len()).is_err() {
+            return Err("section Filter: it is not made of blocks");
+        }
+        let block = |bytes: &[u8; BLOCK_BYTES]| {
+            let words = bytes.as_chunks::<8>().0;
+            Block(std::array::from_fn(|word| u64::from_le_bytes(words[word])))
+        };
+        Ok(Self {
+            blocks: blocks.iter().map(block).collect(),
+        })
+    }
+}
+
+impl FilterBuilder {
+    /// A filter of about [`BITS_PER_KEY`] bits for each of `expected_records`. With more records than
+    /// that it says oftener that it may hold a key; nothing else happens.
+    pub fn new(expected_records: u64) -> Self {
+        let most = u64::from(u32::MAX >> FOLDS << FOLDS);
+        let blocks = expected_records.saturating_mul(BITS_PER_KEY) / BLOCK_BITS + 1;
+        // Only what divides by two can be halved later.
+        let grain = 1 << FOLDS.min(blocks.ilog2().saturating_sub(2));
+        let blocks = blocks.next_multiple_of(grain).min(most);
+        Self {
+            blocks: vec![Block::default(); blocks as usize],
+            records: 0,
+        }
+    }
+
+    /// Adds the key of this hash: its hash64, or its [`filter_hash`].
+    #[inline]
+    pub fn add(&mut self, hash: u64) {
+        self.records += 1;
+        let place = place(hash, self.blocks.len());
+        let words = self.blocks[place].0.iter_mut();
+        words.zip(bits(hash)).for_each(|(word, bit)| *word |= bit);
+    }
+
+    pub fn finish(mut self) -> Filter {
+        let needed = self.records * BITS_PER_KEY / BLOCK_BITS + 1;
+        while self.blocks.len().is_multiple_of(2) && self.blocks.len() as u64 / 2 >= needed {
+            let (pairs, _) = self.blocks.as_chunks::<2>();
+            let united = pairs
+                .iter()
+                .map(|[a, b]| Block(std::array::from_fn(|word| a.0[word] | b.0[word])));
+            self.blocks = united.collect();
+        }
+        Filter {
+            blocks: self.blocks.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::KeyHasher;
+    use proptest::prelude::*;
+
+    fn key(number: u64) -> [u8; 8] {
+        number.to_be_bytes()
+    }
+
+    fn filter(expected: u64, records: u64) -> Filter {
+        let mut builder = FilterBuilder::new(expected);
+        (0..records).for_each(|number| builder.add(filter_hash(&key(number))));
+        builder.finish()
+    }
+
+    /// The share of a million absent keys that a filter lets pass.
+    fn passed(filter: &Filter) -> f64 {
+        let absent = (1 << 40)..(1 << 40) + 1_000_000u64;
+        let passed = absent.filter(|number| filter.may_hold(filter_hash(&key(*number))));
+        passed.count() as f64 / 1e6
+    }
+
+    #[test]
+    fn a_percent_of_absent_keys_passes_whatever_was_expected() {
+        for (expected, records) in [
+            (1_000_000, 1_000_000),
+            (1_000_000, 990_000),
+            (1_000_000, 260_000),
+            (1_000_000, 30_000),
+            (3000, 3000),
+        ] {
+            let filter = filter(expected, records);
+            let share = passed(&filter);
+            println!("{expected} expected, {records} came: {share}");
+            assert!(share < 0.0115, "{expected} {records}: {share}");
+            let bits = 8.0 * filter.memory_bytes() as f64 / records as f64;
+            assert!(bits < 25.0, "{expected} {records}: {bits} bits a key");
+        }
+        assert!(passed(&filter(1000, 10_000)) < 1.0);
+    }
+
+    #[test]
+    fn the_hash_of_any_table_serves() {
+        for prefix in [&b""[..], b"t:", b"flights:"] {
+            let hasher = KeyHasher::new(prefix);
+            let filter = filter(1000, 1000);
+            for number in 0..1000 {
+                assert!(filter.may_hold(hasher.hash64(&key(number))));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_added_is_found_also_when_read_back(
+            keys in proptest::collection::vec(any::<u64>(), 0..2000),
+            expected in 0u64..20_000,
+        ) {
+            let mut builder = FilterBuilder::new(expected);
+            keys.iter().for_each(|number| builder.add(filter_hash(&key(*number))));
+            let filter = builder.finish();
+            let again = Filter::decode(&filter.encode()).expect("decoded");
+            prop_assert_eq!(&again, &filter);
+            for number in keys {
+                prop_assert!(again.may_hold(filter_hash(&key(number))));
+            }
+        }
+
+        #[test]
+        fn any_bytes_give_an_error_or_a_filter(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let whole = !bytes.is_empty() && bytes.len() % 64 == 0;
+            prop_assert_eq!(Filter::decode(&bytes).is_ok(), whole);
+        }
+    }
+}
