@@ -7,6 +7,7 @@
 pub mod batch;
 mod compress;
 pub mod content;
+mod delta;
 pub mod error;
 pub mod filter;
 pub mod format;

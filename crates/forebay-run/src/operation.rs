@@ -16,24 +16,13 @@
 //! A delta on an absent key counts from the kind's neutral element. That settles two oddities of the
 //! paper: its "overwrite with 1" after a delete is `Update(d)` here, and its switch without breaks
 //! means one case each.
+//!
+//! `+` is the table's [`DeltaKind`]. Where joined deltas are no value (saturating addition of both
+//! signs), `Delta(d)` takes the form `InsertDelta(0 + d, d)`, so that whoever reads needs no kind.
 
 use std::borrow::Cow;
 
-/// What `+` means for a table's deltas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeltaKind {
-    /// 8-byte little-endian integers, added modulo 2^64.
-    AddI64,
-    /// 8-byte little-endian floats. Associative but for rounding.
-    AddF64,
-    /// Bytes joined, older first.
-    Append,
-    /// 8-byte little-endian integers, the lesser.
-    Min,
-    /// 8-byte little-endian integers, the greater.
-    Max,
-}
+pub use crate::delta::DeltaKind;
 
 /// A delta or a value of the wrong shape for the table's [`DeltaKind`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,43 +32,12 @@ pub struct OperandError {
     bytes: usize,
 }
 
-impl DeltaKind {
-    /// Whether `operand` has the shape that this kind takes.
-    pub fn check(self, operand: &[u8]) -> Result<(), OperandError> {
-        if self == DeltaKind::Append || operand.len() == 8 {
-            Ok(())
-        } else {
-            Err(OperandError {
-                kind: self,
-                bytes: operand.len(),
-            })
-        }
-    }
-
-    /// `older + newer`.
-    pub fn add(self, older: &[u8], newer: &[u8]) -> Result<Vec<u8>, OperandError> {
-        if self == DeltaKind::Append {
-            return Ok([older, newer].concat());
-        }
-        let (a, b) = (self.word(older)?, self.word(newer)?);
-        let sum = match self {
-            DeltaKind::AddI64 => a.wrapping_add(b),
-            DeltaKind::AddF64 => {
-                let sum = f64::from_bits(a as u64) + f64::from_bits(b as u64);
-                sum.to_bits() as i64
-            }
-            DeltaKind::Min => a.min(b),
-            DeltaKind::Max | DeltaKind::Append => a.max(b),
-        };
-        Ok(sum.to_le_bytes().to_vec())
-    }
-
-    fn word(self, operand: &[u8]) -> Result<i64, OperandError> {
-        let bytes = operand.try_into();
-        bytes.map(i64::from_le_bytes).map_err(|_| OperandError {
-            kind: self,
+impl OperandError {
+    pub(crate) fn new(kind: DeltaKind, operand: &[u8]) -> Self {
+        Self {
+            kind,
             bytes: operand.len(),
-        })
+        }
     }
 }
 
@@ -106,6 +64,16 @@ pub enum CowOperation<'a> {
     },
 }
 
+/// `InsertDelta` in the one form that there is of it: where `value` is what the delta makes of an absent
+/// key, it is a delta.
+fn insert_delta<'a>(value: Cow<'a, [u8]>, delta: Cow<'a, [u8]>) -> CowOperation<'a> {
+    if value == delta {
+        CowOperation::Delta(delta)
+    } else {
+        CowOperation::InsertDelta { value, delta }
+    }
+}
+
 impl Operation<'_> {
     /// The operation that does `older` and then `self`. Associative.
     pub fn after(
@@ -120,22 +88,25 @@ impl Operation<'_> {
             (_, Update(a)) => CowOperation::Update(owned(a)),
             (_, Delete) => CowOperation::Delete,
             (Delete, Insert(a)) => CowOperation::Update(owned(a)),
-            (Delete, Delta(d)) => CowOperation::Update(owned(d)),
+            (Delete, Delta(d)) => CowOperation::Update(Cow::Owned(kind.value_of(d)?)),
             (Delete, InsertDelta { value, .. }) => CowOperation::Update(owned(value)),
             (older, Insert(_)) => older.to_owned(),
             (Update(a), Delta(d) | InsertDelta { delta: d, .. }) => {
                 CowOperation::Update(add(a, d)?)
             }
-            (Insert(a), Delta(d) | InsertDelta { delta: d, .. }) => CowOperation::InsertDelta {
-                value: add(a, d)?,
-                delta: owned(d),
-            },
-            (Delta(c), Delta(d) | InsertDelta { delta: d, .. }) => CowOperation::Delta(add(c, d)?),
-            (InsertDelta { value, delta }, Delta(d) | InsertDelta { delta: d, .. }) => {
-                CowOperation::InsertDelta {
-                    value: add(value, d)?,
-                    delta: add(delta, d)?,
+            (Insert(a), Delta(d) | InsertDelta { delta: d, .. }) => {
+                insert_delta(add(a, d)?, owned(d))
+            }
+            (Delta(c), Delta(d) | InsertDelta { delta: d, .. }) => {
+                let delta = kind.join(c, d)?;
+                if kind.is_value(&delta) {
+                    CowOperation::Delta(Cow::Owned(delta))
+                } else {
+                    insert_delta(Cow::Owned(kind.value_of(&delta)?), Cow::Owned(delta))
                 }
+            }
+            (InsertDelta { value, delta }, Delta(d) | InsertDelta { delta: d, .. }) => {
+                insert_delta(add(value, d)?, Cow::Owned(kind.join(delta, d)?))
             }
         })
     }
@@ -148,7 +119,8 @@ impl Operation<'_> {
     ) -> Result<Option<Vec<u8>>, OperandError> {
         use Operation::{Delete, Delta, Insert, InsertDelta, Update};
         Ok(match (*self, before) {
-            (Update(a), _) | (Insert(a), None) | (Delta(a), None) => Some(a.to_vec()),
+            (Update(a), _) | (Insert(a), None) => Some(a.to_vec()),
+            (Delta(d), None) => Some(kind.value_of(d)?),
             (InsertDelta { value, .. }, None) => Some(value.to_vec()),
             (Delete, _) => None,
             (Insert(_), Some(x)) => Some(x.to_vec()),

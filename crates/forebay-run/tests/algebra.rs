@@ -12,13 +12,16 @@ fn operand(kind: DeltaKind) -> BoxedStrategy<Vec<u8>> {
         DeltaKind::AddF64 => (-1000i32..1000)
             .prop_map(|n| f64::from(n).to_le_bytes().to_vec())
             .boxed(),
-        _ => any::<i64>().prop_map(|n| n.to_le_bytes().to_vec()).boxed(),
+        // Half of them near the limits, where saturating shows.
+        _ => prop_oneof![any::<i64>(), -9i64..9, (0i64..9).prop_map(|n| i64::MAX - n)]
+            .prop_map(|n| n.to_le_bytes().to_vec())
+            .boxed(),
     }
 }
 
 fn kinds() -> impl Strategy<Value = DeltaKind> {
-    use DeltaKind::{AddF64, AddI64, Append, Max, Min};
-    prop::sample::select(vec![AddI64, AddF64, Append, Min, Max])
+    use DeltaKind::{AddF64, AddI64, AddI64Saturating, Append, Max, Min};
+    prop::sample::select(vec![AddI64, AddI64Saturating, AddF64, Append, Min, Max])
 }
 
 fn operation(kind: DeltaKind) -> BoxedStrategy<CowOperation<'static>> {
@@ -92,4 +95,37 @@ fn the_papers_oddities_have_their_plain_meaning() {
     assert!(kind.add(b"short", &one).is_err());
     assert!(kind.check(b"short").is_err());
     assert!(DeltaKind::Append.check(b"short").is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// However a long history is grouped into runs, what comes of it is what its steps come to.
+    #[test]
+    fn long_histories_come_to_the_same_however_they_are_grouped(
+        (kind, ops, base) in kinds().prop_flat_map(|kind| {
+            let operations = prop::collection::vec(operation(kind), 1..12);
+            (Just(kind), operations, prop::option::of(operand(kind)))
+        }),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let stepwise = ops.iter().fold(base.clone(), |value, operation| {
+            operation.borrow().apply(value.as_deref(), kind).unwrap()
+        });
+        let compose = |ops: &[CowOperation<'static>]| {
+            ops.iter().cloned().reduce(|older, newer| {
+                newer.borrow().after(&older.borrow(), kind).unwrap()
+            })
+        };
+        let whole = compose(&ops).unwrap();
+        prop_assert_eq!(whole.borrow().apply(base.as_deref(), kind).unwrap(), stepwise);
+        let (older, newer) = ops.split_at(cut.index(ops.len()));
+        if let (Some(older), Some(newer)) = (compose(older), compose(newer)) {
+            let grouped = newer.borrow().after(&older.borrow(), kind).unwrap();
+            prop_assert_eq!(&grouped, &whole);
+        }
+        // What a reader sees of a key that nothing older is known of.
+        let alone = whole.borrow().apply(None, kind).unwrap();
+        prop_assert_eq!(whole.into_value().map(|value| value.into_owned()), alone);
+    }
 }
