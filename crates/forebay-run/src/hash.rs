@@ -61,6 +61,18 @@ pub fn first_hash_of(slot: u32) -> Option<u64> {
     (slot < SLOTS).then(|| u64::from(slot) << HASH_BITS)
 }
 
+/// The first eight bytes of `key`, big-endian, zeros behind its end: in ordered runs, what comparing
+/// begins with.
+#[inline]
+pub fn key_head(key: &[u8]) -> u64 {
+    if let Some(head) = key.first_chunk() {
+        return u64::from_be_bytes(*head);
+    }
+    let mut head = [0; 8];
+    head[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(head)
+}
+
 /// What stands between the first `{` and the next `}`, unless that is nothing.
 #[inline]
 fn hashtag(key: &[u8]) -> Option<&[u8]> {

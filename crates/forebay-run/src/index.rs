@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use crate::format::word32;
-use crate::hash::{HASH_BITS, slot_of};
+use crate::hash::{HASH_BITS, key_head, slot_of};
 
 /// Steps that the walk from the interpolated page takes before it gives way to binary search.
 const WALK: usize = 8;
@@ -230,7 +230,7 @@ impl KeyIndex {
         let head = match key[..key.len().min(self.common.len())].cmp(&self.common) {
             Ordering::Less => return 0,
             Ordering::Greater => return self.len().saturating_sub(1),
-            Ordering::Equal => head_of(&key[self.common.len()..]),
+            Ordering::Equal => key_head(&key[self.common.len()..]),
         };
         let heads = self.heads.get(1..).unwrap_or_default();
         let mut low = heads.partition_point(|&other| other < head);
@@ -272,7 +272,7 @@ impl KeyIndex {
             .collect();
         let skip = self.common.len();
         self.heads = (0..self.len())
-            .map(|page| head_of(self.separator(page).get(skip..).unwrap_or_default()))
+            .map(|page| key_head(self.separator(page).get(skip..).unwrap_or_default()))
             .collect();
         self
     }
@@ -314,14 +314,6 @@ impl KeyIndex {
         }
         Ok(index)
     }
-}
-
-#[inline]
-fn head_of(key: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let len = key.len().min(8);
-    head[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(head)
 }
 
 /// The shortest key above `before` and not above `after`; REQUIRES `before < after`.

@@ -1,5 +1,7 @@
 //! Merging sorted streams of records into one.
 
+use std::hint::select_unpredictable;
+
 use crate::content::ContentSum;
 use crate::error::{Result, RunError};
 use crate::operation::{CowOperation, DeltaKind, Operation};
@@ -29,20 +31,31 @@ pub struct Dropped {
     pub content: ContentSum,
 }
 
+/// A cursor's place in the tournament: `rank` is the head of its record (turned round when the merge
+/// goes backward), so that most comparisons touch nothing else.
+#[derive(Debug, Clone, Copy)]
+struct Entrant {
+    rank: u64,
+    cursor: usize,
+}
+
+/// The `cursor` of an entrant whose cursor is at its end: it loses to all others.
+const ENDED: usize = usize::MAX;
+
 /// A merge of cursors, itself a [`Cursor`].
 pub struct Merge<C> {
     cursors: Vec<C>,
-    /// A binary heap of the cursors that have a record, the next one on top; each with its hash,
-    /// so that most comparisons touch nothing else.
-    heap: Vec<(u64, usize)>,
+    /// A tournament of the cursors: the winner in 0, in each node from 1 the loser of its match. Cursor
+    /// c enters at node (c + cursors) / 2, the parent of node n is n / 2.
+    tree: Vec<Entrant>,
     direction: Direction,
     resolve: Resolve,
     started: bool,
     /// Where the record stands: in a cursor, or composed.
     current: usize,
     composed: Option<CowOperation<'static>>,
+    /// The cursors that stand on the present key when there are several.
     pending: Vec<usize>,
-    key: Vec<u8>,
     pub dropped: Dropped,
 }
 
@@ -50,7 +63,7 @@ impl<C: Cursor> Merge<C> {
     /// `cursors`: oldest first, all in `direction`.
     pub fn new(cursors: Vec<C>, resolve: Resolve, direction: Direction) -> Self {
         Self {
-            heap: Vec::with_capacity(cursors.len()),
+            tree: Vec::new(),
             cursors,
             direction,
             resolve,
@@ -58,111 +71,122 @@ impl<C: Cursor> Merge<C> {
             current: 0,
             composed: None,
             pending: Vec::new(),
-            key: Vec::new(),
             dropped: Dropped::default(),
         }
     }
 
-    /// Whether `a` comes out before `b`: by position, and of one key the older first.
-    fn before(&self, a: (u64, usize), b: (u64, usize)) -> bool {
-        let order = a.0.cmp(&b.0).then_with(|| {
-            let key = |at: (u64, usize)| self.cursors[at.1].key();
-            key(a).cmp(key(b))
-        });
-        let order = if self.direction == Direction::Backward {
-            order.reverse()
-        } else {
-            order
+    /// Moves the cursor on.
+    #[inline]
+    fn enter(&mut self, cursor: usize) -> Result<Entrant> {
+        if !self.cursors[cursor].advance()? {
+            return Ok(Entrant {
+                rank: u64::MAX,
+                cursor: ENDED,
+            });
+        }
+        let head = self.cursors[cursor].head();
+        let rank = match self.direction {
+            Direction::Forward => head,
+            Direction::Backward => !head,
         };
-        order.then(a.1.cmp(&b.1)).is_lt()
+        Ok(Entrant { rank, cursor })
     }
 
-    fn sift_up(&mut self, mut at: usize) {
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            if !self.before(self.heap[at], self.heap[parent]) {
-                return;
-            }
-            self.heap.swap(at, parent);
-            at = parent;
+    /// Whether `a` comes out before `b` whose rank is the same: by key, and of one key the older first.
+    #[cold]
+    fn wins_tie(&self, a: Entrant, b: Entrant) -> bool {
+        if a.cursor == ENDED || b.cursor == ENDED {
+            return b.cursor == ENDED;
         }
+        let keys = self.cursors[a.cursor]
+            .key()
+            .cmp(self.cursors[b.cursor].key());
+        let order = match self.direction {
+            Direction::Forward => keys,
+            Direction::Backward => keys.reverse(),
+        };
+        order.then(a.cursor.cmp(&b.cursor)).is_lt()
     }
 
-    fn sift_down(&mut self) {
-        let mut at = 0;
-        loop {
-            let mut least = at;
-            for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.heap.len() && self.before(self.heap[child], self.heap[least]) {
-                    least = child;
-                }
-            }
-            if least == at {
-                return;
-            }
-            self.heap.swap(at, least);
-            at = least;
-        }
-    }
-
-    /// Takes the top cursor off; its record stays readable until it is advanced.
-    fn pop(&mut self) -> Option<usize> {
-        let (_, cursor) = *self.heap.first()?;
-        self.heap.swap_remove(0);
-        self.sift_down();
-        Some(cursor)
-    }
-
-    fn advance_and_push(&mut self, cursor: usize) -> Result<()> {
-        if self.cursors[cursor].advance()? {
-            self.heap.push((self.cursors[cursor].hash(), cursor));
-            self.sift_up(self.heap.len() - 1);
-        }
-        Ok(())
-    }
-
-    /// The common case of advancing one cursor and putting it back, in one sift.
-    fn replace_top(&mut self) -> Result<()> {
-        let cursor = self.heap[0].1;
-        if self.cursors[cursor].advance()? {
-            self.heap[0].0 = self.cursors[cursor].hash();
+    #[inline]
+    fn wins(&self, a: Entrant, b: Entrant) -> bool {
+        if a.rank == b.rank {
+            self.wins_tie(a, b)
         } else {
-            self.heap.swap_remove(0);
+            a.rank < b.rank
         }
-        self.sift_down();
+    }
+
+    /// Advances the winner and plays its matches again.
+    #[inline]
+    fn advance_winner(&mut self) -> Result<()> {
+        let cursor = self.tree[0].cursor;
+        let mut winner = self.enter(cursor)?;
+        let mut node = (cursor + self.cursors.len()) / 2;
+        while node > 0 {
+            let other = self.tree[node];
+            let lost = self.wins(other, winner);
+            // Which of two streams comes next is not to be predicted: moves, not branches.
+            self.tree[node] = select_unpredictable(lost, winner, other);
+            winner = select_unpredictable(lost, other, winner);
+            node /= 2;
+        }
+        self.tree[0] = winner;
         Ok(())
     }
 
     fn start(&mut self) -> Result<()> {
         self.started = true;
-        for cursor in 0..self.cursors.len() {
-            self.advance_and_push(cursor)?;
+        let count = self.cursors.len();
+        let none = Entrant {
+            rank: u64::MAX,
+            cursor: ENDED,
+        };
+        self.tree = vec![none; count.max(1)];
+        // Who comes out of each node; the cursors themselves stand behind the nodes.
+        let mut winners = vec![none; 2 * count.max(1)];
+        for cursor in 0..count {
+            winners[count + cursor] = self.enter(cursor)?;
         }
+        for node in (1..count).rev() {
+            let (a, b) = (winners[2 * node], winners[2 * node + 1]);
+            let lost = self.wins(b, a);
+            (winners[node], self.tree[node]) = if lost { (b, a) } else { (a, b) };
+        }
+        self.tree[0] = winners[1];
         Ok(())
     }
 
-    /// Whether the second-best cursor stands on the same key as the top.
-    fn top_is_shared(&self) -> bool {
-        let (hash, top) = self.heap[0];
-        let same = |at: usize| {
-            self.heap.get(at).is_some_and(|&(other_hash, other)| {
-                other_hash == hash && self.cursors[other].key() == self.cursors[top].key()
-            })
-        };
-        same(1) || same(2)
+    /// Whether another cursor stands on the winner's head: it then was the loser of one of the
+    /// winner's matches, or of one of that loser's, with the same head all along.
+    #[inline]
+    fn head_is_shared(&self) -> bool {
+        let winner = self.tree[0];
+        let mut node = (winner.cursor + self.cursors.len()) / 2;
+        let mut shared = false;
+        while node > 0 {
+            shared |= self.tree[node].rank == winner.rank;
+            node /= 2;
+        }
+        shared
     }
 
-    /// Gathers all records of the top's key and settles what comes of them.
+    /// Gathers the cursors that stand on the winner's key, and if there are several settles what
+    /// comes of their records.
+    #[cold]
+    #[inline(never)]
     fn settle(&mut self) -> Result<()> {
-        self.key.clear();
-        let (hash, top) = self.heap[0];
-        self.key.extend_from_slice(self.cursors[top].key());
-        while let Some(&(other_hash, cursor)) = self.heap.first() {
-            if other_hash != hash || self.cursors[cursor].key() != self.key {
-                break;
-            }
-            self.pop();
-            self.pending.push(cursor);
+        let winner = self.tree[0];
+        let key = self.cursors[winner.cursor].key();
+        let shares = |other: &&Entrant| {
+            let same_head = other.rank == winner.rank && other.cursor != ENDED;
+            same_head && self.cursors[other.cursor].key() == key
+        };
+        self.pending
+            .extend(self.tree.iter().filter(shares).map(|other| other.cursor));
+        if self.pending.len() == 1 {
+            self.pending.clear();
+            return Ok(());
         }
         let cursors = &self.cursors;
         self.pending
@@ -191,58 +215,79 @@ impl<C: Cursor> Merge<C> {
     }
 
     fn compose(&mut self, kind: DeltaKind) -> Result<()> {
-        let mut composed = self.cursors[self.pending[0]].operation().to_owned();
-        for &cursor in &self.pending[1..] {
-            let newer = self.cursors[cursor].operation();
-            composed = newer.after(&composed.borrow(), kind).map_err(|source| {
-                let key = String::from_utf8_lossy(&self.key).into_owned();
+        let operation = |cursor: &usize| self.cursors[*cursor].operation();
+        // What is older than the newest operation that needs nothing older is of no account.
+        let last_final = self
+            .pending
+            .iter()
+            .rposition(|cursor| operation(cursor).is_final());
+        let first = last_final.unwrap_or(0);
+        self.current = self.pending[first];
+        let mut composed: Option<CowOperation<'static>> = None;
+        for cursor in &self.pending[first + 1..] {
+            let older = composed
+                .as_ref()
+                .map_or(operation(&self.current), CowOperation::borrow);
+            let after = operation(cursor).after(&older, kind);
+            composed = Some(after.map_err(|source| {
+                let key = String::from_utf8_lossy(self.cursors[*cursor].key()).into_owned();
                 RunError::Operand { key, source }
-            })?;
+            })?);
         }
-        self.composed = Some(composed);
-        self.current = self.pending[0];
+        self.composed = composed;
         Ok(())
     }
 
     fn duplicate_error(&self) -> RunError {
         RunError::Duplicate {
-            key: String::from_utf8_lossy(&self.key).into_owned(),
+            key: String::from_utf8_lossy(self.cursors[self.pending[0]].key()).into_owned(),
         }
     }
 }
 
 impl<C: Cursor> Cursor for Merge<C> {
+    #[inline]
     fn advance(&mut self) -> Result<bool> {
         self.composed = None;
         if !self.started {
             self.start()?;
         } else if self.pending.is_empty() {
-            if !self.heap.is_empty() {
-                self.replace_top()?;
+            if self.tree[0].cursor != ENDED {
+                self.advance_winner()?;
             }
         } else {
-            for cursor in std::mem::take(&mut self.pending) {
-                self.advance_and_push(cursor)?;
+            // Those of one key win one after the other.
+            for _ in 0..self.pending.len() {
+                self.advance_winner()?;
             }
+            self.pending.clear();
         }
-        let Some(&(_, top)) = self.heap.first() else {
+        self.current = self.tree[0].cursor;
+        if self.current == ENDED {
             return Ok(false);
-        };
-        self.current = top;
-        if self.top_is_shared() {
+        }
+        if self.head_is_shared() {
             self.settle()?;
         }
         Ok(true)
     }
 
+    #[inline]
     fn hash(&self) -> u64 {
         self.cursors[self.current].hash()
     }
 
+    #[inline]
+    fn head(&self) -> u64 {
+        self.cursors[self.current].head()
+    }
+
+    #[inline]
     fn key(&self) -> &[u8] {
         self.cursors[self.current].key()
     }
 
+    #[inline]
     fn operation(&self) -> Operation<'_> {
         match &self.composed {
             Some(operation) => operation.borrow(),

@@ -301,6 +301,8 @@ pub struct PageBuilder {
     pending: Vec<Pending>,
     /// Keys and payloads of the pending records, one behind the other.
     bytes: Vec<u8>,
+    /// Where in `bytes` the last record begins.
+    last_at: usize,
     spill: Vec<u8>,
     prefix_bytes: usize,
     /// The page's used bytes, were it laid out now and no prefix taken off the keys.
@@ -316,6 +318,7 @@ impl PageBuilder {
             hashed,
             pending: Vec::new(),
             bytes: Vec::new(),
+            last_at: 0,
             spill: Vec::new(),
             prefix_bytes: 0,
             used_bytes: HEADER_BYTES,
@@ -331,16 +334,15 @@ impl PageBuilder {
         self.pending.len()
     }
 
-    /// The key of the first record collected.
-    pub fn first_key(&self) -> Option<&[u8]> {
-        self.pending
-            .first()
-            .map(|first| &self.bytes[..usize::from(first.key_bytes)])
+    /// The key of the last record collected.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        let last = self.pending.last()?;
+        Some(&self.bytes[self.last_at..self.last_at + usize::from(last.key_bytes)])
     }
 
     /// Adds a record whole, or as much of its payload as fits when it is worth splitting; the rest
-    /// is carried into the page that follows. A payload is at most half a page. `false`: there is no
-    /// room, lay the page out and come again.
+    /// is carried into the page that follows. A payload is at most half a page, keys rise. `false`:
+    /// there is no room, lay the page out and come again.
     #[inline]
     #[must_use]
     pub fn add(&mut self, fingerprint: u8, tag: u8, key: &[u8], payload: &[u8]) -> bool {
@@ -367,30 +369,24 @@ impl PageBuilder {
             key_bytes: key.len() as u16,
             payload_bytes: here as u16,
         });
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(&payload[..here]);
+        self.last_at = self.bytes.len();
+        append(&mut self.bytes, key);
         // What is carried over waits behind the pending records until the page is laid out.
-        self.bytes.extend_from_slice(&payload[here..]);
+        append(&mut self.bytes, payload);
         self.full = here < payload.len();
         true
     }
 
-    /// The prefix that all keys share once `key` is among them.
+    /// The prefix that all keys share once `key` is among them: as they rise, what the first and the
+    /// last do.
     #[inline]
     fn prefix_with(&self, key: &[u8]) -> usize {
         if self.hashed {
             return 0;
         }
-        match self.first_key() {
+        match self.pending.first() {
             None => key.len(),
-            Some(first) => {
-                let known = self.prefix_bytes.min(key.len());
-                first[..known]
-                    .iter()
-                    .zip(key)
-                    .take_while(|(a, b)| a == b)
-                    .count()
-            }
+            Some(first) => shared_bytes(&self.bytes[..usize::from(first.key_bytes)], key),
         }
     }
 
@@ -400,6 +396,7 @@ impl PageBuilder {
         let n = self.pending.len();
         let prefix_bytes = if n == 0 { 0 } else { self.prefix_bytes };
         let aid_bytes = if self.hashed { n } else { prefix_bytes };
+        out.reserve(self.page_bytes + SHORT_BYTES);
         out.resize(start + HEADER_BYTES, 0);
         if self.hashed {
             out.extend(self.pending.iter().map(|record| record.fingerprint));
@@ -440,15 +437,14 @@ impl PageBuilder {
             out[at..at + 2].copy_from_slice(&offset.to_le_bytes());
             let key_bytes = usize::from(record.key_bytes);
             let suffix_bytes = key_bytes - prefix_bytes;
-            out.push(record.tag);
             if suffix_bytes < 0x80 {
-                out.push(suffix_bytes as u8);
+                out.extend_from_slice(&[record.tag, suffix_bytes as u8]);
             } else {
-                out.push(suffix_bytes as u8 | 0x80);
-                out.push((suffix_bytes >> 7) as u8);
+                let (low, high) = (suffix_bytes as u8 | 0x80, (suffix_bytes >> 7) as u8);
+                out.extend_from_slice(&[record.tag, low, high]);
             }
             let end = from + key_bytes + usize::from(record.payload_bytes);
-            out.extend_from_slice(&self.bytes[from + prefix_bytes..end]);
+            append_part(out, &self.bytes, from + prefix_bytes, end);
             from = end;
         }
         from
@@ -462,5 +458,49 @@ impl PageBuilder {
         self.pending.clear();
         self.prefix_bytes = 0;
         self.used_bytes = HEADER_BYTES + self.spill.len();
+    }
+}
+
+/// How many bytes `a` and `b` begin with in common.
+#[inline]
+fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    if let (Some(a), Some(b)) = (a.first_chunk(), b.first_chunk()) {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return differing.trailing_zeros() as usize / 8;
+        }
+    }
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Up to how many bytes are copied without a call.
+const SHORT_BYTES: usize = 16;
+
+/// Appends `bytes`; eight to sixteen of them without a call.
+#[inline]
+fn append(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = bytes.len();
+    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(head), Some(tail)) if len <= SHORT_BYTES => {
+            let at = out.len();
+            out.extend_from_slice(&[0; SHORT_BYTES]);
+            out[at..at + 8].copy_from_slice(head);
+            out[at + len - 8..at + len].copy_from_slice(tail);
+            out.truncate(at + len);
+        }
+        _ => out.extend_from_slice(bytes),
+    }
+}
+
+/// Appends `bytes[from..end]`; up to sixteen bytes without a call, where `bytes` goes on that far.
+#[inline]
+fn append_part(out: &mut Vec<u8>, bytes: &[u8], from: usize, end: usize) {
+    match bytes[from..].first_chunk::<SHORT_BYTES>() {
+        Some(more) if end - from <= SHORT_BYTES => {
+            let len = out.len() + end - from;
+            out.extend_from_slice(more);
+            out.truncate(len);
+        }
+        _ => out.extend_from_slice(&bytes[from..end]),
     }
 }

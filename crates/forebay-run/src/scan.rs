@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::Order;
+use crate::hash::key_head;
 use crate::operation::Operation;
 use crate::page::{Page, Slot};
 use crate::pages::Access;
@@ -22,6 +23,9 @@ pub trait Cursor {
     fn advance(&mut self) -> Result<bool>;
     /// The key's hash64; 0 in ordered runs.
     fn hash(&self) -> u64;
+    /// Where the record sorts, as far as eight bytes tell: the hash, or in ordered runs
+    /// [`key_head`] of the key. Records of equal heads sort by key.
+    fn head(&self) -> u64;
     fn key(&self) -> &[u8];
     fn operation(&self) -> Operation<'_>;
     /// The record's place in history among those of its key in other streams; where ages are equal
@@ -37,6 +41,9 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn hash(&self) -> u64 {
         (**self).hash()
+    }
+    fn head(&self) -> u64 {
+        (**self).head()
     }
     fn key(&self) -> &[u8] {
         (**self).key()
@@ -128,6 +135,7 @@ const SINGLE_PAGES: usize = 4;
 #[derive(Debug)]
 pub struct RunScan {
     run: Arc<Run>,
+    hashed: bool,
     range: ScanRange,
     direction: Direction,
     page: usize,
@@ -146,10 +154,12 @@ pub struct RunScan {
     seeking: bool,
     done: bool,
     hash: u64,
-    /// The key, in ordered order: prefix and suffix joined.
+    /// The key's first bytes, in ordered order: the page's prefix, and behind it the suffix.
     key: Vec<u8>,
-    /// The key, in hashed order: where in the page.
-    key_at: Range<usize>,
+    /// How long the page's prefix is.
+    prefix_bytes: usize,
+    /// The key, in ordered order without the prefix: where in the page.
+    suffix_at: Range<usize>,
     tag: u8,
     payload_at: Range<usize>,
     /// The payload when it does not lie in one piece in the page.
@@ -161,6 +171,7 @@ impl RunScan {
         let page = first_page(&run, &range, direction);
         let done = run.pages.count() == 0;
         Self {
+            hashed: run.order() == Order::Hashed,
             run,
             range,
             direction,
@@ -176,7 +187,8 @@ impl RunScan {
             done,
             hash: 0,
             key: Vec::new(),
-            key_at: 0..0,
+            prefix_bytes: 0,
+            suffix_at: 0..0,
             tag: 0,
             payload_at: 0..0,
             distant: None,
@@ -193,10 +205,6 @@ impl RunScan {
     /// The number of the page that the scan stands in.
     pub fn page(&self) -> usize {
         self.page
-    }
-
-    fn hashed(&self) -> bool {
-        self.run.order() == Order::Hashed
     }
 
     /// Takes the next page in hand; `false` when there is none.
@@ -224,39 +232,49 @@ impl RunScan {
         let bytes = self.run.pages.get(self.page, access)?;
         self.bytes.clear();
         self.bytes.extend_from_slice(&bytes);
-        let records = Page::new(&self.bytes).records();
-        self.records = records.map_err(|what| self.run.pages.damaged(self.page, what))?;
+        let page = Page::new(&self.bytes);
+        let damaged = |what| self.run.pages.damaged(self.page, what);
+        self.records = page.records().map_err(damaged)?;
         self.rest = 0..self.records;
+        if !self.hashed {
+            let prefix = page.prefix().map_err(damaged)?;
+            self.prefix_bytes = prefix.len();
+            self.key.clear();
+            self.key.extend_from_slice(prefix);
+        }
+        self.run.pages.check_whole()?;
         Ok(true)
     }
 
     /// Reads the record numbered `index` of the page.
+    #[inline]
     fn load(&mut self, index: usize) -> Result<()> {
-        let hashed = self.hashed();
         let page = Page::new(&self.bytes);
         let damaged = |what| self.run.pages.damaged(self.page, what);
-        let slot = page.slot(index, self.records, hashed).map_err(damaged)?;
+        let slot = page
+            .slot(index, self.records, self.hashed)
+            .map_err(damaged)?;
         self.tag = slot.tag;
-        self.key_at = slot.at..slot.at + slot.suffix.len();
-        self.payload_at = self.key_at.end..self.key_at.end + slot.payload.len();
-        if hashed {
+        self.suffix_at = slot.at..slot.at + slot.suffix.len();
+        self.payload_at = self.suffix_at.end..self.suffix_at.end + slot.payload.len();
+        if self.hashed {
             self.hash = self.run.hasher().hash64(slot.suffix);
         } else {
-            self.key.clear();
-            self.key.extend_from_slice(page.prefix().map_err(damaged)?);
+            self.key.truncate(self.prefix_bytes);
             self.key.extend_from_slice(slot.suffix);
         }
-        self.distant = self.distant_payload(&slot)?;
-        self.run.pages.check_whole()?;
+        self.distant = if slot.is_extent() || slot.spills() {
+            self.distant_payload(&slot)?
+        } else {
+            None
+        };
         decode(self.tag, self.payload()).map_err(damaged)?;
         Ok(())
     }
 
     fn distant_payload(&self, slot: &Slot<'_>) -> Result<Option<Vec<u8>>> {
-        if !slot.is_extent() && !slot.spills() {
-            return Ok(None);
-        }
         let payload = self.run.payload(self.page, slot, true)?;
+        self.run.pages.check_whole()?;
         Ok(payload.map(Cow::into_owned))
     }
 
@@ -284,6 +302,7 @@ impl RunScan {
 }
 
 impl Cursor for RunScan {
+    #[inline]
     fn advance(&mut self) -> Result<bool> {
         while !self.done {
             let next = match self.direction {
@@ -308,18 +327,30 @@ impl Cursor for RunScan {
         Ok(false)
     }
 
+    #[inline]
     fn hash(&self) -> u64 {
         self.hash
     }
 
+    #[inline]
+    fn head(&self) -> u64 {
+        if self.hashed {
+            self.hash
+        } else {
+            key_head(&self.key)
+        }
+    }
+
+    #[inline]
     fn key(&self) -> &[u8] {
-        if self.hashed() {
-            &self.bytes[self.key_at.clone()]
+        if self.hashed {
+            &self.bytes[self.suffix_at.clone()]
         } else {
             &self.key
         }
     }
 
+    #[inline]
     fn operation(&self) -> Operation<'_> {
         // `load` has decoded it once already.
         decode(self.tag, self.payload()).unwrap_or(Operation::Delete)

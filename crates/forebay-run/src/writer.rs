@@ -14,6 +14,7 @@ use crate::format::{
     Compression, Footer, MAX_KEY_BYTES, MAX_PAGE_BYTES, MIN_PAGE_BYTES, Order, RunOptions,
     RunSummary, Section, SectionKind,
 };
+use crate::hash::key_head;
 use crate::index::{HashIndexBuilder, KeyIndex, separator};
 use crate::io::{Disk, WriteFile};
 use crate::operation::Operation;
@@ -109,8 +110,10 @@ pub struct RunWriter {
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
     summary: RunSummary,
-    last_hash: u64,
-    last_key: Vec<u8>,
+    /// The last record's place in sort order: its hash, or the head of its key.
+    last_head: u64,
+    /// The last key of the pages before the one in hand.
+    page_end: Vec<u8>,
 }
 
 impl RunWriter {
@@ -139,8 +142,8 @@ impl RunWriter {
             },
             filter: options.filter_records.map(FilterBuilder::new),
             summary: RunSummary::default(),
-            last_hash: 0,
-            last_key: Vec::new(),
+            last_head: 0,
+            page_end: Vec::new(),
             options,
         })
     }
@@ -159,9 +162,15 @@ impl RunWriter {
     /// that of the record before; `hash` is the key's hash64 (any number in ordered order).
     #[inline]
     pub fn push(&mut self, hash: u64, key: &[u8], operation: Operation<'_>) -> Result<()> {
-        self.check_key(hash, key)?;
+        let head = match self.options.order {
+            Order::Hashed => hash,
+            Order::Ordered => key_head(key),
+        };
+        self.check_key(head, key)?;
         let (tag, payload) = encode(operation);
-        self.push_payload(hash, key, tag, &payload)
+        self.push_payload(hash, key, tag, &payload)?;
+        self.last_head = head;
+        Ok(())
     }
 
     #[inline]
@@ -179,18 +188,28 @@ impl RunWriter {
         summary.content += ContentSum::of(key, payload);
         if payload.len() > self.options.page_bytes as usize / 2 {
             let reference = self.push_extent(payload)?;
-            self.add_to_page(hash, key, tag | TAG_EXTENT, &reference)?;
+            self.add_to_page(hash, key, tag | TAG_EXTENT, &reference)
         } else {
-            self.add_to_page(hash, key, tag, payload)?;
+            self.add_to_page(hash, key, tag, payload)
         }
-        self.last_hash = hash;
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-        Ok(())
+    }
+
+    /// The key of the last record; empty when there is none.
+    fn last_key(&self) -> &[u8] {
+        self.page.last_key().unwrap_or(&self.page_end)
     }
 
     #[inline]
-    fn check_key(&self, hash: u64, key: &[u8]) -> Result<()> {
+    fn check_key(&self, head: u64, key: &[u8]) -> Result<()> {
+        let valid = !key.is_empty() && key.len() <= MAX_KEY_BYTES;
+        if valid && head > self.last_head {
+            return Ok(());
+        }
+        self.check_key_wholly(head, key)
+    }
+
+    #[cold]
+    fn check_key_wholly(&self, head: u64, key: &[u8]) -> Result<()> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             let what = format!(
                 "a key of {} bytes: keys have 1 to {MAX_KEY_BYTES}",
@@ -198,11 +217,7 @@ impl RunWriter {
             );
             return Err(RunError::refused(&self.out.path, what));
         }
-        let rises = match self.options.order {
-            Order::Hashed => (hash, key) > (self.last_hash, self.last_key.as_slice()),
-            Order::Ordered => key > self.last_key.as_slice(),
-        };
-        if rises || self.last_key.is_empty() {
+        if self.summary.records == 0 || (head, key) > (self.last_head, self.last_key()) {
             return Ok(());
         }
         let key = String::from_utf8_lossy(key);
@@ -238,7 +253,7 @@ impl RunWriter {
             match &mut self.index {
                 IndexBuilder::Hashed(index) => index.add(hash),
                 IndexBuilder::Ordered(index) if index.is_empty() => index.add(&[]),
-                IndexBuilder::Ordered(index) => index.add(separator(&self.last_key, key)),
+                IndexBuilder::Ordered(index) => index.add(separator(&self.page_end, key)),
             }
         }
         Ok(())
@@ -247,6 +262,10 @@ impl RunWriter {
     fn finish_page(&mut self) -> Result<()> {
         let number = self.summary.pages;
         self.summary.pages += 1;
+        if let Some(last) = self.page.last_key() {
+            self.page_end.clear();
+            self.page_end.extend_from_slice(last);
+        }
         match &mut self.blocks {
             None => {
                 self.page.finish(number, &mut self.out.buffer);
@@ -314,7 +333,7 @@ impl RunWriter {
     fn write_sections(&mut self) -> Result<Vec<Section>> {
         let index = match std::mem::replace(&mut self.index, IndexBuilder::Ordered(<_>::default()))
         {
-            IndexBuilder::Hashed(index) => index.finish(self.last_hash).encode(),
+            IndexBuilder::Hashed(index) => index.finish(self.last_head).encode(),
             IndexBuilder::Ordered(index) => index.encode(),
         };
         let mut contents = vec![(SectionKind::Index, true, index)];

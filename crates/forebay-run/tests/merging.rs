@@ -42,7 +42,9 @@ fn random_runs(dice: &mut Dice, order: Order, runs: usize, keys: u64) -> Runs {
     for _ in 0..runs {
         let mut run = BTreeMap::new();
         for _ in 0..dice.below(keys) {
-            let key = format!("k{}", dice.below(keys)).into_bytes();
+            // Some agree in their first eight bytes, some are shorter.
+            let start = ["k", "long keys agree "][dice.below(2) as usize];
+            let key = format!("{start}{}", dice.below(keys)).into_bytes();
             run.insert((sort_hash(order, &key), key), operation(dice));
         }
         out.push(run);

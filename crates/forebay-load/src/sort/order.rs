@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use forebay_run::Order;
+use forebay_run::hash::key_head;
 
 use super::collector::{Arena, Entry};
 use super::{Duplicates, SortError, Tally};
@@ -13,13 +14,7 @@ const SMALL: usize = 24;
 /// Eight bytes of the key from `depth`, big-endian, zeros behind its end.
 #[inline]
 pub fn head_of(key: &[u8], depth: usize) -> u64 {
-    let rest = key.get(depth..).unwrap_or_default();
-    if let Some(head) = rest.first_chunk() {
-        return u64::from_be_bytes(*head);
-    }
-    let mut head = [0; 8];
-    head[..rest.len()].copy_from_slice(rest);
-    u64::from_be_bytes(head)
+    key_head(key.get(depth..).unwrap_or_default())
 }
 
 /// Sorts by head, key, place; afterwards heads of ordered entries are the keys' first eight bytes

@@ -155,6 +155,14 @@ impl Cursor for SortedCursor {
     }
 
     #[inline]
+    fn head(&self) -> u64 {
+        match self {
+            Self::Memory(memory) => memory.sorted.entries[memory.next - 1].head,
+            Self::Spill(spill) => spill.scan.head(),
+        }
+    }
+
+    #[inline]
     fn key(&self) -> &[u8] {
         match self {
             Self::Memory(memory) => memory.sorted.arena.key(memory.place()),
