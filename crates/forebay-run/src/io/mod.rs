@@ -28,6 +28,10 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
     /// Creates a file for writing; `AlreadyExists` when there is one.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Creates a file that grows at its end while others sync it; `AlreadyExists` when there is one.
+    fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
+    /// Opens an existing file as [`Disk::create_log`] does.
+    fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
     /// Reads a whole small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Renames within one directory, replacing the target in one step. Durable only after
@@ -69,6 +73,23 @@ pub trait WriteFile: Write + Debug + Send {
     /// Makes all that was written durable. After an error the file's state is unknown: the caller
     /// gives the file up, it never calls `sync` again.
     fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file that one thread writes at its end while others make it durable.
+pub trait LogFile: Debug + Send + Sync {
+    /// Writes all of `bytes` at `offset`. After an error some of them may be there.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Cuts the file, or lengthens it with zeros.
+    fn set_len(&self, len_bytes: u64) -> io::Result<()>;
+    /// Makes all that was written before the call durable. After an error nobody knows what is: the
+    /// caller gives the file up, it never calls `sync` again.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Whether an error of writing says that there is no room now, which may come back.
+pub fn is_out_of_space(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 /// Wall-clock and monotonic time.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Disk, Lock, ReadFile, WriteFile};
+use super::{Disk, Lock, LogFile, ReadFile, WriteFile};
 use crate::raw::{self, Mapping};
 
 /// Files of the operating system, read by mapping them.
@@ -38,6 +38,17 @@ impl Disk for OsDisk {
         Ok(Box::new(OsWriteFile(
             OpenOptions::new().write(true).create_new(true).open(path)?,
         )))
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).open(path)?;
+        Ok(Arc::new(OsLogFile(file)))
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(Arc::new(OsLogFile(file)))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -168,6 +179,23 @@ impl Write for OsWriteFile {
 
 impl WriteFile for OsWriteFile {
     fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[derive(Debug)]
+struct OsLogFile(File);
+
+impl LogFile for OsLogFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.0.set_len(len_bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
 }

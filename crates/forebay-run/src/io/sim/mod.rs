@@ -3,31 +3,30 @@
 //! Every call that a real disk could fail is counted. [`SimDisk::plan`] names the call that fails
 //! and how. [`SimDisk::after_power_cut`] gives the disk as it may look after the power went: names
 //! and bytes that were synced are there, of the rest some seeded part is (each directory keeps a
-//! prefix of its unsynced changes, each file keeps its unsynced tail whole, cut, or as zeros).
+//! prefix of its unsynced changes; of a file's, the module `inode` tells).
+
+mod inode;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, Lock, ReadFile, WriteFile};
+use self::inode::Inode;
+use super::{Disk, Lock, LogFile, ReadFile, WriteFile};
 use crate::raw::Mapping;
 
 /// What goes wrong at the planned call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// This call fails with an I/O error, later ones work.
+    /// This call fails with an I/O error, later ones work. Of a write a part is done. A sync that
+    /// fails leaves what was to be synced to chance, and later syncs of the file do not try again.
     Error,
-    /// This call and every later write fails for want of space.
+    /// This call and every later write fails for want of space, until [`SimDisk::make_room`]. Of the
+    /// first write a part is done.
     Full,
     /// The process dies here: this call and all later ones fail, and what it wrote stays.
     Dead,
-}
-
-#[derive(Debug, Default, Clone)]
-struct Inode {
-    content: Vec<u8>,
-    synced_bytes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -106,7 +105,7 @@ impl SimDisk {
         let inodes: Vec<Inode> = state
             .inodes
             .iter()
-            .map(|inode| inode.cut(&mut random))
+            .map(|inode| inode.after_power_cut(&mut random))
             .collect();
         let reopened = State {
             inodes,
@@ -120,34 +119,28 @@ impl SimDisk {
         }
     }
 
+    /// Ends [`Fault::Full`], or a plan of it.
+    pub fn make_room(&self) {
+        let mut state = self.state();
+        if state.stopped == Some(Fault::Full) {
+            state.stopped = None;
+        }
+        if matches!(state.plan, Some((_, Fault::Full))) {
+            state.plan = None;
+        }
+    }
+
     /// Changes a file's bytes behind everybody's back.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if let Some(&inode) = state.names.get(path) {
-            change(&mut state.inodes[inode].content);
+            state.inodes[inode].tamper(change);
         }
     }
 
     /// Every file's path, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         self.state().names.keys().cloned().collect()
-    }
-}
-
-impl Inode {
-    fn cut(&self, random: &mut Dice) -> Inode {
-        let unsynced = self.content.len() - self.synced_bytes;
-        let mut content = self.content.clone();
-        match random.below(4) {
-            0 => content.truncate(self.synced_bytes),
-            1 => content.truncate(self.synced_bytes + random.below(unsynced as u64 + 1) as usize),
-            2 => content[self.synced_bytes..].fill(0),
-            _ => {}
-        }
-        Inode {
-            synced_bytes: content.len(),
-            content,
-        }
     }
 }
 
@@ -207,6 +200,18 @@ impl State {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn create(&mut self, path: &Path) -> io::Result<usize> {
+        self.call(true)?;
+        self.require_dir(parent(path))?;
+        if self.names.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = self.inodes.len();
+        self.inodes.push(Inode::default());
+        self.change_name(parent(path), NameChange::Add(path.to_path_buf(), inode));
+        Ok(inode)
+    }
+
     fn require_dir(&self, dir: &Path) -> io::Result<()> {
         if self.dirs.contains(dir) {
             Ok(())
@@ -224,7 +229,7 @@ impl Disk for SimDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let mut state = self.state();
         state.call(false)?;
-        let content = state.inodes[state.inode(path)?].content.clone();
+        let content = state.inodes[state.inode(path)?].content().to_vec();
         Ok(Arc::new(SimReadFile {
             content,
             disk: self.clone(),
@@ -232,25 +237,29 @@ impl Disk for SimDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let inode = self.state().create(path)?;
+        let disk = self.clone();
+        Ok(Box::new(SimWriteFile(SimLogFile { inode, disk })))
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        let inode = self.state().create(path)?;
+        let disk = self.clone();
+        Ok(Arc::new(SimLogFile { inode, disk }))
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
         let mut state = self.state();
-        state.call(true)?;
-        state.require_dir(parent(path))?;
-        if state.names.contains_key(path) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let inode = state.inodes.len();
-        state.inodes.push(Inode::default());
-        state.change_name(parent(path), NameChange::Add(path.to_path_buf(), inode));
-        Ok(Box::new(SimWriteFile {
-            inode,
-            disk: self.clone(),
-        }))
+        state.call(false)?;
+        let inode = state.inode(path)?;
+        let disk = self.clone();
+        Ok(Arc::new(SimLogFile { inode, disk }))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut state = self.state();
         state.call(false)?;
-        Ok(state.inodes[state.inode(path)?].content.clone())
+        Ok(state.inodes[state.inode(path)?].content().to_vec())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -384,16 +393,12 @@ impl ReadFile for SimReadFile {
 }
 
 #[derive(Debug)]
-struct SimWriteFile {
-    inode: usize,
-    disk: SimDisk,
-}
+struct SimWriteFile(SimLogFile);
 
 impl Write for SimWriteFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut state = self.disk.state();
-        state.call(true)?;
-        state.inodes[self.inode].content.extend_from_slice(bytes);
+        let end = self.0.disk.state().inodes[self.0.inode].content().len();
+        self.0.write_all_at(bytes, end as u64)?;
         Ok(bytes.len())
     }
 
@@ -404,11 +409,54 @@ impl Write for SimWriteFile {
 
 impl WriteFile for SimWriteFile {
     fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_once()
+    }
+}
+
+/// A file to write: which one, on which disk.
+#[derive(Debug)]
+struct SimLogFile {
+    inode: usize,
+    disk: SimDisk,
+}
+
+impl SimLogFile {
+    fn sync_once(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.call(true)?;
+        let outcome = state.call(true);
         let inode = &mut state.inodes[self.inode];
-        inode.synced_bytes = inode.content.len();
+        match outcome {
+            Ok(()) => inode.synced(),
+            Err(_) => inode.sync_failed(),
+        }
+        outcome
+    }
+}
+
+impl LogFile for SimLogFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let before = state.stopped;
+        let outcome = state.call(true);
+        let inode = &mut state.inodes[self.inode];
+        match outcome {
+            Ok(()) => inode.write(bytes, offset as usize),
+            // The call at which it went wrong did a part of its work; later ones do nothing.
+            Err(_) if before.is_none() => inode.write(&bytes[..bytes.len() / 2], offset as usize),
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.call(false)?;
+        state.inodes[self.inode].set_len(len_bytes as usize);
         Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_once()
     }
 }
 

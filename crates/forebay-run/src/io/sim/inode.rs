@@ -1,0 +1,218 @@
+//! A simulated file's bytes: what readers see, what is durable, and what a power cut may leave.
+//!
+//! Of the changes since the last sync a power cut leaves, by the dice: none, all, those up to some
+//! moment (the last one perhaps in part), the file's length with zeros for content, or for each
+//! sector by itself those up to some moment, as devices write sectors in any order.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::Dice;
+
+/// What a device writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+#[derive(Debug, Default, Clone)]
+pub(super) struct Inode {
+    /// As readers see it now.
+    content: Vec<u8>,
+    /// As it was at the last sync, but for `since`.
+    durable: Vec<u8>,
+    /// The changes that `durable` has not, oldest first.
+    since: Vec<Change>,
+}
+
+#[derive(Debug, Clone)]
+struct Change {
+    what: What,
+    fate: Fate,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Write { offset: usize, bytes: Vec<u8> },
+    SetLen(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// No sync came yet.
+    Unsynced,
+    /// A sync of it failed: it is durable or not, and no later sync changes that.
+    Lost,
+    /// Durable, on top of something that may not be.
+    Durable,
+}
+
+impl Inode {
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+
+    pub fn write(&mut self, bytes: &[u8], offset: usize) {
+        let bytes = bytes.to_vec();
+        self.change(What::Write { offset, bytes });
+    }
+
+    pub fn set_len(&mut self, len_bytes: usize) {
+        self.change(What::SetLen(len_bytes));
+    }
+
+    fn change(&mut self, what: What) {
+        what.apply(&mut self.content, &|_| true);
+        let fate = Fate::Unsynced;
+        self.since.push(Change { what, fate });
+    }
+
+    pub fn synced(&mut self) {
+        if self.since.iter().all(|change| change.fate != Fate::Lost) {
+            for change in self.since.drain(..) {
+                change.what.apply(&mut self.durable, &|_| true);
+            }
+        }
+        self.settle(Fate::Durable);
+    }
+
+    pub fn sync_failed(&mut self) {
+        self.settle(Fate::Lost);
+    }
+
+    fn settle(&mut self, fate: Fate) {
+        for change in &mut self.since {
+            if change.fate == Fate::Unsynced {
+                change.fate = fate;
+            }
+        }
+    }
+
+    /// A change that nobody made: it is at once durable.
+    pub fn tamper(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        change(&mut self.content);
+        self.durable.clone_from(&self.content);
+        self.since.clear();
+    }
+
+    pub fn after_power_cut(&self, dice: &mut Dice) -> Inode {
+        let content = self.survivor(dice);
+        Inode {
+            durable: content.clone(),
+            content,
+            since: Vec::new(),
+        }
+    }
+
+    fn survivor(&self, dice: &mut Dice) -> Vec<u8> {
+        let all = self.since.len();
+        let moment = dice.below(all as u64 + 1) as usize;
+        match dice.below(5) {
+            0 => self.keep(|_| 0),
+            1 => self.keep(|_| all),
+            2 => {
+                let mut kept = self.keep(|_| moment);
+                if let Some(Change { what, fate }) = self.since.get(moment)
+                    && *fate != Fate::Durable
+                {
+                    what.tear(&mut kept, dice);
+                }
+                kept
+            }
+            3 => {
+                let length = self.keep(|_| all).len();
+                let mut kept = self.keep(|_| 0);
+                kept.resize(length.max(kept.len()), 0);
+                kept
+            }
+            _ => {
+                let salt = dice.next_u64();
+                let sectors = self.moments_by_sector(salt);
+                let mut kept = self.keep(|sector| sectors.get(&sector).map_or(all, |at| *at));
+                if dice.below(2) == 0 {
+                    kept.truncate(self.keep(|_| moment).len());
+                }
+                kept
+            }
+        }
+    }
+
+    /// For each sector that changed, how many of all changes it has seen.
+    fn moments_by_sector(&self, salt: u64) -> BTreeMap<usize, usize> {
+        let mut moments: BTreeMap<usize, usize> = BTreeMap::new();
+        for (at, change) in self.since.iter().enumerate() {
+            for sector in change.what.sectors() {
+                let mut dice = Dice(salt ^ ((sector as u64) << 32 | at as u64));
+                // The last of these throws to succeed counts; often none does.
+                if dice.below(3) == 0 {
+                    moments.insert(sector, at + 1);
+                } else {
+                    moments.entry(sector).or_insert(0);
+                }
+            }
+        }
+        moments
+    }
+
+    /// The content when each sector keeps the changes before its moment, and what is durable anyway.
+    fn keep(&self, moment: impl Fn(usize) -> usize) -> Vec<u8> {
+        let mut content = self.durable.clone();
+        for (at, change) in self.since.iter().enumerate() {
+            let kept = |sector: usize| change.fate == Fate::Durable || at < moment(sector);
+            change.what.apply(&mut content, &kept);
+        }
+        content
+    }
+}
+
+impl What {
+    /// Does the change in those sectors that are to have it.
+    fn apply(&self, content: &mut Vec<u8>, has: &dyn Fn(usize) -> bool) {
+        match self {
+            What::SetLen(len_bytes) => {
+                if has(len_bytes / SECTOR_BYTES) {
+                    content.resize(*len_bytes, 0);
+                }
+            }
+            What::Write { offset, bytes } => {
+                for part in parts(*offset..offset + bytes.len()) {
+                    if has(part.start / SECTOR_BYTES) {
+                        let end = part.end.max(content.len());
+                        content.resize(end, 0);
+                        let from = &bytes[part.start - offset..part.end - offset];
+                        content[part].copy_from_slice(from);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does a part of the change.
+    fn tear(&self, content: &mut Vec<u8>, dice: &mut Dice) {
+        if let What::Write { offset, bytes } = self {
+            let kept = dice.below(bytes.len() as u64 + 1) as usize;
+            let part = What::Write {
+                offset: *offset,
+                bytes: bytes[..kept].to_vec(),
+            };
+            part.apply(content, &|_| true);
+        }
+    }
+
+    fn sectors(&self) -> Range<usize> {
+        match self {
+            What::SetLen(len_bytes) => len_bytes / SECTOR_BYTES..len_bytes / SECTOR_BYTES + 1,
+            What::Write { offset, bytes } => {
+                offset / SECTOR_BYTES..(offset + bytes.len()).div_ceil(SECTOR_BYTES)
+            }
+        }
+    }
+}
+
+/// A range cut at the bounds of sectors.
+fn parts(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let end = ((at / SECTOR_BYTES + 1) * SECTOR_BYTES).min(range.end);
+        let part = at..end;
+        at = end;
+        (!part.is_empty()).then_some(part)
+    })
+}
