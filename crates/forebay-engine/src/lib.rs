@@ -18,6 +18,7 @@ mod error;
 mod follow;
 mod holder;
 mod layout;
+pub mod live;
 mod manifest;
 mod name;
 mod page;

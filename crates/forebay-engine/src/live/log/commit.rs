@@ -1,0 +1,290 @@
+//! Making records durable: one sync for all who wait.
+//!
+//! Whoever finds no sync under way leads one: it covers every record written when it begins, also those
+//! of others. Who comes meanwhile waits, and one of those leads the next. Callbacks, and the syncs of
+//! [`Durability::EveryMs`](super::Durability), are led by the log's own thread.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::error::LogError;
+use super::writer::SyncWork;
+use super::{Lsn, Shared, segment_path};
+
+/// What is called when a record is durable, or when that failed.
+pub type Callback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
+
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    /// How far the log is written.
+    pub written: AtomicU64,
+    /// Whether the thread waits for work.
+    asleep: AtomicBool,
+    state: Mutex<State>,
+    /// A sync ended.
+    progress: Condvar,
+    /// There is something for the thread.
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// How far the log is durable.
+    synced: u64,
+    /// Whether a sync is under way.
+    leading: bool,
+    failure: Option<LogError>,
+    callbacks: Vec<(Lsn, Callback)>,
+    stop: bool,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("synced", &self.synced)
+            .field("leading", &self.leading)
+            .field("failure", &self.failure)
+            .field("callbacks", &self.callbacks.len())
+            .finish()
+    }
+}
+
+impl Commits {
+    pub fn is_synced(&self, lsn: Lsn) -> bool {
+        self.state.lock().synced >= lsn.0
+    }
+
+    pub fn failure(&self) -> Option<LogError> {
+        self.state.lock().failure.clone()
+    }
+
+    /// Tells the thread to end. It does nothing any more, even if it ends later.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.work.notify_all();
+    }
+}
+
+impl State {
+    /// What is known of `lsn`, if anything is.
+    fn outcome(&self, lsn: Lsn) -> Option<Result<(), LogError>> {
+        if self.synced >= lsn.0 {
+            return Some(Ok(()));
+        }
+        self.failure.clone().map(Err)
+    }
+
+    fn take_ready(&mut self) -> Vec<(Result<(), LogError>, Callback)> {
+        let mut ready = Vec::new();
+        for (lsn, then) in std::mem::take(&mut self.callbacks) {
+            match self.outcome(lsn) {
+                Some(outcome) => ready.push((outcome, then)),
+                None => self.callbacks.push((lsn, then)),
+            }
+        }
+        ready
+    }
+}
+
+impl Shared {
+    pub fn wait(&self, lsn: Lsn) -> Result<(), LogError> {
+        let mut state = self.commits.state.lock();
+        loop {
+            if let Some(outcome) = state.outcome(lsn) {
+                return outcome;
+            }
+            if state.leading {
+                self.commits.progress.wait(&mut state);
+            } else {
+                state = self.lead(state);
+            }
+        }
+    }
+
+    pub fn call_back(&self, lsn: Lsn, then: Callback) {
+        let mut state = self.commits.state.lock();
+        match state.outcome(lsn) {
+            Some(outcome) => {
+                drop(state);
+                then(outcome);
+            }
+            None => {
+                state.callbacks.push((lsn, then));
+                self.commits.work.notify_one();
+            }
+        }
+    }
+
+    /// Syncs all that is written by now, tells everybody, and comes back with the lock.
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.leading = true;
+        drop(state);
+        let outcome = self.sync_files();
+        let mut state = self.commits.state.lock();
+        state.leading = false;
+        match outcome {
+            Ok(written) => state.synced = state.synced.max(written),
+            Err(error) => {
+                state.failure.get_or_insert(error);
+            }
+        }
+        self.tell(state);
+        self.commits.state.lock()
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        let ready = state.take_ready();
+        self.commits.progress.notify_all();
+        self.commits.work.notify_all();
+        drop(state);
+        for (outcome, then) in ready {
+            then(outcome);
+        }
+    }
+
+    /// Makes it known that the log is closed.
+    pub fn fail(&self, error: &LogError) {
+        let mut state = self.commits.state.lock();
+        state.failure.get_or_insert_with(|| error.clone());
+        self.tell(state);
+    }
+
+    fn sync_files(&self) -> Result<u64, LogError> {
+        let work = {
+            let mut writer = self.writer.lock();
+            if let Some(closed) = writer.closed() {
+                return Err(closed.clone());
+            }
+            writer.take_sync_work()
+        };
+        let synced = self.do_sync(&work);
+        let mut writer = self.writer.lock();
+        match synced {
+            Ok(()) => {
+                writer.synced(work.place);
+                Ok(work.written)
+            }
+            Err((path, source)) => {
+                let error = LogError::Closed {
+                    table: self.options.table.clone(),
+                    action: "sync",
+                    path: path.to_path_buf(),
+                    source: Arc::new(source),
+                };
+                writer.close(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn do_sync<'a>(&'a self, work: &'a SyncWork) -> Result<(), (&'a Path, std::io::Error)> {
+        for open in &work.files {
+            open.file.sync().map_err(|error| (&*open.path, error))?;
+        }
+        if work.new_names {
+            let synced = self.disk.sync_dir(&self.dir);
+            synced.map_err(|error| (&*self.dir, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what an earlier process had written: it is going to be read, and marks will say so.
+    pub fn sync_recovered(&self) -> Result<(), LogError> {
+        let (segments, end) = self.writer.lock().recovered();
+        let failed = |path: &Path, source| LogError::Io {
+            table: self.options.table.clone(),
+            action: "sync",
+            path: path.to_path_buf(),
+            source: Arc::new(source),
+        };
+        for number in &segments {
+            let path = segment_path(&self.dir, *number);
+            let file = self.disk.open_log(&path);
+            let synced = file.and_then(|file| file.sync());
+            synced.map_err(|error| failed(&path, error))?;
+        }
+        if !segments.is_empty() {
+            let synced = self.disk.sync_dir(&self.dir);
+            synced.map_err(|error| failed(&self.dir, error))?;
+            self.writer.lock().synced(end);
+        }
+        Ok(())
+    }
+
+    pub fn remove_before(&self, segment: u64) -> Result<(), LogError> {
+        let gone = self.writer.lock().forget_before(segment);
+        for (at, (number, _)) in gone.iter().enumerate() {
+            let path = segment_path(&self.dir, *number);
+            if let Err(source) = self.disk.remove(&path) {
+                self.writer.lock().remember(&gone[at..]);
+                return Err(LogError::Io {
+                    table: self.options.table.clone(),
+                    action: "remove",
+                    path,
+                    source: Arc::new(source),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Called after a write: the thread of a log that is synced every so often may be waiting for it.
+    pub fn wake_thread(&self) {
+        if self.options.durability.pause().is_some() && self.commits.asleep.load(SeqCst) {
+            let _state = self.commits.state.lock();
+            self.commits.work.notify_one();
+        }
+    }
+
+    fn has_work(&self, state: &State) -> bool {
+        match self.options.durability.pause() {
+            Some(_) => self.commits.written.load(SeqCst) > state.synced,
+            None => !state.callbacks.is_empty(),
+        }
+    }
+
+    /// The thread of a log: syncs when it is due, until the log is dropped or closed.
+    fn run_thread(&self) {
+        let mut state = self.commits.state.lock();
+        loop {
+            while !state.stop && state.failure.is_none() && !self.has_work(&state) {
+                // From here on a writer sees that it has to wake this thread, or has been seen.
+                self.commits.asleep.store(true, SeqCst);
+                if !self.has_work(&state) {
+                    self.commits.work.wait(&mut state);
+                }
+                self.commits.asleep.store(false, SeqCst);
+            }
+            if state.stop || state.failure.is_some() {
+                return;
+            }
+            if let Some(pause) = self.options.durability.pause() {
+                drop(state);
+                self.clock.sleep(pause);
+                state = self.commits.state.lock();
+            }
+            while state.leading && !state.stop {
+                self.commits.progress.wait(&mut state);
+            }
+            if !state.stop && state.failure.is_none() && self.has_work(&state) {
+                state = self.lead(state);
+            }
+        }
+    }
+}
+
+pub(super) fn start_thread(shared: &Arc<Shared>) -> Result<(), LogError> {
+    let table = &shared.options.table;
+    let inside = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name(format!("log of {table}"));
+    let started = thread.spawn(move || inside.run_thread());
+    started.map(|_| ()).map_err(|source| LogError::Thread {
+        table: table.clone(),
+        source: Arc::new(source),
+    })
+}

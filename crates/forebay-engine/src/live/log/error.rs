@@ -1,0 +1,94 @@
+//! What can go wrong with a log.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::name::TableName;
+
+/// A failed operation on a log. Clones share their cause, as one failed sync is told to all who wait.
+#[derive(Debug, Clone, Error)]
+pub enum LogError {
+    #[error("cannot {action} {}, of the log of table {table}: {source}", path.display())]
+    Io {
+        table: TableName,
+        action: &'static str,
+        path: PathBuf,
+        source: Arc<io::Error>,
+    },
+    #[error(
+        "table {table} takes no writes now, as there is no room for {}: {source}. Nothing was written; \
+         make room and write again",
+        path.display()
+    )]
+    Full {
+        table: TableName,
+        path: PathBuf,
+        source: Arc<io::Error>,
+    },
+    #[error(
+        "table {table} takes no more writes: could not {action} {}: {source}. Whether the last writes \
+         that were not acknowledged are durable is unknown; reads go on. Look after the device, then \
+         open the table again",
+        path.display()
+    )]
+    Closed {
+        table: TableName,
+        action: &'static str,
+        path: PathBuf,
+        source: Arc<io::Error>,
+    },
+    #[error(
+        "an operation of {bytes} bytes on table {table} does not fit its log, whose records are 1 to \
+         {greatest} bytes: split it"
+    )]
+    RecordBytes {
+        table: TableName,
+        bytes: usize,
+        greatest: usize,
+    },
+    #[error(
+        "the log of table {table} is damaged: {} at offset {offset}: {problem}. Restore the table from a \
+         backup; or, to give up every write from there on, cut that file to {offset} bytes and remove \
+         the files of its directory with higher numbers",
+        path.display()
+    )]
+    Damaged {
+        table: TableName,
+        path: PathBuf,
+        offset: u64,
+        problem: String,
+    },
+    #[error(
+        "the log of table {table} lacks a file: {} is gone, and {} goes on where it ended. Restore it, or \
+         the table, from a backup",
+        missing.display(), next.display()
+    )]
+    Missing {
+        table: TableName,
+        missing: PathBuf,
+        next: PathBuf,
+    },
+    #[error("{} is no part of the log of table {table}: {problem}; move it away", path.display())]
+    Foreign {
+        table: TableName,
+        path: PathBuf,
+        problem: String,
+    },
+    #[error(
+        "{} is a log of format {found}, this program reads format {known}: use a newer forebay",
+        path.display()
+    )]
+    Format {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    #[error("cannot start the thread that syncs the log of table {table}: {source}")]
+    Thread {
+        table: TableName,
+        source: Arc<io::Error>,
+    },
+}

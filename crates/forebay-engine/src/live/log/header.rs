@@ -1,0 +1,115 @@
+//! What a segment begins with: whose it is, and what it goes on from.
+
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::error::LogError;
+use crate::name::{MAX_NAME_BYTES, TableName};
+
+/// The format of logs that this program writes and reads.
+pub const LOG_FORMAT: u32 = 1;
+const MAGIC: &[u8; 8] = b"FBAYLOG\x01";
+/// All but the name and the checksum.
+const FIXED_BYTES: usize = 50;
+const SUM_BYTES: usize = 8;
+/// The longest header.
+pub(super) const MAX_HEADER_BYTES: usize = FIXED_BYTES + MAX_NAME_BYTES + SUM_BYTES;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The segment written before this one, 0 if there was none, and how many bytes of it count:
+    /// what lies behind them was never acknowledged.
+    pub previous: u64,
+    pub previous_end: u64,
+    pub header_bytes: u64,
+}
+
+pub(super) fn header_bytes(table: &TableName) -> usize {
+    FIXED_BYTES + table.as_str().len() + SUM_BYTES
+}
+
+pub(super) fn encode(
+    table: &TableName,
+    table_id: u64,
+    segment: u64,
+    (previous, previous_end): (u64, u64),
+) -> Vec<u8> {
+    let name = table.as_str().as_bytes();
+    let mut bytes = Vec::with_capacity(MAX_HEADER_BYTES);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&LOG_FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&(header_bytes(table) as u32).to_le_bytes());
+    for number in [table_id, segment, previous, previous_end] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(name);
+    let sum = xxh3_64(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The header at the beginning of `bytes`; `None` when it is damaged. A sound one of another table,
+/// another segment or another format is an error.
+pub(super) fn decode(
+    bytes: &[u8],
+    table: &TableName,
+    table_id: u64,
+    segment: u64,
+    path: &Path,
+) -> Result<Option<Header>, LogError> {
+    if bytes.get(..8) != Some(MAGIC) {
+        return Ok(None);
+    }
+    let number = |at: usize| -> Option<u64> {
+        Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    };
+    let small = |at: usize| -> Option<u32> {
+        Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    };
+    match small(8) {
+        None => return Ok(None),
+        Some(LOG_FORMAT) => {}
+        Some(found) => {
+            return Err(LogError::Format {
+                path: path.to_path_buf(),
+                found,
+                known: LOG_FORMAT,
+            });
+        }
+    }
+    let length = small(12).map_or(0, |length| length as usize);
+    if !(FIXED_BYTES + SUM_BYTES..=MAX_HEADER_BYTES).contains(&length) {
+        return Ok(None);
+    }
+    let sum_at = length - SUM_BYTES;
+    let (Some(sum), Some(body)) = (number(sum_at), bytes.get(..sum_at)) else {
+        return Ok(None);
+    };
+    if xxh3_64(body) != sum {
+        return Ok(None);
+    }
+    let name = String::from_utf8_lossy(&body[FIXED_BYTES..]).into_owned();
+    let found = (number(16), number(24));
+    if (&name[..], found) != (table.as_str(), (Some(table_id), Some(segment))) {
+        let number = found.1.unwrap_or(0);
+        let whose = if name == table.as_str() && number == segment {
+            format!("it belongs to an earlier table {name}")
+        } else {
+            format!("it is segment {number} of table {name}")
+        };
+        return Err(LogError::Foreign {
+            table: table.clone(),
+            path: path.to_path_buf(),
+            problem: whose,
+        });
+    }
+    Ok(number(32)
+        .zip(number(40))
+        .map(|(previous, previous_end)| Header {
+            previous,
+            previous_end,
+            header_bytes: length as u64,
+        }))
+}

@@ -1,0 +1,267 @@
+//! The write-ahead log of a live table.
+//!
+//! A log is a directory of segments, `N.log`, each a header and frames (`docs/format.md`). A record is
+//! written (write(2)) before [`Log::append`] returns, so it outlives its process. When it is
+//! acknowledged, and what a power cut may take, is the log's [`Durability`].
+//!
+//! A sync that fails closes the log for good, and so does a write that fails for any reason but
+//! want of room: nobody knows then what the device has. Without room only that write is refused; the
+//! segment ends where its last record ended, and the next write begins another one.
+//!
+//! Lock order: `writer` and `commit` are never held together.
+
+mod commit;
+mod error;
+mod frame;
+mod header;
+mod recover;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use forebay_run::io::{Clock, Disk};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use self::error::LogError;
+pub use self::frame::MAX_RECORD_BYTES;
+pub use self::header::LOG_FORMAT;
+pub use self::recover::Replay;
+
+use self::commit::{Callback, Commits};
+use self::recover::Recovery;
+use self::writer::Writer;
+use crate::name::TableName;
+
+/// When a write is acknowledged, and so what a power cut may take. The death of the process takes
+/// nothing that was acknowledged, whichever this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Durability {
+    /// When it is durable. Nothing acknowledged is lost.
+    Sync,
+    /// When the system has it; synced so many milliseconds after. What was acknowledged in that time,
+    /// and while the sync takes, may be lost.
+    EveryMs(u64),
+    /// When the system has it. What it had not written out by itself may be lost.
+    Os,
+}
+
+/// A text that names no durability.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is no durability: say sync, os, or a number of milliseconds such as 100ms")]
+pub struct DurabilityError(String);
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::Sync => f.write_str("sync"),
+            Durability::EveryMs(ms) => write!(f, "{ms}ms"),
+            Durability::Os => f.write_str("os"),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = DurabilityError;
+
+    fn from_str(text: &str) -> Result<Self, DurabilityError> {
+        match text {
+            "sync" => Ok(Durability::Sync),
+            "os" => Ok(Durability::Os),
+            _ => {
+                let ms = text.strip_suffix("ms").and_then(|ms| ms.parse().ok());
+                let ms = ms.filter(|ms| *ms > 0);
+                ms.map(Durability::EveryMs)
+                    .ok_or_else(|| DurabilityError(text.to_owned()))
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Durability {
+    type Error = DurabilityError;
+
+    fn try_from(text: String) -> Result<Self, DurabilityError> {
+        text.parse()
+    }
+}
+
+impl From<Durability> for String {
+    fn from(durability: Durability) -> String {
+        durability.to_string()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    pub table: TableName,
+    /// Drawn at random when the table was made and kept with it, so that the files of another table of
+    /// that name are told from this one's.
+    pub table_id: u64,
+    pub durability: Durability,
+}
+
+/// A place in the log as [`Log::append`] returns it: all records up to there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lsn(u64);
+
+/// An open log. All methods may be called by any number of threads; dropping it syncs what its
+/// durability would have synced.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    options: LogOptions,
+    writer: Mutex<Writer>,
+    commits: Commits,
+}
+
+impl Log {
+    /// Opens the log in `dir`, or begins it, and hands every record of the segments from
+    /// `from_segment` (at least 1) on to `replay`, in the order of writing; older segments are removed.
+    /// What was handed out is durable when this returns, whatever the durability.
+    /// Fails when the log is damaged, and then has changed nothing but that.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        dir: &Path,
+        options: LogOptions,
+        from_segment: u64,
+        replay: Replay<'_>,
+    ) -> Result<Self, LogError> {
+        let recovery = Recovery {
+            disk: &*disk,
+            dir,
+            options: &options,
+        };
+        let recovered = recovery.run(from_segment.max(1), replay)?;
+        let writer = Writer::new(recovered, options.table_id);
+        let shared = Arc::new(Shared {
+            disk,
+            clock,
+            dir: dir.to_path_buf(),
+            options,
+            writer: Mutex::new(writer),
+            commits: Commits::default(),
+        });
+        shared.sync_recovered()?;
+        if shared.options.durability != Durability::Os {
+            commit::start_thread(&shared)?;
+        }
+        Ok(Self { shared })
+    }
+
+    /// Writes one record; when this returns, the system has it, behind all that were written before.
+    pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
+        let shared = &self.shared;
+        let appended = shared.writer.lock().append(shared, payload);
+        match appended {
+            Ok(lsn) => {
+                shared.commits.written.fetch_max(lsn.0, SeqCst);
+                shared.wake_thread();
+                Ok(lsn)
+            }
+            Err(error) => {
+                if matches!(error, LogError::Closed { .. }) {
+                    shared.fail(&error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the segment and returns the number from which the segments of later records begin.
+    pub fn roll(&self) -> u64 {
+        self.shared.writer.lock().end_segment()
+    }
+
+    /// Removes the segments before `segment`, whose records are kept elsewhere by now. Those that could not
+    /// be removed are the next call's, or the next opening's.
+    pub fn remove_before(&self, segment: u64) -> Result<(), LogError> {
+        self.shared.remove_before(segment)
+    }
+
+    /// How many bytes the log's files hold.
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.writer.lock().size_bytes()
+    }
+
+    /// Whether all up to `lsn` is acknowledged: durable, where that is asked for.
+    pub fn durable(&self, lsn: Lsn) -> bool {
+        self.shared.options.durability != Durability::Sync || self.shared.commits.is_synced(lsn)
+    }
+
+    /// Waits until all up to `lsn` is acknowledged. After an error nobody knows whether it is durable.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
+        match self.shared.options.durability {
+            Durability::Sync => self.shared.wait(lsn),
+            Durability::EveryMs(_) | Durability::Os => Ok(()),
+        }
+    }
+
+    /// Calls `then` once all up to `lsn` is acknowledged, or will not be: at once, or from the thread
+    /// that syncs. It must not wait for the log.
+    pub fn on_durable(&self, lsn: Lsn, then: Callback) {
+        match self.shared.options.durability {
+            Durability::Sync => self.shared.call_back(lsn, then),
+            Durability::EveryMs(_) | Durability::Os => then(Ok(())),
+        }
+    }
+
+    /// Makes everything durable that was written so far, whatever the log's durability.
+    pub fn sync(&self) -> Result<(), LogError> {
+        let lsn = Lsn(self.shared.commits.written.load(SeqCst));
+        self.shared.wait(lsn)
+    }
+
+    /// Why the log takes no more records, if it does not.
+    pub fn failure(&self) -> Option<LogError> {
+        self.shared.commits.failure()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.commits.stop();
+        if self.shared.options.durability != Durability::Os {
+            // Whoever was to learn of an error has been told, or let go of its record.
+            let _ = self.sync();
+        }
+    }
+}
+
+impl Durability {
+    fn pause(self) -> Option<Duration> {
+        match self {
+            Durability::EveryMs(ms) => Some(Duration::from_millis(ms)),
+            Durability::Sync | Durability::Os => None,
+        }
+    }
+}
+
+fn segment_path(dir: &Path, segment: u64) -> PathBuf {
+    dir.join(format!("{segment}.log"))
+}
+
+/// The segment that a file's name stands for. Only the one way in which we write a number counts.
+fn segment_number(file_name: &str) -> Option<u64> {
+    let digits = file_name.strip_suffix(".log")?;
+    let number: u64 = digits.parse().ok()?;
+    (number > 0 && number.to_string() == digits).then_some(number)
+}

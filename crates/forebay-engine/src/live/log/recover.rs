@@ -1,0 +1,333 @@
+//! Reading a log back after whatever ended its process.
+//!
+//! 1. The segments are linked: each names the one before it and how many bytes of that count. What
+//!    the newest one does not lead to was never written to after its creation failed.
+//! 2. Their records are handed out in the order of writing, up to the first place where no sound
+//!    frame begins.
+//! 3. That place is either where the writing was cut short or a damage. It is a damage when a mark
+//!    behind it says that it was durable, or when anything behind it is sound and it does not look like a
+//!    write that never reached the device: then the log is refused and nothing is changed.
+//! 4. Else the log is cut there: the file to that length, later files removed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_run::io::Disk;
+
+use super::error::LogError;
+use super::frame::{Kind, Place, marked, next_start, segment_seed};
+use super::header::{self, Header, MAX_HEADER_BYTES};
+use super::segment::{Found, SegmentReader};
+use super::{LogOptions, segment_number, segment_path};
+
+/// What takes a record: its segment's number and its bytes. The text of an error says what is wrong
+/// with it.
+pub type Replay<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), String>;
+
+/// A log as it was found, and cut if that was due.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    /// The segments that are there, with their bytes.
+    pub segments: Vec<(u64, u64)>,
+    /// The last one of them that counts, and where it ends.
+    pub last: Option<Place>,
+    /// The least number never used.
+    pub next_segment: u64,
+}
+
+/// A file of the log.
+#[derive(Debug)]
+struct Segment {
+    number: u64,
+    path: PathBuf,
+    reader: SegmentReader,
+    /// `None` when it is damaged.
+    header: Option<Header>,
+}
+
+pub(super) struct Recovery<'a> {
+    pub disk: &'a dyn Disk,
+    pub dir: &'a Path,
+    pub options: &'a LogOptions,
+}
+
+impl Recovery<'_> {
+    pub fn run(&self, from_segment: u64, replay: Replay<'_>) -> Result<Recovered, LogError> {
+        let numbers = self.numbers(from_segment)?;
+        let greatest = numbers.last().copied().unwrap_or(0);
+        let mut segments = self.linked(&numbers, from_segment)?;
+        let bytes = |number: u64| {
+            let linked = segments.iter().find(|segment| segment.number == number);
+            linked.map_or(0, |segment| segment.reader.len_bytes())
+        };
+        let mut recovered = Recovered {
+            segments: numbers.iter().map(|n| (*n, bytes(*n))).collect(),
+            last: None,
+            next_segment: (greatest + 1).max(from_segment),
+        };
+        if let Some((at, offset)) = self.replay_all(&mut segments, replay)? {
+            self.judge(&mut segments, at, offset)?;
+            let gone = self.cut(&segments, at, offset)?;
+            recovered
+                .segments
+                .retain(|(number, _)| !gone.contains(number));
+            segments.truncate(if offset == 0 { at } else { at + 1 });
+            recovered.last = match segments.last() {
+                Some(segment) if offset > 0 => Some(Place {
+                    segment: segment.number,
+                    offset,
+                }),
+                _ => segments.last().map(Segment::end),
+            };
+        } else {
+            recovered.last = segments.last().map(Segment::end);
+        }
+        Ok(recovered)
+    }
+
+    /// The numbers of the segments that count, rising; older ones, which a flush left behind, are
+    /// removed.
+    fn numbers(&self, from_segment: u64) -> Result<Vec<u64>, LogError> {
+        let names = match self.disk.list(self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made = self.disk.create_dir_all(self.dir);
+                made.map_err(|error| self.failed("create", self.dir, error))?;
+                let parent = self.dir.parent().unwrap_or(Path::new("."));
+                let synced = self.disk.sync_dir(parent);
+                synced.map_err(|error| self.failed("sync", parent, error))?;
+                return Ok(Vec::new());
+            }
+            names => names.map_err(|error| self.failed("list", self.dir, error))?,
+        };
+        let numbers = names.iter().filter_map(|name| segment_number(name));
+        let (mut numbers, old): (Vec<u64>, Vec<u64>) =
+            numbers.partition(|number| *number >= from_segment);
+        for number in old {
+            self.remove(number)?;
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The segments that lead to the newest one, oldest first.
+    fn linked(&self, numbers: &[u64], from_segment: u64) -> Result<Vec<Segment>, LogError> {
+        let mut linked: Vec<Segment> = Vec::new();
+        let mut wanted = None;
+        for &number in numbers.iter().rev() {
+            match wanted {
+                Some(wanted) if number > wanted => continue,
+                Some(wanted) if number < wanted => break,
+                _ => {}
+            }
+            let segment = self.open(number)?;
+            // Behind one whose header is damaged, the next older one there is.
+            wanted = segment.header.map(|header| header.previous);
+            linked.push(segment);
+        }
+        if let (Some(wanted), Some(oldest)) = (wanted, linked.last())
+            && wanted >= from_segment
+        {
+            return Err(LogError::Missing {
+                table: self.options.table.clone(),
+                missing: segment_path(self.dir, wanted),
+                next: oldest.path.clone(),
+            });
+        }
+        linked.reverse();
+        Ok(linked)
+    }
+
+    fn open(&self, number: u64) -> Result<Segment, LogError> {
+        let path = segment_path(self.dir, number);
+        let file = self.disk.open(&path);
+        let file = file.map_err(|error| self.failed("open", &path, error))?;
+        let seed = segment_seed(self.options.table_id, number);
+        let mut reader = SegmentReader::new(file, seed);
+        let begin = reader.bytes(0, MAX_HEADER_BYTES as u64);
+        let begin = begin.map_err(|error| self.failed("read", &path, error))?;
+        let (table, id) = (&self.options.table, self.options.table_id);
+        let header = header::decode(begin, table, id, number, &path)?;
+        Ok(Segment {
+            number,
+            path,
+            reader,
+            header,
+        })
+    }
+
+    /// Hands out all records up to the end or the first place, named by the segment's index and the
+    /// offset, where no sound frame begins.
+    fn replay_all(
+        &self,
+        segments: &mut [Segment],
+        replay: Replay<'_>,
+    ) -> Result<Option<(usize, u64)>, LogError> {
+        let ends: Vec<Option<u64>> = segments
+            .iter()
+            .skip(1)
+            .map(|next| next.header.map(|header| header.previous_end))
+            .chain([None])
+            .collect();
+        for (at, (segment, end)) in segments.iter_mut().zip(ends).enumerate() {
+            let end = end.unwrap_or(segment.reader.len_bytes());
+            if let Some(offset) = self.replay_one(segment, end, replay)? {
+                return Ok(Some((at, offset)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn replay_one(
+        &self,
+        segment: &mut Segment,
+        end: u64,
+        replay: Replay<'_>,
+    ) -> Result<Option<u64>, LogError> {
+        let Some(header) = segment.header else {
+            return Ok(Some(0));
+        };
+        let mut offset = header.header_bytes;
+        while offset < end {
+            let start = next_start(offset);
+            let found = segment.reader.frame(start, end);
+            match found.map_err(|error| self.failed("read", &segment.path, error))? {
+                Found::Frame(head, body) => {
+                    if head.kind == Kind::Record {
+                        let replayed = replay(segment.number, body);
+                        replayed.map_err(|problem| self.damaged(&segment.path, start, problem))?;
+                    }
+                    offset = head.end(start);
+                }
+                Found::BadBody(_) | Found::BadHead => return Ok(Some(offset)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the writing may have been cut short at `offset` of the segment at `at`; else the error
+    /// that says what is wrong.
+    fn judge(&self, segments: &mut [Segment], at: usize, offset: u64) -> Result<(), LogError> {
+        let place = Place {
+            segment: segments[at].number,
+            offset,
+        };
+        let unwritten = self.looks_unwritten(&mut segments[at], offset);
+        let unwritten =
+            unwritten.map_err(|error| self.failed("read", &segments[at].path, error))?;
+        let mut sound: Option<String> = None;
+        for segment in &mut segments[at..] {
+            let mut next = match segment.number == place.segment {
+                true => offset + 1,
+                false => 0,
+            };
+            if segment.header.is_some() && segment.number != place.segment {
+                sound.get_or_insert_with(|| format!("{} goes on", segment.path.display()));
+            }
+            loop {
+                let path = &segment.path;
+                let found = segment.reader.find_frame(next);
+                let Some((start, head)) = found.map_err(|e| self.failed("read", path, e))? else {
+                    break;
+                };
+                next = head.end(start);
+                sound.get_or_insert_with(|| {
+                    format!("{} at offset {start} is sound", path.display())
+                });
+                let durable = segment.reader.mark_at(start);
+                let durable = durable.map_err(|error| self.failed("read", path, error))?;
+                if durable.is_some_and(|durable| durable > place) {
+                    let problem = format!(
+                        "this was durable, as {} says at offset {start}, and is no longer what was written",
+                        path.display()
+                    );
+                    return Err(self.damaged(&segments[at].path, offset, problem));
+                }
+            }
+        }
+        match sound {
+            Some(sound) if !unwritten => {
+                let problem = format!(
+                    "its checksum does not match, though {sound}: no write that was cut short leaves that"
+                );
+                Err(self.damaged(&segments[at].path, offset, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn looks_unwritten(&self, segment: &mut Segment, offset: u64) -> io::Result<bool> {
+        let header_bytes = header::header_bytes(&self.options.table) as u64;
+        let limit = segment.reader.len_bytes();
+        if offset == 0 && limit < header_bytes {
+            return Ok(true);
+        }
+        segment.reader.looks_unwritten(next_start(offset), limit)
+    }
+
+    /// Takes everything from `offset` of the segment at `at` away, and returns the numbers of the
+    /// files that are gone. Whoever opens the log next does it again if this was not durable.
+    fn cut(&self, segments: &[Segment], at: usize, offset: u64) -> Result<Vec<u64>, LogError> {
+        let cut = &segments[at];
+        let bytes = cut.reader.len_bytes().saturating_sub(offset);
+        let path = &cut.path;
+        let table = &self.options.table;
+        tracing::warn!(%table, file = %path.display(), offset, bytes, files = segments.len() - at,
+            "the log ends in a write that was cut short; it goes on from there");
+        let gone = if offset == 0 { at } else { at + 1 };
+        let gone: Vec<u64> = segments[gone..].iter().map(|gone| gone.number).collect();
+        // Newest first: the older one alone is a log as well.
+        for &number in gone.iter().rev() {
+            self.remove(number)?;
+        }
+        if offset > 0 {
+            let file = self.disk.open_log(path);
+            let cut = file.and_then(|file| file.set_len(offset));
+            cut.map_err(|error| self.failed("cut", path, error))?;
+        }
+        Ok(gone)
+    }
+
+    fn remove(&self, number: u64) -> Result<(), LogError> {
+        let path = segment_path(self.dir, number);
+        let removed = self.disk.remove(&path);
+        removed.map_err(|error| self.failed("remove", &path, error))
+    }
+
+    fn failed(&self, action: &'static str, path: &Path, source: io::Error) -> LogError {
+        LogError::Io {
+            table: self.options.table.clone(),
+            action,
+            path: path.to_path_buf(),
+            source: Arc::new(source),
+        }
+    }
+
+    fn damaged(&self, path: &Path, offset: u64, problem: String) -> LogError {
+        LogError::Damaged {
+            table: self.options.table.clone(),
+            path: path.to_path_buf(),
+            offset,
+            problem,
+        }
+    }
+}
+
+impl Segment {
+    fn end(&self) -> Place {
+        Place {
+            segment: self.number,
+            offset: self.reader.len_bytes(),
+        }
+    }
+}
+
+impl SegmentReader {
+    /// What the sound mark at `offset` says; `None` when there is a record.
+    fn mark_at(&mut self, offset: u64) -> io::Result<Option<Place>> {
+        match self.frame(offset, u64::MAX)? {
+            Found::Frame(head, body) if head.kind == Kind::Mark => Ok(marked(body)),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Reading a segment: frame after frame, or in search of what is sound behind a damage.
+
+use std::io;
+use std::sync::Arc;
+
+use forebay_run::io::ReadFile;
+
+use super::frame::{self, HEAD_BYTES, Head, SECTOR_BYTES};
+
+/// How much is read at a time.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+/// A segment's file, read through a window.
+#[derive(Debug)]
+pub(super) struct SegmentReader {
+    file: Arc<dyn ReadFile>,
+    seed: u64,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+/// What is at a place where a frame should begin.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    Frame(Head, &'a [u8]),
+    /// The head is sound, the body is not, or ends behind the file's end.
+    BadBody(Head),
+    BadHead,
+}
+
+impl SegmentReader {
+    pub fn new(file: Arc<dyn ReadFile>, seed: u64) -> Self {
+        Self {
+            file,
+            seed,
+            window: Vec::new(),
+            window_start: 0,
+        }
+    }
+
+    pub fn len_bytes(&self) -> u64 {
+        self.file.len_bytes()
+    }
+
+    /// The bytes from `start`, `len` of them or as many as the file has.
+    pub fn bytes(&mut self, start: u64, len: u64) -> io::Result<&[u8]> {
+        let end = start.saturating_add(len).min(self.len_bytes());
+        let start = start.min(end);
+        let window_end = self.window_start + self.window.len() as u64;
+        if start < self.window_start || end > window_end {
+            let until = end.max(start + WINDOW_BYTES).min(self.len_bytes());
+            self.window.clear();
+            self.window.resize((until - start) as usize, 0);
+            self.window_start = start;
+            if let Err(error) = self.file.read_exact_at(&mut self.window, start) {
+                self.window.clear();
+                return Err(error);
+            }
+        }
+        let from = (start - self.window_start) as usize;
+        Ok(&self.window[from..from + (end - start) as usize])
+    }
+
+    /// What is at `offset`, all before `limit` being the segment's.
+    pub fn frame(&mut self, offset: u64, limit: u64) -> io::Result<Found<'_>> {
+        let seed = self.seed;
+        let limit = limit.min(self.len_bytes());
+        let head_bytes = (HEAD_BYTES as u64).min(limit.saturating_sub(offset));
+        let Some(head) = frame::head(self.bytes(offset, head_bytes)?, offset, seed) else {
+            return Ok(Found::BadHead);
+        };
+        if head.end(offset) > limit {
+            return Ok(Found::BadBody(head));
+        }
+        let body = self.bytes(offset + HEAD_BYTES as u64, head.body_bytes as u64)?;
+        if head.has_body(body, offset, seed) {
+            Ok(Found::Frame(head, body))
+        } else {
+            Ok(Found::BadBody(head))
+        }
+    }
+
+    /// Whether a write that never reached the device would look like what is at `offset`, where no
+    /// sound frame begins: the file ends too early, or some sector is still as it was before the
+    /// write, that is with zeros up to its end.
+    pub fn looks_unwritten(&mut self, offset: u64, limit: u64) -> io::Result<bool> {
+        let end = match self.frame(offset, limit)? {
+            Found::BadBody(head) => head.end(offset),
+            _ => offset + HEAD_BYTES as u64,
+        };
+        if end > self.len_bytes() {
+            return Ok(true);
+        }
+        let mut start = offset;
+        while start < end {
+            let sector_end = (start / SECTOR_BYTES + 1) * SECTOR_BYTES;
+            let rest = self.bytes(start, sector_end - start)?;
+            if rest.iter().all(|byte| *byte == 0) {
+                return Ok(true);
+            }
+            start = sector_end;
+        }
+        Ok(false)
+    }
+
+    /// The first sound frame at or behind `offset`.
+    pub fn find_frame(&mut self, mut offset: u64) -> io::Result<Option<(u64, Head)>> {
+        let limit = self.len_bytes();
+        while offset + HEAD_BYTES as u64 <= limit {
+            let start = frame::next_start(offset);
+            if let Found::Frame(head, _) = self.frame(start, limit)? {
+                return Ok(Some((start, head)));
+            }
+            offset = start + 1;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,212 @@
+//! When records are acknowledged, by whom they are synced, and what a failed sync does.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use forebay_run::io::sim::Fault;
+
+use super::*;
+
+/// What a power cut leaves at the least: what is there in all of many outcomes.
+fn durable_records(disk: &SimDisk) -> usize {
+    let counts = (0..40).map(|seed| {
+        let (_log, found) = open(&disk.after_power_cut(seed), Durability::Os).unwrap();
+        found.len()
+    });
+    counts.min().unwrap()
+}
+
+#[test]
+fn one_sync_is_for_all_that_was_written() {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, Durability::Sync).unwrap();
+    let lsns: Vec<Lsn> = (0..50).map(|n| log.append(&payload(n)).unwrap()).collect();
+    assert!(lsns.iter().all(|lsn| !log.durable(*lsn)));
+    log.wait_durable(lsns[20]).unwrap();
+    let calls = disk.calls();
+    for lsn in lsns {
+        assert!(log.durable(lsn));
+        log.wait_durable(lsn).unwrap();
+    }
+    assert_eq!(disk.calls(), calls);
+    assert_eq!(durable_records(&disk), 50);
+}
+
+#[test]
+fn a_roll_keeps_the_older_segment_in_the_next_sync() {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, Durability::Sync).unwrap();
+    log.append(b"one").unwrap();
+    log.roll();
+    let lsn = log.append(b"two").unwrap();
+    log.wait_durable(lsn).unwrap();
+    assert_eq!(durable_records(&disk), 2);
+    log.append(b"three").unwrap();
+    log.roll();
+    log.sync().unwrap();
+    assert_eq!(durable_records(&disk), 3);
+}
+
+#[test]
+fn threads_that_write_and_wait_are_all_told_the_truth() {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, Durability::Sync).unwrap();
+    let called = Arc::new(AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let (log, called, disk) = (&log, &called, &disk);
+            scope.spawn(move || {
+                for number in 0..40u8 {
+                    let lsn = log.append(&[thread, number]).unwrap();
+                    if number % 4 == 3 {
+                        let called = Arc::clone(called);
+                        log.on_durable(
+                            lsn,
+                            Box::new(move |outcome| {
+                                outcome.unwrap();
+                                called.fetch_add(1, Ordering::SeqCst);
+                            }),
+                        );
+                        continue;
+                    }
+                    log.wait_durable(lsn).unwrap();
+                    assert!(log.durable(lsn));
+                    if number % 13 == 0 {
+                        let (_log, found) =
+                            open(&disk.after_power_cut(u64::from(number)), Durability::Os).unwrap();
+                        assert!(found.contains(&vec![thread, number]));
+                    }
+                    if number == 20 {
+                        log.roll();
+                    }
+                }
+            });
+        }
+    });
+    drop(log);
+    assert_eq!(called.load(Ordering::SeqCst), 40);
+    let (_log, found) = open(&disk, Durability::Sync).unwrap();
+    for thread in 0..4 {
+        let of_thread: Vec<u8> = found
+            .iter()
+            .filter(|r| r[0] == thread)
+            .map(|r| r[1])
+            .collect();
+        assert_eq!(of_thread, (0..40).collect::<Vec<u8>>());
+    }
+}
+
+#[test]
+fn callbacks_come_from_the_logs_thread() {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, Durability::Sync).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    for number in 0..10 {
+        let lsn = log.append(&payload(number)).unwrap();
+        let sender = sender.clone();
+        log.on_durable(
+            lsn,
+            Box::new(move |outcome| sender.send((number, outcome.is_ok())).unwrap()),
+        );
+    }
+    let mut told: Vec<(usize, bool)> = (0..10).map(|_| receiver.recv().unwrap()).collect();
+    told.sort_unstable();
+    assert_eq!(told, (0..10).map(|n| (n, true)).collect::<Vec<_>>());
+    assert_eq!(durable_records(&disk), 10);
+}
+
+#[test]
+fn a_log_synced_every_so_often_is_so_by_the_clock() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(HandClock::default());
+    let open = |durability| {
+        let (disk, clock) = (Arc::new(disk.clone()), Arc::clone(&clock));
+        Log::open(disk, clock, dir(), options(durability), 1, &mut |_, _| {
+            Ok(())
+        })
+        .unwrap()
+    };
+    let log = open(Durability::EveryMs(10));
+    for round in 1..=3 {
+        let lsn = log.append(&payload(round)).unwrap();
+        // Acknowledged at once.
+        assert!(log.durable(lsn));
+        log.wait_durable(lsn).unwrap();
+        clock.advance(Duration::from_millis(9));
+        assert!(!log.shared.commits.is_synced(lsn));
+        while !log.shared.commits.is_synced(lsn) {
+            // The thread may begin its wait only now.
+            clock.advance(Duration::from_millis(1));
+            std::thread::yield_now();
+        }
+        assert_eq!(durable_records(&disk), round);
+    }
+    log.append(b"at the end").unwrap();
+    drop(log);
+    assert_eq!(durable_records(&disk), 4);
+}
+
+#[test]
+fn without_syncs_nothing_is_synced() {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, Durability::Os).unwrap();
+    let lsn = log.append(b"one").unwrap();
+    assert!(log.durable(lsn));
+    log.wait_durable(lsn).unwrap();
+    let calls = disk.calls();
+    drop(log);
+    assert_eq!(disk.calls(), calls);
+    assert_eq!(durable_records(&disk), 0);
+}
+
+#[test]
+fn a_failed_sync_closes_the_log_for_good() {
+    for call in 0..2 {
+        let disk = SimDisk::new();
+        let (log, _) = open(&disk, Durability::Sync).unwrap();
+        let kept = log.append(b"kept").unwrap();
+        log.wait_durable(kept).unwrap();
+        log.roll();
+        log.append(b"in doubt").unwrap();
+        log.roll();
+        let lsn = log.append(b"in doubt, too").unwrap();
+        disk.plan(call, Fault::Error);
+        let error = log.wait_durable(lsn).unwrap_err();
+        assert!(matches!(error, LogError::Closed { .. }), "{error}");
+        assert!(error.to_string().contains(".log"), "{error}");
+        let calls = disk.calls();
+        assert!(!log.durable(lsn));
+        assert!(log.durable(kept));
+        log.wait_durable(kept).unwrap();
+        assert!(log.wait_durable(lsn).is_err());
+        assert!(log.append(b"refused").is_err());
+        let (sender, receiver) = mpsc::channel();
+        log.on_durable(
+            lsn,
+            Box::new(move |outcome| sender.send(outcome.is_err()).unwrap()),
+        );
+        assert!(receiver.recv().unwrap());
+        assert!(log.failure().is_some());
+        drop(log);
+        assert_eq!(disk.calls(), calls, "a failed sync was tried again");
+        let (_log, found) = open(&disk, Durability::Sync).unwrap();
+        assert_eq!(found[0], b"kept");
+        assert!(!found.contains(&b"refused".to_vec()));
+    }
+}
+
+#[test]
+fn a_failed_sync_is_told_to_callbacks() {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, Durability::Sync).unwrap();
+    log.append(b"begin").unwrap();
+    log.sync().unwrap();
+    let lsn = log.append(b"x").unwrap();
+    disk.plan(0, Fault::Error);
+    let (sender, receiver) = mpsc::channel();
+    log.on_durable(lsn, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    assert!(matches!(
+        receiver.recv().unwrap(),
+        Err(LogError::Closed { .. })
+    ));
+}

@@ -1,0 +1,260 @@
+//! The end of the log at which it grows.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_run::io::{LogFile, is_out_of_space};
+
+use super::error::LogError;
+use super::frame::{self, MAX_RECORD_BYTES, Place, segment_seed};
+use super::recover::Recovered;
+use super::{Lsn, Shared, header, segment_path};
+
+/// Buffers of longer records are given back.
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    table_id: u64,
+    /// The segment being written; made by the first record that goes into it.
+    current: Option<Current>,
+    /// Where the last record before it ends, in an older segment.
+    before: Option<Place>,
+    /// The number of the next segment to be made.
+    next_segment: u64,
+    /// Bytes of all records and marks written since the log was opened.
+    written: u64,
+    /// Files that were written and not synced, oldest first, without the current one.
+    unsynced: Vec<OpenSegment>,
+    /// Whether the directory has changed since it was synced.
+    new_names: bool,
+    /// How far the log is durable, where no frame says so yet.
+    mark: Option<Place>,
+    /// The segments that are there, rising, with their bytes; without the current one.
+    older: Vec<(u64, u64)>,
+    closed: Option<LogError>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Current {
+    open: OpenSegment,
+    seed: u64,
+    end: u64,
+}
+
+/// A segment's file, open for writing.
+#[derive(Debug, Clone)]
+pub(super) struct OpenSegment {
+    pub number: u64,
+    pub path: PathBuf,
+    pub file: Arc<dyn LogFile>,
+}
+
+/// What one sync has to do.
+#[derive(Debug)]
+pub(super) struct SyncWork {
+    pub files: Vec<OpenSegment>,
+    pub new_names: bool,
+    /// What is durable then.
+    pub written: u64,
+    pub place: Option<Place>,
+}
+
+impl Writer {
+    pub fn new(recovered: Recovered, table_id: u64) -> Self {
+        Self {
+            table_id,
+            current: None,
+            before: recovered.last,
+            next_segment: recovered.next_segment,
+            written: 0,
+            unsynced: Vec::new(),
+            new_names: false,
+            mark: None,
+            older: recovered.segments,
+            closed: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub fn append(&mut self, log: &Shared, payload: &[u8]) -> Result<Lsn, LogError> {
+        if let Some(closed) = &self.closed {
+            return Err(closed.clone());
+        }
+        if payload.is_empty() || payload.len() > MAX_RECORD_BYTES {
+            return Err(LogError::RecordBytes {
+                table: log.options.table.clone(),
+                bytes: payload.len(),
+                greatest: MAX_RECORD_BYTES,
+            });
+        }
+        let mut current = match self.current.take() {
+            Some(current) => current,
+            None => self.begin_segment(log)?,
+        };
+        self.buffer.clear();
+        if let Some(mark) = self.mark {
+            frame::push_mark(&mut self.buffer, current.end, current.seed, mark);
+        }
+        frame::push_record(&mut self.buffer, current.end, current.seed, payload);
+        let outcome = current.open.file.write_all_at(&self.buffer, current.end);
+        if outcome.is_ok() {
+            self.mark = None;
+            current.end += self.buffer.len() as u64;
+            self.written += self.buffer.len() as u64;
+        } else {
+            // Should this fail, the segment ends where the next one's header says.
+            let _ = current.open.file.set_len(current.end);
+        }
+        let path = current.open.path.clone();
+        self.current = Some(current);
+        if self.buffer.capacity() > KEPT_BUFFER_BYTES {
+            self.buffer = Vec::new();
+        }
+        match outcome {
+            Ok(()) => Ok(Lsn(self.written)),
+            Err(error) => {
+                self.end_segment();
+                Err(self.refuse(log, "write to", &path, error))
+            }
+        }
+    }
+
+    /// Makes the file of the next segment and its header.
+    fn begin_segment(&mut self, log: &Shared) -> Result<Current, LogError> {
+        let number = self.next_segment;
+        self.next_segment += 1;
+        let path = segment_path(&log.dir, number);
+        let before = self
+            .before
+            .map_or((0, 0), |place| (place.segment, place.offset));
+        let header = header::encode(&log.options.table, self.table_id, number, before);
+        let created = log.disk.create_log(&path);
+        let file = created.map_err(|error| self.refuse(log, "create", &path, error))?;
+        self.new_names = true;
+        if let Err(error) = file.write_all_at(&header, 0) {
+            // A file that stays is one that no segment goes on from.
+            if log.disk.remove(&path).is_err() {
+                self.older.push((number, 0));
+            }
+            return Err(self.refuse(log, "write to", &path, error));
+        }
+        let end = header.len() as u64;
+        Ok(Current {
+            open: OpenSegment { number, path, file },
+            seed: segment_seed(self.table_id, number),
+            end,
+        })
+    }
+
+    /// See [`super::Log::roll`].
+    pub fn end_segment(&mut self) -> u64 {
+        if let Some(current) = self.current.take() {
+            let number = current.open.number;
+            self.before = Some(Place {
+                segment: number,
+                offset: current.end,
+            });
+            self.older.push((number, current.end));
+            self.unsynced.push(current.open);
+        }
+        self.next_segment
+    }
+
+    /// What follows from a failed write: only want of room passes.
+    fn refuse(
+        &mut self,
+        log: &Shared,
+        action: &'static str,
+        path: &Path,
+        error: io::Error,
+    ) -> LogError {
+        let (table, path) = (log.options.table.clone(), path.to_path_buf());
+        let full = is_out_of_space(&error);
+        let source = Arc::new(error);
+        if full {
+            return LogError::Full {
+                table,
+                path,
+                source,
+            };
+        }
+        let error = LogError::Closed {
+            table,
+            action,
+            path,
+            source,
+        };
+        self.close(&error);
+        error
+    }
+
+    pub fn close(&mut self, error: &LogError) {
+        self.closed.get_or_insert_with(|| error.clone());
+    }
+
+    pub fn closed(&self) -> Option<&LogError> {
+        self.closed.as_ref()
+    }
+
+    /// What has to be synced for all that was written so far to be durable.
+    pub fn take_sync_work(&mut self) -> SyncWork {
+        let mut files = std::mem::take(&mut self.unsynced);
+        files.extend(self.current.as_ref().map(|current| current.open.clone()));
+        let current = self.current.as_ref().map(|current| Place {
+            segment: current.open.number,
+            offset: current.end,
+        });
+        SyncWork {
+            files,
+            new_names: std::mem::take(&mut self.new_names),
+            written: self.written,
+            place: current.or(self.before),
+        }
+    }
+
+    /// Notes how far the log is durable.
+    pub fn synced(&mut self, place: Option<Place>) {
+        self.mark = place;
+    }
+
+    /// Takes the segments before `segment` out of the list. The current one is never among them.
+    pub fn forget_before(&mut self, segment: u64) -> Vec<(u64, u64)> {
+        let (gone, kept) = std::mem::take(&mut self.older)
+            .into_iter()
+            .partition(|(number, _)| *number < segment);
+        self.older = kept;
+        self.unsynced.retain(|open| open.number >= segment);
+        gone
+    }
+
+    /// Puts back what could not be removed.
+    pub fn remember(&mut self, segments: &[(u64, u64)]) {
+        self.older.splice(0..0, segments.iter().copied());
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        let older: u64 = self.older.iter().map(|(_, bytes)| bytes).sum();
+        older + self.current.as_ref().map_or(0, |current| current.end)
+    }
+
+    /// The segments that are there, and where the last record ends, before any is written.
+    pub fn recovered(&self) -> (Vec<u64>, Option<Place>) {
+        let numbers = self.older.iter().map(|(number, _)| *number);
+        (numbers.collect(), self.before)
+    }
+}
+
+#[cfg(test)]
+impl Writer {
+    pub fn current_end(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.end)
+    }
+
+    pub fn segment_of_next(&self) -> u64 {
+        let current = self.current.as_ref().map(|current| current.open.number);
+        current.unwrap_or(self.next_segment)
+    }
+}
