@@ -6,6 +6,8 @@
 //! prefix of its unsynced changes; of a file's, the module `inode` tells).
 
 mod inode;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

@@ -1,0 +1,109 @@
+//! The simulated disk itself: what tests that rely on it take for granted.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn path() -> &'static Path {
+    Path::new("/d/f")
+}
+
+fn disk() -> SimDisk {
+    let disk = SimDisk::new();
+    disk.create_dir_all(Path::new("/d")).unwrap();
+    disk
+}
+
+/// What power cuts leave of the file.
+fn outcomes(disk: &SimDisk) -> BTreeSet<Vec<u8>> {
+    let cuts = (0..300).map(|seed| disk.after_power_cut(seed));
+    cuts.map(|disk| disk.read(path()).unwrap()).collect()
+}
+
+/// Three sectors of ones, durable, and three of twos, one write each, behind.
+fn half_synced() -> (SimDisk, Arc<dyn LogFile>) {
+    let disk = disk();
+    let file = disk.create_log(path()).unwrap();
+    disk.sync_dir(Path::new("/d")).unwrap();
+    file.write_all_at(&[1; 1536], 0).unwrap();
+    file.sync().unwrap();
+    for sector in 3..6 {
+        file.write_all_at(&[2; 512], sector * 512).unwrap();
+    }
+    (disk, file)
+}
+
+#[test]
+fn what_was_synced_survives_and_the_rest_is_lost_torn_or_reordered() {
+    let (disk, _file) = half_synced();
+    let found = outcomes(&disk);
+    assert!(found.iter().all(|bytes| bytes[..1536] == [1; 1536]));
+    let has = |wanted: &dyn Fn(&[u8]) -> bool| found.iter().any(|bytes| wanted(bytes));
+    assert!(has(&|bytes| bytes.len() == 1536), "all lost");
+    assert!(has(&|bytes| bytes[1536..] == [2; 1536]), "all kept");
+    assert!(has(&|bytes| bytes.len() % 512 != 0), "torn");
+    assert!(has(&|bytes| bytes[1536..] == [0; 1536]), "zeros");
+    let late_only = |bytes: &[u8]| bytes.len() == 3072 && bytes[1536] == 0 && bytes[2560] == 2;
+    assert!(has(&late_only), "a later write without an earlier one");
+    assert_eq!(disk.read(path()).unwrap().len(), 3072);
+}
+
+#[test]
+fn a_sync_that_failed_is_not_made_good_by_another() {
+    let (disk, file) = half_synced();
+    disk.plan(0, Fault::Error);
+    assert!(file.sync().is_err());
+    file.write_all_at(&[3; 10], 3072).unwrap();
+    file.sync().unwrap();
+    let found = outcomes(&disk);
+    assert!(found.iter().all(|bytes| bytes[3072..] == [3; 10]));
+    assert!(found.iter().any(|bytes| bytes[1536..3072] == [0; 1536]));
+    assert!(found.iter().any(|bytes| bytes[1536..3072] == [2; 1536]));
+}
+
+#[test]
+fn a_write_that_fails_is_done_in_part() {
+    for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+        let disk = disk();
+        let file = disk.create_log(path()).unwrap();
+        disk.plan(0, fault);
+        assert!(file.write_all_at(&[1; 10], 0).is_err());
+        assert_eq!(disk.after_kill().read(path()).unwrap(), [1; 5]);
+        // Later writes do nothing, or all.
+        let later = file.write_all_at(&[1; 10], 0);
+        assert_eq!(later.is_ok(), fault == Fault::Error);
+        let expected = if later.is_ok() { 10 } else { 5 };
+        assert_eq!(disk.after_kill().read(path()).unwrap().len(), expected);
+    }
+}
+
+#[test]
+fn room_comes_back() {
+    let disk = disk();
+    let file = disk.create_log(path()).unwrap();
+    disk.plan(0, Fault::Full);
+    let error = file.write_all_at(&[1; 10], 0).unwrap_err();
+    assert!(super::super::is_out_of_space(&error));
+    assert!(disk.create(Path::new("/d/g")).is_err());
+    disk.make_room();
+    file.write_all_at(&[1; 10], 0).unwrap();
+    disk.create(Path::new("/d/g")).unwrap();
+}
+
+#[test]
+fn names_survive_in_the_order_of_their_changes() {
+    let disk = disk();
+    let names = ["/d/a", "/d/b", "/d/c"];
+    for name in names {
+        disk.create(Path::new(name)).unwrap();
+    }
+    let found: BTreeSet<Vec<PathBuf>> = (0..100)
+        .map(|seed| disk.after_power_cut(seed).files())
+        .collect();
+    let expected: BTreeSet<Vec<PathBuf>> = (0..=3)
+        .map(|count| names[..count].iter().map(PathBuf::from).collect())
+        .collect();
+    assert_eq!(found, expected);
+    disk.sync_dir(Path::new("/d")).unwrap();
+    assert_eq!(disk.after_power_cut(5).files().len(), 3);
+}
