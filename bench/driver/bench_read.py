@@ -75,7 +75,8 @@ def cold(report: Report, contender, data) -> dict | None:
 def explain(report: Report) -> None:
     report.text(
         "One process a contender and round, one thread unless said. All read the same flat input and are asked "
-        "for the same keys in the same order; every answer's first and last eight bytes are added up and must match. "
+        "for the same keys in the same order; each run reads a fresh copy of its store, as where a file lies in physical memory "
+        "shows in the figures (up to one half here); every answer's first and last eight bytes are added up and must match. "
         "*independent*: the processor may overlap gets; *dependent*: each query's place is computed from the answer "
         "before. The loops count the processor time of the reading thread; p50 and p99 are each get timed by the wall clock and include its cost (20 to 40 ns). Batches of 16 go "
         "through a contender's own call for many keys where it has one, else one after the other.",

@@ -2,14 +2,13 @@
 //! checked by its checksum when first touched. Two runs, as a table of two partitions has: each thread
 //! writes one. A look-up hashes the key, picks the run by its slot and asks it.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use forebay_run::hash::{KeyHasher, SLOTS, first_hash_of};
 use forebay_run::io::{Disk, OsDisk};
-use forebay_run::operation::{CowOperation, Operation};
+use forebay_run::operation::Operation;
 use forebay_run::{Compression, Order, Run, RunOptions, RunWriter};
 use rayon::prelude::*;
 
@@ -96,32 +95,33 @@ impl Store for Forebay {
     }
 }
 
-#[inline]
-fn value_of(operation: CowOperation<'_>) -> Option<Cow<'_, [u8]>> {
-    operation.into_value()
-}
-
 impl Session for &Forebay {
     #[inline]
     fn get<R>(&mut self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let hash = self.hasher.hash64(key);
-        let found = self.run(hash).get(hash, key).ok().flatten()?;
-        value_of(found).map(|value| visit(&value))
+        let run = self.run(hash);
+        run.visit(hash, key, |found| found.into_value().map(|value| visit(&value)))
+            .ok()
+            .flatten()
+            .flatten()
     }
 
     /// All sixteen look-ups go step by step together, whichever of the runs they lie in.
     fn get_batch(&mut self, keys: &[&[u8]; BATCH], visit: &mut impl FnMut(&[u8])) {
         let this = *self;
         let hashes = keys.map(|key| this.hasher.hash64(key));
+        for hash in hashes {
+            this.run(hash).approach(hash);
+        }
         let mut ahead = hashes.map(|hash| this.run(hash).ahead(hash));
         for (ahead, hash) in ahead.iter_mut().zip(hashes) {
             ahead.iter_mut().for_each(|ahead| ahead.match_records(hash));
         }
         for ((key, hash), ahead) in keys.iter().zip(hashes).zip(ahead) {
-            let found = this.run(hash).get_from(ahead, hash, key).ok().flatten();
-            if let Some(value) = found.and_then(value_of) {
-                visit(&value);
-            }
+            let found = this.run(hash).visit_from(ahead, hash, key, |found| {
+                found.into_value().map(|value| visit(&value))
+            });
+            debug_assert!(found.is_ok());
         }
     }
 }

@@ -45,6 +45,11 @@ impl Version {
 
     /// Of a partition with several runs none is looked ahead in: which of them answers is not known.
     fn look_ahead<'a>(&'a self, routes: &mut [Route<'a>]) {
+        for route in routes.iter() {
+            if let [run] = &*self.parts[route.partition].runs {
+                run.approach(route.hash);
+            }
+        }
         for route in routes.iter_mut() {
             if let [run] = &*self.parts[route.partition].runs {
                 route.ahead = run.ahead(route.hash);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::run::Run;
-use forebay_run::{Lookup as RunLookup, Order, RunError};
+use forebay_run::{Found, Lookup as RunLookup, Order, RunError};
 
 use crate::batch::Route;
 use crate::error::{ReadError, StoreError};
@@ -123,8 +123,8 @@ impl Version {
     fn get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Option<Value<'a>>, ReadError> {
         let found = match &*self.parts[route.partition].runs {
             [run] => run
-                .get_from(route.ahead, route.hash, key)
-                .map(|found| found.and_then(CowOperation::into_value)),
+                .visit_from(route.ahead, route.hash, key, Found::into_value)
+                .map(Option::flatten),
             runs => self.resolve(runs, |run| run.get(route.hash, key)),
         };
         found.map_err(|error| self.read_error(error))
@@ -140,7 +140,7 @@ impl Version {
     fn try_get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Lookup<'a>, ReadError> {
         match &*self.parts[route.partition].runs {
             [run] => match run.try_get_from(route.ahead, route.hash, key) {
-                Ok(RunLookup::Found(operation)) => Ok(found_or_absent(operation.into_value())),
+                Ok(RunLookup::Found(found)) => Ok(found_or_absent(found.into_value())),
                 Ok(RunLookup::Absent) => Ok(Lookup::Absent),
                 Ok(RunLookup::NotResident) => Ok(Lookup::NotResident),
                 Err(error) => Err(self.read_error(error)),
@@ -201,11 +201,12 @@ impl Version {
     fn resolve<'a>(
         &self,
         runs: &'a [Arc<Run>],
-        mut look_up: impl FnMut(&'a Run) -> Result<Option<CowOperation<'a>>, RunError>,
+        mut look_up: impl FnMut(&'a Run) -> Result<Option<Found<'a>>, RunError>,
     ) -> Result<Option<Value<'a>>, RunError> {
         let mut composed: Option<CowOperation<'a>> = None;
         for run in runs.iter().rev() {
-            let Some(older) = look_up(run)? else { continue };
+            let Some(found) = look_up(run)? else { continue };
+            let older = found.into_operation();
             composed = Some(match composed {
                 None => older,
                 Some(newer) => self.compose(run, older.borrow(), newer.borrow())?,
@@ -229,7 +230,7 @@ impl Version {
         let mut waits = false;
         let value = self.resolve(runs, |run| {
             Ok(match run.try_get(hash, key)? {
-                RunLookup::Found(operation) => Some(operation),
+                RunLookup::Found(found) => Some(found),
                 RunLookup::Absent => None,
                 RunLookup::NotResident => {
                     waits = true;

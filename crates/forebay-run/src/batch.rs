@@ -1,13 +1,14 @@
 //! Look-ups of many keys at once.
 //!
-//! A look-up in memory mostly waits: for the page's header, then for the record. A batch takes three
-//! passes over its keys, so that their waits overlap: [`Run::ahead`] finds a key's page and starts to
-//! fetch its header; [`Ahead::match_records`] matches fingerprints and starts to fetch the record;
-//! [`Run::get_from`] compares keys and answers.
+//! A look-up in memory mostly waits: for the index, for the page's header, then for the record. A batch
+//! takes four passes over its keys, so that their waits overlap: [`Run::approach`] starts to fetch the
+//! index's entry; [`Run::ahead`] finds the key's page by it and starts to fetch the page's header;
+//! [`Ahead::match_records`] matches fingerprints and starts to fetch the record;
+//! [`Run::visit_from`] compares keys and answers.
 
 use crate::error::Result;
-use crate::operation::CowOperation;
-use crate::page::Page;
+use crate::page::{Glance, Page};
+use crate::record::Found;
 use crate::run::{Index, Lookup, Run};
 
 /// How many look-ups are best under way together.
@@ -16,17 +17,16 @@ pub const BATCH: usize = 16;
 /// A look-up on its way: its only page, and which of the page's records may be the one.
 #[derive(Debug, Clone, Copy)]
 pub struct Ahead<'a> {
-    number: usize,
     page: Page<'a>,
-    /// As [`Page::candidates`] gives them; none before the second pass.
+    /// As [`Page::candidates`] gives them; none before the third pass.
     candidates: Option<(u64, usize)>,
 }
 
 impl Ahead<'_> {
-    /// The second pass; waits for the page's header.
+    /// The third pass; waits for the page's header.
     #[inline]
     pub fn match_records(&mut self, hash: u64) {
-        // A damaged page is told of by the third pass.
+        // The last pass tells of a damaged page.
         let Ok((mask, records)) = self.page.candidates(hash as u8) else {
             return;
         };
@@ -39,7 +39,15 @@ impl Ahead<'_> {
 }
 
 impl Run {
-    /// The first pass. `None` in ordered runs, for pages not known to be in memory, and for the rare
+    /// The first pass.
+    #[inline]
+    pub fn approach(&self, hash: u64) {
+        if let Index::Hashed(index) = &self.index {
+            index.prefetch(hash);
+        }
+    }
+
+    /// The second pass. `None` in ordered runs, for pages not known to be in memory, and for the rare
     /// hash that several pages may hold.
     #[inline]
     pub fn ahead(&self, hash: u64) -> Option<Ahead<'_>> {
@@ -51,24 +59,28 @@ impl Run {
         let page = Page::new(self.pages.in_place(number).filter(|_| pages.len() == 1)?);
         page.prefetch_header();
         Some(Ahead {
-            number,
             page,
             candidates: None,
         })
     }
 
-    /// The third pass: [`Run::get`], going on from where `ahead` has come.
+    /// The last pass: [`Run::visit`], going on from where `ahead` has come.
     #[inline]
-    pub fn get_from<'a>(
+    pub fn visit_from<'a, R>(
         &'a self,
         ahead: Option<Ahead<'a>>,
         hash: u64,
         key: &[u8],
-    ) -> Result<Option<CowOperation<'a>>> {
-        self.look_up_from(ahead, hash, key, true).map(Lookup::found)
+        visit: impl FnOnce(Found<'a>) -> R,
+    ) -> Result<Option<R>> {
+        match self.look_from(ahead, key) {
+            Glance::Whole(tag, payload) => Ok(Some(visit(Found::plain(tag, payload)))),
+            Glance::Absent => Ok(None),
+            Glance::Unsure => self.visit(hash, key, visit),
+        }
     }
 
-    /// [`Run::get_from`] that never waits for the device.
+    /// [`Run::try_get`], going on from where `ahead` has come.
     #[inline]
     pub fn try_get_from<'a>(
         &'a self,
@@ -76,28 +88,22 @@ impl Run {
         hash: u64,
         key: &[u8],
     ) -> Result<Lookup<'a>> {
-        self.look_up_from(ahead, hash, key, false)
+        match self.look_from(ahead, key) {
+            Glance::Whole(tag, payload) => Ok(Lookup::Found(Found::plain(tag, payload))),
+            Glance::Absent => Ok(Lookup::Absent),
+            Glance::Unsure => self.try_get(hash, key),
+        }
     }
 
-    #[inline]
-    fn look_up_from<'a>(
-        &'a self,
-        ahead: Option<Ahead<'a>>,
-        hash: u64,
-        key: &[u8],
-        wait: bool,
-    ) -> Result<Lookup<'a>> {
-        let Some(Ahead {
-            number,
-            page,
-            candidates: Some(candidates),
-        }) = ahead
-        else {
-            return self.look_up(hash, key, wait);
-        };
-        let found = page.find_among(candidates, hash as u8, key);
-        let found = found.map_err(|what| self.pages.damaged(number, what))?;
-        self.answer(number, found, wait)
+    #[inline(always)]
+    fn look_from<'a>(&'a self, ahead: Option<Ahead<'a>>, key: &[u8]) -> Glance<'a> {
+        match ahead {
+            Some(Ahead {
+                page,
+                candidates: Some(candidates),
+            }) => self.glance(&page, candidates, key),
+            _ => Glance::Unsure,
+        }
     }
 
     /// Looks up many keys; calls `answer` for each in order. Each key comes with its hash64 as in
@@ -105,9 +111,10 @@ impl Run {
     pub fn get_many<'a>(
         &'a self,
         keys: &[(u64, &[u8])],
-        mut answer: impl FnMut(usize, Result<Option<CowOperation<'a>>>),
+        mut answer: impl FnMut(usize, Result<Option<Found<'a>>>),
     ) {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
+            keys.iter().for_each(|(hash, _)| self.approach(*hash));
             let mut ahead = [None; BATCH];
             for (ahead, (hash, _)) in ahead.iter_mut().zip(keys) {
                 *ahead = self.ahead(*hash);
@@ -118,7 +125,8 @@ impl Run {
                     .for_each(|ahead| ahead.match_records(*hash));
             }
             for (place, ((hash, key), ahead)) in keys.iter().zip(ahead).enumerate() {
-                answer(chunk * BATCH + place, self.get_from(ahead, *hash, key));
+                let found = self.visit_from(ahead, *hash, key, |found| found);
+                answer(chunk * BATCH + place, found);
             }
         }
     }

@@ -76,15 +76,29 @@ pub fn key_head(key: &[u8]) -> u64 {
 /// What stands between the first `{` and the next `}`, unless that is nothing.
 #[inline]
 fn hashtag(key: &[u8]) -> Option<&[u8]> {
-    let open = memchr(b'{', key)?;
-    let rest = &key[open + 1..];
-    let close = memchr(b'}', rest)?;
+    if holds(b'{', key) { braced(key) } else { None }
+}
+
+#[inline(never)]
+fn braced(key: &[u8]) -> Option<&[u8]> {
+    let place = |byte, bytes: &[u8]| bytes.iter().position(|&b| b == byte);
+    let rest = &key[place(b'{', key)? + 1..];
+    let close = place(b'}', rest)?;
     (close > 0).then(|| &rest[..close])
 }
 
+/// Whether any of `bytes` is `byte`: eight at a step. Every look-up asks this.
 #[inline]
-fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&b| b == byte)
+fn holds(byte: u8, bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut zeros = 0;
+    for word in words {
+        let other = u64::from_ne_bytes(*word) ^ (ONES * u64::from(byte));
+        zeros |= other.wrapping_sub(ONES) & !other & HIGH;
+    }
+    zeros != 0 || rest.contains(&byte)
 }
 
 /// Tables for eight bytes at a step: `CRC16[i][b]` is the CRC of byte b followed by i zero bytes.
@@ -126,14 +140,14 @@ pub fn crc16(mut crc: u16, bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
         let [high, low] = crc.to_be_bytes();
-        crc = CRC16[7][usize::from(word[0] ^ high)]
-            ^ CRC16[6][usize::from(word[1] ^ low)]
-            ^ CRC16[5][usize::from(word[2])]
+        // What does not wait for the word before comes first.
+        let rest = CRC16[5][usize::from(word[2])]
             ^ CRC16[4][usize::from(word[3])]
             ^ CRC16[3][usize::from(word[4])]
             ^ CRC16[2][usize::from(word[5])]
             ^ CRC16[1][usize::from(word[6])]
             ^ CRC16[0][usize::from(word[7])];
+        crc = rest ^ CRC16[7][usize::from(word[0] ^ high)] ^ CRC16[6][usize::from(word[1] ^ low)];
     }
     for &byte in rest {
         crc = (crc << 8) ^ CRC16[0][usize::from((crc >> 8) as u8 ^ byte)];

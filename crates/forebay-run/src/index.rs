@@ -9,9 +9,16 @@ use std::cmp::Ordering;
 
 use crate::format::word32;
 use crate::hash::{HASH_BITS, key_head, slot_of};
+use crate::raw::prefetch;
 
 /// Steps that the walk from the interpolated page takes before it gives way to binary search.
 const WALK: usize = 8;
+
+/// How many of `pages` begin at or below `wanted`, were they spread quite evenly.
+#[inline]
+fn guess(wanted: u32, pages: usize) -> usize {
+    ((u64::from(wanted) * (pages as u64 + 1)) >> 32) as usize
+}
 
 #[inline]
 fn middle_bits(hash: u64) -> u32 {
@@ -47,6 +54,16 @@ impl HashIndex {
         }
     }
 
+    /// Starts fetching what [`HashIndex::pages`] will look at.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        let slot = u32::from(slot_of(hash)).wrapping_sub(self.first_slot) as usize;
+        if let Some(&[start, end]) = self.starts.get(slot..slot.saturating_add(2)) {
+            let guess = guess(middle_bits(hash), end.saturating_sub(start) as usize);
+            prefetch(&self.firsts, start as usize + guess);
+        }
+    }
+
     /// Where records of equal bits lie in several pages, or begin in the page before.
     #[cold]
     fn tied(&self, start: usize, after: usize, wanted: u32) -> std::ops::Range<usize> {
@@ -63,8 +80,7 @@ impl HashIndex {
         let Some(firsts) = self.firsts.get(start..end) else {
             return start;
         };
-        let guess = (u64::from(wanted) * (firsts.len() as u64 + 1)) >> 32;
-        let mut count = guess as usize;
+        let mut count = guess(wanted, firsts.len());
         for _ in 0..WALK {
             if count < firsts.len() && firsts[count] <= wanted {
                 count += 1;

@@ -28,5 +28,6 @@ pub mod writer;
 
 pub use error::RunError;
 pub use format::{Compression, Order, RunOptions, RunSummary};
+pub use record::Found;
 pub use run::{Lookup, Run};
 pub use writer::RunWriter;

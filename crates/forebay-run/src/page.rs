@@ -14,6 +14,7 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::raw::{match_byte, prefetch};
+use crate::record::DELTA;
 
 pub const HEADER_BYTES: usize = 16;
 /// Bits 0-2 of a record's tag are its operation.
@@ -45,6 +46,16 @@ pub struct Slot<'a> {
     pub payload: &'a [u8],
 }
 
+/// What [`Page::glance`] sees.
+#[derive(Debug, Clone, Copy)]
+pub enum Glance<'a> {
+    /// The tag, a plain operation with nothing else set, and the payload, all of which lies in the page.
+    Whole(u8, &'a [u8]),
+    Absent,
+    /// [`Page::find_hashed`] knows.
+    Unsure,
+}
+
 impl Slot<'_> {
     #[inline]
     pub fn is_extent(&self) -> bool {
@@ -71,7 +82,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn word(&self, at: usize) -> PageResult<usize> {
         let word = self
             .bytes
@@ -81,7 +92,7 @@ impl<'a> Page<'a> {
     }
 
     /// How many records begin here.
-    #[inline]
+    #[inline(always)]
     pub fn records(&self) -> PageResult<usize> {
         self.word(8)
     }
@@ -98,7 +109,7 @@ impl<'a> Page<'a> {
     }
 
     /// The bytes between the header and the offsets: fingerprints or prefix.
-    #[inline]
+    #[inline(always)]
     fn aid_bytes(&self, records: usize, hashed: bool) -> PageResult<usize> {
         if hashed { Ok(records) } else { self.word(14) }
     }
@@ -111,9 +122,14 @@ impl<'a> Page<'a> {
         self.bytes.get(start..end).ok_or("a spill beyond the page")
     }
 
-    /// The record numbered `index` of `records`.
-    #[inline]
-    pub fn slot(&self, index: usize, records: usize, hashed: bool) -> PageResult<Slot<'a>> {
+    /// Where the record numbered `index` of `records` begins and ends.
+    #[inline(always)]
+    fn bounds(
+        &self,
+        index: usize,
+        records: usize,
+        hashed: bool,
+    ) -> PageResult<std::ops::Range<usize>> {
         let offsets = HEADER_BYTES + self.aid_bytes(records, hashed)?;
         let start = self.word(offsets + 2 * index)?;
         let end = if index + 1 < records {
@@ -121,10 +137,20 @@ impl<'a> Page<'a> {
         } else {
             self.word(12)?
         };
-        let record = self
-            .bytes
-            .get(start..end)
-            .ok_or("a record beyond the page")?;
+        Ok(start..end)
+    }
+
+    /// The record numbered `index` of `records`.
+    #[inline(always)]
+    pub fn slot(&self, index: usize, records: usize, hashed: bool) -> PageResult<Slot<'a>> {
+        let bounds = self.bounds(index, records, hashed)?;
+        self.slot_within(bounds)
+    }
+
+    #[inline(always)]
+    fn slot_within(&self, bounds: std::ops::Range<usize>) -> PageResult<Slot<'a>> {
+        let start = bounds.start;
+        let record = self.bytes.get(bounds).ok_or("a record beyond the page")?;
         parse_record(record, start)
     }
 
@@ -135,17 +161,25 @@ impl<'a> Page<'a> {
         prefetch(self.bytes, 64);
     }
 
-    /// Starts fetching the record numbered `index`.
+    /// Starts fetching the record numbered `index` of a hashed page.
     #[inline]
     pub fn prefetch_slot(&self, index: usize, records: usize) {
-        if let Ok(start) = self.word(HEADER_BYTES + records + 2 * index) {
-            prefetch(self.bytes, start);
-            prefetch(self.bytes, start + 64);
+        if let Ok(bounds) = self.bounds(index, records, true) {
+            prefetch(self.bytes, bounds.start);
+            self.prefetch_rest(&bounds);
         }
     }
 
+    /// Starts fetching what follows a record's first line, before that line has come and told where
+    /// the value begins.
+    #[inline(always)]
+    fn prefetch_rest(&self, bounds: &std::ops::Range<usize>) {
+        prefetch(self.bytes, bounds.start + 64);
+        prefetch(self.bytes, bounds.end.saturating_sub(1));
+    }
+
     /// Bits of the first 64 records whose fingerprint is `fingerprint`, and the record count.
-    #[inline]
+    #[inline(always)]
     pub fn candidates(&self, fingerprint: u8) -> PageResult<(u64, usize)> {
         let records = self.records()?;
         let lane = self
@@ -161,24 +195,41 @@ impl<'a> Page<'a> {
         Ok((mask & known, records))
     }
 
-    /// The record of `key` in a hashed page.
-    #[inline]
-    pub fn find_hashed(&self, fingerprint: u8, key: &[u8]) -> PageResult<Option<Slot<'a>>> {
-        let candidates = self.candidates(fingerprint)?;
-        self.find_among(candidates, fingerprint, key)
+    /// Looks for `key` in a hashed page; `candidates` as [`Page::candidates`] gives them. Tells of what
+    /// nearly every look-up meets, in few instructions: the fewer there are, the more look-ups the
+    /// processor has under way at a time.
+    #[inline(always)]
+    pub fn glance(&self, (mut mask, records): (u64, usize), key: &[u8]) -> Glance<'a> {
+        while mask != 0 {
+            let Ok(bounds) = self.bounds(mask.trailing_zeros() as usize, records, true) else {
+                return Glance::Unsure;
+            };
+            self.prefetch_rest(&bounds);
+            let Ok(slot) = self.slot_within(bounds) else {
+                return Glance::Unsure;
+            };
+            if same(slot.suffix, key) {
+                return if slot.tag <= DELTA {
+                    Glance::Whole(slot.tag, slot.payload)
+                } else {
+                    Glance::Unsure
+                };
+            }
+            mask &= mask - 1;
+        }
+        if records > 64 {
+            Glance::Unsure
+        } else {
+            Glance::Absent
+        }
     }
 
-    /// [`Page::find_hashed`] with the outcome of [`Page::candidates`].
-    #[inline]
-    pub fn find_among(
-        &self,
-        (mut mask, records): (u64, usize),
-        fingerprint: u8,
-        key: &[u8],
-    ) -> PageResult<Option<Slot<'a>>> {
+    /// The record of `key` in a hashed page.
+    pub fn find_hashed(&self, fingerprint: u8, key: &[u8]) -> PageResult<Option<Slot<'a>>> {
+        let (mut mask, records) = self.candidates(fingerprint)?;
         while mask != 0 {
             let slot = self.slot(mask.trailing_zeros() as usize, records, true)?;
-            if same(slot.suffix, key) {
+            if slot.suffix == key {
                 return Ok(Some(slot));
             }
             mask &= mask - 1;
@@ -190,8 +241,6 @@ impl<'a> Page<'a> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn find_beyond_64(
         &self,
         fingerprint: u8,
@@ -240,7 +289,7 @@ impl<'a> Page<'a> {
 }
 
 /// Equality, without a call for keys of eight to sixteen bytes.
-#[inline]
+#[inline(always)]
 fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() || a.len() > 16 {
         return a == b;
@@ -258,7 +307,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn parse_record(record: &[u8], start: usize) -> PageResult<Slot<'_>> {
     let (&[tag, low], rest) = record
         .split_first_chunk()

@@ -133,13 +133,18 @@ impl Pages {
     /// An error when the file was cut since it was opened: what was read since then may be zeros.
     #[inline]
     pub fn check_whole(&self) -> Result<()> {
-        match &self.map {
-            Some(map) if map.damaged() => Err(RunError::damaged(
-                &self.path,
-                "the file was cut short while it was in use",
-            )),
-            _ => Ok(()),
+        if self.is_whole() {
+            Ok(())
+        } else {
+            let what = "the file was cut short while it was in use";
+            Err(RunError::damaged(&self.path, what))
         }
+    }
+
+    /// Whether the file was not cut since it was opened.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.map.as_ref().is_none_or(|map| !map.damaged())
     }
 
     #[cold]

@@ -215,15 +215,15 @@ pub fn raise_open_files_limit() {
     }
 }
 
-/// Starts fetching the cache line that holds `bytes[offset]`; nothing when that is outside.
+/// Starts fetching the cache line that holds `items[index]`; nothing when that is outside.
 #[inline(always)]
-pub fn prefetch(bytes: &[u8], offset: usize) {
-    if offset < bytes.len() {
+pub fn prefetch<T>(items: &[T], index: usize) {
+    if index < items.len() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the address is inside the slice, and a prefetch reads nothing architecturally.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(offset).cast());
+            _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().add(index).cast());
         }
     }
 }
@@ -268,9 +268,9 @@ mod tests {
 
     #[test]
     fn prefetching_outside_is_nothing() {
-        prefetch(&[], 0);
-        prefetch(&[1, 2, 3], 3);
-        prefetch(&[1, 2, 3], usize::MAX);
+        prefetch::<u8>(&[], 0);
+        prefetch(&[1u8, 2, 3], 3);
+        prefetch(&[1u8, 2, 3], usize::MAX);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::page::OPERATION_MASK;
 const UPDATE: u8 = 0;
 const INSERT: u8 = 1;
 const DELETE: u8 = 2;
-const DELTA: u8 = 3;
+pub const DELTA: u8 = 3;
 /// The payload is the value's length (8 bytes), the value, the delta.
 const INSERT_DELTA: u8 = 4;
 
@@ -50,14 +50,64 @@ pub fn decode(tag: u8, payload: &[u8]) -> Result<Operation<'_>, &'static str> {
     }
 }
 
-/// [`decode`] for a payload that may be owned.
-#[inline]
-pub fn decode_cow(tag: u8, payload: Cow<'_, [u8]>) -> Result<CowOperation<'_>, &'static str> {
-    match tag & OPERATION_MASK {
-        UPDATE => Ok(CowOperation::Update(payload)),
-        INSERT => Ok(CowOperation::Insert(payload)),
-        DELETE => Ok(CowOperation::Delete),
-        DELTA => Ok(CowOperation::Delta(payload)),
-        _ => decode(tag, &payload).map(|operation| operation.to_owned()),
+/// A record that a look-up found, its operation not taken apart: most callers only want the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// One of the constants above; a word wide, so that it travels in a register of its own.
+    operation: usize,
+    payload: Cow<'a, [u8]>,
+}
+
+impl<'a> Found<'a> {
+    #[inline]
+    pub(crate) fn new(tag: u8, payload: Cow<'a, [u8]>) -> Result<Self, &'static str> {
+        let operation = tag & OPERATION_MASK;
+        if operation >= INSERT_DELTA {
+            decode(tag, &payload)?;
+        }
+        Ok(Self {
+            operation: usize::from(operation),
+            payload,
+        })
+    }
+
+    /// `tag` is none above [`DELTA`].
+    #[inline(always)]
+    pub(crate) fn plain(tag: u8, payload: &'a [u8]) -> Self {
+        Self {
+            operation: usize::from(tag),
+            payload: Cow::Borrowed(payload),
+        }
+    }
+
+    /// The value of a key whose whole history this record is: none after a delete.
+    #[inline]
+    pub fn into_value(self) -> Option<Cow<'a, [u8]>> {
+        match self.operation as u8 {
+            UPDATE | INSERT | DELTA => Some(self.payload),
+            DELETE => None,
+            _ => self.into_operation().into_value(),
+        }
+    }
+
+    /// The operation, for composing it with others.
+    pub fn into_operation(self) -> CowOperation<'a> {
+        match self.operation as u8 {
+            UPDATE => CowOperation::Update(self.payload),
+            INSERT => CowOperation::Insert(self.payload),
+            DELTA => CowOperation::Delta(self.payload),
+            DELETE => CowOperation::Delete,
+            // `new` has seen that it decodes.
+            _ => decode(self.operation as u8, &self.payload)
+                .map_or(CowOperation::Delete, |operation| operation.to_owned()),
+        }
+    }
+
+    /// With a payload of its own.
+    pub(crate) fn into_owned(self) -> Found<'static> {
+        Found {
+            operation: self.operation,
+            payload: Cow::Owned(self.payload.into_owned()),
+        }
     }
 }

@@ -15,14 +15,15 @@ use std::sync::Arc;
 use common::{
     COMPRESSIONS, Model, ORDERS, PREFIX, build, model, options, records, sim_disk, sort_hash,
 };
+use forebay_run::Found;
 use forebay_run::io::sim::Dice;
 use forebay_run::io::{Disk, OsDisk};
-use forebay_run::operation::{CowOperation, Operation};
+use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
 use forebay_run::{Compression, Lookup, Order, Run, RunOptions, RunWriter};
 
-fn value(operation: CowOperation<'_>) -> Vec<u8> {
-    operation.into_value().unwrap().into_owned()
+fn value(found: Found<'_>) -> Vec<u8> {
+    found.into_value().unwrap().into_owned()
 }
 
 fn check_look_ups(run: &Run, order: Order, model: &Model) {
@@ -243,7 +244,7 @@ fn all_operations_survive() {
         let run = Run::open(&*disk, Path::new(&path)).unwrap();
         for (i, operation) in operations.iter().enumerate() {
             let found = run.get(i as u64, &[b'a' + i as u8]).unwrap().unwrap();
-            assert_eq!(found.borrow(), *operation);
+            assert_eq!(found.into_operation().borrow(), *operation);
         }
     }
 }
