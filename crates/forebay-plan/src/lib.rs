@@ -8,6 +8,7 @@
 //! same plan. Where time bounds a search, the caller hands in what says that it is over.
 
 pub mod input;
+pub mod insert;
 mod key;
 pub mod placement;
 pub mod plan;

@@ -1,10 +1,14 @@
 //! The plan that every planner makes: steps, their order, their price.
 
+mod batch;
 mod map;
+mod schedule;
+mod simulate;
 
 use serde::{Deserialize, Serialize};
 
 pub use map::{Node, Partition, PartitionMap};
+pub use simulate::{Simulation, SimulationError};
 
 use crate::Key;
 

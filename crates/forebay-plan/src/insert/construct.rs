@@ -1,0 +1,114 @@
+//! A first plan under an insert limit: give away down to the limit, then place what was given by
+//! best fit in two dimensions, the largest first.
+
+use super::fluid::Fluid;
+use super::problem::Problem;
+use super::rooms::Rooms;
+
+/// Machines looked at for one partition.
+const LOOKED_AT: usize = 12;
+
+/// The machines' times while a plan is made.
+struct Filling<'p> {
+    problem: &'p Problem,
+    insert: Vec<f64>,
+    moving: Vec<f64>,
+    insert_limit: f64,
+    move_limit: f64,
+}
+
+impl Filling<'_> {
+    /// The fuller of the two dimensions if this were added.
+    fn fill(&self, machine: usize, insert: f64, moving: f64) -> f64 {
+        let m = &self.problem.machines[machine];
+        let insert = self.insert[machine] + insert / m.insert_speed;
+        let moving = self.moving[machine] + moving / m.move_speed;
+        let move_part = if moving > 0.0 {
+            moving / self.move_limit
+        } else {
+            0.0
+        };
+        (insert / self.insert_limit).max(move_part)
+    }
+
+    fn add(&mut self, machine: usize, insert: f64, moving: f64) {
+        let m = &self.problem.machines[machine];
+        self.insert[machine] += insert / m.insert_speed;
+        self.moving[machine] += moving / m.move_speed;
+    }
+}
+
+/// An assignment whose machines insert about `limit` and move about what the fluid plan does.
+pub fn construct(fluid: &Fluid, problem: &Problem, limit: f64) -> Vec<u32> {
+    let mut dest = problem.homes();
+    let loads = problem.loads(&dest);
+    let mut filling = Filling {
+        problem,
+        insert: loads.insert,
+        moving: loads.moving,
+        insert_limit: limit.max(f64::MIN_POSITIVE),
+        move_limit: fluid.moving(limit).max(limit * 1e-9).max(f64::MIN_POSITIVE),
+    };
+    let mut pool = give(fluid, &mut filling, limit);
+    let size = |item: u32| {
+        let it = &problem.items[item as usize];
+        (it.insert / filling.insert_limit).max(it.moving / filling.move_limit)
+    };
+    let mut keyed: Vec<(f64, u32)> = pool.drain(..).map(|item| (size(item), item)).collect();
+    keyed.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let takers = (0..problem.machines.len()).filter(|&machine| problem.machines[machine].takes);
+    let mut rooms = Rooms::new(takers, |machine| filling.fill(machine, 0.0, 0.0));
+    for (_, item) in keyed {
+        place(&mut filling, &mut rooms, &mut dest, item);
+    }
+    dest
+}
+
+/// Takes from every machine above the limit what it gives away most cheaply; the last one goes if
+/// that leaves the machine nearer to the limit than keeping it.
+fn give(fluid: &Fluid, filling: &mut Filling, limit: f64) -> Vec<u32> {
+    let mut pool = Vec::new();
+    for machine in 0..filling.problem.machines.len() {
+        let mut excess = fluid.excess(machine, limit);
+        for &item in fluid.order(machine) {
+            if excess <= 0.0 {
+                break;
+            }
+            let it = filling.problem.items[item as usize];
+            if it.insert > 2.0 * excess {
+                // A later, smaller one may fit.
+                continue;
+            }
+            excess -= it.insert;
+            filling.add(machine, -it.insert, it.moving);
+            pool.push(item);
+        }
+    }
+    pool
+}
+
+/// Puts one partition where it leaves the least full machine; at home when that is no fuller than
+/// anywhere else.
+fn place(filling: &mut Filling, rooms: &mut Rooms, dest: &mut [u32], item: u32) {
+    let it = filling.problem.items[item as usize];
+    let home = it.home as usize;
+    let mut best = (filling.fill(home, it.insert, -it.moving), home);
+    rooms.look(
+        LOOKED_AT,
+        |machine| filling.fill(machine, 0.0, 0.0),
+        |machine, now| {
+            let fill = filling.fill(machine, it.insert, it.moving);
+            if machine != home && fill < best.0 {
+                best = (fill, machine);
+            }
+            now < best.0
+        },
+    );
+    let (_, to) = best;
+    if to == home {
+        filling.add(home, it.insert, -it.moving);
+    } else {
+        filling.add(to, it.insert, it.moving);
+        dest[item as usize] = to as u32;
+    }
+}

@@ -1,0 +1,107 @@
+//! Machines by how full they are, the emptiest first, while they fill up.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Room {
+    fill: f64,
+    machine: u32,
+}
+
+impl Eq for Room {}
+
+impl Ord for Room {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_fill = other.fill.total_cmp(&self.fill);
+        by_fill.then(other.machine.cmp(&self.machine))
+    }
+}
+
+impl PartialOrd for Room {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A heap whose entries may be older than the machines' fill: what is on top is looked up again.
+/// Machines that become emptier keep their place until they are looked at.
+#[derive(Debug, Clone, Default)]
+pub struct Rooms {
+    heap: BinaryHeap<Room>,
+    looked: Vec<Room>,
+}
+
+impl Rooms {
+    pub fn new(machines: impl Iterator<Item = usize>, fill: impl Fn(usize) -> f64) -> Self {
+        let room = |machine: usize| Room {
+            fill: fill(machine),
+            machine: machine as u32,
+        };
+        Self {
+            heap: machines.map(room).collect(),
+            looked: Vec::new(),
+        }
+    }
+
+    fn pop(&mut self, fill: &impl Fn(usize) -> f64) -> Option<Room> {
+        while let Some(room) = self.heap.pop() {
+            let now = fill(room.machine as usize);
+            if now <= room.fill {
+                return Some(room);
+            }
+            self.heap.push(Room { fill: now, ..room });
+        }
+        None
+    }
+
+    /// The emptiest machine.
+    pub fn least(&mut self, fill: impl Fn(usize) -> f64) -> Option<usize> {
+        let room = self.pop(&fill)?;
+        self.heap.push(room);
+        Some(room.machine as usize)
+    }
+
+    /// Shows machines from the emptiest on, at most `count`, until `look` says that no later one can
+    /// do: it is given the machine and how full it is.
+    pub fn look(
+        &mut self,
+        count: usize,
+        fill: impl Fn(usize) -> f64,
+        mut look: impl FnMut(usize, f64) -> bool,
+    ) {
+        while self.looked.len() < count {
+            let Some(room) = self.pop(&fill) else { break };
+            self.looked.push(room);
+            if !look(room.machine as usize, room.fill) {
+                break;
+            }
+        }
+        self.heap.extend(self.looked.drain(..));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_emptiest_comes_first_though_others_fill_up() {
+        let mut fills = [3.0, 1.0, 2.0];
+        let mut rooms = Rooms::new(0..3, |machine| fills[machine]);
+        assert_eq!(rooms.least(|machine| fills[machine]), Some(1));
+        fills[1] = 5.0;
+        let mut seen = Vec::new();
+        rooms.look(
+            2,
+            |machine| fills[machine],
+            |machine, fill| {
+                seen.push((machine, fill));
+                true
+            },
+        );
+        assert_eq!(seen, [(2, 2.0), (0, 3.0)]);
+        assert_eq!(rooms.least(|machine| fills[machine]), Some(2));
+        assert_eq!(Rooms::default().least(|_| 0.0), None);
+    }
+}

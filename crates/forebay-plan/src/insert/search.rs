@@ -1,0 +1,314 @@
+//! Improving a plan: annealing towards a target.
+//!
+//! A target is a pair of limits, for inserting and for moving, whose sum is a cost below that of the
+//! best plan known. The energy is what the machines exceed their limits by, in sum; it changes in at
+//! most four machines at a step, where the cost itself (two maxima) is flat nearly everywhere. When
+//! the energy comes to 0 the target is met, and the next one is lower.
+
+use super::construct::construct;
+use super::fluid::Fluid;
+use super::problem::Problem;
+use super::state::State;
+use crate::Random;
+
+/// Steps between two questions whether time is over.
+const STEPS_A_QUESTION: u64 = 512;
+
+const HEAT_LEAST: f64 = 0.03;
+const HEAT_RANGE: f64 = 100.0;
+
+/// How long to search: until the steps are spent or the caller says that time is over.
+pub struct Budget<'a> {
+    pub steps: u64,
+    pub over: &'a mut dyn FnMut() -> bool,
+}
+
+impl Budget<'_> {
+    fn spend(&mut self) -> bool {
+        if self.steps == 0 {
+            return false;
+        }
+        self.steps -= 1;
+        if self.steps.is_multiple_of(STEPS_A_QUESTION) && (self.over)() {
+            self.steps = 0;
+        }
+        true
+    }
+}
+
+/// The limits to come below, and the machines that do not.
+struct Target {
+    insert: f64,
+    moving: f64,
+    over: Vec<u32>,
+    /// Place in `over`, or `NOWHERE`.
+    place: Vec<u32>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Target {
+    fn new(state: &State, insert: f64, moving: f64) -> Self {
+        let count = state.insert.len();
+        let mut target = Self {
+            insert,
+            moving,
+            over: Vec::new(),
+            place: vec![NOWHERE; count],
+        };
+        for machine in 0..count as u32 {
+            target.note(state, machine);
+        }
+        target
+    }
+
+    #[inline]
+    fn excess(&self, state: &State, machine: u32) -> f64 {
+        let machine = machine as usize;
+        (state.insert[machine] - self.insert).max(0.0)
+            + (state.moving[machine] - self.moving).max(0.0)
+    }
+
+    #[inline]
+    fn note(&mut self, state: &State, machine: u32) {
+        let place = self.place[machine as usize];
+        if self.excess(state, machine) > 0.0 {
+            if place == NOWHERE {
+                self.place[machine as usize] = self.over.len() as u32;
+                self.over.push(machine);
+            }
+        } else if place != NOWHERE {
+            self.over.swap_remove(place as usize);
+            if let Some(&other) = self.over.get(place as usize) {
+                self.place[other as usize] = place;
+            }
+            self.place[machine as usize] = NOWHERE;
+        }
+    }
+}
+
+/// One step tried: a partition goes to `to`, and perhaps another one comes back for it.
+#[derive(Debug, Clone, Copy)]
+struct Proposal {
+    item: u32,
+    to: u32,
+    back: Option<u32>,
+}
+
+/// Improves `dest` as long as the budget lasts; gives the best assignment found.
+pub fn improve(
+    problem: &Problem,
+    fluid: &Fluid,
+    dest: Vec<u32>,
+    random: &mut Random,
+    budget: &mut Budget,
+) -> Vec<u32> {
+    let (center, bound) = fluid.best();
+    let mut best = (problem.cost(&dest), dest);
+    let mut state = State::new(problem, best.1.clone());
+    let movable = problem.items.iter().filter(|item| problem.is_movable(item));
+    let inserts: Vec<f64> = movable.map(|item| item.insert).collect();
+    if inserts.is_empty() || problem.machines.len() < 2 {
+        return best.1;
+    }
+    let mean = inserts.iter().sum::<f64>() / inserts.len() as f64;
+    let first_length = inserts.len() as u64 * 10 + 1000;
+    let mut length = first_length;
+    let mut step = 0.5 * (best.0 - bound);
+    let mut best_insert = problem.loads(&best.1).insert_max();
+    while budget.steps > 0 && best.0 > bound * (1.0 + 1e-9) {
+        let cost = best.0 - step;
+        let (low, high) = fluid.range(center, cost);
+        let limit = match random.below(4) {
+            0 => 0.5 * (low + high),
+            1 => best_insert - step * random.unit(),
+            2 => best_insert + (random.unit() - random.unit()) * 0.1 * best.0,
+            _ => low + (high - low) * random.unit(),
+        };
+        let limit = limit.clamp(low, high);
+        match random.below(8) {
+            0 => state = State::new(problem, construct(fluid, problem, limit)),
+            1..4 => {}
+            _ => state = State::new(problem, best.1.clone()),
+        }
+        let mut target = Target::new(&state, limit, cost - limit);
+        let hot = fluid.has_large() || length > first_length;
+        let range = if hot { HEAT_RANGE } else { 20.0 };
+        let heat = mean * HEAT_LEAST * f64::powf(range, random.unit());
+        let met = anneal(&mut state, &mut target, random, budget, length, heat);
+        state.recompute();
+        let cost = problem.cost(state.dest());
+        if cost < best.0 {
+            best = (cost, state.dest().to_vec());
+            best_insert = state.insert.iter().copied().fold(0.0, f64::max);
+        }
+        if met {
+            step = (step * 1.5).min(0.5 * (best.0 - bound));
+            length = first_length;
+        } else {
+            step *= 0.7;
+            if step < 1e-4 * best.0 {
+                step = 0.2 * random.unit() * (best.0 - bound);
+                length = (length * 2).min(first_length * 64);
+            }
+        }
+    }
+    best.1
+}
+
+/// Searches for an assignment that keeps both limits; true when it is found.
+fn anneal(
+    state: &mut State,
+    target: &mut Target,
+    random: &mut Random,
+    budget: &mut Budget,
+    length: u64,
+    heat: f64,
+) -> bool {
+    let cooling = (1e-3f64).powf(1.0 / (length as f64 / 64.0).max(1.0));
+    let mut heat = heat;
+    for step in 0..length {
+        if target.over.is_empty() {
+            return true;
+        }
+        if !budget.spend() {
+            return false;
+        }
+        if step % 64 == 63 {
+            heat *= cooling;
+        }
+        if let Some(proposal) = propose(state, target, random) {
+            attempt(state, target, proposal, heat, random);
+        }
+    }
+    target.over.is_empty()
+}
+
+/// Something that could help a machine above its limits; now and then something at random.
+#[inline]
+fn propose(state: &State, target: &Target, random: &mut Random) -> Option<Proposal> {
+    let count = state.insert.len();
+    let dice = random.next_u64();
+    let machine = if dice & 7 == 0 {
+        random.below(count) as u32
+    } else {
+        target.over[random.below(target.over.len())]
+    };
+    let over_insert = state.insert[machine as usize] > target.insert;
+    let over_move = state.moving[machine as usize] > target.moving;
+    if over_move && (!over_insert || dice & 8 == 0) {
+        return propose_fewer_moves(state, machine, dice, random);
+    }
+    let held = state.held_count(machine);
+    if held == 0 {
+        return None;
+    }
+    let item = state.held(machine, random.below(held));
+    let home = state.home(item);
+    let to = if home != machine && dice & 0x30 == 0 {
+        home
+    } else {
+        random.below(count) as u32
+    };
+    proposal(state, item, to, dice, random)
+}
+
+/// One that came or went, to its home or somewhere else.
+fn propose_fewer_moves(
+    state: &State,
+    machine: u32,
+    dice: u64,
+    random: &mut Random,
+) -> Option<Proposal> {
+    let moved = state.moved_count(machine);
+    if moved == 0 {
+        return None;
+    }
+    let item = state.moved(machine, random.below(moved));
+    let home = state.home(item);
+    let to = if dice & 0x30 == 0 && home != machine {
+        random.below(state.insert.len()) as u32
+    } else {
+        home
+    };
+    proposal(state, item, to, dice, random)
+}
+
+fn proposal(state: &State, item: u32, to: u32, dice: u64, random: &mut Random) -> Option<Proposal> {
+    let from = state.at(item);
+    if to == from || !state.may_go(item, to) {
+        return None;
+    }
+    let held = state.held_count(to);
+    if dice & 0x40 == 0 || held == 0 {
+        return Some(Proposal {
+            item,
+            to,
+            back: None,
+        });
+    }
+    let back = state.held(to, random.below(held));
+    state.may_go(back, from).then_some(Proposal {
+        item,
+        to,
+        back: Some(back),
+    })
+}
+
+/// Tries a proposal and takes it back unless it lowers the energy or the heat allows it.
+#[inline]
+fn attempt(
+    state: &mut State,
+    target: &mut Target,
+    proposal: Proposal,
+    heat: f64,
+    random: &mut Random,
+) {
+    let Proposal { item, to, back } = proposal;
+    let from = state.at(item);
+    let mut touched = [
+        from,
+        to,
+        state.home(item),
+        back.map_or(from, |b| state.home(b)),
+    ];
+    touched.sort_unstable();
+    let mut before = 0.0;
+    let mut kept = [(0.0, 0.0); 4];
+    for (place, &machine) in touched.iter().enumerate() {
+        kept[place] = (
+            state.insert[machine as usize],
+            state.moving[machine as usize],
+        );
+        if place == 0 || touched[place - 1] != machine {
+            before += target.excess(state, machine);
+        }
+    }
+    state.relocate(item, to);
+    if let Some(back) = back {
+        state.relocate(back, from);
+    }
+    let mut after = 0.0;
+    for (place, &machine) in touched.iter().enumerate() {
+        if place == 0 || touched[place - 1] != machine {
+            after += target.excess(state, machine);
+        }
+    }
+    let worse = after - before;
+    if worse <= 0.0 || random.unit() < (-worse / heat).exp() {
+        for machine in touched {
+            target.note(state, machine);
+        }
+        return;
+    }
+    if let Some(back) = back {
+        state.relocate(back, to);
+    }
+    state.relocate(item, from);
+    for (place, &machine) in touched.iter().enumerate() {
+        (
+            state.insert[machine as usize],
+            state.moving[machine as usize],
+        ) = kept[place];
+    }
+}

@@ -1,0 +1,180 @@
+//! An assignment under change: every machine's times and lists, kept up with each move.
+
+use super::problem::Problem;
+
+/// Where movable partitions are, seen from a machine.
+#[derive(Debug, Clone, Default)]
+struct Lists {
+    /// At home here.
+    stay: Vec<u32>,
+    /// From elsewhere, here.
+    guest: Vec<u32>,
+    /// Of this machine, elsewhere.
+    out: Vec<u32>,
+}
+
+/// An assignment with its sums. Only movable partitions are in the lists.
+#[derive(Debug, Clone)]
+pub struct State<'p> {
+    pub problem: &'p Problem,
+    dest: Vec<u32>,
+    lists: Vec<Lists>,
+    /// Place in `stay` or `guest`.
+    held_place: Vec<u32>,
+    /// Place in `out`, for those that are.
+    out_place: Vec<u32>,
+    /// Insert time of each machine.
+    pub insert: Vec<f64>,
+    /// Move time of each machine.
+    pub moving: Vec<f64>,
+    /// Time for one unit of cost.
+    insert_pace: Vec<f64>,
+    move_pace: Vec<f64>,
+}
+
+impl<'p> State<'p> {
+    pub fn new(problem: &'p Problem, dest: Vec<u32>) -> Self {
+        let machines = &problem.machines;
+        let mut state = Self {
+            problem,
+            lists: vec![Lists::default(); machines.len()],
+            held_place: vec![0; dest.len()],
+            out_place: vec![0; dest.len()],
+            insert: Vec::new(),
+            moving: Vec::new(),
+            insert_pace: machines.iter().map(|m| 1.0 / m.insert_speed).collect(),
+            move_pace: machines.iter().map(|m| 1.0 / m.move_speed).collect(),
+            dest,
+        };
+        for (index, item) in problem.items.iter().enumerate() {
+            if problem.is_movable(item) {
+                state.enter(index as u32);
+            }
+        }
+        state.recompute();
+        state
+    }
+
+    /// Sums everything anew: adding and subtracting leaves rounding errors behind.
+    pub fn recompute(&mut self) {
+        let loads = self.problem.loads(&self.dest);
+        self.insert = loads.insert;
+        self.moving = loads.moving;
+    }
+
+    pub fn dest(&self) -> &[u32] {
+        &self.dest
+    }
+
+    #[inline]
+    pub fn at(&self, item: u32) -> u32 {
+        self.dest[item as usize]
+    }
+
+    #[inline]
+    pub fn home(&self, item: u32) -> u32 {
+        self.problem.items[item as usize].home
+    }
+
+    /// Movable partitions that a machine holds: those at home first.
+    #[inline]
+    pub fn held_count(&self, machine: u32) -> usize {
+        let lists = &self.lists[machine as usize];
+        lists.stay.len() + lists.guest.len()
+    }
+
+    #[inline]
+    pub fn held(&self, machine: u32, place: usize) -> u32 {
+        let lists = &self.lists[machine as usize];
+        match place.checked_sub(lists.stay.len()) {
+            None => lists.stay[place],
+            Some(place) => lists.guest[place],
+        }
+    }
+
+    /// Partitions that came to a machine or went from it.
+    #[inline]
+    pub fn moved_count(&self, machine: u32) -> usize {
+        let lists = &self.lists[machine as usize];
+        lists.guest.len() + lists.out.len()
+    }
+
+    #[inline]
+    pub fn moved(&self, machine: u32, place: usize) -> u32 {
+        let lists = &self.lists[machine as usize];
+        match place.checked_sub(lists.guest.len()) {
+            None => lists.guest[place],
+            Some(place) => lists.out[place],
+        }
+    }
+
+    #[inline]
+    pub fn may_go(&self, item: u32, to: u32) -> bool {
+        self.problem.machines[to as usize].takes || self.home(item) == to
+    }
+
+    /// Takes a partition to a machine that it is not on.
+    #[inline]
+    pub fn relocate(&mut self, item: u32, to: u32) {
+        let from = self.at(item);
+        self.leave(item);
+        self.dest[item as usize] = to;
+        self.enter(item);
+        let it = self.problem.items[item as usize];
+        let (from, to, home) = (from as usize, to as usize, it.home as usize);
+        self.insert[from] -= it.insert * self.insert_pace[from];
+        self.insert[to] += it.insert * self.insert_pace[to];
+        if from == home {
+            self.moving[home] += it.moving * self.move_pace[home];
+        } else {
+            self.moving[from] -= it.moving * self.move_pace[from];
+        }
+        if to == home {
+            self.moving[home] -= it.moving * self.move_pace[home];
+        } else {
+            self.moving[to] += it.moving * self.move_pace[to];
+        }
+    }
+
+    fn enter(&mut self, item: u32) {
+        let (home, at) = (self.home(item), self.at(item));
+        if home == at {
+            let list = &mut self.lists[at as usize].stay;
+            self.held_place[item as usize] = list.len() as u32;
+            list.push(item);
+            return;
+        }
+        let list = &mut self.lists[at as usize].guest;
+        self.held_place[item as usize] = list.len() as u32;
+        list.push(item);
+        let list = &mut self.lists[home as usize].out;
+        self.out_place[item as usize] = list.len() as u32;
+        list.push(item);
+    }
+
+    fn leave(&mut self, item: u32) {
+        let (home, at) = (self.home(item), self.at(item));
+        let lists = &mut self.lists[at as usize];
+        let list = if home == at {
+            &mut lists.stay
+        } else {
+            &mut lists.guest
+        };
+        remove(list, &mut self.held_place, item);
+        if home != at {
+            remove(
+                &mut self.lists[home as usize].out,
+                &mut self.out_place,
+                item,
+            );
+        }
+    }
+}
+
+fn remove(list: &mut Vec<u32>, places: &mut [u32], item: u32) {
+    let place = places[item as usize] as usize;
+    list.swap_remove(place);
+    if let Some(&other) = list.get(place) {
+        places[other as usize] = place as u32;
+    }
+}
