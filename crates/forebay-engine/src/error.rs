@@ -47,6 +47,12 @@ pub enum StoreError {
     Name(#[from] NameError),
     #[error("there is no table {table}")]
     NoTable { table: TableName },
+    #[error(
+        "table {table} is a live table: it has no versions. Write to it, or load it, through its server"
+    )]
+    IsLive { table: TableName },
+    #[error("live table {table} is in use: {holder}; end that process, or talk to its server")]
+    InUse { table: TableName, holder: String },
     #[error("table {table} has no version {version}{}", have(existing))]
     NoVersion {
         table: TableName,

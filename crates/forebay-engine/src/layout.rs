@@ -5,6 +5,9 @@
 //! STORE/tables/T/current              the pointer: which version serves
 //! STORE/tables/T/versions/V.manifest  a version; it exists when its manifest does
 //! STORE/tables/T/runs/ID.run, ID.ext  the runs that manifests name; any other file is debris
+//! STORE/tables/T/live                 a live table's manifest; the table is live when it is there
+//! STORE/tables/T/live.lock            held while a live table is open
+//! STORE/tables/T/log/N.log            its log
 //! STORE/tables/T/scratch/             a push's spill files; debris once its push is gone
 //! STORE/tables/T/push.lock            held while a push or a drop is under way
 //! STORE/tables/T/pointer.lock         held for the moment of a swap, rollback, commit or removal
@@ -57,6 +60,18 @@ impl TableFiles {
 
     pub fn extent(&self, id: &RunId) -> PathBuf {
         self.runs().join(extent_file(id))
+    }
+
+    pub fn live_manifest(&self) -> PathBuf {
+        self.dir.join("live")
+    }
+
+    pub fn live_lock(&self) -> PathBuf {
+        self.dir.join("live.lock")
+    }
+
+    pub fn log_dir(&self) -> PathBuf {
+        self.dir.join("log")
     }
 
     pub fn scratch(&self) -> PathBuf {

@@ -193,6 +193,11 @@ impl Manifest {
         self.totals.content
     }
 
+    /// Where the partitions begin.
+    pub(crate) fn lowers(&self) -> impl ExactSizeIterator<Item = &Bound> {
+        self.partitions.iter().map(|partition| &partition.lower)
+    }
+
     /// All runs, in the order of the partitions.
     pub fn runs(&self) -> impl Iterator<Item = &RunRef> {
         self.partitions.iter().flat_map(|partition| &partition.runs)

@@ -56,6 +56,10 @@ impl Push {
     pub(crate) fn begin(table: Table, options: PushOptions) -> Result<Self, PushError> {
         make_dir(&table, &table.files.dir)?;
         let lock = lock_push(&table, &options)?;
+        if table.store().is_live(table.name())? {
+            let table = table.name().clone();
+            return Err(StoreError::IsLive { table }.into());
+        }
         for dir in [
             table.files.dir.clone(),
             table.files.versions(),

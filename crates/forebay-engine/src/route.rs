@@ -7,7 +7,6 @@ use forebay_run::Order;
 use forebay_run::hash::{KeyHasher, SLOTS, slot_of};
 
 use crate::bound::Bound;
-use crate::manifest::Partition;
 use crate::name::TableName;
 
 /// Finds partitions by sort key.
@@ -28,18 +27,21 @@ enum Map {
 }
 
 impl Router {
-    /// REQUIRES: the partitions passed [`Manifest::check`](crate::Manifest::check).
-    pub fn new(table: &TableName, order: Order, partitions: &[Partition]) -> Self {
+    /// `lowers`: where the partitions begin. REQUIRES: they rise from the first place there is, and are
+    /// of this order.
+    pub fn new<'a>(
+        table: &TableName,
+        order: Order,
+        lowers: impl ExactSizeIterator<Item = &'a Bound>,
+    ) -> Self {
         let map = match order {
-            _ if partitions.len() == 1 => Map::One,
-            Order::Hashed => Map::Slots(slot_map(partitions)),
+            _ if lowers.len() == 1 => Map::One,
+            Order::Hashed => Map::Slots(slot_map(lowers)),
             Order::Ordered => {
-                let keys = partitions[1..]
-                    .iter()
-                    .filter_map(|partition| match &partition.lower {
-                        Bound::Key(key) => Some(key.clone()),
-                        Bound::Slot(_) => None,
-                    });
+                let keys = lowers.skip(1).filter_map(|lower| match lower {
+                    Bound::Key(key) => Some(key.clone()),
+                    Bound::Slot(_) => None,
+                });
                 Map::Keys(keys.collect())
             }
         };
@@ -74,11 +76,11 @@ impl Router {
     }
 }
 
-fn slot_map(partitions: &[Partition]) -> Box<[u16; SLOTS as usize]> {
+fn slot_map<'a>(lowers: impl Iterator<Item = &'a Bound>) -> Box<[u16; SLOTS as usize]> {
     let mut map = Box::new([0u16; SLOTS as usize]);
-    for (index, partition) in partitions.iter().enumerate() {
-        if let Bound::Slot(lower) = partition.lower {
-            map[usize::from(lower)..].fill(index as u16);
+    for (index, lower) in lowers.enumerate() {
+        if let Bound::Slot(lower) = lower {
+            map[usize::from(*lower)..].fill(index as u16);
         }
     }
     map
@@ -88,13 +90,6 @@ fn slot_map(partitions: &[Partition]) -> Box<[u16; SLOTS as usize]> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn parts(lowers: Vec<Bound>) -> Vec<Partition> {
-        lowers
-            .into_iter()
-            .map(|lower| Partition::of_run(lower, None))
-            .collect()
-    }
 
     proptest! {
         #[test]
@@ -106,7 +101,7 @@ mod tests {
             let keys = std::iter::once(Vec::new()).chain(bounds);
             let lowers: Vec<Bound> = keys.map(Bound::Key).collect();
             let wanted = lowers.iter().rposition(|lower| *lower <= Bound::Key(key.clone()));
-            let router = Router::new(&TableName::new("t").unwrap(), Order::Ordered, &parts(lowers));
+            let router = Router::new(&TableName::new("t").unwrap(), Order::Ordered, lowers.iter());
             prop_assert_eq!(Some(router.partition(router.hash(&key), &key)), wanted);
         }
 
@@ -116,7 +111,7 @@ mod tests {
             key in proptest::collection::vec(any::<u8>(), 1..8),
         ) {
             let lowers: Vec<Bound> = std::iter::once(0).chain(bounds).map(Bound::Slot).collect();
-            let router = Router::new(&TableName::new("t").unwrap(), Order::Hashed, &parts(lowers.clone()));
+            let router = Router::new(&TableName::new("t").unwrap(), Order::Hashed, lowers.iter());
             let slot = KeyHasher::new(b"t:").slot(&key);
             let wanted = lowers.iter().rposition(|lower| *lower <= Bound::Slot(slot));
             prop_assert_eq!(Some(router.partition(router.hash(&key), &key)), wanted);

@@ -95,7 +95,8 @@ impl Store {
         &self.parts.random
     }
 
-    /// The tables that exist, sorted: those with at least one version.
+    /// The batch tables that exist, sorted: those with at least one version. See also
+    /// [`Store::live_tables`].
     pub fn tables(&self) -> Result<Vec<TableName>, StoreError> {
         let mut tables = self.table_dirs()?;
         let mut failed = None;
@@ -122,15 +123,17 @@ impl Store {
             .collect())
     }
 
-    /// A table that exists; [`StoreError::NoTable`] for any other.
+    /// A batch table that exists; [`StoreError::NoTable`] for any other, [`StoreError::IsLive`] for a live
+    /// one.
     pub fn table(&self, name: &TableName) -> Result<Table, StoreError> {
         let table = self.any_table(name);
+        let name = name.clone();
         if table.exists()? {
             Ok(table)
+        } else if self.is_live(&name)? {
+            Err(StoreError::IsLive { table: name })
         } else {
-            Err(StoreError::NoTable {
-                table: name.clone(),
-            })
+            Err(StoreError::NoTable { table: name })
         }
     }
 
@@ -148,10 +151,14 @@ impl Store {
         Push::begin(self.any_table(name), options)
     }
 
-    /// Removes a table with all its versions. Refused while a push to it is under way. From the first
-    /// durable step on the table does not exist for anybody; should the removal be cut short, the
-    /// next push to that name finishes it.
+    /// Removes a table with all its versions, or a live table. Refused while a push to it is under way,
+    /// and while a live table is open. From the first durable step on the table does not exist for
+    /// anybody; should the removal be cut short, the next push to that name finishes it, or the next
+    /// making of a live table.
     pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
+        if self.is_live(name)? {
+            return self.drop_live(name);
+        }
         self.table(name)?.drop_all()
     }
 }

@@ -37,7 +37,7 @@ impl Table {
         advance: &mut dyn FnMut(u64),
     ) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
-        let router = Router::new(self.name(), manifest.order, &manifest.partitions);
+        let router = Router::new(self.name(), manifest.order, manifest.lowers());
         let mut report = VerifyReport {
             version,
             runs: 0,

@@ -56,7 +56,7 @@ impl Version {
         manifest: Manifest,
         sum: u64,
     ) -> Result<Self, ReadError> {
-        let router = Router::new(&manifest.table, manifest.order, &manifest.partitions);
+        let router = Router::new(&manifest.table, manifest.order, manifest.lowers());
         let mut parts = Vec::with_capacity(manifest.partitions.len());
         for partition in &manifest.partitions {
             let mut runs = Vec::with_capacity(partition.runs.len());

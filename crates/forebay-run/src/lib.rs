@@ -19,7 +19,7 @@ pub mod operation;
 mod page;
 mod pages;
 pub mod raw;
-mod record;
+pub mod record;
 pub mod row;
 pub mod run;
 pub mod scan;

@@ -102,7 +102,8 @@ impl ScanRange {
         }
     }
 
-    fn is_below(&self, hash: u64, key: &[u8]) -> bool {
+    /// Whether a place comes before the range.
+    pub fn is_below(&self, hash: u64, key: &[u8]) -> bool {
         let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
         match &self.from {
             Bound::Unbounded => false,
@@ -111,7 +112,8 @@ impl ScanRange {
         }
     }
 
-    fn is_above(&self, hash: u64, key: &[u8]) -> bool {
+    /// Whether a place comes behind the range.
+    pub fn is_above(&self, hash: u64, key: &[u8]) -> bool {
         let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
         match &self.to {
             Bound::Unbounded => false,

@@ -1,3 +1,254 @@
-//! Live tables: written to one operation at a time, while they are read.
+//! Live tables: written at any time, one operation or batch at a time, while they are read.
+//!
+//! The engine of the HugeDB paper: writes never read. An operation (insert, update, delete, delta) goes
+//! to the log and to memory; memory is written to sorted runs now and then, runs are merged by a factor
+//! in the background, and what several operations on a key amount to is worked out when the key is read
+//! or its runs are merged.
+//!
+//! | module       | what                                                                    |
+//! |--------------|-------------------------------------------------------------------------|
+//! | `options`, `manifest`, `open` | what a table is made with and consists of; opening it  |
+//! | `active`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
+//! | `part`       | a partition: its buffer, and the lists of what lies below                |
+//! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
+//! | `snapshot`, `scan` | reading                                                            |
+//! | `flush`, `growth`, `levels`, `background` | from memory to runs, and merging them       |
+//! | `ingest`     | adding runs that were built elsewhere                                    |
+//! | `budget`, `pace` | memory, and keeping writers within it                                |
 
+mod active;
+mod background;
+mod batch;
+mod budget;
+mod commit;
+mod cursor;
+mod error;
+mod flush;
+mod growth;
+mod ingest;
+mod levels;
 pub mod log;
+mod manifest;
+mod mini;
+mod open;
+mod options;
+mod pace;
+mod part;
+mod record;
+mod scan;
+mod shape;
+mod shared;
+mod snapshot;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use forebay_run::Order;
+use forebay_run::format::RunOptions;
+use forebay_run::hash::KeyHasher;
+use forebay_run::operation::{CowOperation, Operation};
+use forebay_run::scan::Direction;
+
+pub use self::batch::Batch;
+pub use self::budget::Budget;
+pub use self::commit::Commit;
+pub use self::error::LiveError;
+pub use self::ingest::IngestRun;
+pub use self::log::{Durability, DurabilityError, LogError};
+pub use self::options::LiveOptions;
+pub use self::scan::LiveScan;
+pub use self::snapshot::{LiveLookup, Snapshot};
+pub use self::stats::LiveStats;
+pub use self::write::MAX_VALUE_BYTES;
+
+use self::background::Threads;
+use self::shared::Shared;
+use crate::name::TableName;
+use crate::push::NewRun;
+
+/// An open live table. Clones are handles to the same table, for any number of threads; the last one
+/// dropped closes it. A table is open in one process at a time.
+#[derive(Debug, Clone)]
+pub struct LiveTable {
+    threads: Arc<Threads>,
+}
+
+impl LiveTable {
+    fn start(shared: Arc<Shared>) -> Result<Self, LiveError> {
+        let threads = Arc::new(Threads::start(shared)?);
+        Ok(Self { threads })
+    }
+
+    #[inline]
+    fn shared(&self) -> &Shared {
+        self.threads.shared()
+    }
+
+    pub fn name(&self) -> &TableName {
+        &self.shared().shape.table
+    }
+
+    pub fn options(&self) -> &LiveOptions {
+        &self.shared().options
+    }
+
+    pub fn order(&self) -> Order {
+        self.shared().shape.order
+    }
+
+    /// Computes the hash64 of this table's keys.
+    pub fn hasher(&self) -> &KeyHasher {
+        self.shared().shape.router.hasher()
+    }
+
+    /// The number of the partition that a key lies in.
+    pub fn partition(&self, key: &[u8]) -> usize {
+        self.shared().shape.place(key).partition
+    }
+
+    /// Sets a key's value if the key is absent.
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Commit<'_>, LiveError> {
+        self.shared().write_one(key, Operation::Insert(value))
+    }
+
+    /// Sets a key's value.
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<Commit<'_>, LiveError> {
+        self.shared().write_one(key, Operation::Update(value))
+    }
+
+    pub fn delete(&self, key: &[u8]) -> Result<Commit<'_>, LiveError> {
+        self.shared().write_one(key, Operation::Delete)
+    }
+
+    /// Adds to a key's value, by the table's kind of deltas; an absent key becomes the delta.
+    pub fn delta(&self, key: &[u8], delta: &[u8]) -> Result<Commit<'_>, LiveError> {
+        self.shared().write_one(key, Operation::Delta(delta))
+    }
+
+    /// Does all operations of a batch at once. All keys must lie in one partition.
+    pub fn write(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
+        self.shared().write_batch(batch)
+    }
+
+    /// Reads a key and writes what `decide` makes of its value, with no other write between. This reads,
+    /// as no other write does: use it where what is written depends on what is there. `decide` also
+    /// returns what this returns beside the commit; without an operation nothing is written.
+    pub fn modify<R>(
+        &self,
+        key: &[u8],
+        decide: impl FnOnce(Option<&[u8]>) -> (Option<CowOperation<'static>>, R),
+    ) -> Result<(Commit<'_>, R), LiveError> {
+        self.shared().transact(&[key], |values| {
+            let (operation, outcome) = decide(values[0].as_deref());
+            let mut batch = Batch::new();
+            if let Some(operation) = operation {
+                batch.push(key, operation.borrow());
+            }
+            (batch, outcome)
+        })
+    }
+
+    /// [`LiveTable::modify`] for several keys of one partition: reads them, and does the batch that
+    /// `decide` makes of their values, with no other write to the partition between.
+    pub fn transact<R>(
+        &self,
+        keys: &[&[u8]],
+        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+    ) -> Result<(Commit<'_>, R), LiveError> {
+        self.shared().transact(keys, decide)
+    }
+
+    /// The value of a key. Waits for the device when it must.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
+        self.shared().get(key)
+    }
+
+    /// The value of a key, without waiting for the device.
+    pub fn try_get(&self, key: &[u8]) -> Result<LiveLookup, LiveError> {
+        self.shared().try_get(key)
+    }
+
+    /// The values of many keys, in their order. Each is the key's value at some moment during the call;
+    /// for one moment take a [`Snapshot`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
+        keys.iter().map(|key| self.get(key.as_ref())).collect()
+    }
+
+    /// The table as it is now, to be read for as long as wanted. Runs that were merged away meanwhile
+    /// keep their space until the last snapshot that reads them is dropped.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared().snapshot()
+    }
+
+    /// Walks the records between two keys as they are now. Only for ordered tables:
+    /// [`LiveError::NoKeyOrder`].
+    pub fn scan(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<LiveScan, LiveError> {
+        self.snapshot().scan_keys(from, to, direction)
+    }
+
+    /// Walks all records as they are now, in the table's order.
+    pub fn entries(&self) -> LiveScan {
+        self.snapshot().scan(Direction::Forward)
+    }
+
+    /// Writes all that is in memory to runs, and returns when they are durable.
+    pub fn flush(&self) -> Result<(), LiveError> {
+        self.shared().flush()
+    }
+
+    /// Flushes, then merges each partition's runs into one. What is written meanwhile is not in it.
+    pub fn optimize(&self) -> Result<(), LiveError> {
+        self.shared().optimize()
+    }
+
+    /// Deletes all keys between two that are there when this begins; returns how many those were. Each is
+    /// deleted by itself: a reader may see some gone and others not yet. Only for ordered tables.
+    pub fn delete_range(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<(u64, Commit<'_>), LiveError> {
+        let mut scan = self.scan(from, to, Direction::Forward)?;
+        let mut deleted = 0;
+        let mut last = Commit::nothing(self.shared());
+        while scan.advance()? {
+            last = self.delete(scan.key())?;
+            deleted += 1;
+            if !last.delay().is_zero() {
+                self.shared().clock().sleep(last.delay());
+            }
+        }
+        Ok((deleted, last))
+    }
+
+    /// An id and a path for a run to be written and then added by [`LiveTable::ingest`].
+    pub fn new_run(&self) -> NewRun {
+        self.shared().new_run()
+    }
+
+    /// How to write such a run, of at most so many records, with so many bytes of keys and values.
+    pub fn run_options(&self, records: u64, bytes: u64) -> RunOptions {
+        self.shared().ingest_options(records, bytes)
+    }
+
+    /// Adds finished, synced runs to their partitions, all at one moment. What was written before is
+    /// older than they are, what is written after is newer; of several runs of a partition those given
+    /// later are newer. Writes wait meanwhile, for as long as it takes to flush what came in last.
+    /// After an error none was added, and their files are removed.
+    pub fn ingest(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
+        self.shared().ingest(runs)
+    }
+
+    pub fn stats(&self) -> LiveStats {
+        self.shared().stats()
+    }
+}

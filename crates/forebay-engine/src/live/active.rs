@@ -1,0 +1,197 @@
+//! The buffer that takes a partition's writes.
+//!
+//! Records are appended as they come; a small hash table finds the one of a key, so that operations on
+//! the same key compose where they meet and a key is in the buffer once. When the buffer is full it is
+//! sorted into a [`MiniRun`]. It is kept small enough to lie in a processor's cache.
+
+use forebay_run::operation::Operation;
+use forebay_run::record::encode;
+
+use crate::live::error::LiveError;
+use crate::live::mini::MiniRun;
+use crate::live::record::{Record, append_raw};
+use crate::live::shape::{Place, Shape};
+
+/// A buffer is full at so many records or bytes, whichever comes first.
+const MAX_RECORDS: usize = 8192;
+const MAX_BYTES: usize = 256 << 10;
+/// Slots of a hash table that begins; it doubles when three quarters are taken.
+const FIRST_SLOTS: usize = 256;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    head: u64,
+    /// Where the record begins.
+    at: u32,
+    /// The lower half of [`Place::spread`].
+    spread: u32,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Active {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    /// 0, or the number of an entry plus 1; open addressing, linear probing.
+    slots: Vec<u16>,
+}
+
+impl Active {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= MAX_RECORDS || self.bytes.len() >= MAX_BYTES
+    }
+
+    /// The bytes of the records in it.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[inline]
+    fn record(&self, entry: Entry) -> Option<Record<'_>> {
+        Record::read(&self.bytes, entry.at as usize)
+    }
+
+    /// The slot of the key, or the free one where it belongs. REQUIRES: there is a free one.
+    #[inline]
+    fn slot_of(&self, place: Place, key: &[u8]) -> usize {
+        let mask = self.slots.len() - 1;
+        let spread = place.spread as u32;
+        let mut slot = spread as usize & mask;
+        loop {
+            let Some(number) = usize::from(self.slots[slot]).checked_sub(1) else {
+                return slot;
+            };
+            let entry = self.entries[number];
+            if entry.spread == spread
+                && entry.head == place.head
+                && self.record(entry).is_some_and(|record| record.key == key)
+            {
+                return slot;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    #[inline]
+    fn entry_of(&self, place: Place, key: &[u8]) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        usize::from(self.slots[self.slot_of(place, key)]).checked_sub(1)
+    }
+
+    /// The operation on a key.
+    #[inline]
+    pub fn get(&self, place: Place, key: &[u8]) -> Option<Operation<'_>> {
+        let entry = self.entry_of(place, key)?;
+        self.record(self.entries[entry])?.operation()
+    }
+
+    /// Adds an operation, composed with what is there of its key. An error changes nothing.
+    #[inline]
+    pub fn add(
+        &mut self,
+        shape: &Shape,
+        place: Place,
+        key: &[u8],
+        operation: Operation<'_>,
+    ) -> Result<(), LiveError> {
+        if (self.entries.len() + 1) * 4 > self.slots.len() * 3 {
+            self.grow();
+        }
+        let slot = self.slot_of(place, key);
+        if let Some(number) = usize::from(self.slots[slot]).checked_sub(1) {
+            return self.change(shape, number, key, operation);
+        }
+        let at = self.bytes.len() as u32;
+        let spread = place.spread as u32;
+        self.entries.push(Entry {
+            head: place.head,
+            at,
+            spread,
+        });
+        self.slots[slot] = self.entries.len() as u16;
+        let (tag, payload) = encode(operation);
+        append_raw(&mut self.bytes, key, tag, &payload);
+        Ok(())
+    }
+
+    /// Puts another operation in the place of an entry's.
+    fn change(
+        &mut self,
+        shape: &Shape,
+        number: usize,
+        key: &[u8],
+        newer: Operation<'_>,
+    ) -> Result<(), LiveError> {
+        let entry = self.entries[number];
+        let older = self.record(entry).and_then(|record| record.operation());
+        let composed = match older {
+            Some(older) if !newer.is_final() => Some(shape.compose(key, &older, &newer)?),
+            _ => None,
+        };
+        let operation = composed
+            .as_ref()
+            .map_or(newer, |composed| composed.borrow());
+        let (tag, payload) = encode(operation);
+        let old = self
+            .record(entry)
+            .map(|record| (record.len_bytes, record.payload.len()));
+        match old {
+            Some((len_bytes, payload_bytes)) if payload_bytes == payload.len() => {
+                let at = entry.at as usize;
+                let end = at + len_bytes;
+                self.bytes[at] = tag;
+                self.bytes[end - payload_bytes..end].copy_from_slice(&payload);
+            }
+            _ => {
+                self.entries[number].at = self.bytes.len() as u32;
+                append_raw(&mut self.bytes, key, tag, &payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self) {
+        let slots = (self.slots.len() * 2).max(FIRST_SLOTS);
+        self.slots.clear();
+        self.slots.resize(slots, 0);
+        for (number, entry) in self.entries.iter().enumerate() {
+            let mut slot = entry.spread as usize & (slots - 1);
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & (slots - 1);
+            }
+            self.slots[slot] = number as u16 + 1;
+        }
+    }
+
+    /// Sorts what is there into a run and begins anew.
+    pub fn seal(&mut self) -> MiniRun {
+        let bytes = &self.bytes;
+        let key = |entry: &Entry| Record::read(bytes, entry.at as usize).map(|record| record.key);
+        self.entries
+            .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(&key(b))));
+        let mut mini = MiniRun::with_capacity(bytes.len(), self.entries.len() as u64);
+        for entry in &self.entries {
+            if let Some(record) = Record::read(bytes, entry.at as usize) {
+                mini.push(entry.head, record.key, record.tag, record.payload);
+            }
+        }
+        mini.shrink();
+        self.clear();
+        mini
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        // One large value must not be held for good.
+        self.bytes.shrink_to(2 * MAX_BYTES);
+        self.entries.clear();
+        self.slots.fill(0);
+    }
+}

@@ -1,0 +1,181 @@
+//! The two threads of a live table: one flushes, one merges.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_run::RunError;
+use tracing::warn;
+
+use crate::error::StoreError;
+use crate::live::error::LiveError;
+use crate::live::shared::{GATE_ENDED, Progress, Shared, Trouble};
+
+/// After a failure that may pass, such as a full disk, the next try comes this much later.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The threads; dropping them ends them, after what they are writing was given up or finished.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    shared: Arc<Shared>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    pub fn start(shared: Arc<Shared>) -> Result<Self, LiveError> {
+        let weak = Arc::downgrade(&shared);
+        shared.memory.on_asked(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.tell(|progress| progress.freeze_asked = true);
+            }
+        });
+        let mut threads = Self {
+            shared,
+            handles: Vec::new(),
+        };
+        threads.spawn("flush", FLUSHER)?;
+        threads.spawn("merge", MERGER)?;
+        Ok(threads)
+    }
+
+    #[inline]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn spawn(&mut self, what: &str, worker: Worker) -> Result<(), LiveError> {
+        let shared = Arc::clone(&self.shared);
+        let name = format!("{what} {}", self.shared.shape.table);
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || shared.work(worker));
+        self.handles
+            .push(thread.map_err(|source| LiveError::Thread {
+                table: self.shared.shape.table.clone(),
+                source,
+            })?);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.gate.close(GATE_ENDED);
+        self.shared.tell(|progress| progress.closing = true);
+        for handle in self.handles.drain(..) {
+            // A panic there was reported there; there is nothing to add here.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// What a thread does, and where it tells of its problems.
+#[derive(Debug, Clone, Copy)]
+struct Worker {
+    is_due: fn(&Shared) -> bool,
+    step: fn(&Shared) -> Result<(), LiveError>,
+    trouble: fn(&mut Progress) -> &mut Trouble,
+}
+
+const FLUSHER: Worker = Worker {
+    is_due: Shared::is_flush_due,
+    step: Shared::flush_step,
+    trouble: |progress| &mut progress.flushes,
+};
+
+const MERGER: Worker = Worker {
+    is_due: Shared::is_merge_due,
+    step: Shared::grow_once,
+    trouble: |progress| &mut progress.merges,
+};
+
+impl Shared {
+    fn is_flush_due(&self) -> bool {
+        let progress = self.progress.lock();
+        progress.freeze_asked || progress.flushed < progress.frozen
+    }
+
+    fn flush_step(&self) -> Result<(), LiveError> {
+        if std::mem::take(&mut self.progress.lock().freeze_asked) {
+            self.freeze();
+        }
+        if let Some(number) = self.flush_oldest()? {
+            self.tell(|progress| progress.flushed = number);
+        }
+        Ok(())
+    }
+
+    /// Does a step whenever one is due, until the table is closed or has failed.
+    fn work(&self, worker: Worker) {
+        loop {
+            let seen = self.progress.lock().events;
+            let mut failed = false;
+            if (worker.is_due)(self) {
+                let result = (worker.step)(self);
+                failed = result.is_err();
+                if !self.note(worker, result) {
+                    return;
+                }
+            }
+            let mut progress = self.progress.lock();
+            if progress.closing || progress.failed.is_some() {
+                return;
+            }
+            if failed || progress.events == seen {
+                self.changed.wait_for(&mut progress, RETRY);
+            }
+        }
+    }
+
+    /// What a step's outcome means for writers. Returns whether there may be another step.
+    fn note(&self, worker: Worker, result: Result<(), LiveError>) -> bool {
+        let Err(error) = result else {
+            self.tell(|progress| (worker.trouble)(progress).problem = None);
+            return true;
+        };
+        let text = error.to_string();
+        warn!(table = %self.shape.table, error = text, "a flush or a merge failed");
+        let consequence = consequence(&error);
+        if let Consequence::Fail = consequence {
+            self.fail(&text);
+        }
+        self.tell(|progress| {
+            let trouble = (worker.trouble)(progress);
+            trouble.failures += 1;
+            trouble.problem = Some(text);
+        });
+        matches!(consequence, Consequence::TryAgain)
+    }
+}
+
+/// What follows from a failed step.
+enum Consequence {
+    TryAgain,
+    /// No merge until the table is opened anew; reads and writes go on.
+    Stop,
+    Fail,
+}
+
+/// For want of space the same step may succeed later. A damaged run stays damaged, and is no reason to
+/// refuse writes. After any other error of the device nobody knows what it holds.
+fn consequence(error: &LiveError) -> Consequence {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let out_of_space = match error {
+        LiveError::Run { source, .. } => source.is_out_of_space(),
+        LiveError::Store(StoreError::Io { source, .. }) => {
+            matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+        }
+        _ => false,
+    };
+    match error {
+        _ if out_of_space => Consequence::TryAgain,
+        LiveError::Closed { .. } => Consequence::Stop,
+        LiveError::Run {
+            source: RunError::Io { .. },
+            ..
+        }
+        | LiveError::Store(_) => Consequence::Fail,
+        LiveError::Run { .. } => Consequence::Stop,
+        _ => Consequence::Fail,
+    }
+}

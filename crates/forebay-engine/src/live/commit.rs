@@ -1,0 +1,71 @@
+//! What a write returns: when it is durable, as its table promises it.
+
+use std::time::Duration;
+
+use crate::live::error::LiveError;
+use crate::live::log::Lsn;
+use crate::live::shared::Shared;
+
+/// A write that readers see already. It counts as acknowledged once [`Commit::wait`] returned without an
+/// error, or [`Commit::on_durable`] called back without one.
+#[derive(Debug, Clone, Copy)]
+#[must_use = "a write is acknowledged when its commit was waited for"]
+pub struct Commit<'a> {
+    table: &'a Shared,
+    lsn: Option<Lsn>,
+    delay: Duration,
+}
+
+impl<'a> Commit<'a> {
+    pub(crate) fn new(table: &'a Shared, lsn: Option<Lsn>, delay: Duration) -> Self {
+        Self { table, lsn, delay }
+    }
+
+    /// Of no write at all.
+    pub(crate) fn nothing(table: &'a Shared) -> Self {
+        Self::new(table, None, Duration::ZERO)
+    }
+
+    /// How long the writer should pause before its next write, so that flushes and merges keep up;
+    /// mostly nothing. [`Commit::wait`] does pause.
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// Whether there is nothing to wait for.
+    pub fn is_durable(&self) -> bool {
+        match (&self.table.log, self.lsn) {
+            (Some(log), Some(lsn)) => log.durable(lsn),
+            _ => true,
+        }
+    }
+
+    /// Waits until the write is as durable as its table promises.
+    #[inline]
+    pub fn wait(self) -> Result<(), LiveError> {
+        if self.delay > Duration::ZERO {
+            self.table.clock().sleep(self.delay);
+        }
+        match (&self.table.log, self.lsn) {
+            (Some(log), Some(lsn)) => log
+                .wait_durable(lsn)
+                .map_err(|source| self.table.log_error(source)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls `done` once the write is as durable as its table promises, or is known not to be: from this
+    /// thread if that is so already, else from the one that synced the log, where it must not block.
+    pub fn on_durable(self, done: impl FnOnce(Result<(), LiveError>) + Send + 'static) {
+        match (&self.table.log, self.lsn) {
+            (Some(log), Some(lsn)) => {
+                let table = self.table.shape.table.clone();
+                let told = move |result: Result<(), _>| {
+                    done(result.map_err(|source| LiveError::Log { table, source }));
+                };
+                log.on_durable(lsn, Box::new(told));
+            }
+            _ => done(Ok(())),
+        }
+    }
+}

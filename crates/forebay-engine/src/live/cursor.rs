@@ -1,0 +1,218 @@
+//! Walking a sorted run in memory, and walking any source of records, either way.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use forebay_run::Order;
+use forebay_run::error::Result;
+use forebay_run::hash::key_head;
+use forebay_run::operation::Operation;
+use forebay_run::record::decode;
+use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+
+use crate::live::mini::MiniRun;
+use crate::live::shape::Shape;
+
+/// A walk over a [`MiniRun`].
+#[derive(Debug)]
+pub(crate) struct MiniCursor {
+    mini: Arc<MiniRun>,
+    shape: Arc<Shape>,
+    range: ScanRange,
+    direction: Direction,
+    /// Forward: where the next record begins. Backward: where the block of the next ones ends.
+    at: usize,
+    /// Backward: where the records of the block begin that are still to come.
+    starts: Vec<usize>,
+    seeking: bool,
+    done: bool,
+    hash: u64,
+    head: u64,
+    tag: u8,
+    /// Where key and payload of the current record lie.
+    key: (usize, usize),
+    payload: (usize, usize),
+}
+
+impl MiniCursor {
+    pub fn new(
+        mini: &Arc<MiniRun>,
+        shape: &Arc<Shape>,
+        range: &ScanRange,
+        direction: Direction,
+    ) -> Self {
+        let begin = match direction {
+            Direction::Forward => &range.from,
+            Direction::Backward => &range.to,
+        };
+        let (start, end) = match begin {
+            Bound::Unbounded => (0, mini.end()),
+            Bound::Included(at) | Bound::Excluded(at) => {
+                let head = match shape.order {
+                    Order::Hashed => at.hash,
+                    Order::Ordered => key_head(&at.key),
+                };
+                mini.block_around(head, &at.key)
+            }
+        };
+        Self {
+            mini: Arc::clone(mini),
+            shape: Arc::clone(shape),
+            range: range.clone(),
+            direction,
+            at: if direction == Direction::Forward {
+                start
+            } else {
+                end
+            },
+            starts: Vec::new(),
+            seeking: true,
+            done: false,
+            hash: 0,
+            head: 0,
+            tag: 0,
+            key: (0, 0),
+            payload: (0, 0),
+        }
+    }
+
+    /// Where the next record begins, if there is one.
+    #[inline]
+    fn next_start(&mut self) -> Option<usize> {
+        if self.direction == Direction::Forward {
+            return Some(self.at).filter(|at| *at < self.mini.end());
+        }
+        if self.starts.is_empty() {
+            let (start, end) = self.mini.block_before(self.at)?;
+            let mut at = start;
+            while at < end {
+                self.starts.push(at);
+                at += self.mini.record(at)?.len_bytes;
+            }
+            self.at = start;
+        }
+        self.starts.pop()
+    }
+
+    /// Takes the next record in hand; `false` when there is none.
+    #[inline]
+    fn load_next(&mut self) -> bool {
+        let Some(at) = self.next_start() else {
+            return false;
+        };
+        let Some(record) = self.mini.record(at) else {
+            return false;
+        };
+        let end = at + record.len_bytes;
+        self.tag = record.tag;
+        self.payload = (end - record.payload.len(), end);
+        self.key = (self.payload.0 - record.key.len(), self.payload.0);
+        (self.hash, self.head) = self.shape.hash_and_head(record.key);
+        if self.direction == Direction::Forward {
+            self.at = end;
+        }
+        true
+    }
+
+    fn is_early(&self) -> bool {
+        match self.direction {
+            Direction::Forward => self.range.is_below(self.hash, self.key()),
+            Direction::Backward => self.range.is_above(self.hash, self.key()),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        match self.direction {
+            Direction::Forward => self.range.is_above(self.hash, self.key()),
+            Direction::Backward => self.range.is_below(self.hash, self.key()),
+        }
+    }
+}
+
+impl Cursor for MiniCursor {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        while !self.done && self.load_next() {
+            if self.seeking && self.is_early() {
+                continue;
+            }
+            self.seeking = false;
+            if self.is_late() {
+                break;
+            }
+            return Ok(true);
+        }
+        self.done = true;
+        Ok(false)
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[inline]
+    fn head(&self) -> u64 {
+        self.head
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.mini.slice(self.key)
+    }
+
+    #[inline]
+    fn operation(&self) -> Operation<'_> {
+        // What lies in memory was encoded here.
+        decode(self.tag, self.mini.slice(self.payload)).unwrap_or(Operation::Delete)
+    }
+}
+
+/// A walk over a sorted run, wherever it lies.
+#[derive(Debug)]
+pub(crate) enum SourceCursor {
+    Mini(MiniCursor),
+    Run(RunScan),
+}
+
+impl Cursor for SourceCursor {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        match self {
+            SourceCursor::Mini(cursor) => cursor.advance(),
+            SourceCursor::Run(cursor) => cursor.advance(),
+        }
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        match self {
+            SourceCursor::Mini(cursor) => cursor.hash(),
+            SourceCursor::Run(cursor) => cursor.hash(),
+        }
+    }
+
+    #[inline]
+    fn head(&self) -> u64 {
+        match self {
+            SourceCursor::Mini(cursor) => cursor.head(),
+            SourceCursor::Run(cursor) => cursor.head(),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        match self {
+            SourceCursor::Mini(cursor) => cursor.key(),
+            SourceCursor::Run(cursor) => cursor.key(),
+        }
+    }
+
+    #[inline]
+    fn operation(&self) -> Operation<'_> {
+        match self {
+            SourceCursor::Mini(cursor) => cursor.operation(),
+            SourceCursor::Run(cursor) => cursor.operation(),
+        }
+    }
+}

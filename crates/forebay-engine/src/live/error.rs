@@ -1,0 +1,91 @@
+//! What can go wrong with a live table.
+
+use forebay_run::RunError;
+use forebay_run::operation::OperandError;
+use thiserror::Error;
+
+use crate::error::StoreError;
+use crate::live::log::LogError;
+use crate::name::TableName;
+
+/// A failed operation on a live table. A refused write has changed nothing; see
+/// [`LiveError::is_final`] for those that say how it goes on.
+#[derive(Debug, Error)]
+pub enum LiveError {
+    #[error("table {table} exists already; drop it first, or give another name")]
+    Exists { table: TableName },
+    #[error("there is no live table {table}: create it first")]
+    NoTable { table: TableName },
+    #[error(
+        "table {table} is a batch table: it is pushed to as a whole and takes no single writes"
+    )]
+    Batch { table: TableName },
+    #[error("live table {table} cannot be made: {problem}")]
+    Options { table: TableName, problem: String },
+    #[error("table {table}: a key of {bytes} bytes; keys have 1 to {limit}")]
+    Key {
+        table: TableName,
+        bytes: usize,
+        limit: usize,
+    },
+    #[error("table {table}, key {key}: a value of {bytes} bytes; values have at most {limit}")]
+    Value {
+        table: TableName,
+        key: String,
+        bytes: usize,
+        limit: usize,
+    },
+    #[error("table {table} was made without a kind of deltas: make it with one, or update the key")]
+    NoDelta { table: TableName },
+    #[error("table {table}, key {key}: {source}")]
+    Operand {
+        table: TableName,
+        key: String,
+        source: OperandError,
+    },
+    #[error(
+        "table {table}: keys {first} and {second} lie in different partitions, and a batch is atomic \
+         within one only: give them the same hashtag, as in {{user1}}:name, or write them one by one"
+    )]
+    AcrossPartitions {
+        table: TableName,
+        first: String,
+        second: String,
+    },
+    #[error("table {table} is kept in the order of hashes: it has no ranges of keys")]
+    NoKeyOrder { table: TableName },
+    /// The table takes no writes until it is opened anew; reads go on.
+    #[error(
+        "table {table} takes no more writes: {why}. What the device holds is not known for sure: \
+         check the device, then restart; what was acknowledged is read back from the log"
+    )]
+    Failed { table: TableName, why: String },
+    /// Writes go on once there is space.
+    #[error(
+        "table {table} has no memory left for writes, as it cannot write runs: {why}; free some space"
+    )]
+    Full { table: TableName, why: String },
+    #[error("table {table}: {source}")]
+    Run { table: TableName, source: RunError },
+    #[error("table {table}: {problem}")]
+    Ingest { table: TableName, problem: String },
+    #[error("table {table}: {source}")]
+    Log { table: TableName, source: LogError },
+    #[error("table {table} is being closed")]
+    Closed { table: TableName },
+    #[error("table {table}: cannot start its thread: {source}")]
+    Thread {
+        table: TableName,
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl LiveError {
+    /// Whether the table takes no write from now on, whatever is freed or repaired, until it is opened
+    /// anew.
+    pub fn is_final(&self) -> bool {
+        matches!(self, LiveError::Failed { .. } | LiveError::Closed { .. })
+    }
+}

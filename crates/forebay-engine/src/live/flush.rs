@@ -1,0 +1,313 @@
+//! From memory to the disk.
+//!
+//! A *generation* is what was written between two freezes: a part of each partition's memory and one
+//! segment of the log. It is written in four steps, each of which a crash may follow:
+//!
+//! 1. [`Shared::freeze`] lets a new generation, and a new segment, take the writes.
+//! 2. [`Shared::flush_oldest`] writes a run for each partition that has records, and syncs them.
+//! 3. The manifest is replaced by one that names the new runs and the new first segment: from here on
+//!    they count, before they are debris that the next opening removes.
+//! 4. Readers are given the runs in place of the memory; the old segment is removed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_run::RunWriter;
+use forebay_run::format::{RunOptions, RunSummary};
+use forebay_run::io::replace_file;
+use forebay_run::merge::{Merge, Resolve};
+use forebay_run::operation::Operation;
+use forebay_run::scan::{Cursor, Direction};
+use tracing::warn;
+
+use crate::cleanup::remove_if_there;
+use crate::error::{At, StoreError};
+use crate::live::cursor::{MiniCursor, SourceCursor};
+use crate::live::error::LiveError;
+use crate::live::log::Log;
+use crate::live::manifest::{LiveManifest, LiveRunRef};
+use crate::live::part::{LiveRun, Minis, PartView};
+use crate::live::shared::{Frozen, Shared};
+use crate::name::RunId;
+use forebay_run::scan::ScanRange;
+
+impl Shared {
+    /// Ends the generation that takes writes. Returns its number, or that of the last one frozen when
+    /// there is nothing new.
+    pub fn freeze(&self) -> u64 {
+        let mut frozen = self.frozen.lock();
+        let mut parts = self.lock_parts();
+        for part in &mut parts {
+            part.seal(&self.memory);
+        }
+        let last = self.progress.lock().frozen;
+        if parts.iter().all(|part| part.view.minis.is_empty()) {
+            return last;
+        }
+        let log_from = self.log.as_ref().map_or(0, Log::roll);
+        for part in &mut parts {
+            part.freeze();
+        }
+        let memory_bytes = self.memory.freeze();
+        drop(parts);
+        let number = last + 1;
+        frozen.push_back(Frozen {
+            number,
+            log_from,
+            memory_bytes,
+        });
+        self.tell(|progress| progress.frozen = number);
+        number
+    }
+
+    /// Writes everything that is in memory now, and waits until it is on the disk.
+    pub fn flush(&self) -> Result<(), LiveError> {
+        let number = self.freeze();
+        let mut progress = self.progress.lock();
+        let failures = progress.flushes.failures;
+        while progress.flushed < number {
+            if progress.failed.is_some() || progress.closing {
+                drop(progress);
+                return Err(self.ended());
+            }
+            if let Some(why) = progress.flushes.problem.clone()
+                && progress.flushes.failures > failures
+            {
+                let table = self.shape.table.clone();
+                return Err(LiveError::Full { table, why });
+            }
+            self.changed.wait(&mut progress);
+        }
+        Ok(())
+    }
+
+    /// Writes the oldest frozen generation; returns its number. For one thread at a time.
+    pub fn flush_oldest(&self) -> Result<Option<u64>, LiveError> {
+        let Some(frozen) = self.frozen.lock().front().copied() else {
+            return Ok(None);
+        };
+        let mut written = Vec::new();
+        let result = self.write_generation(&mut written);
+        if let Err(error) = result.and_then(|()| self.install_generation(frozen, &written)) {
+            self.remove_runs_unless_named(written.iter().flatten().map(|run| &run.reference.id));
+            return Err(error);
+        }
+        self.frozen.lock().pop_front();
+        self.memory.thaw(frozen.memory_bytes);
+        if let Some(log) = &self.log
+            && let Err(error) = log.remove_before(frozen.log_from)
+        {
+            warn!(table = %self.shape.table, %error, "a part of the log that is not needed stays for now");
+        }
+        Ok(Some(frozen.number))
+    }
+
+    fn write_generation(&self, written: &mut Vec<Option<Arc<LiveRun>>>) -> Result<(), LiveError> {
+        for part in &self.parts {
+            let view = Arc::clone(&part.lock().view);
+            let minis: Minis = view.frozen.first().cloned().unwrap_or_default();
+            if minis.is_empty() {
+                written.push(None);
+                continue;
+            }
+            let all = ScanRange::all();
+            let cursor = |mini| {
+                SourceCursor::Mini(MiniCursor::new(mini, &self.shape, &all, Direction::Forward))
+            };
+            let cursors = minis.iter().map(cursor).collect();
+            let records = minis.iter().map(|mini| mini.records()).sum();
+            let bytes = minis.iter().map(|mini| mini.end() as u64).sum();
+            let output = Output {
+                level: 0,
+                records,
+                bytes,
+                is_oldest: view.runs.is_empty(),
+            };
+            written.push(self.write_run(cursors, output, &mut |_| Ok(()))?);
+        }
+        Ok(())
+    }
+
+    fn install_generation(
+        &self,
+        frozen: Frozen,
+        written: &[Option<Arc<LiveRun>>],
+    ) -> Result<(), LiveError> {
+        let mut manifest = self.structure.lock();
+        let mut next = manifest.clone();
+        next.log_from = next.log_from.max(frozen.log_from);
+        for (runs, new) in next.partitions.iter_mut().zip(written) {
+            runs.extend(new.iter().map(|run| run.reference.clone()));
+        }
+        self.replace_manifest(&next)?;
+        *manifest = next;
+        for (part, new) in self.parts.iter().zip(written) {
+            let mut part = part.lock();
+            part.view = Arc::new(PartView {
+                runs: part.view.runs.iter().chain(new).cloned().collect(),
+                frozen: part.view.frozen.iter().skip(1).cloned().collect(),
+                minis: Arc::clone(&part.view.minis),
+            });
+        }
+        let bytes = written
+            .iter()
+            .flatten()
+            .map(|run| run.reference.summary.file_bytes)
+            .sum();
+        self.counts
+            .flushed_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        self.count_runs(&manifest);
+        Ok(())
+    }
+
+    /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing remains.
+    /// `pace` is told every so many records how many bytes were written, and may end it all.
+    pub fn write_run(
+        &self,
+        cursors: Vec<SourceCursor>,
+        output: Output,
+        pace: &mut dyn FnMut(u64) -> Result<(), LiveError>,
+    ) -> Result<Option<Arc<LiveRun>>, LiveError> {
+        let id = self.new_run_id();
+        let options = self.run_options(&output);
+        let writer = RunWriter::create(self.disk(), &self.files.run(&id), options);
+        let writer = writer.map_err(|source| self.shape.run_error(source))?;
+        let summary = match self.write_records(writer, cursors, output.is_oldest, pace) {
+            Ok(Some(summary)) => summary,
+            nothing_or_error => {
+                self.remove_run(&id);
+                return nothing_or_error.map(|_| None);
+            }
+        };
+        let level = output.level;
+        self.open_run(LiveRunRef { id, level, summary }).map(Some)
+    }
+
+    fn write_records(
+        &self,
+        mut writer: RunWriter,
+        cursors: Vec<SourceCursor>,
+        is_oldest: bool,
+        pace: &mut dyn FnMut(u64) -> Result<(), LiveError>,
+    ) -> Result<Option<RunSummary>, LiveError> {
+        const PACE_RECORDS: u64 = 16 * 1024;
+        let failed = |source| self.shape.run_error(source);
+        let resolve = Resolve::Compose(self.shape.kind());
+        let mut merge = Merge::new(cursors, resolve, Direction::Forward);
+        let mut left = PACE_RECORDS;
+        while merge.advance().map_err(failed)? {
+            let mut operation = merge.operation();
+            if is_oldest {
+                let Some(value) = value_of(&operation) else {
+                    continue;
+                };
+                operation = Operation::Update(value);
+            }
+            writer
+                .push(merge.hash(), merge.key(), operation)
+                .map_err(failed)?;
+            left -= 1;
+            if left == 0 {
+                pace(writer.len_bytes())?;
+                left = PACE_RECORDS;
+            }
+        }
+        if writer.records() == 0 {
+            return Ok(None);
+        }
+        writer.finish().map(Some).map_err(failed)
+    }
+
+    pub fn run_options(&self, output: &Output) -> RunOptions {
+        let prefix = self.shape.router.hasher().prefix();
+        let options = RunOptions::new(self.shape.order, self.options.compression, prefix);
+        let record_bytes = output.bytes / output.records.max(1);
+        let filter_bytes = output.records * forebay_run::filter::BITS_PER_KEY / 8;
+        let filtered = !output.is_oldest || filter_bytes <= self.budget().filter_share() as u64;
+        RunOptions {
+            filter_records: filtered.then_some(output.records),
+            ..options.for_records_of(record_bytes)
+        }
+    }
+
+    pub fn new_run_id(&self) -> RunId {
+        RunId::plain(format!("{:016x}", self.store.random().next_u64()))
+    }
+
+    /// Writes the manifest. After an error the old one is in place, or nobody knows and the table has
+    /// failed. REQUIRES the structure's lock.
+    pub fn replace_manifest(&self, next: &LiveManifest) -> Result<(), LiveError> {
+        let path = self.files.live_manifest();
+        let bytes = next.to_bytes().map_err(|problem| StoreError::Damaged {
+            path: path.clone(),
+            problem,
+        })?;
+        let runs = self.files.runs();
+        self.disk().sync_dir(&runs).at("sync", &runs)?;
+        let Err(error) = replace_file(&**self.disk(), &path, &bytes) else {
+            return Ok(());
+        };
+        if self.disk().read(&path).is_ok_and(|found| found == bytes) {
+            self.fail(&format!(
+                "could not make sure of {}: {error}",
+                path.display()
+            ));
+        }
+        Err(error).at("write", &path).map_err(LiveError::from)
+    }
+
+    /// Removes runs that came to nothing. They stay when the table has failed: the manifest on the disk
+    /// may name them.
+    pub fn remove_runs_unless_named<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
+        if self.progress.lock().failed.is_none() {
+            ids.for_each(|id| self.remove_run(id));
+        }
+    }
+
+    /// Removes a run that no manifest names. Who reads it reads on; what cannot be removed is removed
+    /// when the table is opened next.
+    pub fn remove_run(&self, id: &RunId) {
+        for path in [self.files.run(id), self.files.extent(id)] {
+            if let Err(error) = remove_if_there(&**self.disk(), &path) {
+                warn!(table = %self.shape.table, %error, "a run that is not needed stays for now");
+            }
+        }
+    }
+
+    /// Keeps count of what readers have to look through.
+    pub fn count_runs(&self, manifest: &LiveManifest) {
+        let most = manifest.partitions.iter().map(Vec::len).max().unwrap_or(0);
+        self.counts.most_runs.store(most, Ordering::Relaxed);
+        let memory = self.parts.iter().map(|part| {
+            let view = Arc::clone(&part.lock().view);
+            view.runs
+                .iter()
+                .map(|run| run.run.memory_bytes())
+                .sum::<usize>()
+        });
+        self.memory.set_run_bytes(memory.sum());
+    }
+}
+
+/// What is known of a run before it is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    pub level: u32,
+    /// At most so many records, of so many bytes.
+    pub records: u64,
+    pub bytes: u64,
+    /// Nothing of its keys is older: deletes are dropped, and what is left is values.
+    pub is_oldest: bool,
+}
+
+/// The value that an operation makes of nothing.
+fn value_of<'a>(operation: &Operation<'a>) -> Option<&'a [u8]> {
+    match *operation {
+        Operation::Update(value)
+        | Operation::Insert(value)
+        | Operation::Delta(value)
+        | Operation::InsertDelta { value, .. } => Some(value),
+        Operation::Delete => None,
+    }
+}

@@ -1,0 +1,150 @@
+//! Merging runs, in the background and on demand.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_run::scan::{Direction, RunScan, ScanRange};
+use parking_lot::MutexGuard;
+
+use crate::live::cursor::SourceCursor;
+use crate::live::error::LiveError;
+use crate::live::flush::Output;
+use crate::live::levels::{Due, due};
+use crate::live::manifest::LiveManifest;
+use crate::live::part::{LiveRun, PartView};
+use crate::live::shared::Shared;
+
+impl Shared {
+    /// Whether some runs are to be merged.
+    pub fn is_merge_due(&self) -> bool {
+        self.next_merge(&self.structure.lock()).is_some()
+    }
+
+    /// The cheapest merge that is due, and in which partition.
+    fn next_merge(&self, manifest: &LiveManifest) -> Option<(usize, Due)> {
+        let factor = self.options.factor as usize;
+        let dues = manifest
+            .partitions
+            .iter()
+            .enumerate()
+            .filter_map(|(partition, runs)| {
+                let levels: Vec<u32> = runs.iter().map(|run| run.level).collect();
+                due(&levels, factor).map(|due| (partition, due))
+            });
+        dues.min_by_key(|(_, due)| due.level)
+    }
+
+    /// Does one merge, if one is due.
+    pub fn grow_once(&self) -> Result<(), LiveError> {
+        let growing = self.growing.lock();
+        let next = self.next_merge(&self.structure.lock());
+        match next {
+            Some((partition, due)) => self.merge_runs(&growing, partition, due),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes one run of each partition, of all that was written until now.
+    pub fn optimize(&self) -> Result<(), LiveError> {
+        self.flush()?;
+        let growing = self.growing.lock();
+        for partition in 0..self.parts.len() {
+            let runs = self.structure.lock().partitions[partition].clone();
+            let level = runs.iter().map(|run| run.level).max().unwrap_or(0);
+            // A single run may still hold what only a merge with the oldest one drops, if it was added
+            // as it came.
+            if runs.len() > 1 {
+                self.merge_runs(
+                    &growing,
+                    partition,
+                    Due {
+                        runs: 0..runs.len(),
+                        level,
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges neighbouring runs of a partition. They are found again by the first one's id when the
+    /// outcome is there: meanwhile runs may have been added behind them, none is ever taken away but
+    /// by who holds the lock on growing.
+    fn merge_runs(
+        &self,
+        _growing: &MutexGuard<'_, ()>,
+        partition: usize,
+        due: Due,
+    ) -> Result<(), LiveError> {
+        let view = Arc::clone(&self.parts[partition].lock().view);
+        let inputs: Vec<Arc<LiveRun>> = view.runs[due.runs.clone()].to_vec();
+        drop(view);
+        let sum = |of: fn(&LiveRun) -> u64| inputs.iter().map(|run| of(run)).sum::<u64>();
+        let output = Output {
+            level: due.level,
+            records: sum(|run| run.reference.summary.records),
+            bytes: sum(|run| run.reference.summary.key_bytes + run.reference.summary.value_bytes),
+            is_oldest: due.runs.start == 0,
+        };
+        let scan = |run: &Arc<LiveRun>| {
+            let scan = RunScan::new(Arc::clone(&run.run), ScanRange::all(), Direction::Forward);
+            SourceCursor::Run(scan.releasing())
+        };
+        let cursors = inputs.iter().map(scan).collect();
+        let start = self.clock().monotonic();
+        let merged = self.write_run(cursors, output, &mut |bytes| self.pace_merge(start, bytes))?;
+        let installed = self.install_merge(partition, &inputs, merged.as_ref());
+        if installed.is_err() {
+            self.remove_runs_unless_named(merged.iter().map(|run| &run.reference.id));
+            return installed;
+        }
+        let bytes = merged.map_or(0, |run| run.reference.summary.file_bytes);
+        self.counts.merged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counts.merges.fetch_add(1, Ordering::Relaxed);
+        inputs
+            .iter()
+            .for_each(|run| self.remove_run(&run.reference.id));
+        Ok(())
+    }
+
+    fn install_merge(
+        &self,
+        partition: usize,
+        inputs: &[Arc<LiveRun>],
+        merged: Option<&Arc<LiveRun>>,
+    ) -> Result<(), LiveError> {
+        let mut manifest = self.structure.lock();
+        let mut next = manifest.clone();
+        let runs = &mut next.partitions[partition];
+        let first = runs.iter().position(|run| run.id == inputs[0].reference.id);
+        let range = first.map_or(0..0, |first| first..first + inputs.len());
+        runs.splice(range.clone(), merged.map(|run| run.reference.clone()));
+        self.replace_manifest(&next)?;
+        *manifest = next;
+        let mut part = self.parts[partition].lock();
+        let mut runs = part.view.runs.to_vec();
+        runs.splice(range, merged.cloned());
+        part.view = Arc::new(PartView {
+            runs: runs.into(),
+            ..(*part.view).clone()
+        });
+        drop(part);
+        self.count_runs(&manifest);
+        Ok(())
+    }
+
+    /// Holds a merge to its bandwidth, and ends it when the table is being closed.
+    fn pace_merge(&self, start: Duration, bytes: u64) -> Result<(), LiveError> {
+        if self.progress.lock().closing {
+            return Err(self.ended());
+        }
+        if let Some(limit) = self.options.merge_bytes_per_second {
+            let due = Duration::from_secs_f64(bytes as f64 / limit as f64);
+            let early = due.saturating_sub(self.clock().monotonic().saturating_sub(start));
+            // In short sleeps, so that closing does not wait for long.
+            self.clock().sleep(early.min(Duration::from_millis(100)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Adding runs that were built elsewhere.
+//!
+//! They take their place in history as a write would: what was written before is older, what is written
+//! after is newer. So memory is flushed first, then once more with writes held up, which is short, as
+//! little can have come in between; then one replacement of the manifest adds the runs of all partitions,
+//! and one moment shows them to readers.
+
+use std::sync::Arc;
+
+use forebay_run::RunError;
+use forebay_run::format::RunOptions;
+use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+
+use crate::live::error::LiveError;
+use crate::live::flush::Output;
+use crate::live::levels::level_of;
+use crate::live::manifest::LiveRunRef;
+use crate::live::part::{LiveRun, PartView};
+use crate::live::shared::{GATE_PAUSED, Shared};
+use crate::name::RunId;
+use crate::push::NewRun;
+
+/// A finished run to be added to a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestRun {
+    pub partition: usize,
+    pub id: RunId,
+}
+
+impl Shared {
+    /// An id and a path for a run in the making. Each call gives another one; what is never added is
+    /// removed when the table is opened next.
+    pub fn new_run(&self) -> NewRun {
+        let id = self.new_run_id();
+        let path = self.files.run(&id);
+        NewRun { id, path }
+    }
+
+    /// How to write a run of at most so many records for this table, of so many bytes in all.
+    pub fn ingest_options(&self, records: u64, bytes: u64) -> RunOptions {
+        self.run_options(&Output {
+            level: 0,
+            records,
+            bytes,
+            is_oldest: false,
+        })
+    }
+
+    /// See [`LiveTable::ingest`](crate::live::LiveTable::ingest).
+    pub fn ingest(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
+        let opened = self.open_ingested(runs);
+        let added = opened.and_then(|opened| {
+            self.flush()?;
+            let _one_at_a_time = self.ingesting.lock();
+            let _paused = Pause::new(self);
+            self.flush()?;
+            self.add_runs(&opened)
+        });
+        if added.is_err() {
+            self.remove_runs_unless_named(runs.iter().map(|run| &run.id));
+        }
+        added
+    }
+
+    fn open_ingested(&self, runs: &[IngestRun]) -> Result<Vec<(usize, Arc<LiveRun>)>, LiveError> {
+        let open = |new: &IngestRun| -> Result<(usize, Arc<LiveRun>), LiveError> {
+            if new.partition >= self.parts.len() {
+                return Err(self.refused(format!("there is no partition {}", new.partition)));
+            }
+            let path = self.files.run(&new.id);
+            let run = forebay_run::Run::open(&**self.disk(), &path);
+            let run = run.map_err(|source| self.shape.run_error(source))?;
+            let summary = *run.summary();
+            let bytes = summary.file_bytes + summary.ext_bytes;
+            let level_0_bytes = self.budget().growing_share() / self.parts.len();
+            let level = level_of(bytes, level_0_bytes as u64, u64::from(self.options.factor));
+            let run = self.open_run(LiveRunRef {
+                id: new.id.clone(),
+                level,
+                summary,
+            })?;
+            self.check_bounds(new.partition, &run)?;
+            Ok((new.partition, run))
+        };
+        runs.iter().map(open).collect()
+    }
+
+    /// The first and the last key tell of all.
+    fn check_bounds(&self, partition: usize, run: &LiveRun) -> Result<(), LiveError> {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut scan = RunScan::new(Arc::clone(&run.run), ScanRange::all(), direction);
+            let found = scan
+                .advance()
+                .map_err(|source| self.shape.run_error(source))?;
+            if found && self.shape.place(scan.key()).partition != partition {
+                let path = run.run.path();
+                let what = format!(
+                    "its key {} does not lie in partition {partition}, to which it was to be added",
+                    crate::error::show_key(scan.key())
+                );
+                return Err(self.shape.run_error(RunError::refused(path, what)));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_runs(&self, added: &[(usize, Arc<LiveRun>)]) -> Result<(), LiveError> {
+        let mut manifest = self.structure.lock();
+        let mut next = manifest.clone();
+        for (partition, run) in added {
+            next.partitions[*partition].push(run.reference.clone());
+        }
+        self.replace_manifest(&next)?;
+        *manifest = next;
+        let mut parts = self.lock_parts();
+        for (number, part) in parts.iter_mut().enumerate() {
+            let new = added.iter().filter(|(partition, _)| *partition == number);
+            let new = new.map(|(_, run)| Arc::clone(run));
+            part.view = Arc::new(PartView {
+                runs: part.view.runs.iter().cloned().chain(new).collect(),
+                ..(*part.view).clone()
+            });
+        }
+        drop(parts);
+        self.count_runs(&manifest);
+        drop(manifest);
+        self.tell(|_| ());
+        Ok(())
+    }
+
+    fn refused(&self, problem: String) -> LiveError {
+        LiveError::Ingest {
+            table: self.shape.table.clone(),
+            problem,
+        }
+    }
+}
+
+/// No write passes while this lives.
+struct Pause<'a>(&'a Shared);
+
+impl<'a> Pause<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.gate.close(GATE_PAUSED);
+        // Those that passed the gate before have the lock of their partition.
+        drop(shared.lock_parts());
+        Self(shared)
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.gate.open(GATE_PAUSED);
+        self.0.tell(|_| ());
+    }
+}

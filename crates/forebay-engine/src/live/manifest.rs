@@ -1,0 +1,121 @@
+//! What a live table consists of on the disk.
+//!
+//! One sealed document names every run of every partition, oldest first, and the first segment of the
+//! log that is still needed. It is replaced as a whole, so that runs of all partitions change together,
+//! and along with the log.
+
+use forebay_run::format::RunSummary;
+use serde::{Deserialize, Serialize};
+
+use crate::live::options::LiveOptions;
+use crate::name::{RunId, TableName};
+use crate::seal::{DocumentError, seal, unseal};
+
+/// The format number of live manifests that this program writes and reads.
+pub const LIVE_MANIFEST_FORMAT: u64 = 1;
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LiveManifest {
+    forebay_live: u64,
+    pub table: TableName,
+    /// Drawn when the table was made: tells its log from that of another table of the same name.
+    pub table_id: u64,
+    /// When the table was made, in milliseconds since 1970-01-01 UTC.
+    pub created_unix_ms: u64,
+    pub options: LiveOptions,
+    /// Segments of the log below this number are in the runs.
+    pub log_from: u64,
+    /// The runs of each partition, oldest first.
+    pub partitions: Vec<Vec<LiveRunRef>>,
+}
+
+/// One run of a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LiveRunRef {
+    pub id: RunId,
+    /// How many times its records were merged: see `levels`.
+    pub level: u32,
+    pub summary: RunSummary,
+}
+
+impl LiveManifest {
+    pub fn new(
+        table: TableName,
+        table_id: u64,
+        created_unix_ms: u64,
+        options: LiveOptions,
+    ) -> Self {
+        Self {
+            forebay_live: LIVE_MANIFEST_FORMAT,
+            table,
+            table_id,
+            created_unix_ms,
+            log_from: 0,
+            partitions: vec![Vec::new(); options.lowers.len()],
+            options,
+        }
+    }
+
+    pub fn to_bytes(&self) -> Result<Vec<u8>, DocumentError> {
+        seal(self).map(|(bytes, _)| bytes)
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
+        let (manifest, _): (Self, _) = unseal(bytes, "forebay_live", LIVE_MANIFEST_FORMAT)?;
+        let wrong = |what: String| Err(DocumentError::Inconsistent(what));
+        if let Err(problem) = manifest.options.check() {
+            return wrong(problem);
+        }
+        let (lists, partitions) = (manifest.partitions.len(), manifest.options.lowers.len());
+        if lists != partitions {
+            return wrong(format!(
+                "it lists the runs of {lists} partitions, there are {partitions}"
+            ));
+        }
+        Ok(manifest)
+    }
+
+    /// All runs.
+    pub fn runs(&self) -> impl Iterator<Item = &LiveRunRef> {
+        self.partitions.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_comes_back_and_any_changed_byte_shows() {
+        let table = TableName::new("t").unwrap();
+        let mut manifest = LiveManifest::new(table, 7, 5, LiveOptions::hashed());
+        let id = RunId::new("a-1").unwrap();
+        manifest.partitions[1].push(LiveRunRef {
+            id,
+            level: 2,
+            summary: RunSummary::default(),
+        });
+        let bytes = manifest.to_bytes().unwrap();
+        assert_eq!(LiveManifest::parse(&bytes).unwrap(), manifest);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(LiveManifest::parse(&damaged).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn lists_that_do_not_fit_the_partitions_are_refused() {
+        let table = TableName::new("t").unwrap();
+        let mut manifest = LiveManifest::new(table, 7, 5, LiveOptions::hashed());
+        manifest.partitions.pop();
+        let bytes = manifest.to_bytes().unwrap();
+        assert!(matches!(
+            LiveManifest::parse(&bytes),
+            Err(DocumentError::Inconsistent(_))
+        ));
+    }
+}

@@ -1,0 +1,142 @@
+//! An immutable sorted run in memory.
+//!
+//! The records lie one behind the other in sort order; every sixteenth is listed with its head, so that
+//! a look-up searches a small array and then walks at most sixteen records. The first look-up builds a
+//! filter, so that what is only written and never read costs none.
+
+use std::sync::OnceLock;
+
+use forebay_run::filter::{Filter, FilterBuilder};
+use forebay_run::operation::Operation;
+
+use crate::live::record::{Record, append_raw};
+use crate::live::shape::{Place, Shape};
+
+/// Records between two entries of the list.
+const BLOCK_RECORDS: u64 = 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    head: u64,
+    at: usize,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct MiniRun {
+    /// How often its records were merged in memory: see `levels`.
+    pub level: u32,
+    bytes: Vec<u8>,
+    blocks: Vec<Block>,
+    records: u64,
+    filter: OnceLock<Filter>,
+}
+
+impl MiniRun {
+    pub fn with_capacity(bytes: usize, records: u64) -> Self {
+        Self {
+            bytes: Vec::with_capacity(bytes),
+            level: 0,
+            blocks: Vec::with_capacity((records / BLOCK_RECORDS) as usize + 1),
+            records: 0,
+            filter: OnceLock::new(),
+        }
+    }
+
+    /// Appends a record. REQUIRES: its place is behind that of the record before.
+    #[inline]
+    pub fn push(&mut self, head: u64, key: &[u8], tag: u8, payload: &[u8]) {
+        if self.records.is_multiple_of(BLOCK_RECORDS) {
+            let at = self.bytes.len();
+            self.blocks.push(Block { head, at });
+        }
+        self.records += 1;
+        append_raw(&mut self.bytes, key, tag, payload);
+    }
+
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.blocks.capacity() * size_of::<Block>()
+    }
+
+    /// Gives memory back that turned out not to be needed.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.blocks.shrink_to_fit();
+    }
+
+    /// The record at an offset where one begins, or `None` at the end.
+    #[inline]
+    pub fn record(&self, at: usize) -> Option<Record<'_>> {
+        Record::read(&self.bytes, at)
+    }
+
+    pub fn end(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes of a record that lies there.
+    #[inline]
+    pub fn slice(&self, (start, end): (usize, usize)) -> &[u8] {
+        &self.bytes[start..end]
+    }
+
+    /// The last block that begins at or before the place, if there is one.
+    #[inline]
+    fn block_of(&self, head: u64, key: &[u8]) -> Option<usize> {
+        let behind = |block: &Block| {
+            block.head < head
+                || block.head == head && self.record(block.at).is_some_and(|first| first.key <= key)
+        };
+        self.blocks.partition_point(behind).checked_sub(1)
+    }
+
+    /// Where the block begins that may hold the place, and where it ends.
+    pub fn block_around(&self, head: u64, key: &[u8]) -> (usize, usize) {
+        let block = self.block_of(head, key).unwrap_or(0);
+        self.block_bounds(block)
+    }
+
+    fn block_bounds(&self, block: usize) -> (usize, usize) {
+        let at = |number: usize| self.blocks.get(number).map_or(self.end(), |block| block.at);
+        (at(block), at(block + 1))
+    }
+
+    /// The bounds of the last block that ends at or before the offset.
+    pub fn block_before(&self, at: usize) -> Option<(usize, usize)> {
+        let block = self.blocks.partition_point(|block| block.at < at);
+        block.checked_sub(1).map(|block| self.block_bounds(block))
+    }
+
+    /// The operation on a key.
+    #[inline]
+    pub fn get(&self, shape: &Shape, place: Place, key: &[u8]) -> Option<Operation<'_>> {
+        let filter = self.filter.get_or_init(|| self.build_filter(shape));
+        if !filter.may_hold(place.spread) {
+            return None;
+        }
+        let (mut at, end) = self.block_bounds(self.block_of(place.head, key)?);
+        while at < end {
+            let record = self.record(at)?;
+            if record.key == key {
+                return record.operation();
+            }
+            at += record.len_bytes;
+        }
+        None
+    }
+
+    fn build_filter(&self, shape: &Shape) -> Filter {
+        let mut filter = FilterBuilder::new(self.records);
+        let mut at = 0;
+        while let Some(record) = self.record(at) {
+            filter.add(shape.place(record.key).spread);
+            at += record.len_bytes;
+        }
+        filter.finish()
+    }
+}

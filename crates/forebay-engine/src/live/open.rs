@@ -1,0 +1,316 @@
+//! Making, opening and dropping live tables.
+//!
+//! A live table exists when its manifest does. Making one writes that last; dropping one removes it
+//! first. Opening one reads the manifest, removes files that it does not name, opens the runs, and reads
+//! what the log has beyond them back into memory.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use forebay_run::io::{Disk, Lock, replace_file};
+use parking_lot::{Condvar, Mutex};
+use tracing::debug;
+
+use crate::cleanup::remove_if_there;
+use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock};
+use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, tables_dir};
+use crate::live::LiveTable;
+use crate::live::batch::Records;
+use crate::live::budget::{Budget, Member};
+use crate::live::error::LiveError;
+use crate::live::log::{Log, LogError, LogOptions};
+use crate::live::manifest::LiveManifest;
+use crate::live::options::LiveOptions;
+use crate::live::part::{Part, PartView};
+use crate::live::shape::Shape;
+use crate::live::shared::{Counts, Gate, Progress, Shared, open_run};
+use crate::name::TableName;
+use crate::store::Store;
+
+impl Store {
+    /// The live tables that exist, sorted.
+    pub fn live_tables(&self) -> Result<Vec<TableName>, StoreError> {
+        let mut live = Vec::new();
+        for name in self.table_dirs()? {
+            if self.is_live(&name)? {
+                live.push(name);
+            }
+        }
+        Ok(live)
+    }
+
+    /// Whether there is a live table of that name.
+    pub fn is_live(&self, name: &TableName) -> Result<bool, StoreError> {
+        let path = TableFiles::new(self.root(), name).live_manifest();
+        self.disk().exists(&path).at("look for", &path)
+    }
+
+    /// Makes a live table and opens it. Its memory counts in `budget`.
+    pub fn create_live(
+        &self,
+        name: &TableName,
+        options: LiveOptions,
+        budget: &Arc<Budget>,
+    ) -> Result<LiveTable, LiveError> {
+        let table = name.clone();
+        if let Err(problem) = options.check() {
+            return Err(LiveError::Options { table, problem });
+        }
+        let files = TableFiles::new(self.root(), name);
+        self.disk()
+            .create_dir_all(&files.dir)
+            .at("create", &files.dir)?;
+        let lock = self.lock_live(name, &files)?;
+        // Held against a push that begins with the same name.
+        let words = holder_words(
+            &**self.disk(),
+            &**self.clock(),
+            "the making of a live table",
+        );
+        let push = try_lock(&**self.disk(), &files.push_lock(), &words)?;
+        let _push = push.map_err(|holder| StoreError::PushRuns {
+            table: table.clone(),
+            holder,
+        })?;
+        if self.is_live(name)? {
+            return Err(LiveError::Exists { table });
+        }
+        if self.any_table(name).exists()? {
+            return Err(LiveError::Batch { table });
+        }
+        self.clear_for_live(&files)?;
+        let id = self.random().next_u64();
+        let manifest = LiveManifest::new(table, id, self.clock().unix_ms(), options);
+        let path = files.live_manifest();
+        let bytes = manifest.to_bytes().map_err(|problem| StoreError::Damaged {
+            path: path.clone(),
+            problem,
+        })?;
+        replace_file(&**self.disk(), &path, &bytes).at("write", &path)?;
+        self.open_locked(manifest, files, lock, budget)
+    }
+
+    /// Opens a live table; [`LiveError::NoTable`] when there is none of that name.
+    pub fn live_table(
+        &self,
+        name: &TableName,
+        budget: &Arc<Budget>,
+    ) -> Result<LiveTable, LiveError> {
+        let files = TableFiles::new(self.root(), name);
+        let path = files.live_manifest();
+        if !self.is_live(name)? {
+            let table = name.clone();
+            return Err(match self.any_table(name).exists()? {
+                true => LiveError::Batch { table },
+                false => LiveError::NoTable { table },
+            });
+        }
+        let lock = self.lock_live(name, &files)?;
+        let bytes = match self.disk().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(LiveError::NoTable {
+                    table: name.clone(),
+                });
+            }
+            bytes => bytes.at("read", &path)?,
+        };
+        let manifest = LiveManifest::parse(&bytes);
+        let manifest = manifest.and_then(|manifest| {
+            if manifest.table == *name {
+                return Ok(manifest);
+            }
+            let problem = format!("it is that of table {}", manifest.table);
+            Err(crate::seal::DocumentError::Inconsistent(problem))
+        });
+        let manifest = manifest.map_err(|problem| StoreError::Damaged { path, problem })?;
+        self.open_locked(manifest, files, lock, budget)
+    }
+
+    /// Removes a live table. Refused while it is open.
+    pub(crate) fn drop_live(&self, name: &TableName) -> Result<(), StoreError> {
+        let files = TableFiles::new(self.root(), name);
+        let _lock = self.lock_live(name, &files)?;
+        remove_if_there(&**self.disk(), &files.live_manifest())?;
+        self.disk().sync_dir(&files.dir).at("sync", &files.dir)?;
+        self.disk()
+            .remove_dir_all(&files.dir)
+            .at("remove", &files.dir)?;
+        let tables = tables_dir(self.root());
+        self.disk().sync_dir(&tables).at("sync", &tables)
+    }
+
+    fn lock_live(&self, name: &TableName, files: &TableFiles) -> Result<Box<dyn Lock>, StoreError> {
+        let words = holder_words(&**self.disk(), &**self.clock(), "it was opened");
+        let lock = try_lock(&**self.disk(), &files.live_lock(), &words)?;
+        lock.map_err(|holder| StoreError::InUse {
+            table: name.clone(),
+            holder,
+        })
+    }
+
+    /// Removes what a table that was dropped half, or a push that died, left under this name, and makes
+    /// the directories durable.
+    fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        for dir in [files.runs(), files.log_dir(), files.scratch()] {
+            if disk.exists(&dir).at("look for", &dir)? {
+                disk.remove_dir_all(&dir).at("remove", &dir)?;
+            }
+        }
+        for dir in [files.runs(), files.log_dir()] {
+            disk.create_dir_all(&dir).at("create", &dir)?;
+        }
+        for dir in [self.root(), &tables_dir(self.root()), &files.dir] {
+            disk.sync_dir(dir).at("sync", dir)?;
+        }
+        Ok(())
+    }
+
+    fn open_locked(
+        &self,
+        manifest: LiveManifest,
+        files: TableFiles,
+        lock: Box<dyn Lock>,
+        budget: &Arc<Budget>,
+    ) -> Result<LiveTable, LiveError> {
+        let disk = &**self.disk();
+        remove_debris(disk, &files, &manifest)?;
+        let shape = Arc::new(Shape::new(manifest.table.clone(), &manifest.options));
+        let mut parts = open_parts(disk, &files, &shape, &manifest)?;
+        let memory = budget.join();
+        let log = self.open_log(&manifest, &files, &shape, &mut parts, &memory)?;
+        let shared = Arc::new(Shared {
+            shape,
+            options: manifest.options.clone(),
+            store: self.clone(),
+            files,
+            parts: parts.into_iter().map(Mutex::new).collect(),
+            log,
+            structure: Mutex::new(manifest),
+            growing: Mutex::default(),
+            ingesting: Mutex::default(),
+            frozen: Mutex::new(VecDeque::new()),
+            memory,
+            gate: Gate::default(),
+            progress: Mutex::new(Progress::default()),
+            changed: Condvar::new(),
+            counts: Counts::default(),
+            _lock: lock,
+        });
+        shared.count_runs(&shared.structure.lock());
+        if shared.memory.grow(0) {
+            shared.freeze();
+        }
+        LiveTable::start(shared)
+    }
+
+    /// Opens the log, if the table has one, and reads what it has beyond the runs into the partitions.
+    fn open_log(
+        &self,
+        manifest: &LiveManifest,
+        files: &TableFiles,
+        shape: &Shape,
+        parts: &mut [Part],
+        memory: &Member,
+    ) -> Result<Option<Log>, LiveError> {
+        let Some(durability) = manifest.options.durability else {
+            return Ok(None);
+        };
+        let options = LogOptions {
+            table: manifest.table.clone(),
+            table_id: manifest.table_id,
+            durability,
+        };
+        let mut replay = |_segment: u64, payload: &[u8]| replay(shape, parts, memory, payload);
+        let (disk, clock) = (self.disk().clone(), self.clock().clone());
+        let log = Log::open(
+            disk,
+            clock,
+            &files.log_dir(),
+            options,
+            manifest.log_from,
+            &mut replay,
+        );
+        let failed = |source: LogError| LiveError::Log {
+            table: manifest.table.clone(),
+            source,
+        };
+        log.map(Some).map_err(failed)
+    }
+}
+
+/// Does the operations of one record of the log again.
+fn replay(
+    shape: &Shape,
+    parts: &mut [Part],
+    memory: &Member,
+    payload: &[u8],
+) -> Result<(), String> {
+    let mut records = Records::new(payload);
+    for (key, operation) in records.by_ref() {
+        let place = shape.place(key);
+        let part = &mut parts[place.partition];
+        let added = part.active.add(shape, place, key, operation);
+        added.map_err(|error| error.to_string())?;
+        if part.active.is_full() {
+            part.seal(memory);
+        }
+    }
+    if records.is_at_end() {
+        Ok(())
+    } else {
+        Err("it holds an operation that this program does not know".to_owned())
+    }
+}
+
+fn open_parts(
+    disk: &dyn Disk,
+    files: &TableFiles,
+    shape: &Shape,
+    manifest: &LiveManifest,
+) -> Result<Vec<Part>, LiveError> {
+    let open = |runs: &Vec<_>| -> Result<Part, LiveError> {
+        let runs = runs
+            .iter()
+            .map(|run| open_run(disk, files, shape, Clone::clone(run)));
+        let view = PartView {
+            runs: runs.collect::<Result<_, _>>()?,
+            ..PartView::default()
+        };
+        Ok(Part {
+            view: Arc::new(view),
+            ..Part::default()
+        })
+    };
+    manifest.partitions.iter().map(open).collect()
+}
+
+/// Removes what a process that died left half-done.
+fn remove_debris(
+    disk: &dyn Disk,
+    files: &TableFiles,
+    manifest: &LiveManifest,
+) -> Result<(), StoreError> {
+    let mut needed = HashSet::new();
+    for run in manifest.runs() {
+        needed.insert(run_file(&run.id));
+        needed.insert(extent_file(&run.id));
+    }
+    // A manifest that is not durable yet could give way to the one before, which names other runs.
+    disk.sync_dir(&files.dir).at("sync", &files.dir)?;
+    let runs = files.runs();
+    for name in disk.list(&runs).at("list", &runs)? {
+        if !needed.contains(&name) {
+            debug!(table = %manifest.table, file = name, "removing debris");
+            remove_if_there(disk, &runs.join(&name))?;
+        }
+    }
+    for name in disk.list(&files.dir).at("list", &files.dir)? {
+        if is_unfinished(&name) {
+            remove_if_there(disk, &files.dir.join(&name))?;
+        }
+    }
+    Ok(())
+}

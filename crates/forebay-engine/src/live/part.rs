@@ -1,0 +1,253 @@
+//! One partition of a live table: where its records lie, newest to oldest.
+//!
+//! ```text
+//! active    the buffer that takes writes                                   under the partition's lock
+//! minis     sorted runs in memory, of the generation that takes writes    \
+//! frozen    the same, of generations that wait to be written to the disk   > a view: immutable, shared
+//! runs      files                                                         /
+//! ```
+//!
+//! Whatever changes a list makes a new view; who holds the old one reads on in it. That is all there is
+//! to snapshots: no record carries a sequence number.
+
+use std::sync::Arc;
+
+use forebay_run::merge::{Merge, Resolve};
+use forebay_run::operation::{CowOperation, Operation};
+use forebay_run::record::encode;
+use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+use forebay_run::{Run, RunError};
+
+use crate::live::active::Active;
+use crate::live::budget::Member;
+use crate::live::cursor::{MiniCursor, SourceCursor};
+use crate::live::error::LiveError;
+use crate::live::levels::due;
+use crate::live::manifest::LiveRunRef;
+use crate::live::mini::MiniRun;
+use crate::live::shape::{Place, Shape};
+
+/// How many sorted runs in memory are merged into one.
+const MINI_FACTOR: usize = 16;
+
+/// Sorted runs in memory, oldest first.
+pub(crate) type Minis = Arc<[Arc<MiniRun>]>;
+
+/// A run on the disk.
+#[derive(Debug)]
+pub(crate) struct LiveRun {
+    pub run: Arc<Run>,
+    pub reference: LiveRunRef,
+}
+
+/// See the module's text. Each list is oldest first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PartView {
+    pub runs: Arc<[Arc<LiveRun>]>,
+    pub frozen: Arc<[Minis]>,
+    pub minis: Minis,
+}
+
+/// What the partition's lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    pub active: Active,
+    pub view: Arc<PartView>,
+    /// For the record that goes to the log.
+    pub scratch: Vec<u8>,
+}
+
+/// The outcome of a look-up that may not wait for the device.
+pub(crate) enum Found {
+    Value(Option<Vec<u8>>),
+    /// Not known without waiting.
+    Waits,
+}
+
+impl Part {
+    /// Sorts the active buffer into a run of the view. Returns whether the generation is to be frozen.
+    pub fn seal(&mut self, memory: &Member) -> bool {
+        if self.active.is_empty() {
+            return false;
+        }
+        let mini = self.active.seal();
+        let bytes = mini.memory_bytes();
+        let minis = self
+            .view
+            .minis
+            .iter()
+            .cloned()
+            .chain([Arc::new(mini)])
+            .collect();
+        self.view = Arc::new(PartView {
+            minis,
+            ..(*self.view).clone()
+        });
+        memory.grow(bytes)
+    }
+
+    /// Ends the generation: what takes writes waits to be written from now on. The memory is sealed.
+    pub fn freeze(&mut self) {
+        let frozen = self
+            .view
+            .frozen
+            .iter()
+            .cloned()
+            .chain([Arc::clone(&self.view.minis)]);
+        self.view = Arc::new(PartView {
+            frozen: frozen.collect(),
+            minis: Minis::default(),
+            runs: Arc::clone(&self.view.runs),
+        });
+    }
+
+    /// Puts `merged` in the place of the runs in memory that it was made of, if they are all there
+    /// still; returns whether.
+    pub fn replace_minis(&mut self, old: &[Arc<MiniRun>], merged: Arc<MiniRun>) -> bool {
+        let minis = &self.view.minis;
+        let Some(first) = minis.iter().position(|mini| Arc::ptr_eq(mini, &old[0])) else {
+            return false;
+        };
+        let (before, after) = (&minis[..first], &minis[first + old.len()..]);
+        let minis = before
+            .iter()
+            .cloned()
+            .chain([merged])
+            .chain(after.iter().cloned())
+            .collect();
+        self.view = Arc::new(PartView {
+            minis,
+            ..(*self.view).clone()
+        });
+        true
+    }
+}
+
+impl PartView {
+    /// The runs in memory that are to be merged now, and the level of what they make.
+    pub fn due_minis(&self) -> Option<(&[Arc<MiniRun>], u32)> {
+        let levels: Vec<u32> = self.minis.iter().map(|mini| mini.level).collect();
+        due(&levels, MINI_FACTOR).map(|due| (&self.minis[due.runs], due.level))
+    }
+
+    /// Every run in memory, oldest first.
+    fn all_minis(&self) -> impl DoubleEndedIterator<Item = &Arc<MiniRun>> {
+        self.frozen
+            .iter()
+            .flat_map(|minis| minis.iter())
+            .chain(self.minis.iter())
+    }
+
+    /// What the operations on a key amount to, `newest` being the newest of them, if there is one that
+    /// this view does not have. Without `wait` only what is in memory is looked at.
+    pub fn get(
+        &self,
+        shape: &Shape,
+        place: Place,
+        key: &[u8],
+        newest: Option<CowOperation<'_>>,
+        wait: bool,
+    ) -> Result<Found, LiveError> {
+        let mut settled = Settling {
+            shape,
+            key,
+            composed: newest,
+        };
+        for mini in self.all_minis().rev() {
+            if settled.is_final() {
+                break;
+            }
+            if let Some(operation) = mini.get(shape, place, key) {
+                settled.add_older(&operation)?;
+            }
+        }
+        for run in self.runs.iter().rev() {
+            if settled.is_final() {
+                break;
+            }
+            if !run.run.may_hold(place.spread) {
+                continue;
+            }
+            let found = if wait {
+                run.run.get(place.hash, key)
+            } else {
+                match run.run.try_get(place.hash, key) {
+                    Ok(forebay_run::Lookup::NotResident) => return Ok(Found::Waits),
+                    found => found.map(forebay_run::Lookup::found),
+                }
+            };
+            if let Some(operation) = found.map_err(|source| shape.run_error(source))? {
+                settled.add_older(&operation.borrow())?;
+            }
+        }
+        let value = settled.composed.and_then(CowOperation::into_value);
+        Ok(Found::Value(value.map(|value| value.into_owned())))
+    }
+
+    /// Cursors over all sources, oldest first.
+    pub fn cursors(
+        &self,
+        shape: &Arc<Shape>,
+        range: &ScanRange,
+        direction: Direction,
+    ) -> Vec<SourceCursor> {
+        let run = |run: &Arc<LiveRun>| {
+            SourceCursor::Run(RunScan::new(Arc::clone(&run.run), range.clone(), direction))
+        };
+        let mini = |mini: &Arc<MiniRun>| {
+            SourceCursor::Mini(MiniCursor::new(mini, shape, range, direction))
+        };
+        self.runs
+            .iter()
+            .map(run)
+            .chain(self.all_minis().map(mini))
+            .collect()
+    }
+}
+
+/// Operations on one key, added newest first.
+struct Settling<'a> {
+    shape: &'a Shape,
+    key: &'a [u8],
+    composed: Option<CowOperation<'a>>,
+}
+
+impl Settling<'_> {
+    fn is_final(&self) -> bool {
+        self.composed
+            .as_ref()
+            .is_some_and(|operation| operation.borrow().is_final())
+    }
+
+    fn add_older(&mut self, older: &Operation<'_>) -> Result<(), LiveError> {
+        self.composed = Some(match &self.composed {
+            None => older.to_owned(),
+            Some(newer) => self.shape.compose(self.key, older, &newer.borrow())?,
+        });
+        Ok(())
+    }
+}
+
+/// Merges sorted runs in memory into one of that level.
+pub(crate) fn merge_minis(
+    shape: &Arc<Shape>,
+    minis: &[Arc<MiniRun>],
+    level: u32,
+) -> Result<MiniRun, RunError> {
+    let bytes = minis.iter().map(|mini| mini.end()).sum();
+    let records = minis.iter().map(|mini| mini.records()).sum();
+    let all = ScanRange::all();
+    let cursors = minis
+        .iter()
+        .map(|mini| MiniCursor::new(mini, shape, &all, Direction::Forward));
+    let resolve = Resolve::Compose(shape.kind());
+    let mut merge = Merge::new(cursors.collect(), resolve, Direction::Forward);
+    let mut merged = MiniRun::with_capacity(bytes, records);
+    merged.level = level;
+    while merge.advance()? {
+        let (tag, payload) = encode(merge.operation());
+        merged.push(merge.head(), merge.key(), tag, &payload);
+    }
+    merged.shrink();
+    Ok(merged)
+}

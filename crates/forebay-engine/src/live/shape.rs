@@ -1,0 +1,104 @@
+//! What every part of a live table needs to know of it: name, order, partitions, kind of deltas.
+
+use forebay_run::filter::filter_hash;
+use forebay_run::hash::key_head;
+use forebay_run::operation::{CowOperation, DeltaKind, OperandError, Operation};
+use forebay_run::{Order, RunError};
+
+use crate::live::error::LiveError;
+use crate::live::options::LiveOptions;
+use crate::name::TableName;
+use crate::route::Router;
+
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub table: TableName,
+    pub order: Order,
+    pub router: Router,
+    pub delta: Option<DeltaKind>,
+}
+
+/// Where a key lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub partition: usize,
+    /// Its hash64 in a hashed table, else 0: what runs want along with the key.
+    pub hash: u64,
+    /// The first eight bytes of its place in the order. Where two differ, they decide.
+    pub head: u64,
+    /// Spread evenly in both orders: for hash tables and filters, as filters of runs want it.
+    pub spread: u64,
+}
+
+impl Shape {
+    pub fn new(table: TableName, options: &LiveOptions) -> Self {
+        let router = Router::new(&table, options.order, options.lowers.iter());
+        Self {
+            table,
+            order: options.order,
+            router,
+            delta: options.delta,
+        }
+    }
+
+    #[inline]
+    pub fn place(&self, key: &[u8]) -> Place {
+        let hash = self.router.hash(key);
+        let partition = self.router.partition(hash, key);
+        let (head, spread) = match self.order {
+            Order::Hashed => (hash, hash),
+            Order::Ordered => (key_head(key), filter_hash(key)),
+        };
+        Place {
+            partition,
+            hash,
+            head,
+            spread,
+        }
+    }
+
+    /// The hash that a cursor tells of a key, and the head that it is sorted by.
+    #[inline]
+    pub fn hash_and_head(&self, key: &[u8]) -> (u64, u64) {
+        match self.order {
+            Order::Hashed => {
+                let hash = self.router.hash(key);
+                (hash, hash)
+            }
+            Order::Ordered => (0, key_head(key)),
+        }
+    }
+
+    /// The kind by which operations of this table compose. A table without one has no deltas, so that
+    /// any will do.
+    #[inline]
+    pub fn kind(&self) -> DeltaKind {
+        self.delta.unwrap_or(DeltaKind::Append)
+    }
+
+    /// Does `older` and then `newer`.
+    pub fn compose(
+        &self,
+        key: &[u8],
+        older: &Operation<'_>,
+        newer: &Operation<'_>,
+    ) -> Result<CowOperation<'static>, LiveError> {
+        let composed = newer.after(older, self.kind());
+        composed.map_err(|source| self.operand(key, source))
+    }
+
+    pub fn run_error(&self, source: RunError) -> LiveError {
+        LiveError::Run {
+            table: self.table.clone(),
+            source,
+        }
+    }
+
+    pub fn operand(&self, key: &[u8], source: OperandError) -> LiveError {
+        LiveError::Operand {
+            table: self.table.clone(),
+            key: crate::error::show_key(key),
+            source,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The state of an open live table, which its handles and its background threads share.
+//!
+//! Locks are taken in this order: `ingesting`, `growing`, `structure`, `frozen`, those of the partitions
+//! by number, `progress`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use forebay_run::Run;
+use forebay_run::io::{Clock, Disk, Lock};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tracing::error;
+
+use crate::layout::TableFiles;
+use crate::live::budget::{Budget, Member};
+use crate::live::error::LiveError;
+use crate::live::log::Log;
+use crate::live::manifest::{LiveManifest, LiveRunRef};
+use crate::live::options::LiveOptions;
+use crate::live::part::{LiveRun, Part};
+use crate::live::shape::Shape;
+use crate::store::Store;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub shape: Arc<Shape>,
+    pub options: LiveOptions,
+    pub store: Store,
+    pub files: TableFiles,
+    pub parts: Box<[Mutex<Part>]>,
+    /// Absent in an unlogged table.
+    pub log: Option<Log>,
+    /// What the disk's manifest says; held while it is replaced.
+    pub structure: Mutex<LiveManifest>,
+    /// Held by whoever merges runs, so that no two merge the same ones.
+    pub growing: Mutex<()>,
+    /// Held by whoever adds runs.
+    pub ingesting: Mutex<()>,
+    /// Generations that wait to be written, oldest first.
+    pub frozen: Mutex<VecDeque<Frozen>>,
+    pub memory: Member,
+    pub gate: Gate,
+    pub progress: Mutex<Progress>,
+    pub changed: Condvar,
+    pub counts: Counts,
+    pub _lock: Box<dyn Lock>,
+}
+
+/// A generation that takes no more writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frozen {
+    /// Counted from 1 since the table was opened.
+    pub number: u64,
+    /// The first segment of the log that it is not in.
+    pub log_from: u64,
+    pub memory_bytes: usize,
+}
+
+/// What went wrong with the steps of a kind of background work.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
+    /// How many steps failed.
+    pub failures: u64,
+    /// Why the last one did, if it did.
+    pub problem: Option<String>,
+}
+
+/// How far the background work has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Generations frozen and written since the table was opened.
+    pub frozen: u64,
+    pub flushed: u64,
+    pub flushes: Trouble,
+    pub merges: Trouble,
+    /// How often anything here has changed.
+    pub events: u64,
+    /// Why no more writes are taken.
+    pub failed: Option<String>,
+    pub closing: bool,
+    /// Another table needs memory: freeze the generation.
+    pub freeze_asked: bool,
+}
+
+/// Whether writes may pass: 0, or the reasons why not.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(AtomicU32);
+
+/// Memory is at its limit: wait until runs were written.
+pub(crate) const GATE_FULL: u32 = 1;
+/// Runs are being added: wait for a moment.
+pub(crate) const GATE_PAUSED: u32 = 2;
+/// No write passes any more: see [`Progress`].
+pub(crate) const GATE_ENDED: u32 = 4;
+
+impl Gate {
+    #[inline]
+    pub fn reasons(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub fn close(&self, reason: u32) {
+        self.0.fetch_or(reason, Ordering::AcqRel);
+    }
+
+    pub fn open(&self, reason: u32) {
+        self.0.fetch_and(!reason, Ordering::AcqRel);
+    }
+}
+
+/// What has happened since the table was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Runs in the partition that has most of them.
+    pub most_runs: AtomicUsize,
+    pub flushed_bytes: AtomicU64,
+    pub merged_bytes: AtomicU64,
+    pub merges: AtomicU64,
+    pub delayed_us: AtomicU64,
+}
+
+impl Shared {
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        self.store.disk()
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        self.store.clock()
+    }
+
+    pub fn budget(&self) -> &Arc<Budget> {
+        self.memory.budget()
+    }
+
+    /// All partitions locked: a moment of the whole table.
+    pub fn lock_parts(&self) -> Vec<MutexGuard<'_, Part>> {
+        self.parts.iter().map(Mutex::lock).collect()
+    }
+
+    /// Takes no more writes; reads go on. The first reason stays.
+    pub fn fail(&self, why: &str) {
+        self.gate.close(GATE_ENDED);
+        self.tell(|progress| {
+            if progress.failed.is_none() {
+                error!(table = %self.shape.table, why, "no more writes are taken");
+                progress.failed = Some(why.to_owned());
+            }
+        });
+    }
+
+    /// Changes the progress and wakes all who wait for it.
+    pub fn tell<R>(&self, change: impl FnOnce(&mut Progress) -> R) -> R {
+        let mut progress = self.progress.lock();
+        progress.events += 1;
+        let result = change(&mut progress);
+        drop(progress);
+        self.changed.notify_all();
+        result
+    }
+
+    /// Why writes are refused for good.
+    pub fn ended(&self) -> LiveError {
+        let table = self.shape.table.clone();
+        match &self.progress.lock().failed {
+            Some(why) => LiveError::Failed {
+                table,
+                why: why.clone(),
+            },
+            None => LiveError::Closed { table },
+        }
+    }
+
+    /// Opens the files of a run and compares them with what the manifest says of it.
+    pub fn open_run(&self, reference: LiveRunRef) -> Result<Arc<LiveRun>, LiveError> {
+        open_run(&**self.disk(), &self.files, &self.shape, reference)
+    }
+}
+
+/// [`Shared::open_run`] before there is any.
+pub(crate) fn open_run(
+    disk: &dyn Disk,
+    files: &TableFiles,
+    shape: &Shape,
+    reference: LiveRunRef,
+) -> Result<Arc<LiveRun>, LiveError> {
+    let path = files.run(&reference.id);
+    let run = Run::open(disk, &path).map_err(|source| shape.run_error(source))?;
+    let refused = |what: &str| shape.run_error(forebay_run::RunError::refused(&path, what));
+    if *run.summary() != reference.summary {
+        return Err(refused("it is not the run that the table's manifest names"));
+    }
+    if run.order() != shape.order {
+        return Err(refused("it is of another order than its table"));
+    }
+    if run.hasher() != shape.router.hasher() {
+        return Err(refused("it was made for a table of another name"));
+    }
+    let run = Arc::new(run);
+    Ok(Arc::new(LiveRun { run, reference }))
+}

@@ -1,0 +1,113 @@
+//! Reading: single keys, and a moment of the whole table.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use forebay_run::Order;
+use forebay_run::scan::{Direction, ScanRange};
+
+use crate::live::error::LiveError;
+use crate::live::part::{Found, PartView};
+use crate::live::scan::LiveScan;
+use crate::live::shape::Shape;
+use crate::live::shared::Shared;
+
+/// The answer of a look-up that must not wait for the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LiveLookup {
+    Found(Vec<u8>),
+    Absent,
+    /// Not known without reading the device: ask the waiting form, from a thread that may wait.
+    NotResident,
+}
+
+/// A table as it was at one moment. It takes no part in anything that is written since; whoever holds
+/// it keeps the memory and the files that it reads.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub(crate) shape: Arc<Shape>,
+    pub(crate) parts: Arc<[Arc<PartView>]>,
+}
+
+impl Shared {
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
+        match self.look_up(key, true)? {
+            Found::Value(value) => Ok(value),
+            Found::Waits => Ok(None),
+        }
+    }
+
+    pub fn try_get(&self, key: &[u8]) -> Result<LiveLookup, LiveError> {
+        Ok(match self.look_up(key, false)? {
+            Found::Value(Some(value)) => LiveLookup::Found(value),
+            Found::Value(None) => LiveLookup::Absent,
+            Found::Waits => LiveLookup::NotResident,
+        })
+    }
+
+    #[inline]
+    fn look_up(&self, key: &[u8], wait: bool) -> Result<Found, LiveError> {
+        let place = self.shape.place(key);
+        let (newest, view) = {
+            let part = self.parts[place.partition].lock();
+            let newest = part.active.get(place, key).map(|found| found.to_owned());
+            (newest, Arc::clone(&part.view))
+        };
+        view.get(&self.shape, place, key, newest, wait)
+    }
+
+    /// Every partition's buffer is sorted and its view taken, with all of them locked: no write lies
+    /// between two of them.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut freeze = false;
+        let mut parts = self.lock_parts();
+        for part in &mut parts {
+            freeze |= part.seal(&self.memory);
+        }
+        let views = parts.iter().map(|part| Arc::clone(&part.view)).collect();
+        drop(parts);
+        if freeze {
+            self.freeze();
+        }
+        Snapshot {
+            shape: Arc::clone(&self.shape),
+            parts: views,
+        }
+    }
+}
+
+impl Snapshot {
+    /// The value of a key. Waits for the device when it must.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
+        let place = self.shape.place(key);
+        match self.parts[place.partition].get(&self.shape, place, key, None, true)? {
+            Found::Value(value) => Ok(value),
+            Found::Waits => Ok(None),
+        }
+    }
+
+    /// Walks all records.
+    pub fn scan(&self, direction: Direction) -> LiveScan {
+        self.scan_range(ScanRange::all(), direction)
+    }
+
+    /// Walks the records between two keys. Only for ordered tables: [`LiveError::NoKeyOrder`].
+    pub fn scan_keys(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<LiveScan, LiveError> {
+        match self.shape.order {
+            Order::Ordered => Ok(self.scan_range(ScanRange::keys(from, to), direction)),
+            Order::Hashed => Err(LiveError::NoKeyOrder {
+                table: self.shape.table.clone(),
+            }),
+        }
+    }
+
+    /// Walks the records of a range of positions in the table's own order.
+    pub fn scan_range(&self, range: ScanRange, direction: Direction) -> LiveScan {
+        LiveScan::new(self.clone(), range, direction)
+    }
+}

@@ -1,0 +1,62 @@
+//! What a live table takes and has done, for people and for metrics.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::live::shared::Shared;
+
+/// See the module's text. Counts begin when the table is opened.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct LiveStats {
+    /// Runs of each partition.
+    pub runs: Vec<usize>,
+    /// Records in the runs; several of one key count severally.
+    pub run_records: u64,
+    /// The length of the runs' files.
+    pub file_bytes: u64,
+    /// Memory of the generation that takes writes, without its buffers.
+    pub growing_bytes: usize,
+    /// Memory of generations that wait to be written.
+    pub frozen_bytes: usize,
+    /// Memory of the runs' filters and indexes.
+    pub run_memory_bytes: usize,
+    /// Bytes of runs that flushes wrote, and that merges wrote.
+    pub flushed_bytes: u64,
+    pub merged_bytes: u64,
+    pub merges: u64,
+    /// Pauses asked of writers.
+    pub delayed: Duration,
+    /// Why the last flush, or merge, failed, if it did.
+    pub flush_problem: Option<String>,
+    pub merge_problem: Option<String>,
+    /// Why no more writes are taken, if so.
+    pub failed: Option<String>,
+}
+
+impl Shared {
+    pub fn stats(&self) -> LiveStats {
+        let manifest = self.structure.lock();
+        let sum = |of: fn(&forebay_run::RunSummary) -> u64| {
+            manifest.runs().map(|run| of(&run.summary)).sum::<u64>()
+        };
+        let mut stats = LiveStats {
+            runs: manifest.partitions.iter().map(Vec::len).collect(),
+            run_records: sum(|summary| summary.records),
+            file_bytes: sum(|summary| summary.file_bytes + summary.ext_bytes),
+            ..LiveStats::default()
+        };
+        drop(manifest);
+        stats.growing_bytes = self.memory.growing_bytes();
+        stats.frozen_bytes = self.memory.frozen_bytes();
+        stats.run_memory_bytes = self.memory.run_bytes();
+        stats.flushed_bytes = self.counts.flushed_bytes.load(Ordering::Relaxed);
+        stats.merged_bytes = self.counts.merged_bytes.load(Ordering::Relaxed);
+        stats.merges = self.counts.merges.load(Ordering::Relaxed);
+        stats.delayed = Duration::from_micros(self.counts.delayed_us.load(Ordering::Relaxed));
+        let progress = self.progress.lock();
+        stats.flush_problem.clone_from(&progress.flushes.problem);
+        stats.merge_problem.clone_from(&progress.merges.problem);
+        stats.failed.clone_from(&progress.failed);
+        stats
+    }
+}

@@ -1,0 +1,182 @@
+//! Opening again, files that come and go, memory limits, failures.
+
+use std::sync::Arc;
+
+use forebay_run::io::sim::{Dice, Fault, SimDisk};
+use forebay_run::operation::DeltaKind;
+
+use super::{Model, both_orders, check, create, create_on, name, open, store_on, write_some};
+use crate::error::StoreError;
+use crate::live::{Budget, LiveError, LiveOptions};
+use crate::push::PushOptions;
+
+fn run_files(disk: &SimDisk) -> usize {
+    let files = disk.files();
+    files
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("/runs/"))
+        .count()
+}
+
+#[test]
+fn a_table_opened_again_is_as_it_was() {
+    for options in both_orders() {
+        let (disk, table) = create(options.delta(DeltaKind::Append));
+        let mut model = Model::new();
+        let mut dice = Dice(5);
+        let mut table = Some(table);
+        for round in 0..6 {
+            let open_table = table.take().unwrap();
+            write_some(&open_table, &mut model, &mut dice, 400);
+            if round % 3 == 1 {
+                open_table.flush().unwrap();
+                write_some(&open_table, &mut model, &mut dice, 100);
+            }
+            drop(open_table);
+            let again = open(&disk).unwrap();
+            check(&again, &model);
+            table = Some(again);
+        }
+    }
+}
+
+#[test]
+fn an_unlogged_table_keeps_what_was_flushed() {
+    let (disk, table) = create(LiveOptions::hashed().unlogged());
+    let mut model = Model::new();
+    write_some(&table, &mut model, &mut Dice(5), 400);
+    table.flush().unwrap();
+    table.update(b"key-lost", b"v").unwrap().wait().unwrap();
+    drop(table);
+    check(&open(&disk).unwrap(), &model);
+}
+
+#[test]
+fn small_memory_makes_many_runs_which_are_merged_and_removed() {
+    for options in both_orders() {
+        let disk = SimDisk::new();
+        let budget = Budget::new(1 << 20);
+        let table = create_on(&disk, options.unlogged(), &budget);
+        let value = vec![b'v'; 200];
+        for round in 0..10u64 {
+            for number in 0..8000 {
+                let key = format!("key-{number}");
+                table
+                    .update(key.as_bytes(), &value)
+                    .unwrap()
+                    .wait()
+                    .unwrap();
+            }
+            table
+                .update(b"round", &round.to_be_bytes())
+                .unwrap()
+                .wait()
+                .unwrap();
+        }
+        let stats = table.stats();
+        assert!(stats.flushed_bytes > 4 << 20, "{stats:?}");
+        assert!(
+            budget.used_bytes() <= budget.limit_bytes(),
+            "{}",
+            budget.used_bytes()
+        );
+        table.optimize().unwrap();
+        let stats = table.stats();
+        assert!(stats.merges > 0);
+        assert_eq!(stats.run_records, 8001);
+        let partitions = table.options().lowers.len();
+        assert!(run_files(&disk) <= partitions, "{:?}", disk.files());
+        assert_eq!(
+            table.get(b"round").unwrap(),
+            Some(9u64.to_be_bytes().to_vec())
+        );
+        drop(table);
+        assert_eq!(budget.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn files_that_no_manifest_names_are_removed_when_the_table_is_opened() {
+    let (disk, table) = create(LiveOptions::hashed());
+    table.update(b"k", b"v").unwrap().wait().unwrap();
+    table.flush().unwrap();
+    let stray = table.new_run();
+    drop(table);
+    let before = disk.files();
+    let dir: &dyn forebay_run::io::Disk = &disk;
+    dir.create(&stray.path).unwrap();
+    let table = open(&disk).unwrap();
+    assert!(!disk.files().contains(&stray.path));
+    assert!(
+        before
+            .iter()
+            .filter(|path| path.to_string_lossy().contains("/runs/"))
+            .all(|path| disk.files().contains(path))
+    );
+    assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_table_is_open_once_and_of_one_mode() {
+    let (disk, table) = create(LiveOptions::hashed());
+    let store = store_on(Arc::new(disk.clone()), 9);
+    let budget = Budget::new(1 << 20);
+    let in_use = store.live_table(&name(), &budget).unwrap_err();
+    assert!(
+        matches!(in_use, LiveError::Store(StoreError::InUse { .. })),
+        "{in_use}"
+    );
+    assert!(matches!(
+        store.drop_table(&name()),
+        Err(StoreError::InUse { .. })
+    ));
+    drop(table);
+    let exists = store
+        .create_live(&name(), LiveOptions::hashed(), &budget)
+        .unwrap_err();
+    assert!(matches!(exists, LiveError::Exists { .. }), "{exists}");
+    assert!(store.begin_push(&name(), PushOptions::default()).is_err());
+    assert!(matches!(
+        store.table(&name()),
+        Err(StoreError::IsLive { .. })
+    ));
+    assert_eq!(store.live_tables().unwrap(), [name()]);
+    store.drop_table(&name()).unwrap();
+    assert!(store.live_tables().unwrap().is_empty());
+    let gone = store.live_table(&name(), &budget).unwrap_err();
+    assert!(matches!(gone, LiveError::NoTable { .. }), "{gone}");
+    let again = store
+        .create_live(&name(), LiveOptions::ordered(Vec::new()), &budget)
+        .unwrap();
+    assert_eq!(again.get(b"k").unwrap(), None);
+}
+
+#[test]
+fn without_space_reads_go_on_and_writes_come_back_with_the_space() {
+    let (disk, table) = create(LiveOptions::hashed().unlogged());
+    table.update(b"k", b"1").unwrap().wait().unwrap();
+    disk.plan(0, Fault::Full);
+    let error = table.flush().unwrap_err();
+    assert!(matches!(&error, LiveError::Full { .. }), "{error}");
+    assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"1"[..]));
+    table.update(b"k", b"2").unwrap().wait().unwrap();
+    assert!(table.stats().flush_problem.is_some());
+    disk.make_room();
+    table.flush().unwrap();
+    assert_eq!(table.stats().flush_problem, None);
+    assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn after_an_error_of_the_device_no_write_is_taken_and_reads_go_on() {
+    let (disk, table) = create(LiveOptions::hashed().unlogged());
+    table.update(b"k", b"1").unwrap().wait().unwrap();
+    // The first call of the flush creates the file; any later one is a write or a sync.
+    disk.plan(2, Fault::Error);
+    let error = table.flush().unwrap_err();
+    assert!(error.is_final(), "{error}");
+    let refused = table.update(b"k", b"2").map(|_| ()).unwrap_err();
+    assert!(matches!(&refused, LiveError::Failed { .. }), "{refused}");
+    assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(table.stats().failed.is_some());
+}

@@ -1,0 +1,317 @@
+//! Writes: to the log and to memory, never reading what is stored.
+//!
+//! 1. The operation is checked: key, value, delta.
+//! 2. Under the partition's lock it is appended to the log and added to the active buffer. So the log has
+//!    the operations on a key in the order in which readers see them.
+//! 3. A full buffer is sorted into a run in memory; when there are many of those they are merged, without
+//!    the lock. When the memory of all tables has reached its share, the generation is frozen.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_run::format::MAX_KEY_BYTES;
+use forebay_run::operation::{CowOperation, DeltaKind, Operation};
+use parking_lot::MutexGuard;
+use tracing::warn;
+
+use crate::error::show_key;
+use crate::live::batch::Batch;
+use crate::live::commit::Commit;
+use crate::live::error::LiveError;
+use crate::live::log::{LogError, Lsn};
+use crate::live::part::{Found, Part, merge_minis};
+use crate::live::record;
+use crate::live::shape::Place;
+use crate::live::shared::{GATE_FULL, Shared};
+
+/// The longest value, in bytes, and the most bytes of a batch.
+pub const MAX_VALUE_BYTES: usize = 512 << 20;
+const MAX_BATCH_BYTES: usize = 1 << 30;
+
+/// The values of some keys.
+type Values = Vec<Option<Vec<u8>>>;
+
+impl Shared {
+    pub fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
+        self.check(key, &operation)?;
+        let place = self.shape.place(key);
+        let mut part = self.lock_to_write(place.partition)?;
+        let lsn = match &self.log {
+            None => None,
+            Some(log) => {
+                let mut bytes = std::mem::take(&mut part.scratch);
+                bytes.clear();
+                record::append(&mut bytes, key, operation);
+                let appended = log.append(&bytes);
+                part.scratch = bytes;
+                Some(appended.map_err(|source| self.log_error(source))?)
+            }
+        };
+        part.active.add(&self.shape, place, key, operation)?;
+        self.finish_write(part, place.partition, lsn)
+    }
+
+    pub fn write_batch(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
+        let Some(partition) = self.check_batch(batch)? else {
+            return Ok(Commit::nothing(self));
+        };
+        let part = self.lock_to_write(partition)?;
+        self.apply_batch(part, partition, batch)
+    }
+
+    /// The partition of all keys of a batch; `None` of an empty one.
+    pub fn check_batch(&self, batch: &Batch) -> Result<Option<usize>, LiveError> {
+        let mut first: Option<(usize, &[u8])> = None;
+        for (key, operation) in batch.records() {
+            self.check(key, &operation)?;
+            let partition = self.shape.place(key).partition;
+            match first {
+                None => first = Some((partition, key)),
+                Some((other, first)) if other != partition => {
+                    return Err(self.across(first, key));
+                }
+                Some(_) => {}
+            }
+        }
+        if batch.bytes().len() > MAX_BATCH_BYTES {
+            let (_, key) = first.unwrap_or_default();
+            return Err(self.too_large(key, batch.bytes().len(), MAX_BATCH_BYTES));
+        }
+        Ok(first.map(|(partition, _)| partition))
+    }
+
+    fn across(&self, first: &[u8], second: &[u8]) -> LiveError {
+        LiveError::AcrossPartitions {
+            table: self.shape.table.clone(),
+            first: show_key(first),
+            second: show_key(second),
+        }
+    }
+
+    /// REQUIRES: the batch passed [`Shared::check_batch`] and is of this partition.
+    fn apply_batch<'a>(
+        &'a self,
+        mut part: MutexGuard<'_, Part>,
+        partition: usize,
+        batch: &Batch,
+    ) -> Result<Commit<'a>, LiveError> {
+        let lsn = match &self.log {
+            None => None,
+            Some(log) => Some(
+                log.append(batch.bytes())
+                    .map_err(|source| self.log_error(source))?,
+            ),
+        };
+        let mut freeze = false;
+        for (key, operation) in batch.records() {
+            let place = self.shape.place(key);
+            part.active.add(&self.shape, place, key, operation)?;
+            if part.active.is_full() {
+                freeze |= part.seal(&self.memory);
+            }
+        }
+        if freeze {
+            drop(part);
+            self.freeze();
+            return Ok(Commit::new(
+                self,
+                lsn,
+                self.delay_after(batch.bytes().len()),
+            ));
+        }
+        self.finish_write(part, partition, lsn)
+    }
+
+    /// Reads keys of one partition, then writes what `decide` makes of their values, with no other write
+    /// between.
+    pub fn transact<R>(
+        &self,
+        keys: &[&[u8]],
+        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+    ) -> Result<(Commit<'_>, R), LiveError> {
+        let places: Vec<Place> = keys.iter().map(|key| self.shape.place(key)).collect();
+        let Some(first) = places.first() else {
+            let (batch, outcome) = decide(&[]);
+            return Ok((self.write_batch(&batch)?, outcome));
+        };
+        let partition = first.partition;
+        if let Some(other) = places.iter().position(|place| place.partition != partition) {
+            return Err(self.across(keys[0], keys[other]));
+        }
+        let (part, values) = self.lock_and_read(partition, &places, keys)?;
+        let (batch, outcome) = decide(&values);
+        match self.check_batch(&batch)? {
+            None => Ok((Commit::nothing(self), outcome)),
+            Some(other) if other != partition => {
+                let key = batch.records().next().map_or(&[][..], |(key, _)| key);
+                Err(self.across(keys[0], key))
+            }
+            Some(_) => Ok((self.apply_batch(part, partition, &batch)?, outcome)),
+        }
+    }
+
+    /// The partition locked, and values as they are under its lock. Pages are brought into memory
+    /// without the lock, a few times; should they be gone each time, it waits for them with it.
+    fn lock_and_read(
+        &self,
+        partition: usize,
+        places: &[Place],
+        keys: &[&[u8]],
+    ) -> Result<(MutexGuard<'_, Part>, Values), LiveError> {
+        const TRIES: usize = 3;
+        for attempt in 0..=TRIES {
+            let part = self.lock_to_write(partition)?;
+            let mut values = Vec::with_capacity(keys.len());
+            for (&place, key) in places.iter().zip(keys) {
+                let newest = part.active.get(place, key).map(|found| found.to_owned());
+                match part
+                    .view
+                    .get(&self.shape, place, key, newest, attempt == TRIES)?
+                {
+                    Found::Value(value) => values.push(value),
+                    Found::Waits => break,
+                }
+            }
+            if values.len() == keys.len() {
+                return Ok((part, values));
+            }
+            let view = Arc::clone(&part.view);
+            drop(part);
+            for (&place, key) in places.iter().zip(keys) {
+                view.get(&self.shape, place, key, None::<CowOperation<'_>>, true)?;
+            }
+        }
+        // The last attempt waits for what it needs.
+        Err(self.ended())
+    }
+
+    /// The partition locked, with writes let through.
+    #[inline]
+    fn lock_to_write(&self, partition: usize) -> Result<MutexGuard<'_, Part>, LiveError> {
+        loop {
+            let part = self.parts[partition].lock();
+            if self.gate.reasons() == 0 {
+                return Ok(part);
+            }
+            drop(part);
+            self.wait_at_gate()?;
+        }
+    }
+
+    /// Gives the lock back; sees to the memory when a buffer is full.
+    #[inline]
+    fn finish_write<'a>(
+        &'a self,
+        mut part: MutexGuard<'_, Part>,
+        partition: usize,
+        lsn: Option<Lsn>,
+    ) -> Result<Commit<'a>, LiveError> {
+        if !part.active.is_full() {
+            return Ok(Commit::new(self, lsn, Duration::ZERO));
+        }
+        let bytes = part.active.bytes();
+        let freeze = part.seal(&self.memory);
+        drop(part);
+        if let Err(error) = self.tidy_memory(partition) {
+            // The runs in memory stay as they are, in which they are read as well.
+            warn!(table = %self.shape.table, %error, "runs in memory were not merged");
+        }
+        if freeze {
+            self.freeze();
+        }
+        if self.budget().write_pressure() >= 1.0 {
+            self.gate.close(GATE_FULL);
+        }
+        Ok(Commit::new(self, lsn, self.delay_after(bytes)))
+    }
+
+    /// Merges sorted runs in memory while some are due. Another thread may do the same: whose outcome
+    /// comes first is taken.
+    fn tidy_memory(&self, partition: usize) -> Result<(), LiveError> {
+        loop {
+            let view = Arc::clone(&self.parts[partition].lock().view);
+            let Some((minis, level)) = view.due_minis() else {
+                return Ok(());
+            };
+            let merged = merge_minis(&self.shape, minis, level);
+            let merged = Arc::new(merged.map_err(|source| self.shape.run_error(source))?);
+            let bytes = merged.memory_bytes();
+            let old: usize = minis.iter().map(|mini| mini.memory_bytes()).sum();
+            let mut part = self.parts[partition].lock();
+            if part.replace_minis(minis, merged) {
+                self.memory.regrow(old, bytes);
+            }
+        }
+    }
+
+    /// How long the writer of so many bytes should pause: nothing while there is room, then rising
+    /// smoothly with what flushes and merges are behind.
+    fn delay_after(&self, bytes: usize) -> Duration {
+        let pressure = self.pressure();
+        if pressure <= 0.0 {
+            return Duration::ZERO;
+        }
+        // At full pressure about 8 MB/s pass.
+        let delay = Duration::from_secs_f64(bytes as f64 / 8e6 * pressure * pressure);
+        self.counts
+            .delayed_us
+            .fetch_add(delay.as_micros() as u64, Ordering::Relaxed);
+        delay
+    }
+
+    /// Refuses what no table, or not this one, can hold.
+    #[inline]
+    fn check(&self, key: &[u8], operation: &Operation<'_>) -> Result<(), LiveError> {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(LiveError::Key {
+                table: self.shape.table.clone(),
+                bytes: key.len(),
+                limit: MAX_KEY_BYTES,
+            });
+        }
+        let check = |operand: &[u8], is_delta: bool| self.check_operand(key, operand, is_delta);
+        match *operation {
+            Operation::Delete => Ok(()),
+            Operation::Update(value) | Operation::Insert(value) => check(value, false),
+            Operation::Delta(delta) => check(delta, true),
+            Operation::InsertDelta { value, delta } => {
+                check(value, false)?;
+                check(delta, true)
+            }
+        }
+    }
+
+    #[inline]
+    fn check_operand(&self, key: &[u8], operand: &[u8], is_delta: bool) -> Result<(), LiveError> {
+        if operand.len() > MAX_VALUE_BYTES {
+            return Err(self.too_large(key, operand.len(), MAX_VALUE_BYTES));
+        }
+        match self.shape.delta {
+            None | Some(DeltaKind::Append) if !is_delta => Ok(()),
+            None => Err(LiveError::NoDelta {
+                table: self.shape.table.clone(),
+            }),
+            Some(kind) => {
+                let checked = kind.check(operand);
+                checked.map_err(|source| self.shape.operand(key, source))
+            }
+        }
+    }
+
+    fn too_large(&self, key: &[u8], bytes: usize, limit: usize) -> LiveError {
+        LiveError::Value {
+            table: self.shape.table.clone(),
+            key: show_key(key),
+            bytes,
+            limit,
+        }
+    }
+
+    pub fn log_error(&self, source: LogError) -> LiveError {
+        LiveError::Log {
+            table: self.shape.table.clone(),
+            source,
+        }
+    }
+}
