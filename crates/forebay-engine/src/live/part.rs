@@ -177,7 +177,7 @@ impl PartView {
                 }
             };
             if let Some(operation) = found.map_err(|source| shape.run_error(source))? {
-                settled.add_older(&operation.borrow())?;
+                settled.add_older(&operation.into_operation().borrow())?;
             }
         }
         let value = settled.composed.and_then(CowOperation::into_value);
