@@ -92,7 +92,7 @@ const MERGER: Worker = Worker {
 impl Shared {
     fn is_flush_due(&self) -> bool {
         let progress = self.progress.lock();
-        progress.freeze_asked || progress.flushed < progress.frozen
+        progress.freeze_asked || progress.tidy_asked || progress.flushed < progress.frozen
     }
 
     fn flush_step(&self) -> Result<(), LiveError> {
@@ -101,6 +101,8 @@ impl Shared {
         }
         if let Some(number) = self.flush_oldest()? {
             self.tell(|progress| progress.flushed = number);
+        } else if std::mem::take(&mut self.progress.lock().tidy_asked) {
+            self.tidy_memory()?;
         }
         Ok(())
     }

@@ -78,9 +78,10 @@ impl Budget {
         self.write_bytes() as f64 / (2 * self.growing_share()) as f64
     }
 
-    /// The most that the filter of one run may take.
-    pub(crate) fn filter_share(&self) -> usize {
-        self.limit_bytes / 16
+    /// What is left for the filters and indexes of runs to come.
+    pub(crate) fn run_room(&self) -> usize {
+        let share = self.limit_bytes / 4;
+        share.saturating_sub(self.run_bytes.load(Ordering::Relaxed))
     }
 
     pub(crate) fn join(self: &Arc<Self>) -> Member {

@@ -224,7 +224,9 @@ impl Shared {
         let options = RunOptions::new(self.shape.order, self.options.compression, prefix);
         let record_bytes = output.bytes / output.records.max(1);
         let filter_bytes = output.records * forebay_run::filter::BITS_PER_KEY / 8;
-        let filtered = !output.is_oldest || filter_bytes <= self.budget().filter_share() as u64;
+        // The oldest run is where a look-up mostly ends: its filter would tell of absent keys only.
+        let share = if output.is_oldest { 4 } else { 1 };
+        let filtered = filter_bytes <= self.budget().run_room() as u64 / share;
         RunOptions {
             filter_records: filtered.then_some(output.records),
             ..options.for_records_of(record_bytes)

@@ -20,7 +20,8 @@ pub(crate) fn due(levels: &[u32], factor: usize) -> Option<Due> {
     (0..=greatest).find_map(|level| due_at(levels, level, factor))
 }
 
-fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<Due> {
+/// The first merge that is due at that level.
+pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<Due> {
     let mut first = 0;
     let mut count = 0;
     for (place, &found) in levels.iter().enumerate() {

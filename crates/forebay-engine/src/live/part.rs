@@ -22,13 +22,17 @@ use crate::live::active::Active;
 use crate::live::budget::Member;
 use crate::live::cursor::{MiniCursor, SourceCursor};
 use crate::live::error::LiveError;
-use crate::live::levels::due;
+use crate::live::levels::{Due, due_at};
 use crate::live::manifest::LiveRunRef;
 use crate::live::mini::MiniRun;
 use crate::live::shape::{Place, Shape};
 
-/// How many sorted runs in memory are merged into one.
-const MINI_FACTOR: usize = 16;
+/// How many sorted buffers are merged into one run in memory, by the writer that filled the last one:
+/// some milliseconds' work.
+const BUFFERS: usize = 16;
+/// How many runs in memory of a higher level are merged into one, in the background. There are less than
+/// that in a generation of some 80 MiB.
+const MINIS: usize = 32;
 
 /// Sorted runs in memory, oldest first.
 pub(crate) type Minis = Arc<[Arc<MiniRun>]>;
@@ -105,7 +109,8 @@ impl Part {
     /// still; returns whether.
     pub fn replace_minis(&mut self, old: &[Arc<MiniRun>], merged: Arc<MiniRun>) -> bool {
         let minis = &self.view.minis;
-        let Some(first) = minis.iter().position(|mini| Arc::ptr_eq(mini, &old[0])) else {
+        let same = |window: &[Arc<MiniRun>]| window.iter().zip(old).all(|(a, b)| Arc::ptr_eq(a, b));
+        let Some(first) = minis.windows(old.len()).position(same) else {
             return false;
         };
         let (before, after) = (&minis[..first], &minis[first + old.len()..]);
@@ -124,10 +129,22 @@ impl Part {
 }
 
 impl PartView {
-    /// The runs in memory that are to be merged now, and the level of what they make.
-    pub fn due_minis(&self) -> Option<(&[Arc<MiniRun>], u32)> {
+    /// The sorted buffers that are to be merged now, and the level of what they make.
+    pub fn due_buffers(&self) -> Option<(&[Arc<MiniRun>], u32)> {
+        self.due_minis(|levels| due_at(levels, 0, BUFFERS))
+    }
+
+    /// The larger runs in memory that are to be merged, and the level of what they make.
+    pub fn due_large_minis(&self) -> Option<(&[Arc<MiniRun>], u32)> {
+        self.due_minis(|levels| {
+            let greatest = levels.iter().copied().max().unwrap_or(0);
+            (1..=greatest).find_map(|level| due_at(levels, level, MINIS))
+        })
+    }
+
+    fn due_minis(&self, due: impl Fn(&[u32]) -> Option<Due>) -> Option<(&[Arc<MiniRun>], u32)> {
         let levels: Vec<u32> = self.minis.iter().map(|mini| mini.level).collect();
-        due(&levels, MINI_FACTOR).map(|due| (&self.minis[due.runs], due.level))
+        due(&levels).map(|due| (&self.minis[due.runs], due.level))
     }
 
     /// Every run in memory, oldest first.
@@ -192,7 +209,12 @@ impl PartView {
         direction: Direction,
     ) -> Vec<SourceCursor> {
         let run = |run: &Arc<LiveRun>| {
-            SourceCursor::Run(RunScan::new(Arc::clone(&run.run), range.clone(), direction))
+            let scan = RunScan::new(Arc::clone(&run.run), range.clone(), direction);
+            // A long walk is not to count as memory of this process.
+            SourceCursor::Run(match direction {
+                Direction::Forward => scan.releasing(),
+                Direction::Backward => scan,
+            })
         };
         let mini = |mini: &Arc<MiniRun>| {
             SourceCursor::Mini(MiniCursor::new(mini, shape, range, direction))

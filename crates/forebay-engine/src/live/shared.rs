@@ -82,6 +82,8 @@ pub(crate) struct Progress {
     pub closing: bool,
     /// Another table needs memory: freeze the generation.
     pub freeze_asked: bool,
+    /// Large runs in memory are to be merged.
+    pub tidy_asked: bool,
 }
 
 /// Whether writes may pass: 0, or the reasons why not.

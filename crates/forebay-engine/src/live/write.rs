@@ -20,6 +20,7 @@ use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
 use crate::live::log::{LogError, Lsn};
+use crate::live::mini::MiniRun;
 use crate::live::part::{Found, Part, merge_minis};
 use crate::live::record;
 use crate::live::shape::Place;
@@ -213,7 +214,7 @@ impl Shared {
         let bytes = part.active.bytes();
         let freeze = part.seal(&self.memory);
         drop(part);
-        if let Err(error) = self.tidy_memory(partition) {
+        if let Err(error) = self.tidy_buffers(partition) {
             // The runs in memory stay as they are, in which they are read as well.
             warn!(table = %self.shape.table, %error, "runs in memory were not merged");
         }
@@ -226,23 +227,48 @@ impl Shared {
         Ok(Commit::new(self, lsn, self.delay_after(bytes)))
     }
 
-    /// Merges sorted runs in memory while some are due. Another thread may do the same: whose outcome
-    /// comes first is taken.
-    fn tidy_memory(&self, partition: usize) -> Result<(), LiveError> {
+    /// Merges the partition's sorted buffers when there are many. Another thread may do the same: whose
+    /// outcome comes first is taken.
+    fn tidy_buffers(&self, partition: usize) -> Result<(), LiveError> {
         loop {
             let view = Arc::clone(&self.parts[partition].lock().view);
-            let Some((minis, level)) = view.due_minis() else {
+            let Some((minis, level)) = view.due_buffers() else {
                 return Ok(());
             };
-            let merged = merge_minis(&self.shape, minis, level);
-            let merged = Arc::new(merged.map_err(|source| self.shape.run_error(source))?);
-            let bytes = merged.memory_bytes();
-            let old: usize = minis.iter().map(|mini| mini.memory_bytes()).sum();
-            let mut part = self.parts[partition].lock();
-            if part.replace_minis(minis, merged) {
-                self.memory.regrow(old, bytes);
+            self.merge_in_memory(partition, minis, level)?;
+        }
+    }
+
+    /// Merges larger runs in memory, of all partitions.
+    pub fn tidy_memory(&self) -> Result<(), LiveError> {
+        for partition in 0..self.parts.len() {
+            let view = Arc::clone(&self.parts[partition].lock().view);
+            if let Some((minis, level)) = view.due_large_minis() {
+                self.merge_in_memory(partition, minis, level)?;
             }
         }
+        Ok(())
+    }
+
+    fn merge_in_memory(
+        &self,
+        partition: usize,
+        minis: &[Arc<MiniRun>],
+        level: u32,
+    ) -> Result<(), LiveError> {
+        let merged = merge_minis(&self.shape, minis, level);
+        let merged = Arc::new(merged.map_err(|source| self.shape.run_error(source))?);
+        let bytes = merged.memory_bytes();
+        let old: usize = minis.iter().map(|mini| mini.memory_bytes()).sum();
+        let mut part = self.parts[partition].lock();
+        if part.replace_minis(minis, merged) {
+            self.memory.regrow(old, bytes);
+            if part.view.due_large_minis().is_some() {
+                drop(part);
+                self.tell(|progress| progress.tidy_asked = true);
+            }
+        }
+        Ok(())
     }
 
     /// How long the writer of so many bytes should pause: nothing while there is room, then rising
