@@ -6,6 +6,12 @@ use crate::live::error::LiveError;
 use crate::live::log::Lsn;
 use crate::live::shared::Shared;
 
+/// Names a [`Commit`], for those who cannot hold on to the table's borrow; see
+/// [`LiveTable::commit`](crate::live::LiveTable::commit). Of two of a table the greater is the later, and
+/// covers the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(Option<Lsn>);
+
 /// A write that readers see already. It counts as acknowledged once [`Commit::wait`] returned without an
 /// error, or [`Commit::on_durable`] called back without one.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +30,15 @@ impl<'a> Commit<'a> {
     /// Of no write at all.
     pub(crate) fn nothing(table: &'a Shared) -> Self {
         Self::new(table, None, Duration::ZERO)
+    }
+
+    /// REQUIRES: the ticket is of a commit of this table.
+    pub(crate) fn again(table: &'a Shared, ticket: Ticket) -> Self {
+        Self::new(table, ticket.0, Duration::ZERO)
+    }
+
+    pub fn ticket(&self) -> Ticket {
+        Ticket(self.lsn)
     }
 
     /// How long the writer should pause before its next write, so that flushes and merges keep up;

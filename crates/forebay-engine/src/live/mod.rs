@@ -55,7 +55,7 @@ use forebay_run::scan::Direction;
 
 pub use self::batch::Batch;
 pub use self::budget::Budget;
-pub use self::commit::Commit;
+pub use self::commit::{Commit, Ticket};
 pub use self::error::LiveError;
 pub use self::ingest::IngestRun;
 pub use self::log::{Durability, DurabilityError, LogError};
@@ -67,6 +67,7 @@ pub use self::write::MAX_VALUE_BYTES;
 
 use self::background::Threads;
 use self::shared::Shared;
+use self::write::Wait;
 use crate::name::TableName;
 use crate::push::NewRun;
 
@@ -131,7 +132,18 @@ impl LiveTable {
 
     /// Does all operations of a batch at once. All keys must lie in one partition.
     pub fn write(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
-        self.shared().write_batch(batch)
+        self.shared().write_batch_waiting(batch)
+    }
+
+    /// [`LiveTable::write`] from a thread that must not wait: `None`, and nothing is done, where it would
+    /// have to.
+    pub fn try_write(&self, batch: &Batch) -> Result<Option<Commit<'_>>, LiveError> {
+        self.shared().write_batch(batch, Wait::Never)
+    }
+
+    /// The commit that a ticket of this table names.
+    pub fn commit(&self, ticket: Ticket) -> Commit<'_> {
+        Commit::again(self.shared(), ticket)
     }
 
     /// Reads a key and writes what `decide` makes of its value, with no other write between. This reads,
@@ -142,7 +154,7 @@ impl LiveTable {
         key: &[u8],
         decide: impl FnOnce(Option<&[u8]>) -> (Option<CowOperation<'static>>, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
-        self.shared().transact(&[key], |values| {
+        self.shared().transact_waiting(&[key], |values| {
             let (operation, outcome) = decide(values[0].as_deref());
             let mut batch = Batch::new();
             if let Some(operation) = operation {
@@ -159,7 +171,17 @@ impl LiveTable {
         keys: &[&[u8]],
         decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
-        self.shared().transact(keys, decide)
+        self.shared().transact_waiting(keys, decide)
+    }
+
+    /// [`LiveTable::transact`] from a thread that must not wait: `None`, and nothing is done, where it
+    /// would have to.
+    pub fn try_transact<R>(
+        &self,
+        keys: &[&[u8]],
+        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+    ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
+        self.shared().transact(keys, Wait::Never, decide)
     }
 
     /// The value of a key. Waits for the device when it must.

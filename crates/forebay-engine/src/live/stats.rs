@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::live::log::Log;
 use crate::live::shared::Shared;
 
 /// See the module's text. Counts begin when the table is opened.
@@ -14,6 +15,8 @@ pub struct LiveStats {
     pub run_records: u64,
     /// The length of the runs' files.
     pub file_bytes: u64,
+    /// The length of the log's files.
+    pub log_bytes: u64,
     /// Memory of the generation that takes writes, without its buffers.
     pub growing_bytes: usize,
     /// Memory of generations that wait to be written.
@@ -46,6 +49,7 @@ impl Shared {
             ..LiveStats::default()
         };
         drop(manifest);
+        stats.log_bytes = self.log.as_ref().map_or(0, Log::size_bytes);
         stats.growing_bytes = self.memory.growing_bytes();
         stats.frozen_bytes = self.memory.frozen_bytes();
         stats.run_memory_bytes = self.memory.run_bytes();

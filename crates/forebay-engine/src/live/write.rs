@@ -24,11 +24,18 @@ use crate::live::mini::MiniRun;
 use crate::live::part::{Found, Part, merge_minis};
 use crate::live::record;
 use crate::live::shape::Place;
-use crate::live::shared::{GATE_FULL, Shared};
+use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
 
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
 const MAX_BATCH_BYTES: usize = 1 << 30;
+
+/// Whether a writer may wait: for memory, for runs that are being added, for the device where it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    AsNeeded,
+    Never,
+}
 
 /// The values of some keys.
 type Values = Vec<Option<Vec<u8>>>;
@@ -37,7 +44,7 @@ impl Shared {
     pub fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
         self.check(key, &operation)?;
         let place = self.shape.place(key);
-        let mut part = self.lock_to_write(place.partition)?;
+        let mut part = self.lock_waiting(place.partition)?;
         let lsn = match &self.log {
             None => None,
             Some(log) => {
@@ -53,12 +60,20 @@ impl Shared {
         self.finish_write(part, place.partition, lsn)
     }
 
-    pub fn write_batch(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
+    pub fn write_batch_waiting(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
+        let written = self.write_batch(batch, Wait::AsNeeded)?;
+        written.ok_or_else(|| self.ended())
+    }
+
+    /// `None` where it would have to wait and may not.
+    pub fn write_batch(&self, batch: &Batch, wait: Wait) -> Result<Option<Commit<'_>>, LiveError> {
         let Some(partition) = self.check_batch(batch)? else {
-            return Ok(Commit::nothing(self));
+            return Ok(Some(Commit::nothing(self)));
         };
-        let part = self.lock_to_write(partition)?;
-        self.apply_batch(part, partition, batch)
+        let Some(part) = self.lock_to_write(partition, wait)? else {
+            return Ok(None);
+        };
+        self.apply_batch(part, partition, batch).map(Some)
     }
 
     /// The partition of all keys of a batch; `None` of an empty one.
@@ -104,51 +119,67 @@ impl Shared {
                     .map_err(|source| self.log_error(source))?,
             ),
         };
-        let mut freeze = false;
+        let mut sealed = None;
         for (key, operation) in batch.records() {
             let place = self.shape.place(key);
             part.active.add(&self.shape, place, key, operation)?;
             if part.active.is_full() {
-                freeze |= part.seal(&self.memory);
+                sealed = Some(sealed.unwrap_or(false) | part.seal(&self.memory));
             }
         }
-        if freeze {
-            drop(part);
-            self.freeze();
-            return Ok(Commit::new(
-                self,
-                lsn,
-                self.delay_after(batch.bytes().len()),
-            ));
+        match sealed {
+            None => Ok(Commit::new(self, lsn, Duration::ZERO)),
+            Some(freeze) => {
+                drop(part);
+                let delay = self.after_seal(partition, freeze, batch.bytes().len());
+                Ok(Commit::new(self, lsn, delay))
+            }
         }
-        self.finish_write(part, partition, lsn)
     }
 
     /// Reads keys of one partition, then writes what `decide` makes of their values, with no other write
     /// between.
-    pub fn transact<R>(
+    pub fn transact_waiting<R>(
         &self,
         keys: &[&[u8]],
         decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
+        let done = self.transact(keys, Wait::AsNeeded, decide)?;
+        done.ok_or_else(|| self.ended())
+    }
+
+    /// `None` where it would have to wait and may not. Without a key there is nothing to hold against
+    /// other writes: the batch is written as any other.
+    pub fn transact<R>(
+        &self,
+        keys: &[&[u8]],
+        wait: Wait,
+        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+    ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
         let places: Vec<Place> = keys.iter().map(|key| self.shape.place(key)).collect();
         let Some(first) = places.first() else {
             let (batch, outcome) = decide(&[]);
-            return Ok((self.write_batch(&batch)?, outcome));
+            let written = self.write_batch(&batch, wait)?;
+            return Ok(written.map(|commit| (commit, outcome)));
         };
         let partition = first.partition;
         if let Some(other) = places.iter().position(|place| place.partition != partition) {
             return Err(self.across(keys[0], keys[other]));
         }
-        let (part, values) = self.lock_and_read(partition, &places, keys)?;
+        let Some((part, values)) = self.lock_and_read(partition, &places, keys, wait)? else {
+            return Ok(None);
+        };
         let (batch, outcome) = decide(&values);
         match self.check_batch(&batch)? {
-            None => Ok((Commit::nothing(self), outcome)),
+            None => Ok(Some((Commit::nothing(self), outcome))),
             Some(other) if other != partition => {
                 let key = batch.records().next().map_or(&[][..], |(key, _)| key);
                 Err(self.across(keys[0], key))
             }
-            Some(_) => Ok((self.apply_batch(part, partition, &batch)?, outcome)),
+            Some(_) => {
+                let commit = self.apply_batch(part, partition, &batch)?;
+                Ok(Some((commit, outcome)))
+            }
         }
     }
 
@@ -159,10 +190,13 @@ impl Shared {
         partition: usize,
         places: &[Place],
         keys: &[&[u8]],
-    ) -> Result<(MutexGuard<'_, Part>, Values), LiveError> {
+        wait: Wait,
+    ) -> Result<Option<(MutexGuard<'_, Part>, Values)>, LiveError> {
         const TRIES: usize = 3;
         for attempt in 0..=TRIES {
-            let part = self.lock_to_write(partition)?;
+            let Some(part) = self.lock_to_write(partition, wait)? else {
+                return Ok(None);
+            };
             let mut values = Vec::with_capacity(keys.len());
             for (&place, key) in places.iter().zip(keys) {
                 let newest = part.active.get(place, key).map(|found| found.to_owned());
@@ -175,7 +209,10 @@ impl Shared {
                 }
             }
             if values.len() == keys.len() {
-                return Ok((part, values));
+                return Ok(Some((part, values)));
+            }
+            if wait == Wait::Never {
+                return Ok(None);
             }
             let view = Arc::clone(&part.view);
             drop(part);
@@ -187,9 +224,26 @@ impl Shared {
         Err(self.ended())
     }
 
-    /// The partition locked, with writes let through.
+    /// The partition locked, with writes let through; `None` where that means to wait and it may not.
     #[inline]
-    fn lock_to_write(&self, partition: usize) -> Result<MutexGuard<'_, Part>, LiveError> {
+    fn lock_to_write(
+        &self,
+        partition: usize,
+        wait: Wait,
+    ) -> Result<Option<MutexGuard<'_, Part>>, LiveError> {
+        if wait == Wait::AsNeeded {
+            return self.lock_waiting(partition).map(Some);
+        }
+        let part = self.parts[partition].lock();
+        match self.gate.reasons() {
+            0 => Ok(Some(part)),
+            reasons if reasons & GATE_ENDED != 0 => Err(self.ended()),
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn lock_waiting(&self, partition: usize) -> Result<MutexGuard<'_, Part>, LiveError> {
         loop {
             let part = self.parts[partition].lock();
             if self.gate.reasons() == 0 {
@@ -214,6 +268,13 @@ impl Shared {
         let bytes = part.active.bytes();
         let freeze = part.seal(&self.memory);
         drop(part);
+        let delay = self.after_seal(partition, freeze, bytes);
+        Ok(Commit::new(self, lsn, delay))
+    }
+
+    /// What follows when a write of so many bytes filled a buffer: memory is merged, and frozen when that is
+    /// its turn. Returns how long the writer should pause.
+    fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) -> Duration {
         if let Err(error) = self.tidy_buffers(partition) {
             // The runs in memory stay as they are, in which they are read as well.
             warn!(table = %self.shape.table, %error, "runs in memory were not merged");
@@ -224,7 +285,7 @@ impl Shared {
         if self.budget().write_pressure() >= 1.0 {
             self.gate.close(GATE_FULL);
         }
-        Ok(Commit::new(self, lsn, self.delay_after(bytes)))
+        self.delay_after(bytes)
     }
 
     /// Merges the partition's sorted buffers when there are many. Another thread may do the same: whose

@@ -3,6 +3,7 @@
 mod basic;
 mod files;
 mod ingest;
+mod unwaiting;
 
 use std::collections::BTreeMap;
 use std::path::Path;
