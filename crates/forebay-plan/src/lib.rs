@@ -7,6 +7,7 @@
 //! Nothing here reads a file or a clock, and randomness comes from a seed: the same input gives the
 //! same plan. Where time bounds a search, the caller hands in what says that it is over.
 
+pub mod draw;
 pub mod input;
 pub mod insert;
 mod key;

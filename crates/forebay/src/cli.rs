@@ -64,7 +64,6 @@ pub enum Command {
     Diff(diff::Diff),
     Export(export::Export),
     Drop(drop::Drop),
-    #[command(hide = true)]
     Plan(plan::Plan),
     Completions(completions::Completions),
     Man(man::Man),
@@ -100,6 +99,7 @@ mod tests {
             "forebay diff t 1 2",
             "forebay export t@2 --to x.csv",
             "forebay drop t",
+            "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --json",
             "forebay completions bash",
             "forebay man",
         ] {
@@ -122,6 +122,10 @@ mod tests {
             "forebay verify t@x",
             "forebay verify a/b",
             "forebay diff t 1",
+            "forebay plan",
+            "forebay plan insert",
+            "forebay plan insert --input a.json --mode quick",
+            "forebay plan insert --input a.json --mode polish --seconds -1",
         ] {
             assert!(
                 Cli::try_parse_from(line.split_whitespace()).is_err(),

@@ -1,14 +1,23 @@
-//! Splits and moves before a bulk insert, so that it runs on all machines alike.
+//! Splits and moves before a bulk insert, so that it runs on all machines alike
+//! (docs/papers/planned-bulk-insertion.md).
 
 mod construct;
 mod fluid;
 mod paper;
+mod picture;
+mod pieces;
+mod planner;
 mod problem;
+mod region;
+mod request;
 mod rooms;
 mod search;
 mod solve;
+mod split;
 mod state;
 mod trim;
 
+pub use planner::{InsertPlan, Move, PieceReport, RegionPlan, Split, plan};
 pub use problem::{Item, Loads, Machine, Problem};
+pub use request::{MachineList, MachineSpec, Operation, PartitionSpec, Request, TableSpec};
 pub use solve::{Mode, Solution, solve};

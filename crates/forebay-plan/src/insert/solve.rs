@@ -1,6 +1,5 @@
 //! From an instance to an assignment, by mode.
 
-use std::fmt;
 use std::str::FromStr;
 
 use super::construct::construct;
@@ -36,13 +35,13 @@ impl FromStr for Mode {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Mode {
+    pub fn word(self) -> &'static str {
+        match self {
             Self::Paper => "paper",
             Self::Fast => "fast",
             Self::Polish => "polish",
-        })
+        }
     }
 }
 
@@ -96,7 +95,10 @@ pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() ->
 /// Steps of the search: few partitions are cheap to search well, many need some for each.
 fn fast_steps(partitions: usize) -> u64 {
     let partitions = partitions.max(1) as u64;
-    (60_000_000 / partitions).min(1_500_000) + 3 * partitions
+    (60_000_000 / partitions)
+        .min(60_000 * partitions)
+        .min(1_500_000)
+        + 3 * partitions
 }
 
 /// The best of some first plans around the fluid optimum, and of no moves.

@@ -19,28 +19,35 @@ pub fn run() -> anyhow::Result<Outcome> {
     command.build();
     let mut page = Vec::new();
     Page::new(command.clone()).render(&mut page)?;
-    for sub in command
-        .get_subcommands()
-        .filter(|sub| sub.get_name() != "help")
-    {
-        render_command(sub, &mut page)?;
-    }
+    render_commands(&command, "FOREBAY", &mut page)?;
     io::stdout().write_all(&page)?;
     Ok(Outcome::Done)
 }
 
+/// The sections of a command's subcommands; of those that only group others, these.
+fn render_commands(command: &clap::Command, path: &str, page: &mut Vec<u8>) -> io::Result<()> {
+    for sub in command
+        .get_subcommands()
+        .filter(|sub| sub.get_name() != "help")
+    {
+        let path = format!("{path} {}", sub.get_name().to_uppercase());
+        if sub.has_subcommands() {
+            render_commands(sub, &path, page)?;
+        } else {
+            render_command(sub, &path, page)?;
+        }
+    }
+    Ok(())
+}
+
 /// One command's section of the page: its synopsis, what it does, its options.
-fn render_command(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
+fn render_command(command: &clap::Command, path: &str, page: &mut Vec<u8>) -> io::Result<()> {
     let man = Page::new(command.clone());
     let mut part = b"\n".to_vec();
     man.render_synopsis_section(&mut part)?;
     man.render_description_section(&mut part)?;
     man.render_options_section(&mut part)?;
-    writeln!(
-        page,
-        ".SH \"FOREBAY {}\"",
-        command.get_name().to_uppercase()
-    )?;
+    writeln!(page, ".SH \"{path}\"")?;
     // What are sections of a page of its own are subsections here.
     page.extend(
         String::from_utf8_lossy(&part)

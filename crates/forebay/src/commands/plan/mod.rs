@@ -1,9 +1,20 @@
 //! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no store.
 
+pub mod insert;
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
+use forebay_run::io::replace_file;
+use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+
+/// Columns of what is drawn in the terminal.
+const WIDTH: usize = 110;
 
 /// Plan splits, moves, replicas and placements; nothing is changed
 #[derive(Debug, Args)]
@@ -13,8 +24,30 @@ pub struct Plan {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Planner {}
+pub enum Planner {
+    Insert(insert::Insert),
+}
 
-pub fn run(args: &Plan, _context: &Context) -> anyhow::Result<Outcome> {
-    match args.planner {}
+pub fn run(args: &Plan, context: &Context) -> anyhow::Result<Outcome> {
+    match &args.planner {
+        Planner::Insert(args) => insert::run(args, context),
+    }
+}
+
+/// Reads a planner's input: a file, or standard input for `-`.
+fn read<T: DeserializeOwned>(path: &Path, context: &Context) -> anyhow::Result<T> {
+    let text = if path == Path::new("-") {
+        let mut text = Vec::new();
+        io::stdin().lock().read_to_end(&mut text).map(|_| text)
+    } else {
+        context.disk.read(path)
+    };
+    let text = text.map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
+    forebay_plan::input::read(&text).with_context(|| path.display().to_string())
+}
+
+/// Writes a drawing in place of the file of that name.
+fn write(path: &Path, content: &[u8], context: &Context) -> anyhow::Result<()> {
+    replace_file(&*context.disk, path, content)
+        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
 }

@@ -1,0 +1,109 @@
+use super::*;
+
+fn picture(nodes: usize) -> Picture {
+    let value = |node: usize| ((node * 7 + 3) % 10 + 1) as f64 * 100.0;
+    Picture {
+        title: "a <plan> & more".to_owned(),
+        lines: vec!["costs 5".to_owned()],
+        stages: vec![
+            Stage::new("before", 0, (0..nodes).map(value).collect()),
+            Stage::new("after", 0, vec![550.0; nodes]),
+        ],
+        flows: Picture::sum_flows((1..nodes as u32).map(|node| (0, node, f64::from(node)))),
+        unit: "records".to_owned(),
+        names: Vec::new(),
+    }
+}
+
+/// Elements opened and closed in order, as any XML reader asks.
+fn assert_well_formed(svg: &str) {
+    let mut open = Vec::new();
+    for part in svg.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').expect("a closed tag");
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{svg}");
+        } else if !tag.ends_with('/') {
+            open.push(tag.split_whitespace().next().expect("a name"));
+        }
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn few_nodes_have_a_bar_and_a_name_each() {
+    let svg = svg(&picture(10));
+    assert_well_formed(&svg);
+    assert!(svg.contains("a &lt;plan&gt; &amp; more"));
+    assert_eq!(svg.matches("font-size=\"11\" fill=\"#999\">7<").count(), 4);
+    assert!(svg.contains("0 to 9: 9 records in 1 partition<"));
+}
+
+#[test]
+fn many_nodes_fit_the_same_page() {
+    let svg = svg(&picture(1000));
+    assert_well_formed(&svg);
+    assert!(svg.contains(r#"width="1200""#));
+    assert!(svg.matches("<title>0-19 to ").count() <= 50);
+    assert!(svg.contains("and 979 more"));
+}
+
+#[test]
+fn empty_pictures_are_drawn_too() {
+    assert_well_formed(&svg(&Picture::default()));
+    assert_eq!(text(&Picture::default(), 80), "");
+    let flat = Picture {
+        stages: vec![Stage::new("none", 0, vec![0.0; 3])],
+        ..Picture::default()
+    };
+    assert_well_formed(&svg(&flat));
+    assert!(text(&flat, 80).contains("none"));
+}
+
+#[test]
+fn the_terminal_gets_bars_for_few_nodes() {
+    let drawn = text(&picture(3), 80);
+    let lines: Vec<&str> = drawn.lines().collect();
+    assert_eq!(lines[0], "costs 5");
+    assert!(lines[2].starts_with("node  before"), "{drawn}");
+    assert!(lines[3].starts_with("   0     400 █"), "{drawn}");
+    assert_eq!(lines.len(), 6);
+}
+
+#[test]
+fn the_terminal_gets_a_profile_for_many_nodes() {
+    let drawn = text(&picture(1000), 100);
+    assert_eq!(drawn.lines().count(), 4);
+    assert!(
+        drawn.lines().all(|line| line.chars().count() <= 100),
+        "{drawn}"
+    );
+    assert!(drawn.contains("max  1.00k  mean    550"), "{drawn}");
+}
+
+#[test]
+fn numbers_are_shortened() {
+    for (value, text) in [
+        (0.0, "0"),
+        (7.0, "7"),
+        (7.25, "7.25"),
+        (999.0, "999"),
+        (999.6, "1.00k"),
+        (12_345.0, "12.3k"),
+        (1_234_567.0, "1.23M"),
+    ] {
+        assert_eq!(short(value), text);
+    }
+}
+
+#[test]
+fn flows_between_the_same_nodes_are_one() {
+    let flows = Picture::sum_flows([(1, 0, 2.0), (0, 1, 1.0), (1, 0, 3.0)]);
+    let flow = |from, to, amount, count| Flow {
+        from,
+        to,
+        amount,
+        count,
+    };
+    assert_eq!(flows, [flow(0, 1, 1.0, 1), flow(1, 0, 5.0, 2)]);
+}

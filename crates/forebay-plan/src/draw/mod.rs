@@ -1,0 +1,118 @@
+//! Drawing a plan: what an operator looks at before saying yes. One [`Picture`], as SVG or as text.
+
+mod svg;
+mod text;
+
+pub use svg::svg;
+pub use text::text;
+
+/// What is drawn: the nodes' load at each stage, what goes from where to where, and the figures.
+#[derive(Debug, Clone, Default)]
+pub struct Picture {
+    pub title: String,
+    /// Figures above the drawing, such as price and bound.
+    pub lines: Vec<String>,
+    pub stages: Vec<Stage>,
+    pub flows: Vec<Flow>,
+    /// What a flow's amount counts, as in `records`.
+    pub unit: String,
+    /// Names of the nodes; numbers where there are none.
+    pub names: Vec<String>,
+}
+
+/// A value for each node, as in `existing before`.
+#[derive(Debug, Clone, Default)]
+pub struct Stage {
+    pub title: String,
+    pub values: Vec<f64>,
+    /// Stages of one group are drawn to one scale.
+    pub group: u32,
+}
+
+/// What goes from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Flow {
+    pub from: u32,
+    pub to: u32,
+    pub amount: f64,
+    pub count: u32,
+}
+
+impl Picture {
+    /// Adds to the flow between two nodes. Flows are kept in the order in which they came.
+    pub fn sum_flows(transfers: impl IntoIterator<Item = (u32, u32, f64)>) -> Vec<Flow> {
+        let mut sums = std::collections::BTreeMap::<(u32, u32), (f64, u32)>::new();
+        for (from, to, amount) in transfers {
+            let sum = sums.entry((from, to)).or_default();
+            sum.0 += amount;
+            sum.1 += 1;
+        }
+        let flow = |((from, to), (amount, count))| Flow {
+            from,
+            to,
+            amount,
+            count,
+        };
+        sums.into_iter().map(flow).collect()
+    }
+
+    fn nodes(&self) -> usize {
+        self.stages
+            .iter()
+            .map(|stage| stage.values.len())
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn name(&self, node: usize) -> String {
+        let given = self.names.get(node).filter(|name| !name.is_empty());
+        given.cloned().unwrap_or_else(|| node.to_string())
+    }
+
+    /// The largest value of a stage's group.
+    fn scale(&self, group: u32) -> f64 {
+        let stages = self.stages.iter().filter(|stage| stage.group == group);
+        stages
+            .flat_map(|stage| &stage.values)
+            .copied()
+            .fold(0.0, f64::max)
+    }
+}
+
+impl Stage {
+    pub fn new(title: &str, group: u32, values: Vec<f64>) -> Self {
+        Self {
+            title: title.to_owned(),
+            values,
+            group,
+        }
+    }
+
+    fn max(&self) -> f64 {
+        self.values.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn mean(&self) -> f64 {
+        self.values.iter().sum::<f64>() / self.values.len().max(1) as f64
+    }
+}
+
+/// 1234567 -> `1.23M`: three digits and a unit.
+pub fn short(value: f64) -> String {
+    let units = ["", "k", "M", "G", "T", "P", "E"];
+    let (mut value, mut unit) = (value, 0);
+    while value.abs() >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = match value.abs() {
+        size if size >= 99.95 || (unit == 0 && value.fract() == 0.0) => 0,
+        size if size >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}{}", units[unit])
+}
+
+#[cfg(test)]
+#[path = "draw_tests.rs"]
+mod tests;

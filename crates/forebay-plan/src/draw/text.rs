@@ -1,0 +1,127 @@
+//! The picture as a few lines of text, for a terminal.
+
+use std::fmt::Write;
+
+use super::{Picture, Stage, short};
+
+const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Up to this many nodes each has a line.
+const LINES: usize = 16;
+const BAR: usize = 24;
+
+/// Draws the picture about `width` columns wide.
+pub fn text(picture: &Picture, width: usize) -> String {
+    let mut out = String::new();
+    for line in &picture.lines {
+        _ = writeln!(out, "{line}");
+    }
+    if picture.nodes() == 0 {
+        return out;
+    }
+    out.push('\n');
+    if picture.nodes() <= LINES {
+        bars(&mut out, picture, width);
+    } else {
+        profiles(&mut out, picture, width);
+    }
+    out
+}
+
+/// A line for each node, a bar for each stage.
+fn bars(out: &mut String, picture: &Picture, width: usize) {
+    let names: Vec<String> = (0..picture.nodes())
+        .map(|node| picture.name(node))
+        .collect();
+    let wide = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(4);
+    let stages = picture.stages.len().max(1);
+    let bar = (width.saturating_sub(wide) / stages)
+        .saturating_sub(9)
+        .clamp(4, BAR);
+    let column = bar + 9;
+    _ = write!(out, "{:wide$}", "node");
+    for stage in &picture.stages {
+        let title: String = stage.title.chars().take(column - 2).collect();
+        _ = write!(out, "  {title:<0$}", column - 2);
+    }
+    for (node, name) in names.iter().enumerate() {
+        trim_end(out);
+        _ = write!(out, "\n{name:>wide$}");
+        for stage in &picture.stages {
+            let value = stage.values.get(node).copied().unwrap_or(0.0);
+            let part = part(value, picture.scale(stage.group));
+            let full = (part * bar as f64).round() as usize;
+            _ = write!(
+                out,
+                "  {:>6} {}{}",
+                short(value),
+                "█".repeat(full),
+                " ".repeat(bar - full)
+            );
+        }
+    }
+    trim_end(out);
+    out.push('\n');
+}
+
+/// A line of blocks for each stage: nodes from left to right, several to a block, the busiest of
+/// which counts.
+fn profiles(out: &mut String, picture: &Picture, width: usize) {
+    let wide = picture
+        .stages
+        .iter()
+        .map(|stage| stage.title.chars().count())
+        .max()
+        .unwrap_or(0);
+    let columns = width
+        .saturating_sub(wide + 28)
+        .clamp(16, 100)
+        .min(picture.nodes());
+    for stage in &picture.stages {
+        let scale = picture.scale(stage.group);
+        let profile: String = buckets(stage, columns)
+            .map(|value| block(part(value, scale)))
+            .collect();
+        _ = writeln!(
+            out,
+            "{:wide$}  {profile}  max {:>6}  mean {:>6}",
+            stage.title,
+            short(stage.max()),
+            short(stage.mean())
+        );
+    }
+}
+
+fn buckets(stage: &Stage, columns: usize) -> impl Iterator<Item = f64> {
+    let count = stage.values.len();
+    (0..columns).map(move |column| {
+        let range = column * count / columns..(column + 1) * count / columns;
+        stage.values[range].iter().copied().fold(0.0, f64::max)
+    })
+}
+
+fn part(value: f64, scale: f64) -> f64 {
+    if scale > 0.0 {
+        (value / scale).clamp(0.0, 1.0)
+    } else {
+        0.0
+    }
+}
+
+fn block(part: f64) -> char {
+    // What is there at all is seen.
+    let height = if part > 0.0 {
+        (part * 8.0).round().max(1.0)
+    } else {
+        0.0
+    };
+    BLOCKS[height as usize]
+}
+
+fn trim_end(out: &mut String) {
+    out.truncate(out.trim_end_matches(' ').len());
+}

@@ -1,0 +1,394 @@
+//! From the request to the partitions that the inserts will find: checked, and cut where they would
+//! grow beyond the limit.
+
+use super::request::{Operation, PartitionSpec, Request, TableSpec};
+use super::split::{FILL_COUNTED, Samples, SplitRule, cut, fill_for_samples};
+use crate::input::{InputError, amount, positive};
+use crate::{Action, Key, Step};
+
+/// A partition after the splits.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    pub table: Option<u32>,
+    pub low: Option<Key>,
+    pub high: Option<Key>,
+    /// The partition that it was cut from, or is.
+    pub of: u32,
+    pub existing: f64,
+    pub new: f64,
+    pub running: f64,
+    pub pinned: bool,
+}
+
+/// The partitions as given, numbered through all tables.
+#[derive(Debug, Clone)]
+pub struct Original {
+    pub table: Option<u32>,
+    pub low: Option<Key>,
+    pub high: Option<Key>,
+    pub home: u32,
+}
+
+/// What the splits make: pieces keep the number of what they were cut from, further ones follow at
+/// the end.
+#[derive(Debug, Clone, Default)]
+pub struct Pieces {
+    pub originals: Vec<Original>,
+    pub pieces: Vec<Piece>,
+    /// The split steps; `split_of[piece]` is the last one that the piece waits for.
+    pub steps: Vec<Step>,
+    pub split_of: Vec<Option<u32>>,
+    pub tables: Vec<String>,
+    /// Pieces that would come above the limit, as their samples have too few distinct keys.
+    pub oversize: Vec<u32>,
+}
+
+/// Checks the request's partitions or tables and cuts them. `machines` are those of the region with
+/// the most.
+pub fn pieces(request: &Request, machines: usize) -> Result<Pieces, InputError> {
+    let limit = limit(request)?;
+    let fill = match request.fill {
+        None => None,
+        Some(fill) if fill > 0.0 && fill <= 1.0 => Some(fill),
+        Some(fill) => {
+            let problem = format!("{fill} is not a part of the limit above 0 and up to 1");
+            return Err(InputError::new("fill", problem));
+        }
+    };
+    let mut out = Pieces::default();
+    match (&request.partitions, &request.tables) {
+        (Some(partitions), None) => from_partitions(request, partitions, &mut out)?,
+        (None, Some(tables)) => from_tables(request, tables, &mut out)?,
+        _ => {
+            let problem = "give either partitions or tables";
+            return Err(InputError::new("input", problem));
+        }
+    }
+    if let (Some(limit), Operation::Insert) = (limit, request.operation) {
+        let rule = SplitRule {
+            limit,
+            fill: fill.unwrap_or(FILL_COUNTED),
+            machines,
+            new_total: out.pieces.iter().map(|piece| piece.new).sum(),
+        };
+        split_all(request, rule, fill, &mut out)?;
+    }
+    out.split_of.resize(out.pieces.len(), None);
+    Ok(out)
+}
+
+fn limit(request: &Request) -> Result<Option<f64>, InputError> {
+    let record_bytes = positive(request.record_bytes, || "record_bytes".into())?;
+    match (request.pi, request.pi_bytes) {
+        (None, None) => Ok(None),
+        (Some(pi), None) => positive(pi, || "pi".into()).map(Some),
+        (None, Some(bytes)) => {
+            positive(bytes, || "pi_bytes".into()).map(|bytes| Some(bytes / record_bytes))
+        }
+        _ => Err(InputError::new(
+            "pi_bytes",
+            "pi and pi_bytes are both given: leave one out",
+        )),
+    }
+}
+
+fn from_partitions(
+    request: &Request,
+    partitions: &[PartitionSpec],
+    out: &mut Pieces,
+) -> Result<(), InputError> {
+    for (index, spec) in partitions.iter().enumerate() {
+        let path = |field: &str| format!("partitions[{index}].{field}");
+        let piece = Piece {
+            table: None,
+            low: None,
+            high: None,
+            of: index as u32,
+            existing: amount(spec.e, || path("e"))?,
+            new: amount(spec.n, || path("n"))?,
+            running: amount(spec.running, || path("running"))?,
+            pinned: spec.pinned,
+        };
+        if request.operation == Operation::Delete && piece.new > piece.existing {
+            let problem = format!("{} records to delete of {}", piece.new, piece.existing);
+            return Err(InputError::new(path("n"), problem));
+        }
+        out.pieces.push(piece);
+        out.originals.push(Original {
+            table: None,
+            low: None,
+            high: None,
+            home: spec.h,
+        });
+    }
+    Ok(())
+}
+
+fn from_tables(
+    request: &Request,
+    tables: &[TableSpec],
+    out: &mut Pieces,
+) -> Result<(), InputError> {
+    for (index, table) in tables.iter().enumerate() {
+        out.tables.push(
+            table
+                .name
+                .clone()
+                .unwrap_or_else(|| format!("table {index}")),
+        );
+        check_keys(index, table)?;
+        let ranges = ranges(index, table)?;
+        let (existing, new) = sorted_samples(index, table)?;
+        let fractions = fractions(index, table)?;
+        for ((low, high), &home) in ranges.into_iter().zip(&table.home) {
+            let count = |keys: &[Key], fraction: f64| {
+                Samples {
+                    keys,
+                    weight: 1.0 / fraction,
+                }
+                .within(low.as_ref(), high.as_ref())
+                .records()
+            };
+            let records = count(&existing, fractions.0);
+            let mut changed = count(&new, fractions.1);
+            if request.operation == Operation::Delete {
+                changed = changed.min(records);
+            }
+            let table = Some(index as u32);
+            out.pieces.push(Piece {
+                table,
+                low: low.clone(),
+                high: high.clone(),
+                of: out.originals.len() as u32,
+                existing: records,
+                new: changed,
+                running: 0.0,
+                pinned: false,
+            });
+            out.originals.push(Original {
+                table,
+                low,
+                high,
+                home,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// All keys of a table are numbers, or all are strings.
+fn check_keys(index: usize, table: &TableSpec) -> Result<(), InputError> {
+    let lists = [
+        ("boundaries", &table.boundaries),
+        ("existing_samples", &table.existing_samples),
+        ("new_samples", &table.new_samples),
+    ];
+    let all = lists.iter().flat_map(|(field, keys)| {
+        keys.iter()
+            .enumerate()
+            .map(move |(place, key)| (field, place, key))
+    });
+    let mut first = None;
+    for (field, place, key) in all {
+        let text = *first.get_or_insert(key.is_text());
+        if key.is_text() != text {
+            let path = format!("tables[{index}].{field}[{place}]");
+            let problem = format!("{key}: a table's keys are all numbers or all strings");
+            return Err(InputError::new(path, problem));
+        }
+    }
+    Ok(())
+}
+
+type Range = (Option<Key>, Option<Key>);
+
+/// The partitions' ranges. The first and the last one are open, whatever keys are given as the
+/// table's ends.
+fn ranges(index: usize, table: &TableSpec) -> Result<Vec<Range>, InputError> {
+    let (keys, count) = (&table.boundaries, table.home.len());
+    let path = format!("tables[{index}].boundaries");
+    if count == 0 {
+        let problem = "a table has at least one partition, on some machine";
+        return Err(InputError::new(format!("tables[{index}].home"), problem));
+    }
+    let inner = match keys.len() {
+        len if len + 1 == count => &keys[..],
+        len if len == count => &keys[1..],
+        len if len == count + 1 => &keys[1..count],
+        len => {
+            let problem = format!(
+                "{len} boundaries do not cut a table into {count} partitions: give the {} between them",
+                count - 1
+            );
+            return Err(InputError::new(path, problem));
+        }
+    };
+    if let Some(place) = keys.windows(2).position(|pair| pair[0] >= pair[1]) {
+        let problem = format!("{} does not come after {}", keys[place + 1], keys[place]);
+        return Err(InputError::new(format!("{path}[{}]", place + 1), problem));
+    }
+    let lows = std::iter::once(None).chain(inner.iter().cloned().map(Some));
+    let highs = inner.iter().cloned().map(Some).chain([None]);
+    Ok(lows.zip(highs).collect())
+}
+
+fn sorted_samples(index: usize, table: &TableSpec) -> Result<(Vec<Key>, Vec<Key>), InputError> {
+    let mut existing = table.existing_samples.clone();
+    let mut new = table.new_samples.clone();
+    existing.sort_unstable();
+    new.sort_unstable();
+    if u32::try_from(existing.len() + new.len()).is_err() {
+        let path = format!("tables[{index}].new_samples");
+        return Err(InputError::new(path, "more than 4 billion samples"));
+    }
+    Ok((existing, new))
+}
+
+/// The sampled parts of the existing and of the new records.
+fn fractions(index: usize, table: &TableSpec) -> Result<(f64, f64), InputError> {
+    let of = |own: Option<f64>, field: &str| {
+        let (field, value) = match own {
+            Some(value) => (field, value),
+            None => ("sample_fraction", table.sample_fraction.unwrap_or(1.0)),
+        };
+        if value > 0.0 && value <= 1.0 {
+            return Ok(value);
+        }
+        let problem = format!("{value} is not a part above 0 and up to 1");
+        Err(InputError::new(format!("tables[{index}].{field}"), problem))
+    };
+    Ok((
+        of(table.existing_fraction, "existing_fraction")?,
+        of(table.new_fraction, "new_fraction")?,
+    ))
+}
+
+fn split_all(
+    request: &Request,
+    rule: SplitRule,
+    fill: Option<f64>,
+    out: &mut Pieces,
+) -> Result<(), InputError> {
+    let Some(tables) = &request.tables else {
+        for index in 0..out.originals.len() {
+            let piece = &out.pieces[index];
+            let count = rule.pieces(piece.existing, piece.new + piece.running);
+            check_count(count)?;
+            split_evenly(out, index, count);
+        }
+        return Ok(());
+    };
+    let mut first = 0;
+    for (index, table) in tables.iter().enumerate() {
+        let (existing, new) = sorted_samples(index, table)?;
+        let fractions = fractions(index, table)?;
+        let fill = fill.unwrap_or(fill_for_samples(rule.limit, fractions.0.min(fractions.1)));
+        let rule = SplitRule { fill, ..rule };
+        let existing = Samples {
+            keys: &existing,
+            weight: 1.0 / fractions.0,
+        };
+        let new = Samples {
+            keys: &new,
+            weight: 1.0 / fractions.1,
+        };
+        for original in first..first + table.home.len() {
+            let piece = &out.pieces[original];
+            let count = rule.pieces(piece.existing, piece.new);
+            check_count(count)?;
+            if count > 1 {
+                split_by_samples(out, original, count, existing, new, rule.limit);
+            }
+        }
+        first += table.home.len();
+    }
+    Ok(())
+}
+
+/// So many pieces are no plan but a mistake.
+const MOST_PIECES: usize = 50_000_000;
+
+fn check_count(count: usize) -> Result<(), InputError> {
+    if count <= MOST_PIECES {
+        return Ok(());
+    }
+    let problem = format!("a partition would be cut into {count} pieces: the limit is too small");
+    Err(InputError::new("pi", problem))
+}
+
+/// Cuts a partition of which only counts are known: keys are left to whoever carries the split out.
+fn split_evenly(out: &mut Pieces, index: usize, count: usize) {
+    if count < 2 {
+        return;
+    }
+    let part = {
+        let piece = &mut out.pieces[index];
+        for amount in [&mut piece.existing, &mut piece.new, &mut piece.running] {
+            *amount /= count as f64;
+        }
+        piece.clone()
+    };
+    let cuts = (1..count).map(|_| (None, part.clone()));
+    add_pieces(out, index, cuts.collect());
+}
+
+fn split_by_samples(
+    out: &mut Pieces,
+    index: usize,
+    count: usize,
+    existing: Samples,
+    new: Samples,
+    limit: f64,
+) {
+    let whole = out.pieces[index].clone();
+    let (low, high) = (whole.low.as_ref(), whole.high.as_ref());
+    let (existing, new) = (existing.within(low, high), new.within(low, high));
+    let cuts = cut(existing, new, low, count);
+    let piece = |low: Option<&Key>, high: Option<&Key>| Piece {
+        low: low.cloned(),
+        high: high.cloned(),
+        existing: existing.within(low, high).records(),
+        new: new.within(low, high).records(),
+        ..whole.clone()
+    };
+    let highs = cuts.iter().skip(1).map(Some).chain([high]);
+    let rights: Vec<(Option<Key>, Piece)> = cuts
+        .iter()
+        .zip(highs)
+        .map(|(cut, high)| (Some(cut.clone()), piece(Some(cut), high)))
+        .collect();
+    out.pieces[index] = piece(low, cuts.first().or(high));
+    let first = out.pieces.len();
+    add_pieces(out, index, rights);
+    let fresh = std::iter::once(index).chain(first..out.pieces.len());
+    let over = fresh.filter(|&piece| out.pieces[piece].existing + out.pieces[piece].new > limit);
+    let over: Vec<u32> = over.map(|piece| piece as u32).collect();
+    out.oversize.extend(over);
+}
+
+/// Adds the pieces that are cut off one after the other, each from the right end of what is left.
+fn add_pieces(out: &mut Pieces, index: usize, rights: Vec<(Option<Key>, Piece)>) {
+    let mut rest: f64 = rights.iter().map(|(_, piece)| piece.existing).sum();
+    let mut cut_from = index as u32;
+    out.split_of.resize(out.pieces.len(), None);
+    for (at, piece) in rights {
+        let right = out.pieces.len() as u32;
+        let number = out.steps.len() as u32;
+        let mut step = Step::new(
+            Action::Split {
+                partition: cut_from,
+                at,
+                right,
+            },
+            rest,
+            0.0,
+        );
+        step.after = out.split_of[cut_from as usize].into_iter().collect();
+        rest = (rest - piece.existing).max(0.0);
+        out.split_of[cut_from as usize] = Some(number);
+        out.split_of.push(Some(number));
+        out.steps.push(step);
+        out.pieces.push(piece);
+        cut_from = right;
+    }
+}

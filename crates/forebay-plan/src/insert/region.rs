@@ -1,0 +1,215 @@
+//! One region's machines and homes, checked, and its move/insert problem.
+
+use super::pieces::Pieces;
+use super::problem::{Item, Machine, Problem};
+use super::request::{MachineList, MachineSpec, Request};
+use crate::Node;
+use crate::input::{InputError, amount, positive};
+
+/// Where a region's machines and homes stand in the request.
+#[derive(Debug, Clone)]
+pub struct Region<'a> {
+    pub name: Option<&'a str>,
+    pub machines: Vec<MachineSpec>,
+    /// The machine of each partition as given, through all tables.
+    pub homes: Vec<u32>,
+}
+
+impl<'a> Region<'a> {
+    /// The region of the request's own machines and homes, then the further ones.
+    pub fn all(request: &'a Request, pieces: &Pieces) -> Result<Vec<Self>, InputError> {
+        let homes = pieces
+            .originals
+            .iter()
+            .map(|original| original.home)
+            .collect();
+        let mut regions = vec![Self {
+            name: None,
+            machines: machines("machines", &request.machines)?,
+            homes,
+        }];
+        for (index, region) in request.regions.iter().enumerate() {
+            let path = format!("regions[{index}]");
+            check_shape(request, &region.homes, &path)?;
+            regions.push(Self {
+                name: Some(&region.name),
+                machines: machines(&format!("{path}.machines"), &region.machines)?,
+                homes: region.homes.concat(),
+            });
+        }
+        for (index, region) in regions.iter().enumerate() {
+            region.check_homes(request, index)?;
+        }
+        Ok(regions)
+    }
+
+    fn check_homes(&self, request: &Request, region: usize) -> Result<(), InputError> {
+        let count = self.machines.len();
+        let Some(place) = self.homes.iter().position(|&home| home as usize >= count) else {
+            return Ok(());
+        };
+        let home = self.homes[place];
+        let problem = format!("machine {home} of {count}, which are numbered from 0");
+        Err(InputError::new(home_path(request, region, place), problem))
+    }
+
+    /// What the solver is given.
+    pub fn problem(&self, request: &Request, pieces: &Pieces) -> Problem {
+        let (move_price, handover_price) = (request.move_price, request.handover_price);
+        self.priced(pieces, request.record_price(), move_price, handover_price)
+    }
+
+    /// The same with records counted at no price.
+    pub fn problem_in_records(&self, pieces: &Pieces) -> Problem {
+        self.priced(pieces, 1.0, 1.0, 0.0)
+    }
+
+    fn priced(
+        &self,
+        pieces: &Pieces,
+        record_price: f64,
+        move_price: f64,
+        handover_price: f64,
+    ) -> Problem {
+        let machine = |spec: &MachineSpec| Machine {
+            insert_speed: spec.capacity,
+            move_speed: spec.move_capacity.unwrap_or(spec.capacity),
+            insert_load: spec.insert_load * record_price,
+            move_load: spec.move_load * move_price,
+            takes: spec.takes,
+            gives: spec.gives,
+        };
+        let items = pieces.pieces.iter().map(|piece| Item {
+            insert: (piece.new + piece.running) * record_price,
+            moving: piece.existing * move_price + handover_price,
+            home: self.homes[piece.of as usize],
+            pinned: piece.pinned,
+        });
+        Problem {
+            items: items.collect(),
+            machines: self.machines.iter().map(machine).collect(),
+        }
+    }
+
+    /// The machines as the plan's executor sees them.
+    pub fn nodes(&self, request: &Request) -> Vec<Node> {
+        let node = |spec: &MachineSpec| Node {
+            alive: true,
+            bytes_per_second: spec.bytes_per_second.or(request.bytes_per_second),
+            max_transfers: spec.max_transfers.unwrap_or(request.max_transfers),
+        };
+        self.machines.iter().map(node).collect()
+    }
+
+    /// Records that each machine inserts a second, where given.
+    pub fn insert_rates(&self, request: &Request) -> Option<Vec<f64>> {
+        let rate = |spec: &MachineSpec| {
+            let common = request.records_per_second.map(|rate| rate * spec.capacity);
+            spec.records_per_second.or(common)
+        };
+        self.machines.iter().map(rate).collect()
+    }
+}
+
+impl Request {
+    pub fn record_price(&self) -> f64 {
+        self.record_price.unwrap_or(self.operation.record_price())
+    }
+
+    /// Checks the prices and rates that hold for all regions.
+    pub fn check(&self) -> Result<(), InputError> {
+        amount(self.move_price, || "move_price".into())?;
+        amount(self.handover_price, || "handover_price".into())?;
+        if let Some(price) = self.record_price {
+            amount(price, || "record_price".into())?;
+        }
+        for (field, rate) in [
+            ("bytes_per_second", self.bytes_per_second),
+            ("records_per_second", self.records_per_second),
+        ] {
+            if let Some(rate) = rate {
+                positive(rate, || field.into())?;
+            }
+        }
+        at_least_one("max_transfers", self.max_transfers)
+    }
+
+    /// The machines of the region with the most.
+    pub fn most_machines(&self) -> usize {
+        let lists = self.regions.iter().map(|region| &region.machines);
+        let counts = lists.chain([&self.machines]).map(|list| match list {
+            MachineList::Count(count) => *count,
+            MachineList::Each(each) => each.len(),
+        });
+        counts.max().unwrap_or(1)
+    }
+}
+
+fn at_least_one(path: &str, count: u32) -> Result<(), InputError> {
+    if count > 0 {
+        return Ok(());
+    }
+    Err(InputError::new(
+        path,
+        "0 transfers at once would never move anything",
+    ))
+}
+
+/// The field in which a home stands.
+fn home_path(request: &Request, region: usize, place: usize) -> String {
+    let mut place = place;
+    let mut table = 0;
+    for spec in request.tables.iter().flatten() {
+        if place < spec.home.len() {
+            break;
+        }
+        place -= spec.home.len();
+        table += 1;
+    }
+    match (region, &request.tables) {
+        (0, None) => format!("partitions[{place}].h"),
+        (0, Some(_)) => format!("tables[{table}].home[{place}]"),
+        _ => format!("regions[{}].homes[{table}][{place}]", region - 1),
+    }
+}
+
+/// A region has a home for each partition of each table.
+fn check_shape(request: &Request, homes: &[Vec<u32>], path: &str) -> Result<(), InputError> {
+    let wanted: Vec<usize> = match (&request.tables, &request.partitions) {
+        (Some(tables), _) => tables.iter().map(|table| table.home.len()).collect(),
+        (None, partitions) => vec![partitions.as_ref().map_or(0, Vec::len)],
+    };
+    let given: Vec<usize> = homes.iter().map(Vec::len).collect();
+    if wanted == given {
+        return Ok(());
+    }
+    let problem = format!(
+        "lists of {given:?} homes for {wanted:?} partitions: one list for each table (one for \
+         partitions), one home for each partition"
+    );
+    Err(InputError::new(format!("{path}.homes"), problem))
+}
+
+fn machines(path: &str, list: &MachineList) -> Result<Vec<MachineSpec>, InputError> {
+    let each = match list {
+        MachineList::Count(count) => return Ok(vec![MachineSpec::default(); *count]),
+        MachineList::Each(each) => each,
+    };
+    for (index, spec) in each.iter().enumerate() {
+        let path = |field: &str| format!("{path}[{index}].{field}");
+        positive(spec.capacity, || path("capacity"))?;
+        amount(spec.insert_load, || path("insert_load"))?;
+        amount(spec.move_load, || path("move_load"))?;
+        for (field, rate) in [
+            ("move_capacity", spec.move_capacity),
+            ("bytes_per_second", spec.bytes_per_second),
+            ("records_per_second", spec.records_per_second),
+        ] {
+            if let Some(rate) = rate {
+                positive(rate, || path(field))?;
+            }
+        }
+        at_least_one(&path("max_transfers"), spec.max_transfers.unwrap_or(1))?;
+    }
+    Ok(each.clone())
+}

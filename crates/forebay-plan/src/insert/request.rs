@@ -1,0 +1,246 @@
+//! What `forebay plan insert` reads. docs/plan.md describes the fields.
+
+use std::fmt;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::Key;
+
+/// One planning task: either `partitions` or `tables`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    #[serde(default)]
+    pub name: Option<String>,
+    pub machines: MachineList,
+    #[serde(default)]
+    pub partitions: Option<Vec<PartitionSpec>>,
+    #[serde(default)]
+    pub tables: Option<Vec<TableSpec>>,
+    /// Further regions: the same partitions and splits, other machines and homes.
+    #[serde(default)]
+    pub regions: Vec<RegionSpec>,
+    #[serde(default)]
+    pub operation: Operation,
+    /// The most records a partition may hold.
+    #[serde(default)]
+    pub pi: Option<f64>,
+    /// The same in bytes, with `record_bytes`.
+    #[serde(default)]
+    pub pi_bytes: Option<f64>,
+    /// Pieces are cut to this part of the limit.
+    #[serde(default)]
+    pub fill: Option<f64>,
+    /// What a moved record costs, at each end, where an inserted one costs `record_price`.
+    #[serde(default = "one")]
+    pub move_price: f64,
+    /// What handing over a partition costs, at each end, whatever is in it.
+    #[serde(default)]
+    pub handover_price: f64,
+    #[serde(default)]
+    pub record_price: Option<f64>,
+    #[serde(default = "one")]
+    pub record_bytes: f64,
+    #[serde(default)]
+    pub bytes_per_second: Option<f64>,
+    #[serde(default)]
+    pub records_per_second: Option<f64>,
+    #[serde(default = "one_transfer")]
+    pub max_transfers: u32,
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn one_transfer() -> u32 {
+    1
+}
+
+/// What is done in bulk. Only inserts make partitions grow, so only they split.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    #[default]
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    /// A delete carries the key alone.
+    pub fn record_price(self) -> f64 {
+        match self {
+            Self::Insert | Self::Update => 1.0,
+            Self::Delete => 0.25,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionSpec {
+    /// Existing records.
+    pub e: f64,
+    /// New records.
+    pub n: f64,
+    /// The machine that it is on.
+    pub h: u32,
+    /// Records that an insert already running has still to put in.
+    #[serde(default)]
+    pub running: f64,
+    /// It stays where it is.
+    #[serde(default)]
+    pub pinned: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableSpec {
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Keys between the partitions; or the least key of each; or both ends and those between.
+    pub boundaries: Vec<Key>,
+    /// The machine of each partition.
+    pub home: Vec<u32>,
+    #[serde(default)]
+    pub existing_samples: Vec<Key>,
+    #[serde(default)]
+    pub new_samples: Vec<Key>,
+    /// The part of the records that was sampled, of both kinds unless one is given by itself.
+    #[serde(default)]
+    pub sample_fraction: Option<f64>,
+    #[serde(default)]
+    pub existing_fraction: Option<f64>,
+    #[serde(default)]
+    pub new_fraction: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionSpec {
+    pub name: String,
+    pub machines: MachineList,
+    /// The machine of each partition, a list for each table.
+    pub homes: Vec<Vec<u32>>,
+}
+
+/// A number of machines all alike, or one object for each.
+#[derive(Debug, Clone)]
+pub enum MachineList {
+    Count(usize),
+    Each(Vec<MachineSpec>),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineSpec {
+    #[serde(default)]
+    pub name: Option<String>,
+    /// How many times faster than a machine of capacity 1 it inserts.
+    #[serde(default = "one")]
+    pub capacity: f64,
+    /// The same for moving; as `capacity` if it is not given.
+    #[serde(default)]
+    pub move_capacity: Option<f64>,
+    /// Partitions may be moved to it; false for one that is drained.
+    #[serde(default = "yes")]
+    pub takes: bool,
+    /// Its partitions may be moved away.
+    #[serde(default = "yes")]
+    pub gives: bool,
+    /// Records that it has to insert anyway.
+    #[serde(default)]
+    pub insert_load: f64,
+    /// Records that it has to move anyway.
+    #[serde(default)]
+    pub move_load: f64,
+    #[serde(default)]
+    pub bytes_per_second: Option<f64>,
+    #[serde(default)]
+    pub records_per_second: Option<f64>,
+    #[serde(default)]
+    pub max_transfers: Option<u32>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for MachineSpec {
+    fn default() -> Self {
+        Self {
+            name: None,
+            capacity: 1.0,
+            move_capacity: None,
+            takes: true,
+            gives: true,
+            insert_load: 0.0,
+            move_load: 0.0,
+            bytes_per_second: None,
+            records_per_second: None,
+            max_transfers: None,
+        }
+    }
+}
+
+/// So many machines can be asked for: each costs memory.
+const MOST_MACHINES: u64 = 10_000_000;
+
+impl<'de> Deserialize<'de> for MachineList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MachineListVisitor)
+    }
+}
+
+struct MachineListVisitor;
+
+impl MachineListVisitor {
+    fn count<E: Error>(count: u64) -> Result<MachineList, E> {
+        match count {
+            1..=MOST_MACHINES => Ok(MachineList::Count(count as usize)),
+            _ => Err(E::custom(format_args!(
+                "{count} is not a number of machines between 1 and {MOST_MACHINES}"
+            ))),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for MachineListVisitor {
+    type Value = MachineList;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of machines, or a list of them")
+    }
+
+    fn visit_u64<E: Error>(self, count: u64) -> Result<MachineList, E> {
+        Self::count(count)
+    }
+
+    fn visit_i64<E: Error>(self, count: i64) -> Result<MachineList, E> {
+        Err(E::custom(format_args!(
+            "{count} is not a number of machines of at least 1"
+        )))
+    }
+
+    fn visit_f64<E: Error>(self, count: f64) -> Result<MachineList, E> {
+        if count.fract() == 0.0 && count >= 0.0 && count <= MOST_MACHINES as f64 {
+            return Self::count(count as u64);
+        }
+        Err(E::custom(format_args!(
+            "{count} is not a number of machines of at least 1"
+        )))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<MachineList, A::Error> {
+        let machines = Vec::<MachineSpec>::deserialize(SeqAccessDeserializer::new(list))?;
+        if machines.is_empty() {
+            return Err(A::Error::custom("there has to be at least one machine"));
+        }
+        Ok(MachineList::Each(machines))
+    }
+}

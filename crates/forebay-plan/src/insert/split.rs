@@ -1,0 +1,224 @@
+//! Cutting partitions that would grow beyond the limit, before anything is inserted.
+
+use crate::Key;
+
+/// How far partitions may grow, and what pieces are cut to.
+#[derive(Debug, Clone, Copy)]
+pub struct SplitRule {
+    /// The most records a partition may hold.
+    pub limit: f64,
+    /// Pieces aim at this part of the limit.
+    pub fill: f64,
+    pub machines: usize,
+    /// All new records, of all tables.
+    pub new_total: f64,
+}
+
+/// The fill for counts that are known, and the least and most for those that are estimated.
+pub const FILL_COUNTED: f64 = 0.9;
+const FILL_LEAST: f64 = 0.5;
+const FILL_MOST: f64 = 0.95;
+/// Pieces may exceed what they aim at by so many standard deviations of their estimate.
+const DEVIATIONS: f64 = 3.0;
+
+/// The fill at which hardly a piece comes above the limit: a piece that is estimated from k samples is
+/// off by 1 / sqrt(k) of itself.
+pub fn fill_for_samples(limit: f64, fraction: f64) -> f64 {
+    let samples = (limit * fraction).max(1.0);
+    (1.0 / (1.0 + DEVIATIONS / samples.sqrt())).clamp(FILL_LEAST, FILL_MOST)
+}
+
+impl SplitRule {
+    /// Into how many pieces a partition is cut: 1 if it stays within the limit. A hot range (half of
+    /// all new records, or more pieces than machines) gets a multiple of the machines.
+    pub fn pieces(&self, existing: f64, new: f64) -> usize {
+        let total = existing + new;
+        if total <= self.limit {
+            return 1;
+        }
+        // Rounding errors do not make one more.
+        let pieces = (total / (self.limit * self.fill) - 1e-9).ceil().max(2.0) as usize;
+        let hot = new > 0.0 && new >= 0.5 * self.new_total;
+        if hot || pieces >= self.machines {
+            pieces
+                .div_ceil(self.machines)
+                .saturating_mul(self.machines)
+                .max(2)
+        } else {
+            pieces
+        }
+    }
+}
+
+/// Samples of one kind, sorted, and how many records each stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct Samples<'a> {
+    pub keys: &'a [Key],
+    pub weight: f64,
+}
+
+impl<'a> Samples<'a> {
+    /// Those of a partition.
+    pub fn within(&self, low: Option<&Key>, high: Option<&Key>) -> Samples<'a> {
+        let start = low.map_or(0, |low| self.keys.partition_point(|key| key < low));
+        let end = high.map_or(self.keys.len(), |high| {
+            self.keys.partition_point(|key| key < high)
+        });
+        Samples {
+            keys: &self.keys[start..end.max(start)],
+            weight: self.weight,
+        }
+    }
+
+    pub fn records(&self) -> f64 {
+        self.keys.len() as f64 * self.weight
+    }
+}
+
+/// Keys that cut a partition into at most `pieces` of equal size after the insert, by the samples.
+/// There are fewer where samples have too few distinct keys. `low` is the partition's least key: a
+/// cut there would leave nothing below it.
+pub fn cut(existing: Samples, new: Samples, low: Option<&Key>, pieces: usize) -> Vec<Key> {
+    let total = existing.records() + new.records();
+    let target = |piece: usize| total * piece as f64 / pieces as f64;
+    let (mut at_existing, mut at_new) = (0, 0);
+    let (mut sum, mut piece) = (0.0, 1);
+    let mut cuts: Vec<Key> = Vec::new();
+    // Steps from one distinct key to the next: `sum` records lie below `key`.
+    while piece < pieces {
+        let candidates = [existing.keys.get(at_existing), new.keys.get(at_new)];
+        let Some(key) = candidates.into_iter().flatten().min() else {
+            break;
+        };
+        let same = |samples: &Samples, at: usize| {
+            samples.keys[at..]
+                .iter()
+                .take_while(|other| *other == key)
+                .count()
+        };
+        let (more_existing, more_new) = (same(&existing, at_existing), same(&new, at_new));
+        let group = more_existing as f64 * existing.weight + more_new as f64 * new.weight;
+        // Below this key or below the next one: whichever is nearer to the target.
+        while piece < pieces && sum + 0.5 * group >= target(piece) {
+            let first = low.is_some_and(|low| key <= low) || sum <= 0.0;
+            if !first && cuts.last() != Some(key) {
+                cuts.push(key.clone());
+            }
+            piece += 1;
+        }
+        sum += group;
+        at_existing += more_existing;
+        at_new += more_new;
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Random;
+
+    fn rule(limit: f64, fill: f64, machines: usize) -> SplitRule {
+        SplitRule {
+            limit,
+            fill,
+            machines,
+            new_total: 1e9,
+        }
+    }
+
+    fn keys(numbers: impl IntoIterator<Item = i128>) -> Vec<Key> {
+        numbers.into_iter().map(Key::Integer).collect()
+    }
+
+    #[test]
+    fn pieces_are_rounded_up_below_the_limit() {
+        assert_eq!(rule(100.0, 1.0, 100).pieces(50.0, 50.0), 1);
+        assert_eq!(rule(100.0, 1.0, 100).pieces(50.0, 51.0), 2);
+        assert_eq!(rule(100.0, 1.0, 100).pieces(0.0, 300.0), 3);
+        assert_eq!(rule(100.0, 0.8, 100).pieces(0.0, 300.0), 4);
+        assert_eq!(rule(0.1, 1.0, 100).pieces(0.0, 0.3), 3);
+        assert_eq!(rule(100.0, 1.0, 1).pieces(0.0, 101.0), 2);
+    }
+
+    #[test]
+    fn a_hot_range_gets_a_multiple_of_the_machines() {
+        assert_eq!(rule(100.0, 1.0, 4).pieces(0.0, 500.0), 8);
+        let hot = SplitRule {
+            new_total: 300.0,
+            ..rule(100.0, 1.0, 7)
+        };
+        assert_eq!(hot.pieces(0.0, 200.0), 7);
+        assert_eq!(hot.pieces(0.0, 149.0), 2);
+    }
+
+    #[test]
+    fn cuts_are_even_by_samples_of_both_kinds() {
+        let (existing, new) = (keys(0..100), keys((100..300).step_by(2)));
+        let existing = Samples {
+            keys: &existing,
+            weight: 1.0,
+        };
+        let new = Samples {
+            keys: &new,
+            weight: 3.0,
+        };
+        assert_eq!(cut(existing, new, None, 4), keys([100, 166, 234]));
+        assert_eq!(new.within(None, Some(&Key::Integer(103))).records(), 6.0);
+    }
+
+    #[test]
+    fn one_key_cannot_be_cut() {
+        let same = keys([5; 50]);
+        let samples = Samples {
+            keys: &same,
+            weight: 1.0,
+        };
+        let none = Samples {
+            keys: &[],
+            weight: 1.0,
+        };
+        assert_eq!(cut(samples, none, Some(&Key::Integer(5)), 4), []);
+        assert_eq!(cut(none, none, None, 4), []);
+        let mixed = keys([1, 5, 5, 5, 5, 5, 5, 9]);
+        let samples = Samples {
+            keys: &mixed,
+            weight: 1.0,
+        };
+        assert_eq!(cut(samples, none, None, 4), keys([5, 9]));
+    }
+
+    /// The paper's boundaries aim at the limit itself and exceed it half of the time.
+    #[test]
+    fn the_fill_for_samples_keeps_pieces_within_the_limit() {
+        let (limit, fraction) = (10_000.0, 0.01);
+        let mut random = Random::new(11);
+        let mut all: Vec<u64> = (0..1_000_000).map(|_| random.next_u64() >> 20).collect();
+        all.sort_unstable();
+        let sampled = all.iter().filter(|_| random.unit() < fraction);
+        let sampled = keys(sampled.map(|&key| i128::from(key)));
+        let samples = Samples {
+            keys: &sampled,
+            weight: 1.0 / fraction,
+        };
+        let none = Samples {
+            keys: &[],
+            weight: 1.0,
+        };
+        let exceeding = |fill: f64| {
+            let pieces = rule(limit, fill, 10_000).pieces(samples.records(), 0.0);
+            let mut cuts = cut(samples, none, None, pieces);
+            cuts.push(Key::Integer(i128::MAX));
+            let (mut start, mut over) = (0, 0);
+            for key in &cuts {
+                let end = all.partition_point(|&k| Key::Integer(k.into()) < *key);
+                over += usize::from((end - start) as f64 > limit);
+                start = end;
+            }
+            over as f64 / cuts.len() as f64
+        };
+        assert!(exceeding(1.0) > 0.3, "{}", exceeding(1.0));
+        let fill = fill_for_samples(limit, fraction);
+        assert!(exceeding(fill) < 0.02, "{} at {fill}", exceeding(fill));
+    }
+}

@@ -1,0 +1,89 @@
+//! `forebay plan insert`: splits and moves before a bulk insert.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use forebay_plan::draw::{svg, text};
+use forebay_plan::insert::{InsertPlan, Mode, Request, plan};
+
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// Plan splits and moves before a bulk insert, update or delete
+///
+/// Reads one JSON object (docs/plan.md describes it): machines, and either partitions with their
+/// existing and new records and their machine, or tables with boundaries and samples. Prints what the
+/// plan costs, what no moves would cost, what no plan comes below, and a drawing of it. With --json one
+/// object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max, splits, partitions, plan}.
+#[derive(Debug, Args)]
+pub struct Insert {
+    /// The JSON file; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+
+    /// paper: the algorithm of the paper; fast: a better one; polish: goes on until --seconds are over
+    #[arg(long, default_value = "fast")]
+    pub mode: Mode,
+
+    /// How long to polish; by default from half a second to 10, by the number of partitions
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<Duration>,
+
+    /// Draw the plan into an SVG file; further regions get the file's name with -1, -2 and so on
+    #[arg(long, value_name = "FILE.svg")]
+    pub draw: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| format!("'{text}' is not a number of seconds"))
+}
+
+pub fn run(args: &Insert, context: &Context) -> anyhow::Result<Outcome> {
+    if args.seconds.is_some() && args.mode != Mode::Polish {
+        bail!("--seconds goes with --mode polish: the other modes take as long as they take");
+    }
+    let file = args.input.display();
+    let started = context.clock.monotonic();
+    let request: Request = super::read(&args.input, context)?;
+    let time = args.seconds.unwrap_or_else(|| polish_time(&request));
+    let over = &mut || context.clock.monotonic().saturating_sub(started) >= time;
+    let plan = plan(&request, args.mode, over).with_context(|| format!("{file}"))?;
+    if let Some(path) = &args.draw {
+        draw(&plan, path, context)?;
+    }
+    context.print(&plan, || {
+        let pictures = plan.pictures();
+        let drawn: Vec<String> = pictures
+            .iter()
+            .map(|picture| text(picture, super::WIDTH))
+            .collect();
+        drawn.join("\n")
+    })?;
+    Ok(Outcome::Done)
+}
+
+/// A second for 250 partitions.
+fn polish_time(request: &Request) -> Duration {
+    let partitions = request.partitions.as_ref().map_or(0, Vec::len);
+    let tables = request.tables.iter().flatten();
+    let partitions = partitions + tables.map(|table| table.home.len()).sum::<usize>();
+    Duration::from_secs_f64((partitions as f64 / 250.0).clamp(0.5, 10.0))
+}
+
+fn draw(plan: &InsertPlan, path: &std::path::Path, context: &Context) -> anyhow::Result<()> {
+    for (region, picture) in plan.pictures().iter().enumerate() {
+        let path = match region {
+            0 => path.to_owned(),
+            _ => {
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                path.with_file_name(format!("{stem}-{region}.svg"))
+            }
+        };
+        super::write(&path, svg(picture).as_bytes(), context)?;
+    }
+    Ok(())
+}
