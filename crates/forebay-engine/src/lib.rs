@@ -50,7 +50,7 @@ pub use sample::{Comparison, NullShare, Share, compare_sampled};
 pub use scan::VersionScan;
 pub use seal::{DocumentError, seal_text};
 pub use serving::{Change, DEFAULT_POLL, Serving, ServingState, TableState, Tables};
-pub use store::{STORE_FORMAT, Store};
+pub use store::{STORE_FORMAT, Store, open};
 pub use table::{Swapped, Table, VersionInfo};
 pub use verify::VerifyReport;
 pub use version::{Lookup, Value, Version};

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_run::io::{Clock, Disk, Random, replace_file};
+use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace_file};
 
 use crate::error::{At, PushError, StoreError};
 use crate::holder::wait_lock;
@@ -18,6 +18,13 @@ use crate::table::Table;
 pub const STORE_FORMAT: u64 = 1;
 /// Held while the store is made, so that several processes can begin with one that is not there yet.
 const CREATION_LOCK: &str = "creation.lock";
+
+/// The store in a directory of this machine's file system, made first when the directory is absent or
+/// empty.
+pub fn open(dir: &Path) -> Result<Store, StoreError> {
+    let disk = Arc::new(OsDisk::default());
+    Store::open_or_create(disk, Arc::new(SystemClock), Arc::new(SystemRandom), dir)
+}
 
 /// A store on a disk. Clones are handles to the same store. Several processes may use one store at a
 /// time: what they change, they change under locks and by atomic replacement.

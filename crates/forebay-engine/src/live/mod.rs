@@ -15,6 +15,32 @@
 //! | `flush`, `growth`, `levels`, `background` | from memory to runs, and merging them       |
 //! | `ingest`     | adding runs that were built elsewhere                                    |
 //! | `budget`, `pace` | memory, and keeping writers within it                                |
+//!
+//! ```
+//! use forebay_engine::TableName;
+//! use forebay_engine::live::{Budget, Durability, LiveOptions};
+//! use forebay_run::operation::DeltaKind;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let dir = dir.path();
+//! let store = forebay_engine::open(dir)?;
+//! let budget = Budget::new(256 << 20);
+//! let options = LiveOptions::hashed()
+//!     .delta(DeltaKind::AddI64)
+//!     .durability(Durability::EveryMs(100));
+//! let clicks = store.create_live(&TableName::new("clicks")?, options, &budget)?;
+//!
+//! clicks.delta(b"page-7", &1i64.to_le_bytes())?.wait()?;
+//! clicks.delta(b"page-7", &2i64.to_le_bytes())?.wait()?;
+//! assert_eq!(clicks.get(b"page-7")?, Some(3i64.to_le_bytes().to_vec()));
+//!
+//! let moment = clicks.snapshot();
+//! clicks.delete(b"page-7")?.wait()?;
+//! assert!(moment.get(b"page-7")?.is_some());
+//! # Ok(())
+//! # }
+//! ```
 
 mod active;
 mod background;
