@@ -1,1 +1,22 @@
 //! Replicas and their placement from the load on partitions.
+//!
+//! - [`cluster`]: the input, checked.
+//! - [`replicas`]: how many replicas each partition gets.
+//! - [`schemes`]: where they stand.
+//! - [`routing`]: what a placement can carry, by maximum flow.
+//! - [`measure`]: a placement's figures.
+//! - [`migrate`]: the least data shipped from the current placement to a good enough one.
+//! - [`workload`] and [`simulate`]: the paper's workloads, and requests routed to a placement.
+
+pub mod cluster;
+pub mod layout;
+pub mod measure;
+pub mod migrate;
+pub mod replicas;
+pub mod routing;
+pub mod schemes;
+pub mod simulate;
+pub mod workload;
+
+#[cfg(test)]
+mod tests;

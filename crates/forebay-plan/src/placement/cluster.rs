@@ -1,0 +1,461 @@
+//! What a placement is planned for: nodes, partitions, load, and what stands where now. Read from JSON
+//! and checked; every refusal names the field. docs/plan.md describes the fields.
+
+use serde::Deserialize;
+
+use super::layout::Placement;
+use super::replicas::{Bounds, Budget, Objective, within_budget};
+use crate::InputError;
+use crate::input;
+
+/// More copies than this (nodes x partitions where every node holds all) are refused rather than
+/// running out of memory.
+const MOST_SLOTS: usize = 100_000_000;
+
+/// The input as it is written.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    #[serde(default)]
+    pub name: Option<String>,
+    pub nodes: usize,
+    #[serde(default)]
+    pub slots: Option<PerNode<usize>>,
+    #[serde(default)]
+    pub node_bytes: Option<PerNode<u64>>,
+    pub load: Vec<f64>,
+    #[serde(default)]
+    pub predicted: Option<Vec<f64>>,
+    #[serde(default)]
+    pub bytes: Option<Vec<u64>>,
+    #[serde(default)]
+    pub zones: Option<Vec<String>>,
+    #[serde(default)]
+    pub current: Option<Vec<Vec<u32>>>,
+    #[serde(default)]
+    pub drain: Vec<usize>,
+    #[serde(default)]
+    pub lost: Vec<usize>,
+    #[serde(default)]
+    pub min: Option<usize>,
+    #[serde(default)]
+    pub max: Option<usize>,
+    #[serde(default)]
+    pub total: Option<usize>,
+}
+
+/// One number for all nodes, or a list with one for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PerNode<T> {
+    All(T),
+    Each(Vec<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for PerNode<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrList<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for NumberOrList<T> {
+            type Value = PerNode<T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a whole number of at least 0, or a list of them")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                T::deserialize(serde::de::value::U64Deserializer::new(number)).map(PerNode::All)
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                list: A,
+            ) -> Result<Self::Value, A::Error> {
+                let list = serde::de::value::SeqAccessDeserializer::new(list);
+                Vec::deserialize(list).map(PerNode::Each)
+            }
+        }
+
+        deserializer.deserialize_any(NumberOrList(std::marker::PhantomData))
+    }
+}
+
+impl<T: Copy> PerNode<T> {
+    fn spread(&self, nodes: usize, path: &str) -> Result<Vec<T>, InputError> {
+        match self {
+            Self::All(value) => Ok(vec![*value; nodes]),
+            Self::Each(values) => {
+                same_length(values.len(), nodes, path, "nodes")?;
+                Ok(values.clone())
+            }
+        }
+    }
+}
+
+/// What becomes of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Stays,
+    /// Serves until its partitions are elsewhere; takes nothing.
+    Drains,
+    /// Gone, and what stood on it.
+    Lost,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Partitions that it may hold; none where only bytes count.
+    pub slots: Option<usize>,
+    pub bytes: Option<u64>,
+    /// Nodes of one number fail together.
+    pub zone: usize,
+    pub fate: Fate,
+}
+
+/// A checked input.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    pub name: Option<String>,
+    pub nodes: Vec<Node>,
+    pub zones: Vec<String>,
+    /// What the placement is made for: the predicted load where it is given, else the present one.
+    pub loads: Vec<f64>,
+    /// The present load, where the placement is made for a predicted one.
+    pub now: Option<Vec<f64>>,
+    /// Bytes of each partition, where they are given; else every partition counts 1.
+    pub sizes: Option<Vec<u64>>,
+    pub current: Option<Placement>,
+    pub min: usize,
+    pub max: usize,
+    /// Slots to fill, where they are wished for.
+    total: Option<usize>,
+}
+
+impl Input {
+    pub fn check(self) -> Result<Cluster, InputError> {
+        let partitions = self.load.len();
+        check_counts(self.nodes, partitions)?;
+        let load = checked_loads(&self.load, "load")?;
+        let predicted = match &self.predicted {
+            Some(predicted) => {
+                same_length(predicted.len(), partitions, "predicted", "partitions")?;
+                Some(checked_loads(predicted, "predicted")?)
+            }
+            None => None,
+        };
+        if let Some(sizes) = &self.bytes {
+            same_length(sizes.len(), partitions, "bytes", "partitions")?;
+            if sizes
+                .iter()
+                .try_fold(0u64, |sum, &size| sum.checked_add(size))
+                .is_none()
+            {
+                return Err(InputError::new("bytes", "the sum is above 2^64 bytes"));
+            }
+        }
+        if self.node_bytes.is_some() && self.bytes.is_none() {
+            let what = "missing, and node_bytes limits them; give the bytes of each partition";
+            return Err(InputError::new("bytes", what));
+        }
+        let (nodes, zones) = self.checked_nodes()?;
+        let current = match &self.current {
+            Some(current) => Some(checked_placement(current, self.nodes, partitions)?),
+            None => None,
+        };
+        let (loads, now) = match predicted {
+            Some(predicted) => (predicted, Some(load)),
+            None => (load, None),
+        };
+        let cluster = Cluster {
+            name: self.name,
+            nodes,
+            zones,
+            loads,
+            now,
+            sizes: self.bytes,
+            current,
+            min: self.min.unwrap_or(1),
+            max: self.max.unwrap_or(usize::MAX),
+            total: self.total,
+        };
+        cluster.check_nodes()?;
+        Ok(cluster)
+    }
+
+    fn checked_nodes(&self) -> Result<(Vec<Node>, Vec<String>), InputError> {
+        let slots = match &self.slots {
+            Some(slots) => Some(slots.spread(self.nodes, "slots")?),
+            None => None,
+        };
+        let bytes = match &self.node_bytes {
+            Some(bytes) => Some(bytes.spread(self.nodes, "node_bytes")?),
+            None => None,
+        };
+        let (zone_of, zones) = match &self.zones {
+            Some(names) => {
+                same_length(names.len(), self.nodes, "zones", "nodes")?;
+                number_names(names)
+            }
+            None => ((0..self.nodes).collect(), Vec::new()),
+        };
+        let mut nodes: Vec<Node> = (0..self.nodes)
+            .map(|node| Node {
+                slots: slots.as_ref().map(|slots| slots[node]),
+                bytes: bytes.as_ref().map(|bytes| bytes[node]),
+                zone: zone_of[node],
+                fate: Fate::Stays,
+            })
+            .collect();
+        for (list, path, fate) in [
+            (&self.drain, "drain", Fate::Drains),
+            (&self.lost, "lost", Fate::Lost),
+        ] {
+            for (place, &node) in list.iter().enumerate() {
+                let path = || format!("{path}[{place}]");
+                let Some(entry) = nodes.get_mut(node) else {
+                    let what = format!("{node} is no node; there are {}, from 0", self.nodes);
+                    return Err(InputError::new(path(), what));
+                };
+                if entry.fate != Fate::Stays {
+                    let what = format!("node {node} is named twice among drain and lost");
+                    return Err(InputError::new(path(), what));
+                }
+                entry.fate = fate;
+            }
+        }
+        Ok((nodes, zones))
+    }
+}
+
+impl Cluster {
+    pub fn partitions(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// The nodes that a placement may use.
+    pub fn staying(&self) -> Vec<usize> {
+        let stays = |&node: &usize| self.nodes[node].fate == Fate::Stays;
+        (0..self.nodes.len()).filter(stays).collect()
+    }
+
+    /// Slots of a node, none of them used; one that is limited by bytes alone has a slot for every
+    /// partition.
+    pub fn slots(&self, node: usize) -> usize {
+        match self.nodes[node].fate {
+            Fate::Stays => self.nodes[node].slots.unwrap_or(self.partitions()),
+            Fate::Drains | Fate::Lost => 0,
+        }
+    }
+
+    pub fn size(&self, partition: u32) -> u64 {
+        self.sizes
+            .as_ref()
+            .map_or(1, |sizes| sizes[partition as usize])
+    }
+
+    /// Bounds of the replication vector: as many replicas as there are slots, unless fewer are wished
+    /// for or bounded.
+    pub fn bounds(&self) -> Result<Bounds, InputError> {
+        let staying = self.staying();
+        let max = self.max.min(staying.len());
+        let slots = self.all_slots();
+        let most = self.partitions().saturating_mul(max);
+        let least = self.partitions().saturating_mul(self.min);
+        if self.total.is_none() && slots < least {
+            return Err(self.too_few_slots(slots));
+        }
+        let bounds = Bounds {
+            min: self.min,
+            max,
+            total: self.total.unwrap_or(slots.min(most)),
+        };
+        bounds.check(self.partitions())?;
+        Ok(bounds)
+    }
+
+    /// Whether the number of replicas in all was given.
+    pub fn has_total(&self) -> bool {
+        self.total.is_some()
+    }
+
+    /// Refuses nodes that have no room for what they are to hold.
+    pub fn check_room(&self) -> Result<(), InputError> {
+        let limited = |node: &Node| node.slots.is_some() || node.bytes.is_some();
+        if !self.nodes.iter().all(limited) {
+            let what = "missing; give the slots of a node, or node_bytes and bytes";
+            return Err(InputError::new("slots", what));
+        }
+        let slots = self.all_slots();
+        if slots < self.partitions().saturating_mul(self.min) {
+            return Err(self.too_few_slots(slots));
+        }
+        if let Some(total) = self.total
+            && total > slots
+        {
+            let what = format!("{total} replicas are more than the {slots} slots of the nodes");
+            return Err(InputError::new("total", what));
+        }
+        self.check_bytes()?;
+        self.bounds().map(|_| ())
+    }
+
+    fn all_slots(&self) -> usize {
+        let slots = self.staying().into_iter().map(|node| self.slots(node));
+        slots.fold(0, usize::saturating_add)
+    }
+
+    fn too_few_slots(&self, slots: usize) -> InputError {
+        let what = format!(
+            "{slots} in all are fewer than {} partitions x {} need; add nodes or slots",
+            self.partitions(),
+            self.min
+        );
+        InputError::new("slots", what)
+    }
+
+    /// The replication vector for `loads` within the nodes' slots and bytes.
+    pub fn replicas(&self, loads: &[f64], objective: Objective) -> Result<Vec<usize>, InputError> {
+        let budget = match (&self.sizes, self.all_bytes()) {
+            (Some(sizes), Some(bytes)) => Some(Budget { bytes, sizes }),
+            _ => None,
+        };
+        within_budget(loads, self.bounds()?, objective, budget)
+    }
+
+    /// Bytes of all nodes that stay, where all have a limit.
+    fn all_bytes(&self) -> Option<u128> {
+        let staying = self.staying();
+        let bytes = staying
+            .iter()
+            .map(|&node| self.nodes[node].bytes.map(u128::from));
+        bytes.sum()
+    }
+
+    /// Whether the order of replicas over zones matters.
+    pub fn zoned(&self) -> bool {
+        self.zones.len() > 1
+    }
+
+    fn check_nodes(&self) -> Result<(), InputError> {
+        let staying = self.staying().len();
+        if staying == 0 {
+            let what = "every node is drained or lost; leave one to hold the partitions";
+            return Err(InputError::new("nodes", what));
+        }
+        if self.min == 0 {
+            return Err(InputError::new(
+                "min",
+                "0 replicas would lose the partition; at least 1",
+            ));
+        }
+        if self.min > staying {
+            let what = format!(
+                "{} replicas need as many nodes; {staying} can take any",
+                self.min
+            );
+            return Err(InputError::new("min", what));
+        }
+        Ok(())
+    }
+
+    fn check_bytes(&self) -> Result<(), InputError> {
+        let Some(room) = self.all_bytes() else {
+            return Ok(());
+        };
+        let data: u128 = (0..self.partitions() as u32)
+            .map(|id| u128::from(self.size(id)))
+            .sum();
+        if data * self.min as u128 > room {
+            let what = format!(
+                "{room} bytes in all are fewer than the {data} bytes of the partitions x {} replica(s)",
+                self.min
+            );
+            return Err(InputError::new("node_bytes", what));
+        }
+        Ok(())
+    }
+}
+
+fn check_counts(nodes: usize, partitions: usize) -> Result<(), InputError> {
+    if nodes == 0 {
+        return Err(InputError::new(
+            "nodes",
+            "0 nodes can hold nothing; at least 1",
+        ));
+    }
+    if partitions == 0 {
+        return Err(InputError::new(
+            "load",
+            "is empty; give the load of each partition",
+        ));
+    }
+    if nodes > MOST_SLOTS || partitions > MOST_SLOTS {
+        let path = if nodes > MOST_SLOTS { "nodes" } else { "load" };
+        let what = format!("more than {MOST_SLOTS} are not planned for");
+        return Err(InputError::new(path, what));
+    }
+    Ok(())
+}
+
+fn checked_loads(loads: &[f64], path: &str) -> Result<Vec<f64>, InputError> {
+    let checked: Vec<f64> = loads
+        .iter()
+        .enumerate()
+        .map(|(place, &load)| input::amount(load, || format!("{path}[{place}]")))
+        .collect::<Result<_, _>>()?;
+    if !checked.iter().sum::<f64>().is_finite() {
+        return Err(InputError::new(
+            path,
+            "the sum is beyond what a number can hold",
+        ));
+    }
+    Ok(checked)
+}
+
+fn checked_placement(
+    current: &[Vec<u32>],
+    nodes: usize,
+    partitions: usize,
+) -> Result<Placement, InputError> {
+    if current.len() > nodes {
+        let what = format!("{} lists for {nodes} nodes", current.len());
+        return Err(InputError::new("current", what));
+    }
+    for (node, held) in current.iter().enumerate() {
+        for (place, &partition) in held.iter().enumerate() {
+            if partition as usize >= partitions {
+                let path = format!("current[{node}][{place}]");
+                let what = format!("{partition} is no partition; there are {partitions}, from 0");
+                return Err(InputError::new(path, what));
+            }
+        }
+    }
+    let mut lists = current.to_vec();
+    // Nodes at the end that are not listed are new and empty.
+    lists.resize(nodes, Vec::new());
+    Ok(Placement::new(lists))
+}
+
+fn same_length(has: usize, wants: usize, path: &str, of: &str) -> Result<(), InputError> {
+    if has == wants {
+        return Ok(());
+    }
+    let what = format!("has {has} entries for {wants} {of}");
+    Err(InputError::new(path, what))
+}
+
+/// Numbers names by their first appearance.
+fn number_names(names: &[String]) -> (Vec<usize>, Vec<String>) {
+    let mut seen = std::collections::HashMap::new();
+    let mut zones = Vec::new();
+    let numbers = names
+        .iter()
+        .map(|name| {
+            *seen.entry(name).or_insert_with(|| {
+                zones.push(name.clone());
+                zones.len() - 1
+            })
+        })
+        .collect();
+    (numbers, zones)
+}

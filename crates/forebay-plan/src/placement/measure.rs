@@ -1,0 +1,271 @@
+//! A placement's figures: what it carries, how even it is, what it needs, what a failure costs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::cluster::{Cluster, Fate};
+use super::layout::Placement;
+use super::replicas::per_replica;
+use super::routing::{Routing, whole_loads};
+
+/// The figures of one placement under one load. Nodes that are drained or lost do not count.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measures {
+    /// Load that the placement can carry over what all nodes together can, with the best routing: 1
+    /// when no node has to carry more than the mean. By maximum flow, exact.
+    pub capacity: f64,
+    /// Where capacity is below 1: the nodes that limit it, as they alone hold too much load.
+    pub limited_by: Vec<u32>,
+    /// The hottest node's load over the mean, when each partition's load divides evenly among its
+    /// slots.
+    pub even_split_max_to_mean: f64,
+    /// The hottest load per replica over the mean load per replica.
+    pub hottest_replica_to_mean: f64,
+    pub footprint: Footprint,
+    pub node_failure: Failure,
+    /// Only where zones were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone_failure: Option<Failure>,
+    /// Partitions in fewer zones than their replicas could be in.
+    pub short_of_zones: usize,
+}
+
+/// Different partitions a node; bytes where the partitions' were given.
+#[derive(Debug, Clone, Serialize)]
+pub struct Footprint {
+    pub max_partitions: usize,
+    pub mean_partitions: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_bytes: Option<f64>,
+}
+
+/// What remains when the worst one fails.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failure {
+    /// The most load, as a share, that nobody else holds.
+    pub lost_load: f64,
+    /// The node or zone of it.
+    pub lost_load_of: String,
+    /// The least capacity of the remaining nodes for the load that they hold, over what that many
+    /// nodes can carry.
+    pub capacity: f64,
+    pub capacity_of: String,
+}
+
+/// The figures of `placement` under `loads`.
+pub fn measure(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Measures {
+    let mut settled = Settled::new(cluster, placement, loads);
+    let nodes: Vec<Vec<u32>> = settled.open.iter().map(|&node| vec![node]).collect();
+    let names: Vec<String> = settled.open.iter().map(u32::to_string).collect();
+    let node_failure = settled.worst_failure(&nodes, &names);
+    let zone_failure = cluster.zoned().then(|| {
+        let (names, groups) = zone_groups(cluster, &settled.open);
+        settled.worst_failure(&groups, &names)
+    });
+    Measures {
+        capacity: settled.capacity,
+        limited_by: settled.limited_by.clone(),
+        even_split_max_to_mean: even_split(&settled.open, placement, loads),
+        hottest_replica_to_mean: hottest_replica(placement, loads),
+        footprint: footprint(cluster, &settled.open, placement),
+        node_failure,
+        zone_failure,
+        short_of_zones: short_of_zones(cluster, placement),
+    }
+}
+
+/// Only the capacity, see [`Measures::capacity`].
+pub fn capacity(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> f64 {
+    Settled::new(cluster, placement, loads).capacity
+}
+
+/// Load of each node when the best routing serves `loads`, as a share of all load.
+pub fn routed_loads(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Vec<f64> {
+    let settled = Settled::new(cluster, placement, loads);
+    let all: u64 = settled.whole.max(1);
+    (0..placement.nodes().len() as u32)
+        .map(|node| settled.routing.served(node) as f64 / all as f64)
+        .collect()
+}
+
+/// Load of each node when every slot of a partition serves as much as the others.
+pub fn split_loads(placement: &Placement, loads: &[f64]) -> Vec<f64> {
+    let replicas = placement.replicas(loads.len());
+    let load = |&id: &u32| per_replica(loads[id as usize], replicas[id as usize]);
+    placement
+        .nodes()
+        .iter()
+        .map(|held| held.iter().map(load).sum())
+        .collect()
+}
+
+/// A placement with its load routed in the best way.
+struct Settled {
+    routing: Routing,
+    open: Vec<u32>,
+    whole: u64,
+    capacity: f64,
+    limited_by: Vec<u32>,
+}
+
+impl Settled {
+    fn new(cluster: &Cluster, placement: &Placement, loads: &[f64]) -> Self {
+        let load = whole_loads(loads);
+        let stays = |node: usize| cluster.nodes[node].fate == Fate::Stays;
+        let mut routing = Routing::new(placement, &load, stays);
+        let cut = routing.settle();
+        let open: Vec<u32> = cluster.staying().iter().map(|&node| node as u32).collect();
+        let whole: u64 = load.iter().sum();
+        let capacity = if routing.unrouted() > 0 {
+            0.0
+        } else {
+            share_of_mean(whole, open.len(), routing.limit())
+        };
+        let limited_by = cut.map(|cut| cut.nodes).unwrap_or_default();
+        Self {
+            routing,
+            open,
+            whole,
+            capacity,
+            limited_by,
+        }
+    }
+
+    fn worst_failure(&mut self, groups: &[Vec<u32>], names: &[String]) -> Failure {
+        let mut worst = Failure {
+            lost_load: 0.0,
+            lost_load_of: String::new(),
+            capacity: 1.0,
+            capacity_of: String::new(),
+        };
+        let whole = self.routing.snapshot();
+        for (group, name) in groups.iter().zip(names) {
+            let (lost, capacity) = self.without(group);
+            self.routing.restore(&whole);
+            if lost > worst.lost_load || worst.lost_load_of.is_empty() {
+                worst.lost_load = lost;
+                worst.lost_load_of.clone_from(name);
+            }
+            if capacity < worst.capacity || worst.capacity_of.is_empty() {
+                worst.capacity = capacity;
+                worst.capacity_of.clone_from(name);
+            }
+        }
+        worst
+    }
+
+    /// The load lost with some nodes, and the capacity of the others for the rest of it. These nodes
+    /// are closed from then on.
+    fn without(&mut self, failed: &[u32]) -> (f64, f64) {
+        let rest = self.open.len() - failed.len();
+        if rest == 0 {
+            return (1.0, 0.0);
+        }
+        for &node in failed {
+            self.routing.close(node);
+        }
+        self.routing.settle();
+        let lost = self.routing.unrouted();
+        let capacity = share_of_mean(self.whole - lost, rest, self.routing.limit());
+        (lost as f64 / self.whole.max(1) as f64, capacity)
+    }
+}
+
+/// The mean over the limit, 1 where they are the same whole number.
+fn share_of_mean(load: u64, nodes: usize, limit: u64) -> f64 {
+    if limit <= load.div_ceil(nodes as u64) {
+        return 1.0;
+    }
+    load as f64 / nodes as f64 / limit as f64
+}
+
+fn even_split(open: &[u32], placement: &Placement, loads: &[f64]) -> f64 {
+    let split = split_loads(placement, loads);
+    let most = open
+        .iter()
+        .map(|&node| split[node as usize])
+        .fold(0.0, f64::max);
+    let mean = loads.iter().sum::<f64>() / open.len() as f64;
+    if mean > 0.0 { most / mean } else { 1.0 }
+}
+
+fn hottest_replica(placement: &Placement, loads: &[f64]) -> f64 {
+    let replicas = placement.replicas(loads.len());
+    let all: usize = replicas.iter().sum();
+    let each = loads.iter().zip(&replicas);
+    let hottest = each
+        .map(|(&load, &count)| per_replica(load, count))
+        .fold(0.0, f64::max);
+    let mean = loads.iter().sum::<f64>() / all.max(1) as f64;
+    if mean > 0.0 { hottest / mean } else { 1.0 }
+}
+
+fn footprint(cluster: &Cluster, open: &[u32], placement: &Placement) -> Footprint {
+    let counts: Vec<usize> = open
+        .iter()
+        .map(|&node| placement.distinct(node as usize).count())
+        .collect();
+    let bytes: Vec<u64> = open
+        .iter()
+        .map(|&node| {
+            placement
+                .distinct(node as usize)
+                .map(|id| cluster.size(id))
+                .sum()
+        })
+        .collect();
+    let sized = cluster.sizes.is_some();
+    let mean = |sum: f64| sum / open.len().max(1) as f64;
+    Footprint {
+        max_partitions: counts.iter().copied().max().unwrap_or(0),
+        mean_partitions: mean(counts.iter().sum::<usize>() as f64),
+        max_bytes: sized.then(|| bytes.iter().copied().max().unwrap_or(0)),
+        mean_bytes: sized.then(|| mean(bytes.iter().map(|&bytes| bytes as f64).sum())),
+    }
+}
+
+fn zone_groups(cluster: &Cluster, open: &[u32]) -> (Vec<String>, Vec<Vec<u32>>) {
+    let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for &node in open {
+        groups
+            .entry(cluster.nodes[node as usize].zone)
+            .or_default()
+            .push(node);
+    }
+    groups
+        .into_iter()
+        .map(|(zone, nodes)| (cluster.zones[zone].clone(), nodes))
+        .unzip()
+}
+
+fn short_of_zones(cluster: &Cluster, placement: &Placement) -> usize {
+    if !cluster.zoned() {
+        return 0;
+    }
+    let mut zones: Vec<usize> = cluster
+        .staying()
+        .iter()
+        .map(|&node| cluster.nodes[node].zone)
+        .collect();
+    zones.sort_unstable();
+    zones.dedup();
+    let replicas = placement.replicas(cluster.partitions());
+    let holders = placement.holders(cluster.partitions());
+    let short = |(holders, &replicas): (&Vec<u32>, &usize)| {
+        let mut of: Vec<usize> = holders
+            .iter()
+            .map(|&node| cluster.nodes[node as usize].zone)
+            .collect();
+        of.sort_unstable();
+        of.dedup();
+        of.len() < replicas.min(zones.len())
+    };
+    holders
+        .iter()
+        .zip(&replicas)
+        .filter(|&pair| short(pair))
+        .count()
+}

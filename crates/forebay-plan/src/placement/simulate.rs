@@ -1,0 +1,59 @@
+//! Requests sent to the nodes of a placement one by one, as a router without foresight does it.
+
+use super::layout::Placement;
+use super::measure::split_loads;
+use super::workload::Stream;
+use crate::Random;
+
+/// Which holder of a partition gets its next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Any, by lot.
+    Random,
+    /// The one with the fewest requests so far; the lowest of these.
+    LeastLoaded,
+    /// Each slot the same part of its partition's requests.
+    EvenSplit,
+}
+
+/// Requests on each node after `requests` from `stream`. Requests for partitions that nobody holds are
+/// not counted.
+pub fn route(
+    placement: &Placement,
+    stream: &mut Stream,
+    requests: u64,
+    policy: Policy,
+    seed: u64,
+) -> Vec<f64> {
+    let partitions = stream.partitions();
+    if policy == Policy::EvenSplit {
+        let counts = stream.counts(requests);
+        let loads: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
+        return split_loads(placement, &loads);
+    }
+    let holders = placement.holders(partitions);
+    let mut random = Random::new(seed);
+    let mut served = vec![0u64; placement.nodes().len()];
+    for _ in 0..requests {
+        let holders = &holders[stream.draw() as usize];
+        let node = match policy {
+            Policy::Random if !holders.is_empty() => Some(holders[random.below(holders.len())]),
+            _ => holders
+                .iter()
+                .copied()
+                .min_by_key(|&node| served[node as usize]),
+        };
+        if let Some(node) = node {
+            served[node as usize] += 1;
+        }
+    }
+    served.into_iter().map(|count| count as f64).collect()
+}
+
+/// What the nodes carry together when the hottest is at its limit, over what they could: the mean over
+/// the most. The throughput of a placement against that of a perfect one.
+pub fn throughput(served: &[f64]) -> f64 {
+    let most = served.iter().copied().fold(0.0, f64::max);
+    let mean = served.iter().sum::<f64>() / served.len().max(1) as f64;
+    if most > 0.0 { mean / most } else { 1.0 }
+}

@@ -1,0 +1,134 @@
+//! The flow against all sets of nodes: a placement's capacity is limited by the set that alone holds the
+//! most load a node.
+
+use super::super::layout::Placement;
+use super::super::measure::{capacity, measure, routed_loads};
+use super::super::routing::{Routing, whole_loads};
+use super::{cluster, random_loads};
+use crate::Random;
+
+/// The least limit of a node, in parts of all load, by trying every set of nodes.
+fn least_limit(placement: &Placement, loads: &[f64]) -> f64 {
+    let holders = placement.holders(loads.len());
+    let nodes = placement.nodes().len();
+    let all: f64 = loads.iter().sum();
+    let sets = 1u32..1 << nodes;
+    let limit = |set: u32| {
+        let within = |id: &usize| holders[*id].iter().all(|&node| set >> node & 1 == 1);
+        let held: f64 = (0..loads.len()).filter(within).map(|id| loads[id]).sum();
+        held / all / f64::from(set.count_ones())
+    };
+    sets.map(limit).fold(0.0, f64::max)
+}
+
+fn random_placement(random: &mut Random, nodes: usize, partitions: usize) -> Placement {
+    let mut held = vec![Vec::new(); nodes];
+    for partition in 0..partitions as u32 {
+        let first = random.below(nodes);
+        held[first].push(partition);
+        for (node, list) in held.iter_mut().enumerate() {
+            if node != first && random.below(4) == 0 {
+                list.push(partition);
+            }
+        }
+    }
+    Placement::new(held)
+}
+
+#[test]
+fn the_capacity_is_that_of_the_worst_set_of_nodes() {
+    let mut random = Random::new(17);
+    let mut limited = 0;
+    for case in 0..500 {
+        let nodes = 1 + random.below(7);
+        let partitions = 1 + random.below(14);
+        let mut loads = random_loads(&mut random, partitions);
+        loads[0] += 1.0;
+        let placement = random_placement(&mut random, nodes, partitions);
+        let cluster = cluster(nodes, partitions, loads.clone());
+        let exact = 1.0 / nodes as f64 / least_limit(&placement, &loads);
+        let found = capacity(&cluster, &placement, &loads);
+        assert!(
+            (found - exact).abs() < 1e-9,
+            "case {case}: {found}, exactly {exact}"
+        );
+        limited += usize::from(found < 1.0);
+
+        let served = routed_loads(&cluster, &placement, &loads);
+        assert!(
+            (served.iter().sum::<f64>() - 1.0).abs() < 1e-9,
+            "case {case}: {served:?}"
+        );
+        let most = served.iter().copied().fold(0.0, f64::max);
+        assert!(
+            most <= 1.0 / nodes as f64 / found + 1e-9,
+            "case {case}: {served:?}"
+        );
+
+        let named = measure(&cluster, &placement, &loads).limited_by;
+        assert_eq!(named.is_empty(), found == 1.0, "case {case}: {named:?}");
+    }
+    assert!(
+        (100..450).contains(&limited),
+        "{limited} of 500 are limited"
+    );
+}
+
+#[test]
+fn a_failure_is_what_a_cluster_without_the_node_is() {
+    let mut random = Random::new(23);
+    for case in 0..200 {
+        let nodes = 2 + random.below(5);
+        let partitions = 1 + random.below(12);
+        let mut loads = random_loads(&mut random, partitions);
+        loads[0] += 1.0;
+        let placement = random_placement(&mut random, nodes, partitions);
+        let whole = cluster(nodes, partitions, loads.clone());
+        let failure = measure(&whole, &placement, &loads).node_failure;
+        let all: f64 = loads.iter().sum();
+        let (mut lost, mut least) = (0.0f64, 1.0f64);
+        for failed in 0..nodes {
+            let mut left = placement.nodes().to_vec();
+            left.remove(failed);
+            let left = Placement::new(left);
+            let holders = left.holders(partitions);
+            let served: Vec<f64> = (0..partitions)
+                .map(|id| {
+                    if holders[id].is_empty() {
+                        0.0
+                    } else {
+                        loads[id]
+                    }
+                })
+                .collect();
+            let rest: f64 = served.iter().sum();
+            lost = lost.max(1.0 - rest / all);
+            if rest > 0.0 {
+                least = least.min(1.0 / (nodes - 1) as f64 / least_limit(&left, &served));
+            }
+        }
+        assert!(
+            (failure.lost_load - lost).abs() < 1e-9,
+            "case {case}: {failure:?}, {lost}"
+        );
+        assert!(
+            (failure.capacity - least).abs() < 1e-6,
+            "case {case}: {failure:?}, {least}"
+        );
+    }
+}
+
+#[test]
+fn copies_can_be_taken_away_and_put_back() {
+    let loads = whole_loads(&[3.0, 1.0]);
+    let placement = Placement::new(vec![vec![0], vec![0, 1]]);
+    let mut routing = Routing::new(&placement, &loads, |_| true);
+    assert!(routing.settle().is_none());
+    let before = routing.snapshot();
+    let removed = routing.remove(0, 0).expect("it is there");
+    assert!(routing.settle().is_some(), "node 1 alone has all load");
+    assert_eq!(routing.limit(), loads.iter().sum::<u64>());
+    routing.put_back(removed, &before);
+    assert_eq!(routing.unrouted(), 0);
+    assert_eq!(routing.served(0), routing.served(1));
+}
