@@ -8,6 +8,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::hash::HASH_BITS;
+use crate::raw::prefetch;
 
 /// Bits of a filter for each record that is expected.
 pub const BITS_PER_KEY: u64 = 10;
@@ -38,7 +39,12 @@ pub struct Filter {
 pub struct FilterBuilder {
     blocks: Vec<Block>,
     records: u64,
+    /// The hashes added last: their blocks are on their way into the cache.
+    waiting: [u64; WAITING],
 }
+
+/// How many blocks are fetched at a time while a filter is filled.
+const WAITING: usize = 32;
 
 /// The bits of a key in the words of its block.
 #[inline]
@@ -101,19 +107,33 @@ impl FilterBuilder {
         Self {
             blocks: vec![Block::default(); blocks as usize],
             records: 0,
+            waiting: [0; WAITING],
         }
     }
 
     /// Adds the key of this hash: its hash64, or its [`filter_hash`].
     #[inline]
     pub fn add(&mut self, hash: u64) {
+        prefetch(&self.blocks, place(hash, self.blocks.len()));
+        let earlier = &mut self.waiting[self.records as usize % WAITING];
+        let due = std::mem::replace(earlier, hash);
         self.records += 1;
+        if self.records > WAITING as u64 {
+            self.set(due);
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, hash: u64) {
         let place = place(hash, self.blocks.len());
         let words = self.blocks[place].0.iter_mut();
         words.zip(bits(hash)).for_each(|(word, bit)| *word |= bit);
     }
 
     pub fn finish(mut self) -> Filter {
+        for at in 0..WAITING.min(self.records as usize) {
+            self.set(self.waiting[at]);
+        }
         let needed = self.records * BITS_PER_KEY / BLOCK_BITS + 1;
         while self.blocks.len().is_multiple_of(2) && self.blocks.len() as u64 / 2 >= needed {
             let (pairs, _) = self.blocks.as_chunks::<2>();

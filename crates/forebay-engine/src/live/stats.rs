@@ -27,6 +27,8 @@ pub struct LiveStats {
     pub flushed_bytes: u64,
     pub merged_bytes: u64,
     pub merges: u64,
+    /// Whether runs are to be merged, or are being.
+    pub is_merge_due: bool,
     /// Pauses asked of writers.
     pub delayed: Duration,
     /// Why the last flush, or merge, failed, if it did.
@@ -50,6 +52,7 @@ impl Shared {
         };
         drop(manifest);
         stats.log_bytes = self.log.as_ref().map_or(0, Log::size_bytes);
+        stats.is_merge_due = self.is_merge_due();
         stats.growing_bytes = self.memory.growing_bytes();
         stats.frozen_bytes = self.memory.frozen_bytes();
         stats.run_memory_bytes = self.memory.run_bytes();
