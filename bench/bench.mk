@@ -21,6 +21,11 @@ bench-build: bench-setup build ## Building stores, MariaDB's LOAD DATA (the pape
 bench-server: bench-setup build ## The server beside Redis, memory that must stay, swaps and pushes under load
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_server.py $(BENCH_ARGS)
 
+.PHONY: bench-plan
+bench-plan: build ## The planners: plans beside the optimum and bounds, times up to 10,000 machines
+	@bench/setup plan
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_plan.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 import contenders  # noqa: E402
 
 OURS, THEIRS, REFERENCE = "#0b6e4f", "#9aa5b1", "#d9c38f"
+MODE_COLOURS = {"paper": "#9aa5b1", "fast": "#0b6e4f", "polish": "#b5651d"}
 plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "forebay"})
 
 
@@ -111,3 +112,32 @@ def timeline(axes, swap: dict | None) -> None:
     axes.set_xlabel("s")
     axes.set_ylabel("us")
     axes.set_ylim(bottom=0)
+
+
+def plan(body: dict, base) -> None:
+    figure, grid = plt.subplots(1, 3, figsize=(17, 4.6))
+    for mode, found in body["small"]["modes"].items():
+        ratios = found["ratios"]
+        part = [100 * (place + 1) / len(ratios) for place in range(len(ratios))]
+        grid[0].plot(part, ratios, label=mode, color=MODE_COLOURS[mode])
+    grid[0].set_title("few partitions: cost / optimum", loc="left")
+    grid[0].set_xlabel("% of the instances")
+    grid[0].legend()
+    families = list(body["families"])
+    for shift, mode in zip((-0.27, 0, 0.27), MODE_COLOURS):
+        above = [100 * (body["families"][family][mode] - 1) for family in families]
+        places = [place + shift for place in range(len(families))]
+        grid[1].barh(places, above, height=0.25, label=mode, color=MODE_COLOURS[mode])
+    grid[1].set_yticks(range(len(families)), families)
+    grid[1].set_xscale("symlog", linthresh=0.1)
+    grid[1].set_title("10 x 500: above the bound", loc="left")
+    grid[1].set_xlabel("%, less is better")
+    grid[1].legend()
+    growth = body["growth"]
+    grid[2].plot([g["partitions"] for g in growth], [g["milliseconds_median"] / 1e3 for g in growth], marker="o", color=OURS)
+    grid[2].set_xscale("log")
+    grid[2].set_yscale("log")
+    grid[2].set_title("fast: time by size, 200 partitions a machine", loc="left")
+    grid[2].set_xlabel("partitions")
+    grid[2].set_ylabel("s")
+    save(figure, base)

@@ -64,16 +64,16 @@ fn empty_pictures_are_drawn_too() {
 fn the_terminal_gets_bars_for_few_nodes() {
     let drawn = text(&picture(3), 80);
     let lines: Vec<&str> = drawn.lines().collect();
-    assert_eq!(lines[0], "costs 5");
-    assert!(lines[2].starts_with("node  before"), "{drawn}");
-    assert!(lines[3].starts_with("   0     400 █"), "{drawn}");
-    assert_eq!(lines.len(), 6);
+    assert_eq!(lines[..2], ["a <plan> & more", "costs 5"]);
+    assert!(lines[3].starts_with("node  before"), "{drawn}");
+    assert!(lines[4].starts_with("   0     400 █"), "{drawn}");
+    assert_eq!(lines.len(), 7);
 }
 
 #[test]
 fn the_terminal_gets_a_profile_for_many_nodes() {
     let drawn = text(&picture(1000), 100);
-    assert_eq!(drawn.lines().count(), 4);
+    assert_eq!(drawn.lines().count(), 5);
     assert!(
         drawn.lines().all(|line| line.chars().count() <= 100),
         "{drawn}"

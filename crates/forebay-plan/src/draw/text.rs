@@ -12,6 +12,9 @@ const BAR: usize = 24;
 /// Draws the picture about `width` columns wide.
 pub fn text(picture: &Picture, width: usize) -> String {
     let mut out = String::new();
+    if !picture.title.is_empty() {
+        _ = writeln!(out, "{}", picture.title);
+    }
     for line in &picture.lines {
         _ = writeln!(out, "{line}");
     }

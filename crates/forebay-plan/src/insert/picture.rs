@@ -28,7 +28,7 @@ impl InsertPlan {
                 _ => None,
             });
         Picture {
-            lines: self.lines(region, &title),
+            lines: self.lines(region),
             title,
             stages: vec![
                 Stage::new("existing before", 0, values(|node| node.before)),
@@ -55,7 +55,7 @@ impl InsertPlan {
         }
     }
 
-    fn lines(&self, region: &RegionPlan, title: &str) -> Vec<String> {
+    fn lines(&self, region: &RegionPlan) -> Vec<String> {
         let RegionPlan {
             cost,
             cost_no_moves,
@@ -81,7 +81,7 @@ impl InsertPlan {
             .sum();
         let mut lines = vec![
             format!(
-                "{title}: {} partitions on {} machines, {} splits, {} moves ({} records)",
+                "{} partitions on {} machines, {} splits, {} moves ({} records)",
                 region.dest.len(),
                 region.machines,
                 self.splits.len(),

@@ -95,10 +95,8 @@ pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() ->
 /// Steps of the search: few partitions are cheap to search well, many need some for each.
 fn fast_steps(partitions: usize) -> u64 {
     let partitions = partitions.max(1) as u64;
-    (60_000_000 / partitions)
-        .min(60_000 * partitions)
-        .min(1_500_000)
-        + 3 * partitions
+    let searched = (60_000_000 / partitions).clamp(120_000, 1_500_000);
+    searched.min(60_000 * partitions) + 3 * partitions
 }
 
 /// The best of some first plans around the fluid optimum, and of no moves.

@@ -28,6 +28,9 @@ pub fn fill_for_samples(limit: f64, fraction: f64) -> f64 {
     (1.0 / (1.0 + DEVIATIONS / samples.sqrt())).clamp(FILL_LEAST, FILL_MOST)
 }
 
+/// No hot range is cut into pieces below this part of the limit only to give each machine one.
+const SMALLEST_PIECE: f64 = 0.01;
+
 impl SplitRule {
     /// Into how many pieces a partition is cut: 1 if it stays within the limit. A hot range (half of
     /// all new records, or more pieces than machines) gets a multiple of the machines.
@@ -38,7 +41,8 @@ impl SplitRule {
         }
         // Rounding errors do not make one more.
         let pieces = (total / (self.limit * self.fill) - 1e-9).ceil().max(2.0) as usize;
-        let hot = new > 0.0 && new >= 0.5 * self.new_total;
+        let small = total / (self.machines as f64) < SMALLEST_PIECE * self.limit;
+        let hot = new > 0.0 && new >= 0.5 * self.new_total && !small;
         if hot || pieces >= self.machines {
             pieces
                 .div_ceil(self.machines)
@@ -150,6 +154,11 @@ mod tests {
         };
         assert_eq!(hot.pieces(0.0, 200.0), 7);
         assert_eq!(hot.pieces(0.0, 149.0), 2);
+        let many = SplitRule {
+            machines: 1000,
+            ..hot
+        };
+        assert_eq!(many.pieces(0.0, 200.0), 2);
     }
 
     #[test]
