@@ -246,52 +246,62 @@ def warm(records: int, store: Path, versions: list[int]) -> None:
             pass
 
 
+#: Without a limit, and the `--rate`s measured beside it.
+RATES = [None, "200M", "50M"]
+
+
 def push_under_load(report: Report, store: Path, sets: list, records: int, options) -> None:
-    """A push on the same two cores while clients read: what it does to the p99."""
-    say("a push under load")
+    """Pushes on the same two cores while clients read: what they do to the p99, by `--rate`."""
+    results: dict = {}
+    for rate in RATES:
+        name = f"--rate {rate}" if rate else "no limit"
+        say(f"a push under load, {name}")
+        try:
+            results[name] = one_push_under_load(store, sets[0], records, rate, options)
+        except Failed as why:
+            report.failed(f"push under load, {name}", why)
+    report.body["push_under_load"] = results
+    report.text(
+        "## Pushes under load",
+        "",
+        f"The same readers while `forebay push` builds, verifies and swaps {records:,} rows on the same two cores. "
+        "`--rate` bounds the bytes of records that it reads and writes in a second. Medians over slices of 100 ms; "
+        f"{sum(r['errors'] for r in results.values())} errors, {sum(r['mixed'] for r in results.values())} mixed replies.",
+    )
+    report.table(
+        ["push", "push took s", "requests/s before", "during", "p50 us before", "during", "p99 us before", "during",
+         "worst slice's p99 us"],
+        [[name, shown(r["push"]["seconds"], 1),
+          *(shown(r[when][what]) for what in ("rps", "p50_us", "p99_us") for when in ("before", "during")),
+          shown(r["during"]["worst_p99_us"])] for name, r in results.items()],
+    )
+
+
+def one_push_under_load(store: Path, data: Path, records: int, rate: str | None, options) -> dict:
     quiet = 5.0
     times: dict = {}
 
     def push():
         try:
-            times["report"] = forebay_cli.push(store, TABLE, sets[0].with_suffix(".parquet"))
+            more = ("--rate", rate) if rate else ()
+            times["report"] = forebay_cli.push(store, TABLE, data.with_suffix(".parquet"), *more)
         except Failed as why:
             times["failed"] = why
-        times["end"] = time.monotonic()
 
-    seconds = quiet * 2 + (10 if options.trial else 60)
-    try:
-        with Load(records, seconds) as load:
-            time.sleep(quiet)
-            begin = load.now()
-            thread = threading.Thread(target=push)
-            thread.start()
-            thread.join()
-            end = load.now()
-    except Failed as why:
-        report.failed("push under load", why)
-        return
+    seconds = quiet * 2 + (10 if options.trial else 80)
+    with Load(records, seconds) as load:
+        time.sleep(quiet)
+        begin = load.now()
+        thread = threading.Thread(target=push)
+        thread.start()
+        thread.join()
+        end = load.now()
     if "failed" in times:
-        report.failed("push under load", times["failed"])
-        return
-    before = slices(load.result, 0.5, begin)
-    during = slices(load.result, begin, min(end, seconds))
-    report.body["push_under_load"] = {
-        "before": before, "during": during, "push": times["report"], "errors": load.result["errors"],
-        "mixed": load.result["mixed"],
+        raise times["failed"]
+    return {
+        "before": slices(load.result, 0.5, begin), "during": slices(load.result, begin, min(end, seconds)),
+        "push": times["report"], "errors": load.result["errors"], "mixed": load.result["mixed"],
     }
-    report.text(
-        "## A push under load",
-        "",
-        f"The same readers while `forebay push` builds, verifies and swaps {records:,} rows on the same two cores "
-        f"(it took {times['report']['seconds']:.1f} s). Medians over slices of 100 ms; {load.result['errors']} errors, "
-        f"{load.result['mixed']} mixed replies.",
-    )
-    report.table(
-        ["", "requests/s", "p50 us", "p99 us", "worst slice's p99 us"],
-        [[name, shown(part["rps"]), shown(part["p50_us"]), shown(part["p99_us"]), shown(part["worst_p99_us"])]
-         for name, part in (("before", before), ("during", during))],
-    )
 
 
 def slices(result: dict, start: float, end: float) -> dict:
