@@ -2,7 +2,9 @@
 //!
 //! Of the changes since the last sync a power cut leaves, by the dice: none, all, those up to some
 //! moment (the last one perhaps in part), the file's length with zeros for content, or for each
-//! sector by itself those up to some moment, as devices write sectors in any order.
+//! sector by itself those up to some moment, as devices write sectors in any order, and perhaps a
+//! part of the next one, as memory is written to while the device reads it. (But no such part
+//! ends in the last bytes of a sector: a log could not tell that from a damage, `docs/format.md`.)
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,6 +13,8 @@ use super::Dice;
 
 /// What a device writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
+/// Where in a sector a part of a write ends at the latest.
+const LAST_TEAR: usize = SECTOR_BYTES - 16;
 
 #[derive(Debug, Default, Clone)]
 pub(super) struct Inode {
@@ -59,7 +63,7 @@ impl Inode {
     }
 
     fn change(&mut self, what: What) {
-        what.apply(&mut self.content, &|_| true);
+        what.apply(&mut self.content, &|_| SECTOR_BYTES);
         let fate = Fate::Unsynced;
         self.since.push(Change { what, fate });
     }
@@ -67,7 +71,7 @@ impl Inode {
     pub fn synced(&mut self) {
         if self.since.iter().all(|change| change.fate != Fate::Lost) {
             for change in self.since.drain(..) {
-                change.what.apply(&mut self.durable, &|_| true);
+                change.what.apply(&mut self.durable, &|_| SECTOR_BYTES);
             }
         }
         self.settle(Fate::Durable);
@@ -105,10 +109,10 @@ impl Inode {
         let all = self.since.len();
         let moment = dice.below(all as u64 + 1) as usize;
         match dice.below(5) {
-            0 => self.keep(|_| 0),
-            1 => self.keep(|_| all),
+            0 => self.keep(0),
+            1 => self.keep(all),
             2 => {
-                let mut kept = self.keep(|_| moment);
+                let mut kept = self.keep(moment);
                 if let Some(Change { what, fate }) = self.since.get(moment)
                     && *fate != Fate::Durable
                 {
@@ -117,63 +121,106 @@ impl Inode {
                 kept
             }
             3 => {
-                let length = self.keep(|_| all).len();
-                let mut kept = self.keep(|_| 0);
+                let length = self.keep(all).len();
+                let mut kept = self.keep(0);
                 kept.resize(length.max(kept.len()), 0);
                 kept
             }
             _ => {
                 let salt = dice.next_u64();
                 let sectors = self.moments_by_sector(salt);
-                let mut kept = self.keep(|sector| sectors.get(&sector).map_or(all, |at| *at));
+                let mut kept = self.keep_of(|at, sector| match sectors.get(&sector) {
+                    Some(moment) => moment.kept_of(at),
+                    None => SECTOR_BYTES,
+                });
                 if dice.below(2) == 0 {
-                    kept.truncate(self.keep(|_| moment).len());
+                    kept.truncate(self.keep(moment).len());
                 }
                 kept
             }
         }
     }
 
-    /// For each sector that changed, how many of all changes it has seen.
-    fn moments_by_sector(&self, salt: u64) -> BTreeMap<usize, usize> {
-        let mut moments: BTreeMap<usize, usize> = BTreeMap::new();
+    /// For each sector that changed, what it has seen of the changes.
+    fn moments_by_sector(&self, salt: u64) -> BTreeMap<usize, Moment> {
+        let mut moments: BTreeMap<usize, Moment> = BTreeMap::new();
         for (at, change) in self.since.iter().enumerate() {
             for sector in change.what.sectors() {
                 let mut dice = Dice(salt ^ ((sector as u64) << 32 | at as u64));
+                let moment = moments.entry(sector).or_default();
                 // The last of these throws to succeed counts; often none does.
                 if dice.below(3) == 0 {
-                    moments.insert(sector, at + 1);
-                } else {
-                    moments.entry(sector).or_insert(0);
+                    *moment = Moment {
+                        changes: at + 1,
+                        torn: None,
+                    };
+                } else if moment.torn.is_none() {
+                    let bytes = match dice.below(3) {
+                        0 => dice.below(SECTOR_BYTES as u64) as usize,
+                        _ => 0,
+                    };
+                    moment.torn = Some((at, bytes));
                 }
             }
         }
         moments
     }
 
-    /// The content when each sector keeps the changes before its moment, and what is durable anyway.
-    fn keep(&self, moment: impl Fn(usize) -> usize) -> Vec<u8> {
+    /// The content when all sectors keep the changes before a moment, and what is durable anyway.
+    fn keep(&self, moment: usize) -> Vec<u8> {
+        self.keep_of(|at, _| if at < moment { SECTOR_BYTES } else { 0 })
+    }
+
+    /// The content when each sector keeps so many bytes of each change.
+    fn keep_of(&self, bytes: impl Fn(usize, usize) -> usize) -> Vec<u8> {
         let mut content = self.durable.clone();
         for (at, change) in self.since.iter().enumerate() {
-            let kept = |sector: usize| change.fate == Fate::Durable || at < moment(sector);
+            let kept = |sector: usize| match change.fate {
+                Fate::Durable => SECTOR_BYTES,
+                Fate::Unsynced | Fate::Lost => bytes(at, sector),
+            };
             change.what.apply(&mut content, &kept);
         }
         content
     }
 }
 
+/// How far a sector has come.
+#[derive(Debug, Default)]
+struct Moment {
+    /// It has all of so many of the file's changes.
+    changes: usize,
+    /// Of the next change that touches it, it has so many bytes.
+    torn: Option<(usize, usize)>,
+}
+
+impl Moment {
+    fn kept_of(&self, change: usize) -> usize {
+        match self.torn {
+            _ if change < self.changes => SECTOR_BYTES,
+            Some((torn, bytes)) if torn == change => bytes,
+            _ => 0,
+        }
+    }
+}
+
 impl What {
-    /// Does the change in those sectors that are to have it.
-    fn apply(&self, content: &mut Vec<u8>, has: &dyn Fn(usize) -> bool) {
+    /// Does the change in those sectors that are to have it, so many bytes of it in each.
+    fn apply(&self, content: &mut Vec<u8>, kept: &dyn Fn(usize) -> usize) {
         match self {
             What::SetLen(len_bytes) => {
-                if has(len_bytes / SECTOR_BYTES) {
+                if kept(len_bytes / SECTOR_BYTES) == SECTOR_BYTES {
                     content.resize(*len_bytes, 0);
                 }
             }
             What::Write { offset, bytes } => {
-                for part in parts(*offset..offset + bytes.len()) {
-                    if has(part.start / SECTOR_BYTES) {
+                for mut part in parts(*offset..offset + bytes.len()) {
+                    let kept = kept(part.start / SECTOR_BYTES);
+                    if kept < SECTOR_BYTES {
+                        let tear = part.start / SECTOR_BYTES * SECTOR_BYTES + LAST_TEAR;
+                        part.end = part.end.min(part.start + kept).min(tear);
+                    }
+                    if !part.is_empty() {
                         let end = part.end.max(content.len());
                         content.resize(end, 0);
                         let from = &bytes[part.start - offset..part.end - offset];
@@ -192,7 +239,7 @@ impl What {
                 offset: *offset,
                 bytes: bytes[..kept].to_vec(),
             };
-            part.apply(content, &|_| true);
+            part.apply(content, &|_| SECTOR_BYTES);
         }
     }
 

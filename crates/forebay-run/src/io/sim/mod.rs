@@ -25,7 +25,7 @@ pub enum Fault {
     /// fails leaves what was to be synced to chance, and later syncs of the file do not try again.
     Error,
     /// This call and every later write fails for want of space, until [`SimDisk::make_room`]. Of the
-    /// first write a part is done.
+    /// first write a part is done. Syncs work: what was written has its place.
     Full,
     /// The process dies here: this call and all later ones fail, and what it wrote stays.
     Dead,
@@ -36,6 +36,8 @@ enum NameChange {
     Add(PathBuf, usize),
     Remove(PathBuf),
     Rename(PathBuf, PathBuf),
+    /// A directory with all that is in it.
+    RemoveTree(PathBuf),
 }
 
 #[derive(Debug, Default)]
@@ -109,11 +111,19 @@ impl SimDisk {
             .iter()
             .map(|inode| inode.after_power_cut(&mut random))
             .collect();
+        // A directory that was removed is back when something that was in it is.
+        let mut dirs = state.dirs.clone();
+        dirs.extend(
+            names
+                .keys()
+                .flat_map(|name| name.ancestors().skip(1))
+                .map(PathBuf::from),
+        );
         let reopened = State {
             inodes,
             durable_names: names.clone(),
             names,
-            dirs: state.dirs.clone(),
+            dirs,
             ..State::default()
         };
         SimDisk {
@@ -160,6 +170,7 @@ impl NameChange {
                     names.insert(to.clone(), inode);
                 }
             }
+            NameChange::RemoveTree(dir) => names.retain(|name, _| !name.starts_with(dir)),
         }
     }
 }
@@ -304,6 +315,7 @@ impl Disk for SimDisk {
             state.change_name(parent(&name), NameChange::Remove(name.clone()));
         }
         state.dirs.retain(|dir| !dir.starts_with(path));
+        state.change_name(parent(path), NameChange::RemoveTree(path.to_path_buf()));
         Ok(())
     }
 
@@ -322,7 +334,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(true)?;
+        state.call(false)?;
         let changes = state.unsynced.remove(path).unwrap_or_default();
         for change in changes {
             change.apply(&mut state.durable_names);
@@ -425,7 +437,7 @@ struct SimLogFile {
 impl SimLogFile {
     fn sync_once(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        let outcome = state.call(true);
+        let outcome = state.call(false);
         let inode = &mut state.inodes[self.inode];
         match outcome {
             Ok(()) => inode.synced(),
