@@ -115,19 +115,15 @@ fn open(disk: &SimDisk, durability: Durability) -> Result<(Log, Vec<Vec<u8>>), L
     ))
 }
 
-/// Payloads that differ in length and content; some have many zeros, as values have.
+/// Payloads that differ in length and content; some have many zeros, as values have, but never so many in
+/// a row that they look unwritten.
 fn payload(number: usize) -> Vec<u8> {
     let length = 1 + number * 37 % 90;
-    let mut bytes = vec![
-        if number.is_multiple_of(3) {
-            0
-        } else {
-            number as u8
-        };
-        length
-    ];
-    bytes[0] = number as u8;
-    bytes
+    let byte = |at: usize| match number.is_multiple_of(3) && !at.is_multiple_of(15) {
+        true => 0,
+        false => number as u8 + 1,
+    };
+    (0..length).map(byte).collect()
 }
 
 fn payloads(count: usize) -> Vec<Vec<u8>> {
