@@ -110,7 +110,10 @@ impl Shared {
     /// Does a step whenever one is due, until the table is closed or has failed.
     fn work(&self, worker: Worker) {
         loop {
-            let seen = self.progress.lock().events;
+            let (seen, asked) = {
+                let progress = self.progress.lock();
+                (progress.events, progress.asked)
+            };
             let mut failed = false;
             if (worker.is_due)(self) {
                 let result = (worker.step)(self);
@@ -123,7 +126,14 @@ impl Shared {
             if progress.closing || progress.failed.is_some() {
                 return;
             }
-            if failed || progress.events == seen {
+            if failed {
+                // What others do, failing as well perhaps, is no reason to try again before.
+                let nothing_new = |progress: &mut Progress| {
+                    progress.asked == asked && !progress.closing && progress.failed.is_none()
+                };
+                let changed = &self.changed;
+                changed.wait_while_for(&mut progress, nothing_new, RETRY);
+            } else if progress.events == seen {
                 self.changed.wait_for(&mut progress, RETRY);
             }
         }

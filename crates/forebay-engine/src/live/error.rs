@@ -86,6 +86,11 @@ impl LiveError {
     /// Whether the table takes no write from now on, whatever is freed or repaired, until it is opened
     /// anew.
     pub fn is_final(&self) -> bool {
-        matches!(self, LiveError::Failed { .. } | LiveError::Closed { .. })
+        use LogError::Closed;
+        match self {
+            LiveError::Failed { .. } | LiveError::Closed { .. } => true,
+            LiveError::Log { source, .. } => matches!(source, Closed { .. }),
+            _ => false,
+        }
     }
 }

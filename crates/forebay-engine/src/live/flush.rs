@@ -62,9 +62,11 @@ impl Shared {
 
     /// Writes everything that is in memory now, and waits until it is on the disk.
     pub fn flush(&self) -> Result<(), LiveError> {
+        let failures = self.progress.lock().flushes.failures;
         let number = self.freeze();
+        // After a failure the next try would come later.
+        self.tell(|progress| progress.asked += 1);
         let mut progress = self.progress.lock();
-        let failures = progress.flushes.failures;
         while progress.flushed < number {
             if progress.failed.is_some() || progress.closing {
                 drop(progress);
@@ -240,6 +242,9 @@ impl Shared {
     /// Writes the manifest. After an error the old one is in place, or nobody knows and the table has
     /// failed. REQUIRES the structure's lock.
     pub fn replace_manifest(&self, next: &LiveManifest) -> Result<(), LiveError> {
+        if self.progress.lock().failed.is_some() {
+            return Err(self.ended());
+        }
         let path = self.files.live_manifest();
         let bytes = next.to_bytes().map_err(|problem| StoreError::Damaged {
             path: path.clone(),
@@ -250,7 +255,8 @@ impl Shared {
         let Err(error) = replace_file(&**self.disk(), &path, &bytes) else {
             return Ok(());
         };
-        if self.disk().read(&path).is_ok_and(|found| found == bytes) {
+        // What cannot be read may be the new one.
+        if self.disk().read(&path).map_or(true, |found| found == bytes) {
             self.fail(&format!(
                 "could not make sure of {}: {error}",
                 path.display()

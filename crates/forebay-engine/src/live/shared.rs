@@ -75,6 +75,8 @@ pub(crate) struct Progress {
     pub flushed: u64,
     pub flushes: Trouble,
     pub merges: Trouble,
+    /// How often somebody asked for a flush, to wait for it.
+    pub asked: u64,
     /// How often anything here has changed.
     pub events: u64,
     /// Why no more writes are taken.

@@ -395,7 +395,17 @@ impl Shared {
         }
     }
 
+    /// A log that is closed ends the table's writes, those of runs as well.
     pub fn log_error(&self, source: LogError) -> LiveError {
+        if let LogError::Closed {
+            action,
+            path,
+            source,
+            ..
+        } = &source
+        {
+            self.fail(&format!("could not {action} {}: {source}", path.display()));
+        }
         LiveError::Log {
             table: self.shape.table.clone(),
             source,
