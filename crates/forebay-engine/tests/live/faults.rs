@@ -1,0 +1,296 @@
+//! Each call to the disk failing in each way, in the midst of everything that a table does, and what the
+//! table, its next opening and a power cut then make of it.
+
+use std::ops::Bound;
+
+use forebay_engine::Store;
+use forebay_engine::live::{Durability, LiveError};
+use forebay_run::Order;
+use forebay_run::io::sim::{Dice, Fault, SimDisk};
+use forebay_run::operation::DeltaKind;
+
+use crate::common::{name, store_on};
+use crate::history::{History, Op};
+use crate::life::{Life, budget, collect, is_full, keys, op, open_on, options, value};
+use crate::{for_seeds, one_of};
+
+/// A bit of everything. What fails is noted and passed over.
+fn do_everything(life: &mut Life, dice: &mut Dice) {
+    let kind = life.options.delta;
+    let keys = keys();
+    for _ in 0..3 {
+        for number in 0..5 {
+            let _ = life.write(op(dice, kind), number % 2 == 0);
+        }
+        let key = &keys[dice.below(40) as usize];
+        let absent = value(dice, kind);
+        let _ = life.modify(key, &absent);
+        let partition = life.table.partition(key);
+        let mut unit = vec![Op::Delete(key.clone())];
+        unit.extend((0..12).map(|_| op(dice, kind)));
+        unit.retain(|op| life.table.partition(op.key()) == partition);
+        let _ = life.write_batch(unit, true);
+        let _ = life.flush();
+    }
+    let ops = (0..20).map(|_| op(dice, kind)).collect();
+    let _ = life.ingest(ops);
+    if life.options.order == Order::Ordered {
+        let (from, to) = (Bound::Included(&b"k3"[..]), Bound::Excluded(&b"k31"[..]));
+        let _ = life.delete_range(from, to);
+    }
+    let _ = life.write(op(dice, kind), true);
+    let _ = life.optimize();
+    let _ = life.write(op(dice, kind), true);
+}
+
+/// What may be found on `disk` by whoever opens it.
+fn check_found(disk: &SimDisk, history: &History, may_lose: bool, words: &str) {
+    let table = open_on(disk).unwrap_or_else(|error| panic!("{words}: {error}"));
+    history
+        .clone()
+        .found(collect(table.entries()), may_lose, words);
+    // It takes writes again, whatever was.
+    let commit = table
+        .delete(b"k1")
+        .unwrap_or_else(|error| panic!("{words}: {error}"));
+    commit.wait().unwrap();
+    assert_eq!(table.get(b"k1").unwrap(), None);
+}
+
+/// Lets call `nth` fail. Returns whether it came to that call.
+fn fail_at(
+    nth: u64,
+    fault: Fault,
+    seed: u64,
+    durability: Option<Durability>,
+    order: Order,
+) -> bool {
+    let kind = [None, Some(DeltaKind::AddI64), Some(DeltaKind::Append)][(seed % 3) as usize];
+    let words = format!("seed {seed}, {order:?}, {durability:?}, call {nth}, {fault:?}");
+    let mut life = Life::new(options(order, kind, durability));
+    let before = life.disk.calls();
+    life.disk.plan(nth, fault);
+    do_everything(&mut life, &mut Dice(seed));
+    let reached = life.disk.calls() - before > nth;
+    // Later calls are to work, if they can.
+    life.disk.plan(u64::MAX / 2, fault);
+    let logged = durability.is_some();
+    check_found(
+        &life.disk.after_kill(),
+        &life.history,
+        !logged,
+        &format!("{words}, killed"),
+    );
+    for cut in 0..3 {
+        let disk = life.disk.after_power_cut(seed + cut);
+        check_found(
+            &disk,
+            &life.history,
+            true,
+            &format!("{words}, power cut {cut}"),
+        );
+    }
+    match fault {
+        Fault::Dead => return reached,
+        Fault::Error => life.check(&words),
+        Fault::Full => {
+            life.check(&words);
+            life.disk.make_room();
+            let key = b"k5".to_vec();
+            let resumed = life.write(Op::Delete(key), true);
+            resumed.unwrap_or_else(|error| panic!("{words}: {error}"));
+            // A try that began before is not the last one.
+            let flushed = (0..3).map(|_| life.flush()).find(Result::is_ok);
+            assert!(flushed.is_some(), "{words}: {:?}", life.table.stats());
+            life.check(&words);
+            assert_eq!(life.table.stats().failed, None, "{words}");
+        }
+    }
+    // Closed in good order.
+    let Life {
+        table,
+        disk,
+        history,
+        ..
+    } = life;
+    drop(table);
+    check_found(&disk, &history, !logged, &format!("{words}, closed"));
+    reached
+}
+
+fn fail_everywhere(seed: u64) {
+    let dice = &mut Dice(seed);
+    let durabilities = [
+        Some(Durability::Sync),
+        Some(Durability::Os),
+        Some(Durability::EveryMs(5)),
+        None,
+    ];
+    let durability = one_of(dice, &durabilities);
+    let order = one_of(dice, &[Order::Hashed, Order::Ordered]);
+    let fault = one_of(dice, &[Fault::Error, Fault::Full, Fault::Dead]);
+    const STRIDE: u64 = 9;
+    let mut nth = dice.below(STRIDE);
+    while fail_at(nth, fault, seed, durability, order) {
+        nth += STRIDE;
+    }
+}
+
+#[test]
+fn no_failed_call_loses_or_invents_a_write() {
+    for_seeds(24, fail_everywhere);
+}
+
+fn words_of<T>(result: Result<T, LiveError>) -> String {
+    result
+        .err()
+        .map_or_else(|| "done".to_owned(), |error| error.to_string())
+}
+
+#[test]
+fn opening_may_fail_at_every_call_and_is_done_by_the_next() {
+    for durability in [Durability::Sync, Durability::Os] {
+        let mut life = Life::new(options(Order::Ordered, None, Some(durability)));
+        let mut dice = Dice(11);
+        do_everything(&mut life, &mut dice);
+        for _ in 0..5 {
+            life.write(op(&mut dice, None), true).unwrap();
+        }
+        // With a run that no manifest names, as a flush that died leaves it.
+        let debris = life.table.new_run().path;
+        use forebay_run::io::Disk;
+        life.disk.create(&debris).unwrap();
+        let base = life.disk.after_kill();
+        let whole = base.after_kill();
+        drop(open_on(&whole).unwrap());
+        let calls = whole.calls();
+        assert!(calls > 10, "{calls} calls");
+        for nth in 0..calls {
+            for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+                let disk = base.after_kill();
+                let store = store_on(&disk, 5);
+                disk.plan(nth, fault);
+                let opened = store.live_table(&name("t"), &budget());
+                let words = format!("{durability}, call {nth}, {fault:?}: {}", words_of(opened));
+                check_found(&disk.after_kill(), &life.history, false, &words);
+                for cut in 0..2 {
+                    check_found(&disk.after_power_cut(cut), &life.history, true, &words);
+                }
+            }
+        }
+    }
+}
+
+/// Fails `change` at each of its calls; `found` sees each disk that may be found afterwards.
+fn at_every_call(
+    base: &SimDisk,
+    change: impl Fn(&Store) -> Result<(), String>,
+    found: impl Fn(&Store, bool, &str),
+) {
+    let whole = base.after_kill();
+    let store = store_on(&whole, 2);
+    let before = whole.calls();
+    change(&store).unwrap();
+    let calls = whole.calls() - before;
+    assert!(calls > 3, "{calls} calls");
+    for nth in 0..calls {
+        for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+            let disk = base.after_kill();
+            let store = store_on(&disk, 2);
+            disk.plan(nth, fault);
+            let done = change(&store).is_ok();
+            let cuts = (0..3).map(|seed| disk.after_power_cut(seed));
+            for (place, disk) in std::iter::once(disk.after_kill()).chain(cuts).enumerate() {
+                let words = format!("call {nth} of {calls}, {fault:?}, outcome {place}");
+                found(&store_on(&disk, 3), done, &words);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_is_made_or_it_is_not() {
+    let base = SimDisk::new();
+    store_on(&base, 1);
+    let make = |store: &Store| {
+        let options = options(Order::Hashed, None, Some(Durability::Sync));
+        let made = store.create_live(&name("t"), options, &budget());
+        made.map(|_| ()).map_err(|error| error.to_string())
+    };
+    at_every_call(&base, make, |store, done, words| {
+        let there = store.is_live(&name("t")).unwrap();
+        assert!(there || !done, "{words}: it had said that it was made");
+        if !there {
+            make(store).unwrap_or_else(|error| panic!("{words}: {error}"));
+        }
+        let table = store.live_table(&name("t"), &budget()).unwrap();
+        table.update(b"k", b"v").unwrap().wait().unwrap();
+        assert!(table.get(b"k").unwrap().is_some(), "{words}");
+    });
+}
+
+#[test]
+fn a_table_is_dropped_or_it_is_not() {
+    let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
+    do_everything(&mut life, &mut Dice(5));
+    life.write(Op::Delete(b"k1".to_vec()), true).unwrap();
+    let base = life.disk.after_kill();
+    let drop_it = |store: &Store| {
+        let dropped = store.drop_table(&name("t"));
+        dropped.map_err(|error| error.to_string())
+    };
+    at_every_call(&base, drop_it, |store, done, words| {
+        if store.is_live(&name("t")).unwrap() {
+            assert!(!done, "{words}: it had said that it was dropped");
+            let table = store.live_table(&name("t"), &budget());
+            let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
+            life.history
+                .clone()
+                .found(collect(table.entries()), false, words);
+        } else {
+            // What is left of it is no hindrance, and does not come back.
+            let options = options(Order::Ordered, None, Some(Durability::Sync));
+            let table = store.create_live(&name("t"), options, &budget());
+            let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
+            assert!(collect(table.entries()).is_empty(), "{words}");
+        }
+    });
+}
+
+#[test]
+fn a_failed_sync_of_the_log_refuses_writes_and_leaves_reads() {
+    let mut life = Life::new(options(Order::Hashed, None, Some(Durability::Sync)));
+    let update = |value: &str| Op::Update(b"k1".to_vec(), value.as_bytes().to_vec());
+    life.write(update("kept"), true).unwrap();
+    // The second call: the record is written, its sync fails.
+    life.disk.plan(1, Fault::Error);
+    let error = life.write(update("in doubt"), true).unwrap_err();
+    assert!(
+        error.to_string().contains("takes no more writes"),
+        "{error}"
+    );
+    let error = life.write(update("refused"), true).unwrap_err();
+    assert!(
+        error.to_string().contains("takes no more writes"),
+        "{error}"
+    );
+    assert!(!is_full(&error) && error.is_final(), "{error}");
+    assert_eq!(life.table.get(b"k1").unwrap().unwrap(), b"in doubt");
+    life.check("after the sync failed");
+}
+
+#[test]
+fn a_table_synced_every_so_often_is_so_by_itself() {
+    let mut life = Life::new(options(Order::Hashed, None, Some(Durability::EveryMs(1))));
+    life.write(Op::Update(b"k1".to_vec(), b"v".to_vec()), true)
+        .unwrap();
+    let durable = || {
+        (0..20).all(|cut| {
+            let table = open_on(&life.disk.after_power_cut(cut)).unwrap();
+            table.get(b"k1").unwrap().is_some()
+        })
+    };
+    while !durable() {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,127 @@
+//! A process that writes, killed with SIGKILL at any moment, on the machine's own disk: the test runs
+//! itself as that process.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use forebay_engine::live::{Budget, Durability, LiveOptions, LiveTable};
+use forebay_run::Order;
+use forebay_run::io::sim::Dice;
+use forebay_run::operation::DeltaKind;
+
+use crate::common::name;
+use crate::threads::store_in;
+
+/// Set in the process to be killed: where its store is.
+const STORE: &str = "FOREBAY_TEST_KILL_STORE";
+const KEYS: u64 = 500;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key:{}", number % KEYS).into_bytes()
+}
+
+fn open(store: &Path) -> LiveTable {
+    // So little memory that flushes and merges go on all the time.
+    store_in(store)
+        .live_table(&name("t"), &Budget::new(0))
+        .unwrap()
+}
+
+/// Appends rising numbers to keys in turn, and says after each which one is acknowledged.
+fn write_until_killed(store: &Path) -> ! {
+    let table = open(store);
+    let mut out = std::io::stdout().lock();
+    let first = next_number(&table);
+    for number in first.. {
+        let delta = [&number.to_le_bytes()[..], &[7; 100]].concat();
+        table.delta(&key(number), &delta).unwrap().wait().unwrap();
+        writeln!(out, "{number}").unwrap();
+    }
+    unreachable!("numbers do not end");
+}
+
+/// Checks that the numbers up to some one are all there, in their keys and in order, and no other; returns
+/// the next one.
+fn next_number(table: &LiveTable) -> u64 {
+    let mut counts = vec![0; KEYS as usize];
+    let mut scan = table.entries();
+    while scan.advance().unwrap() {
+        let text = std::str::from_utf8(scan.key()).unwrap();
+        let at: u64 = text.strip_prefix("key:").unwrap().parse().unwrap();
+        for (turn, record) in scan.value().chunks(108).enumerate() {
+            let number = u64::from_le_bytes(record[..8].try_into().unwrap());
+            assert_eq!(number, turn as u64 * KEYS + at, "{text}");
+            assert_eq!(record[8..], [7; 100], "{text}");
+            counts[at as usize] += 1;
+        }
+    }
+    let next: u64 = counts.iter().sum();
+    for (at, count) in counts.into_iter().enumerate() {
+        let expected = next / KEYS + u64::from((at as u64) < next % KEYS);
+        assert_eq!(count, expected, "key {at}, with {next} numbers in all");
+    }
+    next
+}
+
+fn killed_again_and_again(test: &str, options: LiveOptions, rounds: u64, numbers: u64) {
+    if let Some(store) = std::env::var_os(STORE) {
+        write_until_killed(Path::new(&store));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    drop(
+        store_in(&store)
+            .create_live(&name("t"), options, &Budget::new(0))
+            .unwrap(),
+    );
+    let mut dice = Dice(rounds);
+    let mut acknowledged = 0;
+    for round in 0..rounds {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .env(STORE, &store)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let until = acknowledged + 1 + dice.below(numbers);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            if let Ok(number) = line.parse::<u64>() {
+                acknowledged = number + 1;
+                if number >= until {
+                    // SIGKILL.
+                    child.kill().unwrap();
+                }
+            }
+        }
+        child.wait().unwrap();
+        assert!(acknowledged > until, "round {round}: it ended by itself");
+        let next = next_number(&open(&store));
+        assert!(
+            next >= acknowledged,
+            "round {round}: {next} of {acknowledged}"
+        );
+        acknowledged = next;
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_kills_when_synced() {
+    let options = LiveOptions::hashed().delta(DeltaKind::Append);
+    let test = "kill::nothing_acknowledged_is_lost_by_kills_when_synced";
+    killed_again_and_again(test, options, 5, 1500);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_kills_when_left_to_the_system() {
+    let options = LiveOptions::ordered(vec![b"key:3".to_vec()]).delta(DeltaKind::Append);
+    let options = LiveOptions {
+        factor: 2,
+        ..options
+    }
+    .durability(Durability::Os);
+    assert_eq!(options.order, Order::Ordered);
+    let test = "kill::nothing_acknowledged_is_lost_by_kills_when_left_to_the_system";
+    killed_again_and_again(test, options, 6, 12_000);
+}

@@ -1,0 +1,189 @@
+//! Random lives of tables: every operation, in any order, with all ends that a process can take.
+
+use std::ops::Bound;
+
+use forebay_engine::live::{LiveError, Snapshot};
+use forebay_run::Order;
+use forebay_run::io::sim::Dice;
+
+use crate::for_seeds;
+use crate::history::{Map, Op};
+use crate::life::{DURABILITIES, KINDS, Life, batch, check_snapshot, keys, op, options, value};
+use crate::one_of;
+
+const STEPS: u64 = 120;
+
+/// A bound at some key.
+fn bound<'a>(dice: &mut Dice, keys: &'a [Vec<u8>]) -> Bound<&'a [u8]> {
+    let key = &keys[dice.below(keys.len() as u64) as usize];
+    match dice.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key),
+        _ => Bound::Excluded(key),
+    }
+}
+
+/// What no table takes: nothing is changed by it.
+fn refused(life: &mut Life, dice: &mut Dice) {
+    let kind = life.options.delta;
+    let table = &life.table;
+    match dice.below(5) {
+        0 => assert!(matches!(
+            table.update(b"", b"12345678"),
+            Err(LiveError::Key { .. })
+        )),
+        1 => {
+            let refused = table.delete(&[b'k'; 1025]);
+            assert!(matches!(refused, Err(LiveError::Key { .. })));
+        }
+        2 if kind.is_none() => {
+            assert!(matches!(
+                table.delta(b"k", b"1"),
+                Err(LiveError::NoDelta { .. })
+            ));
+        }
+        2 => {}
+        3 => {
+            let wrong = table.delta(b"k1", b"123456789").map(|_| ());
+            match kind {
+                None => assert!(matches!(wrong, Err(LiveError::NoDelta { .. }))),
+                Some(forebay_run::operation::DeltaKind::Append) => {
+                    wrong.unwrap();
+                    let delta = b"123456789".to_vec();
+                    life.history.wrote(vec![Op::Delta(b"k1".to_vec(), delta)]);
+                }
+                Some(_) => assert!(matches!(wrong, Err(LiveError::Operand { .. }))),
+            }
+        }
+        _ => {
+            let keys = keys();
+            let other = keys
+                .iter()
+                .find(|key| table.partition(key) != table.partition(&keys[0]));
+            let unit = [&keys[0], other.unwrap()]
+                .map(|key| Op::Delete(key.clone()))
+                .to_vec();
+            let refused = table.write(&batch(&unit));
+            assert!(matches!(refused, Err(LiveError::AcrossPartitions { .. })));
+        }
+    }
+}
+
+fn some_batch(life: &Life, dice: &mut Dice) -> Vec<Op> {
+    let kind = life.options.delta;
+    let first = op(dice, kind);
+    let partition = life.table.partition(first.key());
+    let mut unit = vec![first];
+    for _ in 0..dice.below(8) {
+        let next = op(dice, kind);
+        if life.table.partition(next.key()) == partition {
+            unit.push(next);
+        }
+    }
+    unit
+}
+
+/// Lets the process end, one way or another.
+fn end(life: &mut Life, dice: &mut Dice, words: &str) {
+    let logged = life.options.durability.is_some();
+    match dice.below(4) {
+        0 => {
+            let disk = life.disk.clone();
+            // The old table has to be gone before the new one is opened.
+            let other = Life::new(life.options.clone()).table;
+            drop(std::mem::replace(&mut life.table, other));
+            life.reopen_on(disk, !logged, &format!("{words}, closed"));
+        }
+        1 => {
+            let disk = life.disk.after_kill();
+            life.reopen_on(disk, !logged, &format!("{words}, killed"));
+        }
+        _ => {
+            let disk = life.disk.after_power_cut(dice.next_u64());
+            life.reopen_on(disk, true, &format!("{words}, power cut"));
+        }
+    }
+}
+
+fn step(life: &mut Life, dice: &mut Dice, held: &mut Vec<(Snapshot, Map)>, words: &str) {
+    let kind = life.options.delta;
+    let keys = keys();
+    let any = |dice: &mut Dice| keys[dice.below(keys.len() as u64) as usize].clone();
+    match dice.below(100) {
+        0..50 => {
+            let op = op(dice, kind);
+            life.write(op, dice.below(3) > 0).unwrap();
+        }
+        50..60 => {
+            let unit = some_batch(life, dice);
+            life.write_batch(unit, dice.below(3) > 0).unwrap();
+        }
+        60..64 => {
+            let absent = value(dice, kind);
+            life.modify(&any(dice), &absent).unwrap();
+        }
+        64..68 => {
+            let (a, b) = (any(dice), any(dice));
+            if a != b {
+                life.swap(&a, &b).unwrap();
+            }
+        }
+        68..70 => {
+            let (from, to) = (bound(dice, &keys), bound(dice, &keys));
+            let deleted = life.delete_range(from, to);
+            match life.options.order {
+                Order::Ordered => deleted.unwrap(),
+                Order::Hashed => assert!(matches!(deleted, Err(LiveError::NoKeyOrder { .. }))),
+            }
+        }
+        70..72 => refused(life, dice),
+        72..77 => life.flush().unwrap(),
+        77..78 => life.optimize().unwrap(),
+        78..81 => {
+            let ops = (0..1 + dice.below(30)).map(|_| op(dice, kind)).collect();
+            life.ingest(ops).unwrap();
+        }
+        81..85 => {
+            if held.len() == 3 {
+                let (snapshot, then) = held.remove(dice.below(3) as usize);
+                check_snapshot(&snapshot, &then, &format!("{words}, a snapshot of before"));
+            }
+            held.push((life.table.snapshot(), life.history.now().clone()));
+        }
+        85..90 => {
+            let (from, to) = (bound(dice, &keys), bound(dice, &keys));
+            let limit = one_of(dice, &[0, 1, 5, 1000]);
+            life.scan(from, to, limit, words);
+        }
+        90..97 => {
+            let key = any(dice);
+            let expected = life.history.now().get(&key).cloned();
+            assert_eq!(life.table.get(&key).unwrap(), expected, "{words}: {key:?}");
+        }
+        _ => end(life, dice, words),
+    }
+}
+
+fn live(seed: u64) {
+    let mut dice = Dice(seed);
+    let order = one_of(&mut dice, &[Order::Hashed, Order::Ordered]);
+    let kind = one_of(&mut dice, &KINDS);
+    let durability = one_of(&mut dice, &DURABILITIES);
+    let mut life = Life::new(options(order, kind, durability));
+    let mut held = Vec::new();
+    for at in 0..STEPS {
+        let words = format!("seed {seed}, {order:?}, {kind:?}, {durability:?}, step {at}");
+        step(&mut life, &mut dice, &mut held, &words);
+    }
+    let words = format!("seed {seed}, {order:?}, {kind:?}, {durability:?}, at the end");
+    life.check(&words);
+    for (snapshot, then) in held {
+        check_snapshot(&snapshot, &then, &words);
+    }
+    end(&mut life, &mut dice, &words);
+}
+
+#[test]
+fn tables_are_what_a_map_would_be_whatever_happens() {
+    for_seeds(300, live);
+}

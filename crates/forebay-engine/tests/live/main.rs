@@ -1,0 +1,49 @@
+//! Live tables against a plain map, through every kind of end that a process can take.
+//!
+//! What is random is drawn from a seed that a failure prints; `FOREBAY_TEST_SEED=n` repeats it, and
+//! `FOREBAY_TEST_ROUNDS=n` runs so many seeds instead of the usual number.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod damage;
+mod faults;
+mod history;
+mod kill;
+mod life;
+mod lives;
+mod threads;
+
+use forebay_run::io::sim::Dice;
+use forebay_run::io::{Random, SystemRandom};
+
+/// Runs a test on many seeds, or on the one that the environment names.
+fn for_seeds(rounds: u64, test: impl Fn(u64)) {
+    struct Tell(u64);
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("repeat this with FOREBAY_TEST_SEED={}", self.0);
+            }
+        }
+    }
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let (first, rounds) = match number("FOREBAY_TEST_SEED") {
+        Some(seed) => (seed, 1),
+        None => {
+            let rounds = number("FOREBAY_TEST_ROUNDS").unwrap_or(rounds);
+            (SystemRandom.next_u64() >> 16, rounds)
+        }
+    };
+    for seed in first..first + rounds {
+        let tell = Tell(seed);
+        test(seed);
+        drop(tell);
+    }
+}
+
+/// One of some things.
+fn one_of<T: Copy>(dice: &mut Dice, things: &[T]) -> T {
+    things[dice.below(things.len() as u64) as usize]
+}
