@@ -5,6 +5,7 @@
 //! tables, versions or the network.
 
 pub mod batch;
+pub mod bytes;
 mod compress;
 pub mod content;
 mod delta;

@@ -13,6 +13,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::bytes::{SHORT_BYTES, append_bytes, append_part, shared_bytes};
 use crate::raw::{match_byte, prefetch};
 use crate::record::DELTA;
 
@@ -419,9 +420,9 @@ impl PageBuilder {
             payload_bytes: here as u16,
         });
         self.last_at = self.bytes.len();
-        append(&mut self.bytes, key);
+        append_bytes(&mut self.bytes, key);
         // What is carried over waits behind the pending records until the page is laid out.
-        append(&mut self.bytes, payload);
+        append_bytes(&mut self.bytes, payload);
         self.full = here < payload.len();
         true
     }
@@ -507,49 +508,5 @@ impl PageBuilder {
         self.pending.clear();
         self.prefix_bytes = 0;
         self.used_bytes = HEADER_BYTES + self.spill.len();
-    }
-}
-
-/// How many bytes `a` and `b` begin with in common.
-#[inline]
-fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
-    if let (Some(a), Some(b)) = (a.first_chunk(), b.first_chunk()) {
-        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
-        if differing != 0 {
-            return differing.trailing_zeros() as usize / 8;
-        }
-    }
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-/// Up to how many bytes are copied without a call.
-const SHORT_BYTES: usize = 16;
-
-/// Appends `bytes`; eight to sixteen of them without a call.
-#[inline]
-fn append(out: &mut Vec<u8>, bytes: &[u8]) {
-    let len = bytes.len();
-    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-        (Some(head), Some(tail)) if len <= SHORT_BYTES => {
-            let at = out.len();
-            out.extend_from_slice(&[0; SHORT_BYTES]);
-            out[at..at + 8].copy_from_slice(head);
-            out[at + len - 8..at + len].copy_from_slice(tail);
-            out.truncate(at + len);
-        }
-        _ => out.extend_from_slice(bytes),
-    }
-}
-
-/// Appends `bytes[from..end]`; up to sixteen bytes without a call, where `bytes` goes on that far.
-#[inline]
-fn append_part(out: &mut Vec<u8>, bytes: &[u8], from: usize, end: usize) {
-    match bytes[from..].first_chunk::<SHORT_BYTES>() {
-        Some(more) if end - from <= SHORT_BYTES => {
-            let len = out.len() + end - from;
-            out.extend_from_slice(more);
-            out.truncate(len);
-        }
-        _ => out.extend_from_slice(&bytes[from..end]),
     }
 }

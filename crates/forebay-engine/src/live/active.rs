@@ -34,6 +34,8 @@ pub(crate) struct Active {
     entries: Vec<Entry>,
     /// 0, or the number of an entry plus 1; open addressing, linear probing.
     slots: Vec<u16>,
+    /// How many operations met one of their key here.
+    met: usize,
 }
 
 impl Active {
@@ -44,6 +46,11 @@ impl Active {
     #[inline]
     pub fn is_full(&self) -> bool {
         self.entries.len() >= MAX_RECORDS || self.bytes.len() >= MAX_BYTES
+    }
+
+    /// Whether operations meet others of their key often enough that merging buffers makes them fewer.
+    pub fn is_repetitive(&self) -> bool {
+        self.met * 8 >= self.entries.len()
     }
 
     /// The bytes of the records in it.
@@ -129,6 +136,7 @@ impl Active {
         key: &[u8],
         newer: Operation<'_>,
     ) -> Result<(), LiveError> {
+        self.met += 1;
         let entry = self.entries[number];
         let older = self.record(entry).and_then(|record| record.operation());
         let composed = match older {
@@ -193,5 +201,6 @@ impl Active {
         self.bytes.shrink_to(2 * MAX_BYTES);
         self.entries.clear();
         self.slots.fill(0);
+        self.met = 0;
     }
 }

@@ -49,6 +49,7 @@ impl Shared {
             part.freeze();
         }
         let memory_bytes = self.memory.freeze();
+        self.counts.memory_is_read.store(false, Ordering::Relaxed);
         drop(parts);
         let number = last + 1;
         frozen.push_back(Frozen {

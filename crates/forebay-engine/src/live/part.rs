@@ -57,6 +57,8 @@ pub(crate) struct PartView {
 pub(crate) struct Part {
     pub active: Active,
     pub view: Arc<PartView>,
+    /// Whether keys came repeatedly of late: see [`Active::is_repetitive`].
+    pub is_repetitive: bool,
     /// For the record that goes to the log.
     pub scratch: Vec<u8>,
 }
@@ -74,6 +76,7 @@ impl Part {
         if self.active.is_empty() {
             return false;
         }
+        self.is_repetitive = self.active.is_repetitive();
         let mini = self.active.seal();
         let bytes = mini.memory_bytes();
         let minis = self

@@ -6,6 +6,7 @@
 //!
 //! Tag and payload are those of a run's record (`docs/format.md`, section 3.2).
 
+use forebay_run::bytes::append_bytes;
 use forebay_run::operation::Operation;
 use forebay_run::record::{decode, encode};
 
@@ -24,9 +25,17 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn read(bytes: &'a [u8], at: usize) -> Option<Self> {
         let bytes = bytes.get(at..)?;
-        let (&tag, rest) = bytes.split_first()?;
-        let (key_bytes, rest) = read_length(rest)?;
-        let (payload_bytes, rest) = read_length(rest)?;
+        let (tag, key_bytes, payload_bytes, rest) = match bytes.split_first_chunk() {
+            Some((&[tag, key, payload], rest)) if (key | payload) & 0x80 == 0 => {
+                (tag, usize::from(key), usize::from(payload), rest)
+            }
+            _ => {
+                let (&tag, rest) = bytes.split_first()?;
+                let (key_bytes, rest) = read_length(rest)?;
+                let (payload_bytes, rest) = read_length(rest)?;
+                (tag, key_bytes, payload_bytes, rest)
+            }
+        };
         let (key, rest) = rest.split_at_checked(key_bytes)?;
         let payload = rest.get(..payload_bytes)?;
         let len_bytes = bytes.len() - rest.len() + payload_bytes;
@@ -52,11 +61,15 @@ pub(crate) fn append(out: &mut Vec<u8>, key: &[u8], operation: Operation<'_>) {
 
 #[inline]
 pub(crate) fn append_raw(out: &mut Vec<u8>, key: &[u8], tag: u8, payload: &[u8]) {
-    out.push(tag);
-    append_length(out, key.len());
-    append_length(out, payload.len());
-    out.extend_from_slice(key);
-    out.extend_from_slice(payload);
+    if key.len() < 0x80 && payload.len() < 0x80 {
+        out.extend_from_slice(&[tag, key.len() as u8, payload.len() as u8]);
+    } else {
+        out.push(tag);
+        append_length(out, key.len());
+        append_length(out, payload.len());
+    }
+    append_bytes(out, key);
+    append_bytes(out, payload);
 }
 
 #[inline]

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_run::Run;
 use forebay_run::io::{Clock, Disk, Lock};
@@ -123,6 +123,8 @@ pub(crate) struct Counts {
     pub merged_bytes: AtomicU64,
     pub merges: AtomicU64,
     pub delayed_us: AtomicU64,
+    /// Whether somebody has read the generation that takes writes.
+    pub memory_is_read: AtomicBool,
 }
 
 impl Shared {

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use forebay_run::Order;
 use forebay_run::scan::{Direction, ScanRange};
@@ -53,7 +54,19 @@ impl Shared {
             let newest = part.active.get(place, key).map(|found| found.to_owned());
             (newest, Arc::clone(&part.view))
         };
+        if !self.counts.memory_is_read.load(Ordering::Relaxed) {
+            self.memory_is_read(&view);
+        }
         view.get(&self.shape, place, key, newest, wait)
+    }
+
+    /// From now on sorted buffers are merged as they come, and those that wait for it soon.
+    #[cold]
+    fn memory_is_read(&self, view: &PartView) {
+        self.counts.memory_is_read.store(true, Ordering::Relaxed);
+        if view.due_buffers().is_some() {
+            self.tell(|progress| progress.tidy_asked = true);
+        }
     }
 
     /// Every partition's buffer is sorted and its view taken, with all of them locked: no write lies

@@ -288,23 +288,29 @@ impl Shared {
         self.delay_after(bytes)
     }
 
-    /// Merges the partition's sorted buffers when there are many. Another thread may do the same: whose
-    /// outcome comes first is taken.
+    /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat, or
+    /// somebody reads. Else all of them are merged when they are flushed, once. Another thread may do the
+    /// same: whose outcome comes first is taken.
     fn tidy_buffers(&self, partition: usize) -> Result<(), LiveError> {
-        loop {
-            let view = Arc::clone(&self.parts[partition].lock().view);
-            let Some((minis, level)) = view.due_buffers() else {
-                return Ok(());
-            };
-            self.merge_in_memory(partition, minis, level)?;
+        let part = self.parts[partition].lock();
+        if !part.is_repetitive && !self.counts.memory_is_read.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let view = Arc::clone(&part.view);
+        drop(part);
+        match view.due_buffers() {
+            Some((minis, level)) => self.merge_in_memory(partition, minis, level),
+            None => Ok(()),
         }
     }
 
-    /// Merges larger runs in memory, of all partitions.
+    /// Merges runs in memory, of all partitions, while some are due.
     pub fn tidy_memory(&self) -> Result<(), LiveError> {
         for partition in 0..self.parts.len() {
-            let view = Arc::clone(&self.parts[partition].lock().view);
-            if let Some((minis, level)) = view.due_large_minis() {
+            loop {
+                let view = Arc::clone(&self.parts[partition].lock().view);
+                let due = view.due_buffers().or_else(|| view.due_large_minis());
+                let Some((minis, level)) = due else { break };
                 self.merge_in_memory(partition, minis, level)?;
             }
         }

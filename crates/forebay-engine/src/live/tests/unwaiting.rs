@@ -1,10 +1,14 @@
 //! Writers that must not wait.
 
+use std::sync::Arc;
+
+use forebay_run::io::sim::SimDisk;
 use forebay_run::operation::CowOperation;
 
 use super::{Model, create};
+use crate::live::part::PartView;
 use crate::live::shared::{GATE_ENDED, GATE_PAUSED};
-use crate::live::{Batch, LiveError, LiveOptions};
+use crate::live::{Batch, LiveError, LiveOptions, LiveTable};
 
 fn batch(key: &[u8], value: &[u8]) -> Batch {
     let mut batch = Batch::new();
@@ -42,9 +46,12 @@ fn they_are_told_where_they_would_have_to() {
     );
 }
 
-#[test]
-fn batches_merge_the_buffers_that_they_fill() {
-    let (_disk, table) = create(LiveOptions::hashed().partitions(1).unlogged());
+/// A table of one partition with 150,000 writes in its memory.
+fn filled(read_before: bool) -> (SimDisk, LiveTable, Model) {
+    let (disk, table) = create(LiveOptions::hashed().partitions(1).unlogged());
+    if read_before {
+        assert_eq!(table.get(b"absent").unwrap(), None);
+    }
     let mut model = Model::new();
     for number in 0..150_000u64 {
         let key = (number % 140_000).to_be_bytes();
@@ -52,14 +59,36 @@ fn batches_merge_the_buffers_that_they_fill() {
         let _commit = written.unwrap().expect("memory for all of it");
         model.insert(key.to_vec(), number.to_be_bytes().to_vec());
     }
-    let view = table.shared().parts[0].lock().view.clone();
-    assert!(view.minis.len() > 1 && view.due_buffers().is_none());
+    (disk, table, model)
+}
+
+fn view(table: &LiveTable) -> Arc<PartView> {
+    Arc::clone(&table.shared().parts[0].lock().view)
+}
+
+#[test]
+fn batches_merge_the_buffers_that_they_fill_where_somebody_reads() {
+    let (_disk, table, mut model) = filled(true);
+    assert!(view(&table).minis.len() > 1 && view(&table).due_buffers().is_none());
     let count = |value: &[u8]| Some(CowOperation::Update(value.to_vec().into()));
     let (_commit, seen) = table
         .modify(&[0; 8], |value| (count(b"x"), value.is_some()))
         .unwrap();
     assert!(seen);
     model.insert(vec![0; 8], b"x".to_vec());
+    let found: Model = super::collect(table.entries()).into_iter().collect();
+    assert_eq!(found, model);
+}
+
+#[test]
+fn buffers_that_nobody_reads_are_merged_once_somebody_does() {
+    let (_disk, table, model) = filled(false);
+    assert!(view(&table).due_buffers().is_some());
+    assert_eq!(table.get(b"absent").unwrap(), None);
+    // In the background.
+    while view(&table).due_buffers().is_some() {
+        std::thread::yield_now();
+    }
     let found: Model = super::collect(table.entries()).into_iter().collect();
     assert_eq!(found, model);
 }
