@@ -24,6 +24,12 @@ impl InputError {
 /// Reads one JSON document. Unknown fields, wrong types and malformed text are refused with the
 /// path at which they stand.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return Err(InputError::new(
+            "input",
+            "is not a JSON object, which begins with {",
+        ));
+    }
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = match error.path().to_string() {
@@ -89,6 +95,8 @@ mod tests {
             (r#"{"items":[{}]}"#, "items[0]", "missing field `e`"),
             (r#"{"items":[]} 1"#, "input", "trailing"),
             (r#"{"items":["#, "items", "EOF"),
+            ("[1]", "input", "not a JSON object"),
+            ("", "input", "not a JSON object"),
         ] {
             let error = read::<Outer>(text.as_bytes()).expect_err(text);
             assert_eq!(error.path, path, "{text}: {error}");

@@ -99,7 +99,7 @@ mod tests {
             "forebay diff t 1 2",
             "forebay export t@2 --to x.csv",
             "forebay drop t",
-            "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --json",
+            "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --batch-bytes 1G --json",
             "forebay completions bash",
             "forebay man",
         ] {

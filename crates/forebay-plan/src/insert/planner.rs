@@ -45,12 +45,23 @@ pub struct RegionPlan {
     /// Records that the busiest machine moves, by its capacity.
     pub o_max: f64,
     pub plan: Plan,
+    /// Cut by [`RegionPlan::cut`]: the first step of each batch and the one after its last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub batches: Vec<[usize; 2]>,
     /// What the plan begins with, for checking it.
     #[serde(skip)]
     pub map: PartitionMap,
     /// Names of the machines, where given.
     #[serde(skip)]
     pub machine_names: Vec<Option<String>>,
+}
+
+impl RegionPlan {
+    /// Cuts the plan into batches of at most so many bytes.
+    pub fn cut(&mut self, bytes: f64) {
+        let batches = self.plan.batches(bytes).into_iter();
+        self.batches = batches.map(|batch| [batch.start, batch.end]).collect();
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -209,6 +220,7 @@ fn region_plan(
         s_max: records.insert_max(),
         o_max: records.move_max(),
         plan,
+        batches: Vec::new(),
         map,
         machine_names: region
             .machines

@@ -31,6 +31,10 @@ pub struct Insert {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<Duration>,
 
+    /// Cut the plan into batches that carry at most so many bytes each, as 512M; with --json
+    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes, requires = "json")]
+    pub batch_bytes: Option<u64>,
+
     /// Draw the plan into an SVG file; further regions get the file's name with -1, -2 and so on
     #[arg(long, value_name = "FILE.svg")]
     pub draw: Option<PathBuf>,
@@ -51,7 +55,13 @@ pub fn run(args: &Insert, context: &Context) -> anyhow::Result<Outcome> {
     let request: Request = super::read(&args.input, context)?;
     let time = args.seconds.unwrap_or_else(|| polish_time(&request));
     let over = &mut || context.clock.monotonic().saturating_sub(started) >= time;
-    let plan = plan(&request, args.mode, over).with_context(|| format!("{file}"))?;
+    let mut plan = plan(&request, args.mode, over).with_context(|| format!("{file}"))?;
+    if let Some(bytes) = args.batch_bytes {
+        let InsertPlan { own, regions, .. } = &mut plan;
+        std::iter::once(own)
+            .chain(regions)
+            .for_each(|region| region.cut(bytes as f64));
+    }
     if let Some(path) = &args.draw {
         draw(&plan, path, context)?;
     }
