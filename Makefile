@@ -60,7 +60,7 @@ test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeat
 test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `make test`
 	@scripts/setup test
 	cargo build --release --locked -p forebay
-	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=1200 $(PYTHON) -m pytest tests/large $(ARGS)
+	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=1200 $(PYTHON) -m pytest -o tmp_path_retention_policy=failed tests/large $(ARGS)
 
 .PHONY: lint
 lint: ## Formatting, clippy, licences and sources of dependencies, house rules

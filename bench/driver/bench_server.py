@@ -33,7 +33,11 @@ def main() -> None:
         sys.exit("bench: set FOREBAY to the forebay binary (make bench-server does)")
     common.need_disk(4 if options.trial else 16)
     records = 1_000_000 if options.trial else 10_000_000
+    parts = options.parts.split(",") if options.parts else ["redis", "swaps", "pushes"] + ["big"] * options.big
     report = Report("server", "The server", options)
+    if options.parts:
+        report.name = "-".join([report.name, *parts])
+        report.body["command"] += f' ARGS="--parts {options.parts}"'
     report.body["versions"] = {"Redis": common.package_version("redis-server")}
     report.text(
         f"{records:,} records: `key:` and 12 digits, values of 100 B, the same in both servers. "
@@ -50,16 +54,19 @@ def main() -> None:
         report.body["pushes"] = [forebay_cli.push(store, TABLE, data.with_suffix(".parquet")) for data in sets]
         with forebay_cli.serve(store, FOREBAY_PORT, HTTP_PORT, DATA / "serve.log", SERVER) as server:
             server.wait_until(lambda: answers(FOREBAY_PORT, f"{TABLE}:{0:012d}"), 60, "forebay serve")
-            beside_redis(report, server, sets[0], records, options)
-            swaps_under_load(report, store, records, options)
-            push_under_load(report, store, sets, records, options)
-        if options.big:
+            if "redis" in parts:
+                beside_redis(report, server, sets[0], records, options)
+            if "swaps" in parts:
+                swaps_under_load(report, store, records, options)
+            if "pushes" in parts:
+                push_under_load(report, store, sets, records, options)
+        if "big" in parts:
             shutil.rmtree(store, ignore_errors=True)
             big_swap.measure(report, Load, (FOREBAY_PORT, HTTP_PORT), TABLE, SERVER, CLIENT,
                              200_000 if options.trial else 10_000_000)
     finally:
         shutil.rmtree(store, ignore_errors=True)
-    report.write(lambda base: draw.server(report.body, base))
+    report.write((lambda base: draw.server(report.body, base)) if "redis" in parts else None)
 
 
 def answers(port: int, key: str) -> str:
@@ -288,7 +295,7 @@ def one_push_under_load(store: Path, data: Path, records: int, rate: str | None,
         except Failed as why:
             times["failed"] = why
 
-    seconds = quiet * 2 + (10 if options.trial else 80)
+    seconds = quiet * 2 + (10 if options.trial else 60)
     with Load(records, seconds) as load:
         time.sleep(quiet)
         begin = load.now()

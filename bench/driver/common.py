@@ -26,6 +26,7 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=None, help="runs of each contender (default 3)")
     parser.add_argument("--only", default="", help="only contenders whose name contains this")
     parser.add_argument("--big", action="store_true", help="bench-server: swaps of a table of 10 GB too")
+    parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own)")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.trial else 3)
     return options
