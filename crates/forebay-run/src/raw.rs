@@ -7,6 +7,8 @@
 //!   mapped, the kernel raises SIGBUS; the handler here puts a page of zeros in the hole, marks the
 //!   mapping as [`Mapping::damaged`] and lets the reader go on. Readers look at that mark after they
 //!   have read and before they answer, and turn it into an error.
+//! - [`WriteWindow`] is written through by its one owner, and read by nobody. Its blocks were reserved
+//!   before; should somebody cut the file meanwhile, the next write to it ends the process.
 //! - [`prefetch`] and [`match_byte`] never read outside the slice they are given.
 #![allow(unsafe_code)]
 
@@ -16,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-use memmap2::{Advice, Mmap, MmapOptions, UncheckedAdvice};
+use memmap2::{Advice, Mmap, MmapMut, MmapOptions, UncheckedAdvice};
 
 /// The system's page size as used for residency: 4 KiB on every platform supported.
 pub const SYSTEM_PAGE_BYTES: usize = 4096;
@@ -91,6 +93,68 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.guard.release();
+    }
+}
+
+/// A part of a file, mapped to be written.
+#[derive(Debug)]
+pub struct WriteWindow {
+    map: MmapMut,
+    start: u64,
+}
+
+impl WriteWindow {
+    /// Maps `len` bytes of `file` from `start` on, a multiple of the system's page. REQUIRES:
+    /// [`reserve_blocks`] has reserved them, and the file is not cut before this is dropped.
+    pub fn new(file: &File, start: u64, len: usize) -> io::Result<Self> {
+        // SAFETY: nobody reads through this mapping or another one of the file, so that it does not
+        // matter who else changes the bytes.
+        let map = unsafe { MmapOptions::new().offset(start).len(len).map_mut(file)? };
+        Ok(Self { map, start })
+    }
+
+    /// Writes as much of `bytes` at `offset` of the file as lies in the window; returns how much.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8], offset: u64) -> usize {
+        let Some(at) = offset.checked_sub(self.start) else {
+            return 0;
+        };
+        let len = self.map.len();
+        let at = usize::try_from(at).unwrap_or(len).min(len);
+        let count = bytes.len().min(len - at);
+        self.map[at..at + count].copy_from_slice(&bytes[..count]);
+        count
+    }
+}
+
+/// Whether the file lies in a file system where blocks, once reserved, take a write for sure.
+pub fn reserves_blocks(file: &File) -> bool {
+    const EXT: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    const TMPFS: i64 = 0x0102_1994;
+    // SAFETY: a system call on an open descriptor, which fills the structure that is looked at.
+    let kind = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        (libc::fstatfs(file.as_raw_fd(), &raw mut found) == 0).then_some(found.f_type)
+    };
+    kind.is_some_and(|kind| [EXT, XFS, TMPFS].contains(&kind))
+}
+
+/// Reserves blocks for `len` bytes of the file from `start` on, lengthening it by zeros as needed.
+pub fn reserve_blocks(file: &File, start: u64, len: u64) -> io::Result<()> {
+    // SAFETY: a system call on an open descriptor.
+    let code = unsafe {
+        libc::fallocate(
+            file.as_raw_fd(),
+            0,
+            start as libc::off_t,
+            len as libc::off_t,
+        )
+    };
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

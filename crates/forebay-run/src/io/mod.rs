@@ -9,6 +9,7 @@
     reason = "this is the home of files, clocks and randomness"
 )]
 
+mod log_file;
 mod os;
 pub mod sim;
 

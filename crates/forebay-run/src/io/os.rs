@@ -6,13 +6,15 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::log_file::OsLogFile;
 use super::{Disk, Lock, LogFile, ReadFile, WriteFile};
 use crate::raw::{self, Mapping};
 
 /// Files of the operating system, read by mapping them.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsDisk {
-    /// Read by `pread` instead of mapping, so that tools outside the process see every access.
+    /// Read and written by system calls instead of mapping, so that tools outside the process see every
+    /// access.
     pub without_maps: bool,
 }
 
@@ -42,13 +44,18 @@ impl Disk for OsDisk {
 
     fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
         let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).open(path)?;
-        Ok(Arc::new(OsLogFile(file)))
+        let file = options.read(true).write(true).create_new(true).open(path)?;
+        Ok(Arc::new(OsLogFile::new(file, 0, !self.without_maps)))
     }
 
     fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
-        let file = OpenOptions::new().write(true).open(path)?;
-        Ok(Arc::new(OsLogFile(file)))
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let len_bytes = file.metadata()?.len();
+        Ok(Arc::new(OsLogFile::new(
+            file,
+            len_bytes,
+            !self.without_maps,
+        )))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -179,23 +186,6 @@ impl Write for OsWriteFile {
 
 impl WriteFile for OsWriteFile {
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-}
-
-#[derive(Debug)]
-struct OsLogFile(File);
-
-impl LogFile for OsLogFile {
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
-    }
-
-    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
-        self.0.set_len(len_bytes)
-    }
-
-    fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
 }

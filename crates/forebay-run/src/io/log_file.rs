@@ -1,0 +1,181 @@
+//! A log's file of the operating system: written through a mapped window where that is safe.
+//!
+//! Copying a small record into shared memory costs a tenth of a system call, and the system has it all
+//! the same: it outlives the process. The file is lengthened ahead, with blocks reserved for all of it, so
+//! that a write to the window cannot fail for want of space; what is reserved beyond the last record
+//! reads as zeros, and is given back when the file is closed. Syncs that need not note a new length are
+//! faster, too. Where blocks cannot be reserved (the disk is nearly full, the file system does not do
+//! it), records are written by system calls.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::LogFile;
+use crate::raw::{WriteWindow, reserve_blocks, reserves_blocks};
+
+/// Windows grow with the file between these.
+const LEAST_WINDOW_BYTES: u64 = 64 << 10;
+const GREATEST_WINDOW_BYTES: u64 = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct OsLogFile {
+    file: File,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    window: Option<WriteWindow>,
+    /// Where what was written ends, and where the file does.
+    end: u64,
+    reserved_end: u64,
+    may_map: bool,
+}
+
+impl OsLogFile {
+    /// `file` is open for reading and writing; `len_bytes` long.
+    pub fn new(file: File, len_bytes: u64, may_map: bool) -> Self {
+        let may_map = may_map && reserves_blocks(&file);
+        Self {
+            file,
+            state: Mutex::new(State {
+                window: None,
+                end: len_bytes,
+                reserved_end: len_bytes,
+                may_map,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the window that begins at `offset`; `false` when there can be none now.
+    fn open_window(&self, state: &mut State, offset: u64) -> bool {
+        state.window = None;
+        if !state.may_map {
+            return false;
+        }
+        let start = offset / LEAST_WINDOW_BYTES * LEAST_WINDOW_BYTES;
+        let bytes = start.clamp(LEAST_WINDOW_BYTES, GREATEST_WINDOW_BYTES);
+        let bytes = bytes / LEAST_WINDOW_BYTES * LEAST_WINDOW_BYTES;
+        match reserve_blocks(&self.file, start, bytes) {
+            Ok(()) => state.reserved_end = state.reserved_end.max(start + bytes),
+            Err(error) => {
+                // Without space there may be some later.
+                state.may_map = super::is_out_of_space(&error);
+                return false;
+            }
+        }
+        state.window = WriteWindow::new(&self.file, start, bytes as usize).ok();
+        state.may_map = state.window.is_some();
+        state.may_map
+    }
+}
+
+impl LogFile for OsLogFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.state();
+        let end = offset + bytes.len() as u64;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let at = end - rest.len() as u64;
+            let written = match &mut state.window {
+                Some(window) => window.write(rest, at),
+                None => 0,
+            };
+            rest = &rest[written..];
+            if written == 0 && !self.open_window(&mut state, at) {
+                self.file.write_all_at(rest, at)?;
+                rest = &[];
+            }
+        }
+        state.end = state.end.max(end);
+        state.reserved_end = state.reserved_end.max(end);
+        Ok(())
+    }
+
+    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        let mut state = self.state();
+        // Nothing is written any more to a page that is cut off.
+        state.window = None;
+        self.file.set_len(len_bytes)?;
+        (state.end, state.reserved_end) = (len_bytes, len_bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl Drop for OsLogFile {
+    fn drop(&mut self) {
+        let mut state = self.state();
+        state.window = None;
+        if state.reserved_end > state.end {
+            // Readers pass over zeros at the end, should this fail.
+            let _ = self.file.set_len(state.end);
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg_attr(miri, allow(unused_imports))]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Disk, OsDisk};
+
+    fn content(path: &Path) -> Vec<u8> {
+        OsDisk::default().read(path).unwrap()
+    }
+
+    /// Records of all lengths, written one behind the other, over many windows.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a real file")]
+    fn what_was_written_is_in_the_file_at_once_and_nothing_else_after_closing() {
+        for without_maps in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("1.log");
+            let disk = OsDisk { without_maps };
+            let file = disk.create_log(&path).unwrap();
+            let mut expected = Vec::new();
+            for number in 0..2000usize {
+                let record = vec![number as u8 | 1; number * 37 % 9000 + 1];
+                file.write_all_at(&record, expected.len() as u64).unwrap();
+                expected.extend_from_slice(&record);
+                if number % 500 == 0 {
+                    file.sync().unwrap();
+                    let found = content(&path);
+                    assert!(found.starts_with(&expected));
+                    assert!(found[expected.len()..].iter().all(|byte| *byte == 0));
+                }
+            }
+            drop(file);
+            assert!(content(&path) == expected);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a real file")]
+    fn a_file_that_is_cut_goes_on_from_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.log");
+        let disk = OsDisk::default();
+        let file = disk.create_log(&path).unwrap();
+        file.write_all_at(&[1; 100_000], 0).unwrap();
+        file.set_len(10).unwrap();
+        assert_eq!(content(&path), [1; 10]);
+        file.write_all_at(&[2; 5], 10).unwrap();
+        drop(file);
+        let file = disk.open_log(&path).unwrap();
+        file.write_all_at(&[3; 5], 15).unwrap();
+        drop(file);
+        let expected = [&[1; 10][..], &[2; 5], &[3; 5]].concat();
+        assert_eq!(content(&path), expected);
+    }
+}
