@@ -259,6 +259,13 @@ impl Pages {
         }
     }
 
+    /// Gives the whole mapping back to the system; the pages stay in its cache.
+    pub fn release_all(&self) {
+        if let Some(map) = &self.map {
+            map.release(0, map.bytes().len());
+        }
+    }
+
     /// What is held in memory beside the file: the trust bits and the block ends.
     pub fn memory_bytes(&self) -> usize {
         8 * self.trusted.len()

@@ -198,6 +198,12 @@ impl Run {
             .flat_map(|index| (1..index.len()).map(|page| index.separator(page)))
     }
 
+    /// Gives the pages of the mapped file back to the system, which keeps them in its cache: they no
+    /// longer count as memory of this process, until they are looked at again.
+    pub fn release_mapped(&self) {
+        self.pages.release_all();
+    }
+
     /// Forgets which pages were checked when they are no longer in memory; returns how many. Costs
     /// about a millisecond a gigabyte: for a background thread, every second or so.
     pub fn forget_evicted(&self) -> usize {

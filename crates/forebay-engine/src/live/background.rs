@@ -75,18 +75,26 @@ struct Worker {
     is_due: fn(&Shared) -> bool,
     step: fn(&Shared) -> Result<(), LiveError>,
     trouble: fn(&mut Progress) -> &mut Trouble,
+    /// Done between steps, every second or so.
+    between: fn(&Shared),
+    /// Whether it reads runs, so that a damaged one is no reason to refuse writes.
+    reads_runs: bool,
 }
 
 const FLUSHER: Worker = Worker {
     is_due: Shared::is_flush_due,
     step: Shared::flush_step,
     trouble: |progress| &mut progress.flushes,
+    between: Shared::sweep_pages,
+    reads_runs: false,
 };
 
 const MERGER: Worker = Worker {
     is_due: Shared::is_merge_due,
     step: Shared::grow_once,
     trouble: |progress| &mut progress.merges,
+    between: |_| (),
+    reads_runs: true,
 };
 
 impl Shared {
@@ -136,6 +144,8 @@ impl Shared {
             } else if progress.events == seen {
                 self.changed.wait_for(&mut progress, RETRY);
             }
+            drop(progress);
+            (worker.between)(self);
         }
     }
 
@@ -147,7 +157,7 @@ impl Shared {
         };
         let text = error.to_string();
         warn!(table = %self.shape.table, error = text, "a flush or a merge failed");
-        let consequence = consequence(&error);
+        let consequence = consequence(&error, worker.reads_runs);
         if let Consequence::Fail = consequence {
             self.fail(&text);
         }
@@ -170,7 +180,7 @@ enum Consequence {
 
 /// For want of space the same step may succeed later. A damaged run stays damaged, and is no reason to
 /// refuse writes. After any other error of the device nobody knows what it holds.
-fn consequence(error: &LiveError) -> Consequence {
+fn consequence(error: &LiveError, reads_runs: bool) -> Consequence {
     use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let out_of_space = match error {
         LiveError::Run { source, .. } => source.is_out_of_space(),
@@ -187,7 +197,7 @@ fn consequence(error: &LiveError) -> Consequence {
             ..
         }
         | LiveError::Store(_) => Consequence::Fail,
-        LiveError::Run { .. } => Consequence::Stop,
+        LiveError::Run { .. } if reads_runs => Consequence::Stop,
         _ => Consequence::Fail,
     }
 }

@@ -18,6 +18,7 @@ const MIN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Budget {
     limit_bytes: usize,
+    mapped_limit_bytes: Option<usize>,
     /// The sums over all members.
     growing_bytes: AtomicUsize,
     frozen_bytes: AtomicUsize,
@@ -46,8 +47,16 @@ impl std::fmt::Debug for Usage {
 impl Budget {
     /// A budget of so many bytes, but at least one MiB.
     pub fn new(limit_bytes: usize) -> Arc<Self> {
+        Self::with_mapped_limit(limit_bytes, None)
+    }
+
+    /// [`Budget::new`] that also limits the pages of files that count as memory of this process: when
+    /// they are more, runs give theirs back, within a second or so. The system keeps them in its cache,
+    /// so that this costs the next look-up of each page a fault, not a read.
+    pub fn with_mapped_limit(limit_bytes: usize, mapped_limit_bytes: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             limit_bytes: limit_bytes.max(MIN_BYTES),
+            mapped_limit_bytes,
             growing_bytes: AtomicUsize::new(0),
             frozen_bytes: AtomicUsize::new(0),
             run_bytes: AtomicUsize::new(0),
@@ -57,6 +66,10 @@ impl Budget {
 
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes
+    }
+
+    pub(crate) fn mapped_limit_bytes(&self) -> Option<usize> {
+        self.mapped_limit_bytes
     }
 
     /// What is taken now, for all purposes.

@@ -14,7 +14,7 @@
 //! | `snapshot`, `scan` | reading                                                            |
 //! | `flush`, `growth`, `levels`, `background` | from memory to runs, and merging them       |
 //! | `ingest`     | adding runs that were built elsewhere                                    |
-//! | `budget`, `pace` | memory, and keeping writers within it                                |
+//! | `budget`, `pace`, `sweep` | memory, and keeping writers within it                       |
 //!
 //! ```
 //! use forebay_engine::TableName;
@@ -55,6 +55,7 @@ mod ingest;
 mod levels;
 pub mod log;
 mod manifest;
+mod many;
 mod mini;
 mod open;
 mod options;
@@ -66,6 +67,7 @@ mod shape;
 mod shared;
 mod snapshot;
 mod stats;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -223,7 +225,7 @@ impl LiveTable {
     /// The values of many keys, in their order. Each is the key's value at some moment during the call;
     /// for one moment take a [`Snapshot`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
-        keys.iter().map(|key| self.get(key.as_ref())).collect()
+        self.shared().get_many(keys)
     }
 
     /// The table as it is now, to be read for as long as wanted. Runs that were merged away meanwhile

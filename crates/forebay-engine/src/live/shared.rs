@@ -125,6 +125,8 @@ pub(crate) struct Counts {
     pub delayed_us: AtomicU64,
     /// Whether somebody has read the generation that takes writes.
     pub memory_is_read: AtomicBool,
+    /// When the pages of runs were last looked at, on the monotonic clock.
+    pub swept_ms: AtomicU64,
 }
 
 impl Shared {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forebay_run::Order;
+use forebay_run::operation::CowOperation;
 use forebay_run::scan::{Direction, ScanRange};
 
 use crate::live::error::LiveError;
 use crate::live::part::{Found, PartView};
 use crate::live::scan::LiveScan;
-use crate::live::shape::Shape;
+use crate::live::shape::{Place, Shape};
 use crate::live::shared::Shared;
 
 /// The answer of a look-up that must not wait for the device.
@@ -49,15 +50,25 @@ impl Shared {
     #[inline]
     fn look_up(&self, key: &[u8], wait: bool) -> Result<Found, LiveError> {
         let place = self.shape.place(key);
-        let (newest, view) = {
-            let part = self.parts[place.partition].lock();
-            let newest = part.active.get(place, key).map(|found| found.to_owned());
-            (newest, Arc::clone(&part.view))
-        };
+        let (newest, view) = self.newest(place, key);
+        view.get(&self.shape, place, key, newest, wait)
+    }
+
+    /// What the partition's buffer says of a key, and what lies below it at the same moment.
+    #[inline]
+    pub fn newest(
+        &self,
+        place: Place,
+        key: &[u8],
+    ) -> (Option<CowOperation<'static>>, Arc<PartView>) {
+        let part = self.parts[place.partition].lock();
+        let newest = part.active.get(place, key).map(|found| found.to_owned());
+        let view = Arc::clone(&part.view);
+        drop(part);
         if !self.counts.memory_is_read.load(Ordering::Relaxed) {
             self.memory_is_read(&view);
         }
-        view.get(&self.shape, place, key, newest, wait)
+        (newest, view)
     }
 
     /// From now on sorted buffers are merged as they come, and those that wait for it soon.

@@ -1,6 +1,7 @@
 //! Opening again, files that come and go, memory limits, failures.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use forebay_run::io::sim::{Dice, Fault, SimDisk};
 use forebay_run::operation::DeltaKind;
@@ -179,4 +180,24 @@ fn after_an_error_of_the_device_no_write_is_taken_and_reads_go_on() {
     assert!(matches!(&refused, LiveError::Failed { .. }), "{refused}");
     assert_eq!(table.get(b"k").unwrap().as_deref(), Some(&b"1"[..]));
     assert!(table.stats().failed.is_some());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "maps a real file")]
+fn pages_beyond_the_limit_are_given_back_and_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = crate::store::open(dir.path()).unwrap();
+    let budget = Budget::with_mapped_limit(16 << 20, Some(0));
+    let options = LiveOptions::hashed().unlogged();
+    let table = store.create_live(&name(), options, &budget).unwrap();
+    let mut model = Model::new();
+    write_some(&table, &mut model, &mut Dice(5), 2000);
+    table.optimize().unwrap();
+    check(&table, &model);
+    let swept = || table.shared().counts.swept_ms.load(Ordering::Relaxed);
+    let before = swept();
+    while swept() == before {
+        std::thread::yield_now();
+    }
+    check(&table, &model);
 }

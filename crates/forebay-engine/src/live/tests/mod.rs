@@ -86,6 +86,10 @@ fn check(table: &LiveTable, model: &Model) {
             "{key:?}"
         );
     }
+    let keys: Vec<Vec<u8>> = (0..1000).map(key).collect();
+    let values = table.get_many(&keys).unwrap();
+    let wanted: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+    assert_eq!(values, wanted);
     let snapshot = table.snapshot();
     let forward = collect(snapshot.scan(Direction::Forward));
     let mut backward = collect(snapshot.scan(Direction::Backward));

@@ -1,0 +1,99 @@
+//! Looking up many keys at once.
+//!
+//! Keys that have their outcome in memory, or lie in a partition of several runs, are looked up one by
+//! one. The others, and after an optimize that is nearly all, go through their run in step, so that their
+//! waits for memory overlap: see [`forebay_run::batch`].
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forebay_run::batch::{Ahead, BATCH};
+use forebay_run::operation::CowOperation;
+
+use crate::live::error::LiveError;
+use crate::live::part::{Found, LiveRun, PartView};
+use crate::live::shape::Place;
+use crate::live::shared::Shared;
+
+/// A key on its way.
+struct Route {
+    place: Place,
+    newest: Option<CowOperation<'static>>,
+    view: Arc<PartView>,
+}
+
+impl Route {
+    /// The run that alone can say more of the key.
+    fn only_run(&self) -> Option<&Arc<LiveRun>> {
+        let view = &self.view;
+        let in_memory = !view.minis.is_empty() || !view.frozen.is_empty();
+        match &*view.runs {
+            [run] if !in_memory && self.newest.is_none() => Some(run),
+            _ => None,
+        }
+    }
+}
+
+impl Shared {
+    /// See [`LiveTable::get_many`](crate::live::LiveTable::get_many).
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
+        let mut values = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(BATCH) {
+            let routes: Vec<Route> = keys.iter().map(|key| self.route(key.as_ref())).collect();
+            for route in &routes {
+                if let Some(run) = route.only_run() {
+                    run.run.approach(route.place.hash);
+                }
+            }
+            let mut ahead: [Option<Ahead<'_>>; BATCH] = [None; BATCH];
+            for (ahead, route) in ahead.iter_mut().zip(&routes) {
+                *ahead = route
+                    .only_run()
+                    .and_then(|run| run.run.ahead(route.place.hash));
+            }
+            for (ahead, route) in ahead.iter_mut().zip(&routes) {
+                if let Some(ahead) = ahead {
+                    ahead.match_records(route.place.hash);
+                }
+            }
+            for ((route, ahead), key) in routes.iter().zip(ahead).zip(keys) {
+                values.push(self.finish(route, ahead, key.as_ref())?);
+            }
+        }
+        Ok(values)
+    }
+
+    fn route(&self, key: &[u8]) -> Route {
+        let place = self.shape.place(key);
+        let (newest, view) = self.newest(place, key);
+        Route {
+            place,
+            newest,
+            view,
+        }
+    }
+
+    fn finish(
+        &self,
+        route: &Route,
+        ahead: Option<Ahead<'_>>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, LiveError> {
+        if let (Some(run), Some(ahead)) = (route.only_run(), ahead) {
+            let hash = route.place.hash;
+            let value = run.run.visit_from(Some(ahead), hash, key, |found| {
+                found.into_value().map(Cow::into_owned)
+            });
+            let value = value.map_err(|source| self.shape.run_error(source))?;
+            return Ok(value.flatten());
+        }
+        let newest = route.newest.clone();
+        match route
+            .view
+            .get(&self.shape, route.place, key, newest, true)?
+        {
+            Found::Value(value) => Ok(value),
+            Found::Waits => Ok(None),
+        }
+    }
+}

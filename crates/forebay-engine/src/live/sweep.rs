@@ -1,0 +1,51 @@
+//! Keeping track of the pages of runs: which the system has dropped, and how many count as memory of
+//! this process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::live::part::LiveRun;
+use crate::live::shared::Shared;
+
+/// Between two looks at the pages, which take about a millisecond a gigabyte.
+const PERIOD_MS: u64 = 1000;
+const SYSTEM_PAGE_BYTES: usize = 4096;
+
+impl Shared {
+    /// Takes note of pages that are no longer in memory, so that whoever may not wait does not touch them;
+    /// and gives mapped pages back when there are more than the budget allows. They stay in the system's
+    /// cache. Does nothing when that was done less than a second ago.
+    pub fn sweep_pages(&self) {
+        let now_ms = self.clock().monotonic().as_millis() as u64;
+        let last_ms = self.counts.swept_ms.load(Ordering::Relaxed);
+        if now_ms < last_ms + PERIOD_MS {
+            return;
+        }
+        self.counts.swept_ms.store(now_ms, Ordering::Relaxed);
+        let too_many = self.maps_too_much();
+        for part in &self.parts {
+            let runs: Arc<[Arc<LiveRun>]> = Arc::clone(&part.lock().view.runs);
+            for run in runs.iter() {
+                run.run.forget_evicted();
+                if too_many {
+                    run.run.release_mapped();
+                }
+            }
+        }
+    }
+
+    fn maps_too_much(&self) -> bool {
+        let Some(limit_bytes) = self.budget().mapped_limit_bytes() else {
+            return false;
+        };
+        // In pages: size, resident, and of these those of files.
+        let counts = self.disk().read(Path::new("/proc/self/statm"));
+        let counts = counts.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let mapped = counts.ok().and_then(|counts| {
+            let pages: usize = counts.split_whitespace().nth(2)?.parse().ok()?;
+            pages.checked_mul(SYSTEM_PAGE_BYTES)
+        });
+        mapped.is_some_and(|bytes| bytes > limit_bytes)
+    }
+}
