@@ -13,11 +13,11 @@ def written(path, request):
 
 
 def instance(machines, partitions, seed=1):
-    numbers = random.Random(seed)
+    below = random.Random(seed).randrange
     return {
         "machines": machines,
         "partitions": [
-            {"e": numbers.randrange(500), "n": numbers.randrange(500), "h": numbers.randrange(machines)}
+            {"e": below(500), "n": below(500), "h": below(machines)}
             for _ in range(partitions)
         ],
     }
@@ -91,7 +91,7 @@ def test_batches_and_regions_are_printed(store, tmp_path):
 def test_refusals_name_file_and_field(store, tmp_path):
     part = {"e": 1, "n": 1, "h": 0}
     for request, words in [
-        ({"machines": 2, "partitions": [part, {**part, "h": 2}]}, "partitions[1].h: machine 2 of 2"),
+        ({"machines": 2, "partitions": [part, {**part, "h": 2}]}, "partitions[1].h: machine 2"),
         ({"machines": 2, "partitions": [{**part, "n": -1}]}, "partitions[0].n: -1"),
         ({"machines": 2, "partitions": [{**part, "x": 0}]}, "unknown field `x`"),
         ({"machines": 2, "partitions": [{**part, "e": float("nan")}]}, "partitions[0].e"),
@@ -110,11 +110,12 @@ def test_refusals_name_file_and_field(store, tmp_path):
 
 
 def test_degenerate_instances_are_planned(store, tmp_path):
+    twin = {"e": 5, "n": 7, "h": 1}
     for request, dest in [
         ({"machines": 1, "partitions": []}, []),
         ({"machines": 3, "partitions": [{"e": 0, "n": 0, "h": 2}]}, [2]),
         ({"machines": 1, "partitions": [{"e": 5, "n": 7, "h": 0}] * 3}, [0, 0, 0]),
-        ({"machines": 2, "partitions": [{"e": 5, "n": 7, "h": 1}] * 2, "move_price": 1e300}, [1, 1]),
+        ({"machines": 2, "partitions": [twin, twin], "move_price": 1e300}, [1, 1]),
         ({"machines": 9, "partitions": [{"e": 0.5, "n": 0.25, "h": 8}]}, [8]),
     ]:
         path = written(tmp_path / "in.json", request)

@@ -15,6 +15,7 @@ fn size() -> impl Strategy<Value = f64> {
         1 => Just(100.0),
         1 => 0.0..10.0f64,
         1 => (0u32..1000).prop_map(|n| f64::from(n) * 1e9),
+        1 => prop_oneof![Just(5e-324), Just(1e-200), Just(1e200), Just(1e300)],
     ]
 }
 

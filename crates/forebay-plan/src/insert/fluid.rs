@@ -39,7 +39,12 @@ impl Offers {
         }
         let (low, low_move) = (self.insert[count - 1], self.moving[count - 1]);
         let slope = (high_move - low_move) / (high - low);
-        Some((low_move + (amount - low) * slope, slope))
+        let part = (amount - low) * slope;
+        // Where numbers differ too much to divide, the bound is none the worse for what is left out.
+        if !slope.is_finite() || !part.is_finite() {
+            return Some((low_move, 0.0));
+        }
+        Some((low_move + part, slope))
     }
 
     /// The same when the one at `place`, if any, has to stay.

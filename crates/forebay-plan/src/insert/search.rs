@@ -125,7 +125,7 @@ pub fn improve(
             2 => best_insert + (random.unit() - random.unit()) * 0.1 * best.0,
             _ => low + (high - low) * random.unit(),
         };
-        let limit = limit.clamp(low, high);
+        let limit = limit.max(low).min(high);
         match random.below(8) {
             0 => state = State::new(problem, construct(fluid, problem, limit)),
             1..4 => {}
