@@ -22,9 +22,10 @@ bench-server: bench-setup build ## The server beside Redis, memory that must sta
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_server.py $(BENCH_ARGS)
 
 .PHONY: bench-plan
-bench-plan: build ## The planners: plans beside the optimum and bounds, times up to 10,000 machines
+bench-plan: build ## The planners: plans beside the optimum and bounds, placements as the paper's, times
 	@bench/setup plan
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_plan.py $(BENCH_ARGS)
+	@$(BENCH_PYTHON) bench/driver/bench_placement.py $(BENCH_ARGS)
 
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data

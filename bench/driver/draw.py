@@ -1,5 +1,7 @@
 """The drawings of the results: plain horizontal bars and curves, as SVG (and PNG to look at)."""
 
+import statistics
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -142,3 +144,46 @@ def plan(body: dict, base) -> None:
     grid[2].set_xlabel("partitions")
     grid[2].set_ylabel("s")
     save(figure, base)
+
+
+SCHEME_COLOURS = {"coarse": "#c98b3b", "compact": "#8d6bb0", "balanced": "#4c78a8", "smooth": OURS}
+
+
+def placement(body: dict, base) -> None:
+    figure, grid = plt.subplots(1, 3, figsize=(17, 4.6))
+    for scheme in dict.fromkeys(row["scheme"] for row in body["figure5"]):
+        rows = [row for row in body["figure5"] if row["scheme"] == scheme]
+        slots, means = [row["slots"] for row in rows], [row["mean"] for row in rows]
+        grid[0].plot(slots, means, marker="o", markersize=3, label=scheme, color=SCHEME_COLOURS[scheme])
+    grid[0].set_title("the paper's figure 5: different partitions a node, power law", loc="left")
+    grid[0].set_yscale("log", base=2)
+    for workload in dict.fromkeys(row["workload"] for row in body["figure6"]):
+        rows = [row for row in body["figure6"] if row["workload"] == workload]
+        slots, means = [row["slots"] for row in rows], [row["even_split"] for row in rows]
+        grid[1].plot(slots, means, marker="o", markersize=3, label=workload)
+    grid[1].set_title("figure 6: hottest node / mean, balanced, split evenly", loc="left")
+    for axes in grid[:2]:
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("slots a node (k)")
+        axes.legend(frameon=False)
+    shifted(grid[2], body["figure8"])
+    save(figure, base)
+
+
+def shifted(axes, rows: list) -> None:
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+    workloads = list(dict.fromkeys(row["workload"] for row in rows))
+    width = 0.8 / len(schemes)
+    for shift, scheme in enumerate(schemes):
+        for place, workload in enumerate(workloads):
+            values = next(r["least_loaded"] for r in rows if r["scheme"] == scheme and r["workload"] == workload)
+            axes.bar(
+                place + (shift - (len(schemes) - 1) / 2) * width, statistics.mean(values), width * 0.92,
+                yerr=statistics.stdev(values), capsize=2, color=SCHEME_COLOURS[scheme],
+                label=scheme if place == 0 else None,
+            )
+    axes.set_xticks(range(len(workloads)), workloads)
+    axes.set_ylim(0, 1.25)
+    axes.set_title("figure 8: throughput under table IV, mean and deviation", loc="left")
+    axes.set_ylabel("of a perfect placement's")
+    axes.legend(frameon=False, ncols=4, loc="upper center")

@@ -2,6 +2,7 @@
 
 mod generate;
 mod insert;
+mod placement;
 
 use clap::{Parser, Subcommand};
 
@@ -18,11 +19,14 @@ enum Command {
     Insert(insert::Plan),
     /// Prints the instances.
     Instances(insert::Instances),
+    /// Places the workloads of the paper; one JSON object.
+    Placements(placement::Placements),
 }
 
 fn main() {
     match Cli::parse().command {
         Command::Insert(args) => insert::plan(&args),
         Command::Instances(args) => insert::dump(&args),
+        Command::Placements(args) => placement::run(&args),
     }
 }

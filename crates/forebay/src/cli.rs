@@ -100,6 +100,10 @@ mod tests {
             "forebay export t@2 --to x.csv",
             "forebay drop t",
             "forebay plan insert --input a.json --mode polish --seconds 1.5 --draw a.svg --batch-bytes 1G --json",
+            "forebay plan replicas --input a.json --objective l1 --json",
+            "forebay plan place --input - --scheme migrate --share 0.95 --draw a.svg",
+            "forebay plan workload --distribution gamma --shape 5 --partitions 128 --requests 30000 \
+             --seed 1 --json",
             "forebay completions bash",
             "forebay man",
         ] {
@@ -125,6 +129,10 @@ mod tests {
             "forebay plan",
             "forebay plan insert",
             "forebay plan insert --input a.json --mode quick",
+            "forebay plan replicas --input a.json --objective l2",
+            "forebay plan place --input a.json --scheme quick",
+            "forebay plan workload --distribution pareto --partitions 1",
+            "forebay plan workload --distribution gamma",
             "forebay plan insert --input a.json --mode polish --seconds -1",
         ] {
             assert!(

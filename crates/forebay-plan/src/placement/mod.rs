@@ -6,6 +6,7 @@
 //! - [`routing`]: what a placement can carry, by maximum flow.
 //! - [`measure`]: a placement's figures.
 //! - [`migrate`]: the least data shipped from the current placement to a good enough one.
+//! - [`report`]: all of it for one input, and the drawing.
 //! - [`workload`] and [`simulate`]: the paper's workloads, and requests routed to a placement.
 
 pub mod cluster;
@@ -13,6 +14,7 @@ pub mod layout;
 pub mod measure;
 pub mod migrate;
 pub mod replicas;
+pub mod report;
 pub mod routing;
 pub mod schemes;
 pub mod simulate;

@@ -32,7 +32,8 @@ pub fn route(
         return split_loads(placement, &loads);
     }
     let holders = placement.holders(partitions);
-    let mut random = Random::new(seed);
+    // A stream of the same seed draws other numbers than this.
+    let mut random = Random::new(!seed);
     let mut served = vec![0u64; placement.nodes().len()];
     for _ in 0..requests {
         let holders = &holders[stream.draw() as usize];

@@ -118,7 +118,35 @@ impl<'a> Work<'a> {
         for node in self.cluster.staying() {
             self.relieve(node as u32)?;
         }
+        if self.cluster.zoned() {
+            self.spread_over_zones();
+        }
         Ok(())
+    }
+
+    /// Copies partitions whose replicas are in fewer zones than they need into others, where these have
+    /// room.
+    fn spread_over_zones(&mut self) {
+        let cluster = self.cluster;
+        let zone = |node: u32| cluster.nodes[node as usize].zone;
+        let zones: HashSet<usize> = cluster
+            .staying()
+            .into_iter()
+            .map(|node| zone(node as u32))
+            .collect();
+        let needed = self.cluster.min.min(zones.len());
+        for partition in 0..self.cluster.partitions() as u32 {
+            loop {
+                let holders = self.holders[partition as usize].iter();
+                let held: HashSet<usize> = holders.map(|&node| zone(node)).collect();
+                if held.len() >= needed
+                    || !self.copy_somewhere(partition, &|to| !held.contains(&zone(to)))
+                {
+                    break;
+                }
+                self.keep_below_most(partition, &vec![false; self.held.len()]);
+            }
+        }
     }
 
     /// Takes from a node what is beyond its slots or bytes.
@@ -172,14 +200,16 @@ impl<'a> Work<'a> {
                 });
                 let room =
                     |work: &Self, node: u32| outside[node as usize] && work.routing.room(node) > 0;
-                helped |= partitions.into_iter().any(|id| {
+                let copied = partitions.into_iter().find(|&id| {
                     let roomy: Vec<bool> = (0..outside.len() as u32)
                         .map(|node| room(self, node))
                         .collect();
-                    self.routing.load(id) > 0
-                        && self.copy_somewhere(id, &|to| roomy[to as usize])
-                        && self.keep_below_most(id, &outside)
+                    self.routing.load(id) > 0 && self.copy_somewhere(id, &|to| roomy[to as usize])
                 });
+                if let Some(partition) = copied {
+                    self.keep_below_most(partition, &outside);
+                    helped = true;
+                }
             }
             if !helped {
                 break;
@@ -188,10 +218,10 @@ impl<'a> Work<'a> {
     }
 
     /// After one more copy than allowed: gives up the one among the crowded nodes that serves least.
-    fn keep_below_most(&mut self, partition: u32, outside: &[bool]) -> bool {
+    fn keep_below_most(&mut self, partition: u32, outside: &[bool]) {
         let holders = &self.holders[partition as usize];
         if holders.len() <= self.cluster.max {
-            return true;
+            return;
         }
         let crowded = holders
             .iter()
@@ -203,7 +233,6 @@ impl<'a> Work<'a> {
         if let Some(node) = least {
             self.drop_copy(node, partition);
         }
-        true
     }
 
     /// Copies a partition to the best fitting node among those `allowed` that can take it; to one that

@@ -161,7 +161,7 @@ fn routing_matters_as_the_notes_say() {
     let placement = place(&cluster, Scheme::Balanced, Objective::MinMax).expect("a placement");
     let shares = gamma.shares(128).expect("right parameters");
     let of = |policy| {
-        let served = route(&placement, &mut Stream::new(&shares, 1), 30_000, policy, 5);
+        let served = route(&placement, &mut Stream::new(&shares, 1), 30_000, policy, 1);
         assert!((served.iter().sum::<f64>() - 30_000.0).abs() < 1e-6);
         throughput(&served)
     };

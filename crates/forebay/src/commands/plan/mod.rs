@@ -1,6 +1,9 @@
 //! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no store.
 
 pub mod insert;
+pub mod place;
+pub mod replicas;
+pub mod workload;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -26,11 +29,17 @@ pub struct Plan {
 #[derive(Debug, Subcommand)]
 pub enum Planner {
     Insert(insert::Insert),
+    Replicas(replicas::Replicas),
+    Place(place::Place),
+    Workload(workload::Workload),
 }
 
 pub fn run(args: &Plan, context: &Context) -> anyhow::Result<Outcome> {
     match &args.planner {
         Planner::Insert(args) => insert::run(args, context),
+        Planner::Replicas(args) => replicas::run(args, context),
+        Planner::Place(args) => place::run(args, context),
+        Planner::Workload(args) => workload::run(args, context),
     }
 }
 

@@ -1,0 +1,60 @@
+//! `forebay plan place`: where replicas stand, and the way there.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use forebay_plan::draw::{svg, text};
+use forebay_plan::placement::cluster::Input;
+use forebay_plan::placement::replicas::Objective;
+use forebay_plan::placement::report::{Method, report};
+
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// Plan which node holds which partitions, from the load on them
+///
+/// Reads one JSON object (docs/plan.md describes it): nodes, their slots or bytes, the load of each
+/// partition, and what stands where now. Prints what the placement carries, how even it is, what a
+/// failure costs, what has to be shipped, and a drawing. With --json one object {placement, R, capacity,
+/// copies_to_ship, measures, current, migration, plan}.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// The JSON file; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub input: PathBuf,
+
+    /// base, coarse, compact, balanced, complete or smooth: from nothing; migrate: from the current
+    /// placement, for the least data shipped
+    #[arg(long, default_value = "smooth")]
+    pub scheme: Method,
+
+    /// What replicas are counted for: minmax, the least hottest replica; l1, the paper's
+    #[arg(long, default_value = "minmax")]
+    pub objective: Objective,
+
+    /// The share of the best capacity that migrate has to reach
+    #[arg(long, value_name = "SHARE", default_value_t = 0.99)]
+    pub share: f64,
+
+    /// Draw the placement into an SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub draw: Option<PathBuf>,
+}
+
+pub fn run(args: &Place, context: &Context) -> anyhow::Result<Outcome> {
+    let file = || args.input.display().to_string();
+    let input: Input = super::read(&args.input, context)?;
+    let cluster = input.check().with_context(file)?;
+    let report = report(&cluster, args.scheme, args.objective, args.share).with_context(file)?;
+    if let Some(path) = &args.draw {
+        super::write(path, svg(&report.picture()).as_bytes(), context)?;
+    }
+    context.print(&report, || {
+        let drawn = report
+            .pictures()
+            .map(|picture| text(&picture, super::WIDTH));
+        drawn.join("")
+    })?;
+    Ok(Outcome::Done)
+}

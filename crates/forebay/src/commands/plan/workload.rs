@@ -1,0 +1,165 @@
+//! `forebay plan workload`: loads to plan for, drawn from a distribution.
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use forebay_plan::draw::{Picture, Stage, text};
+use forebay_plan::placement::workload::{Distribution, Stream};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// The most requests that are drawn, each by itself.
+const MOST_REQUESTS: u64 = 1_000_000_000;
+const MOST_PARTITIONS: usize = 10_000_000;
+
+/// Draw requests on partitions from a distribution, as input for the planners
+///
+/// The distribution's range, but for 1e-7 at either end, is cut into equal chunks, one a partition.
+/// With --json one object {distribution, parameters, partitions, requests, seed, shares, load}: the
+/// share of requests that each partition is to get, and the requests that it got.
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub struct Workload {
+    #[arg(long, value_enum)]
+    pub distribution: Name,
+
+    #[arg(long, value_name = "P")]
+    pub partitions: usize,
+
+    #[arg(long, value_name = "Q", default_value_t = 30_000)]
+    pub requests: u64,
+
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Of beta; 2 by default
+    #[arg(long, value_name = "A")]
+    pub alpha: Option<f64>,
+
+    /// Of beta; 2 by default
+    #[arg(long, value_name = "B")]
+    pub beta: Option<f64>,
+
+    /// Of normal; 0 by default
+    #[arg(long, value_name = "MEAN")]
+    pub mean: Option<f64>,
+
+    /// The standard deviation of normal; 1 by default
+    #[arg(long, value_name = "D")]
+    pub deviation: Option<f64>,
+
+    /// Of powerlaw, 3 by default, and of gamma, 5 by default
+    #[arg(long, value_name = "SHAPE")]
+    pub shape: Option<f64>,
+
+    /// Of zipf; 1 by default
+    #[arg(long, value_name = "E")]
+    pub exponent: Option<f64>,
+}
+
+/// A distribution's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    Uniform,
+    Beta,
+    Normal,
+    Powerlaw,
+    Gamma,
+    Zipf,
+}
+
+pub fn run(args: &Workload, context: &Context) -> anyhow::Result<Outcome> {
+    if args.requests > MOST_REQUESTS {
+        bail!(
+            "--requests: more than {MOST_REQUESTS} are not drawn one by one; draw fewer and scale them"
+        );
+    }
+    if args.partitions > MOST_PARTITIONS {
+        bail!("--partitions: at most {MOST_PARTITIONS}");
+    }
+    let distribution = distribution(args)?;
+    let shares = distribution.shares(args.partitions)?;
+    let load = Stream::new(&shares, args.seed).counts(args.requests);
+    let object = object(args, &distribution, &shares, &load);
+    context.print(&object, || terminal(args, &load))?;
+    Ok(Outcome::Done)
+}
+
+/// The distribution with its parameters; one that belongs to another distribution is refused.
+fn distribution(args: &Workload) -> anyhow::Result<Distribution> {
+    let (taken, distribution): (&[&str], _) = match args.distribution {
+        Name::Uniform => (&[], Distribution::Uniform),
+        Name::Beta => {
+            let (alpha, beta) = (args.alpha.unwrap_or(2.0), args.beta.unwrap_or(2.0));
+            (&["alpha", "beta"], Distribution::Beta { alpha, beta })
+        }
+        Name::Normal => {
+            let (mean, deviation) = (args.mean.unwrap_or(0.0), args.deviation.unwrap_or(1.0));
+            (
+                &["mean", "deviation"],
+                Distribution::Normal { mean, deviation },
+            )
+        }
+        Name::Powerlaw => {
+            let shape = args.shape.unwrap_or(3.0);
+            (&["shape"], Distribution::PowerLaw { shape })
+        }
+        Name::Gamma => {
+            let shape = args.shape.unwrap_or(5.0);
+            (&["shape"], Distribution::Gamma { shape })
+        }
+        Name::Zipf => {
+            let exponent = args.exponent.unwrap_or(1.0);
+            (&["exponent"], Distribution::Zipf { exponent })
+        }
+    };
+    let given = [
+        ("alpha", args.alpha),
+        ("beta", args.beta),
+        ("mean", args.mean),
+        ("deviation", args.deviation),
+        ("shape", args.shape),
+        ("exponent", args.exponent),
+    ];
+    for (name, value) in given {
+        if value.is_some() && !taken.contains(&name) {
+            bail!("--{name} is no parameter of {}", name_of(args.distribution));
+        }
+    }
+    Ok(distribution)
+}
+
+fn name_of(name: Name) -> String {
+    name.to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn object(args: &Workload, distribution: &Distribution, shares: &[f64], load: &[u64]) -> Value {
+    let mut object = json!(distribution);
+    object["partitions"] = json!(args.partitions);
+    object["requests"] = json!(args.requests);
+    object["seed"] = json!(args.seed);
+    object["shares"] = json!(shares);
+    object["load"] = json!(load);
+    object
+}
+
+fn terminal(args: &Workload, load: &[u64]) -> String {
+    let most = load.iter().copied().max().unwrap_or(0);
+    let mean = args.requests as f64 / args.partitions as f64;
+    let line = format!(
+        "{}: {} requests on {} partitions, at most {most} on one, {:.2} x the mean",
+        name_of(args.distribution),
+        args.requests,
+        args.partitions,
+        if mean > 0.0 { most as f64 / mean } else { 0.0 }
+    );
+    let loads = load.iter().map(|&count| count as f64).collect();
+    let picture = Picture {
+        lines: vec![line],
+        stages: vec![Stage::new("requests", 0, loads)],
+        ..Picture::default()
+    };
+    text(&picture, super::WIDTH)
+}
