@@ -12,6 +12,7 @@ pub struct Picture {
     pub title: String,
     /// Figures above the drawing, such as price and bound.
     pub lines: Vec<String>,
+    /// The first is of the nodes; others may be of partitions.
     pub stages: Vec<Stage>,
     pub flows: Vec<Flow>,
     /// What a flow's amount counts, as in `records`.
@@ -57,11 +58,7 @@ impl Picture {
     }
 
     fn nodes(&self) -> usize {
-        self.stages
-            .iter()
-            .map(|stage| stage.values.len())
-            .max()
-            .unwrap_or(0)
+        self.stages.first().map_or(0, |stage| stage.values.len())
     }
 
     fn name(&self, node: usize) -> String {

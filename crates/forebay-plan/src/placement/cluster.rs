@@ -8,9 +8,9 @@ use super::replicas::{Bounds, Budget, Objective, within_budget};
 use crate::InputError;
 use crate::input;
 
-/// More copies than this (nodes x partitions where every node holds all) are refused rather than
-/// running out of memory.
-const MOST_SLOTS: usize = 100_000_000;
+/// More replicas, partitions or slots of a node than this are refused rather than running out of memory.
+const MOST_REPLICAS: usize = 100_000_000;
+const MOST_NODES: usize = 1_000_000;
 
 /// The input as it is written.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -187,6 +187,10 @@ impl Input {
             Some(slots) => Some(slots.spread(self.nodes, "slots")?),
             None => None,
         };
+        if let Some(slots) = slots.iter().flatten().find(|&&slots| slots > MOST_REPLICAS) {
+            let what = format!("{slots} are more than the {MOST_REPLICAS} that are planned for");
+            return Err(InputError::new("slots", what));
+        }
         let bytes = match &self.node_bytes {
             Some(bytes) => Some(bytes.spread(self.nodes, "node_bytes")?),
             None => None,
@@ -270,6 +274,14 @@ impl Cluster {
             total: self.total.unwrap_or(slots.min(most)),
         };
         bounds.check(self.partitions())?;
+        if bounds.total > MOST_REPLICAS {
+            let what = format!(
+                "{} replicas are more than the {MOST_REPLICAS} that are planned for; lower `max` or \
+                 give fewer",
+                bounds.total
+            );
+            return Err(InputError::new("total", what));
+        }
         Ok(bounds)
     }
 
@@ -389,10 +401,14 @@ fn check_counts(nodes: usize, partitions: usize) -> Result<(), InputError> {
             "is empty; give the load of each partition",
         ));
     }
-    if nodes > MOST_SLOTS || partitions > MOST_SLOTS {
-        let path = if nodes > MOST_SLOTS { "nodes" } else { "load" };
-        let what = format!("more than {MOST_SLOTS} are not planned for");
-        return Err(InputError::new(path, what));
+    for (count, most, path) in [
+        (nodes, MOST_NODES, "nodes"),
+        (partitions, MOST_REPLICAS, "load"),
+    ] {
+        if count > most {
+            let what = format!("{count} are more than the {most} that are planned for");
+            return Err(InputError::new(path, what));
+        }
     }
     Ok(())
 }

@@ -6,6 +6,10 @@ use crate::placement::cluster::Cluster;
 use crate::placement::layout::Placement;
 use crate::placement::replicas::{Bounds, Objective, replication_vector};
 
+/// More copies than this are not listed by `complete`: all of them would be looked at for each node's
+/// failure.
+const MOST_COPIES: usize = 2_000_000;
+
 /// A copy of all groups at a time, as often as the nodes allow.
 pub fn base(cluster: &Cluster) -> Result<Placement, InputError> {
     let groups = groups(cluster)?;
@@ -51,7 +55,7 @@ pub fn coarse(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
 pub fn complete(cluster: &Cluster) -> Result<Placement, InputError> {
     let partitions = cluster.partitions();
     let staying = cluster.staying();
-    if partitions.saturating_mul(staying.len()) > 100_000_000 {
+    if partitions.saturating_mul(staying.len()) > MOST_COPIES {
         let what = format!(
             "{partitions} on each of {} nodes is too much to list; its capacity is 1",
             staying.len()

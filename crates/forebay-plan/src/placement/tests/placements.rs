@@ -367,6 +367,20 @@ fn inputs_that_cannot_be_placed_are_refused() {
     );
     assert_eq!(
         error(Input {
+            slots: Some(PerNode::All(usize::MAX)),
+            ..right()
+        }),
+        "slots"
+    );
+    assert_eq!(
+        error(Input {
+            nodes: usize::MAX,
+            ..right()
+        }),
+        "nodes"
+    );
+    assert_eq!(
+        error(Input {
             zones: Some(vec![]),
             ..right()
         }),
