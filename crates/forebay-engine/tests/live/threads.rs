@@ -25,9 +25,6 @@ pub fn store_in(dir: &Path) -> Store {
     Store::open_or_create(disk, Arc::new(SystemClock), Arc::new(SystemRandom), dir).unwrap()
 }
 
-/// Stamps of an ordered table's partitions; the second and the third begin with theirs.
-const FIRST_STAMPS: [&str; 3] = ["stamp", "stamp:", "stamp:z"];
-
 fn number(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(bytes.try_into().unwrap())
 }
@@ -58,54 +55,128 @@ fn write(table: &LiveTable, writer: u64, written: &AtomicU64) {
     }
 }
 
-/// What a snapshot shows has to be of one moment.
-fn check(snapshot: &Snapshot, partitions: usize, written: &AtomicU64, least: u64) -> u64 {
-    let (mut sum, mut pairs, mut stamps) = (0, Vec::new(), Vec::new());
-    let mut scan = snapshot.scan(Direction::Forward);
-    let mut last = (0, Vec::new());
-    while scan.advance().unwrap() {
-        let place = (scan.hash(), scan.key().to_vec());
-        assert!(place > last, "out of order");
-        last = place;
-        let value = number(scan.value());
-        match scan.key().split(|byte| *byte == b':').next().unwrap() {
-            b"counter" => sum += value as u64,
-            b"stamp" => stamps.push(value),
-            _ => pairs.push((scan.key().to_vec(), value)),
-        }
-    }
-    assert!(
-        sum >= least,
-        "{sum} of {least}: a later snapshot shows less"
-    );
-    assert!(
-        sum <= written.load(Ordering::SeqCst) + WRITERS,
-        "{sum}: too much"
-    );
-    for (key, value) in &pairs {
-        let same = pairs.iter().filter(|(other, _)| other[..7] == key[..7]);
-        assert!(
-            same.map(|(_, value)| value).all(|other| other == value),
-            "{pairs:?}"
-        );
-    }
-    assert!(
-        stamps.is_empty() || stamps == vec![stamps[0]; partitions],
-        "{stamps:?}"
-    );
-    sum
+/// What the threads of a test share.
+struct Shared {
+    table: LiveTable,
+    partitions: usize,
+    /// How many times a counter was raised.
+    written: AtomicU64,
+    over: AtomicBool,
+    /// A key in each partition: all are set in one ingestion.
+    stamps: Vec<Vec<u8>>,
+    /// A key in the first partition, and one in the last, which is set after it.
+    turns: [Vec<u8>; 2],
 }
 
-/// A key in each partition.
-fn stamp_keys(table: &LiveTable, partitions: usize) -> Vec<Vec<u8>> {
-    let find = |partition: usize| {
-        let mut keys = (0..).map(|n| match table.order() {
-            Order::Hashed => format!("stamp:{n}").into_bytes(),
-            Order::Ordered => FIRST_STAMPS[partition].as_bytes().to_vec(),
-        });
-        keys.find(|key| table.partition(key) == partition).unwrap()
-    };
-    (0..partitions).map(find).collect()
+impl Shared {
+    fn new(table: LiveTable) -> Self {
+        let partitions = table.options().lowers.len();
+        let key_in = |name: &str, partition: usize| {
+            let starts = ["a-", "stamp:", "zz-"];
+            let mut keys = (0..).map(|n| format!("{}{name}:{n}", starts[n % 3]).into_bytes());
+            keys.find(|key| table.partition(key) == partition).unwrap()
+        };
+        Self {
+            partitions,
+            written: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            stamps: (0..partitions)
+                .map(|partition| key_in("mark", partition))
+                .collect(),
+            turns: [key_in("turn", 0), key_in("turn", partitions - 1)],
+            table,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    /// What a snapshot shows has to be of one moment. Returns how often counters were raised then.
+    fn check(&self, snapshot: &Snapshot, least: u64) -> u64 {
+        let (mut sum, mut pairs, mut stamps) = (0, Vec::new(), Vec::new());
+        let mut turns = [0, 0];
+        let mut scan = snapshot.scan(Direction::Forward);
+        let mut last = (0, Vec::new());
+        while scan.advance().unwrap() {
+            let place = (scan.hash(), scan.key().to_vec());
+            assert!(place > last, "out of order");
+            last = place;
+            let (key, value) = (scan.key(), number(scan.value()));
+            if let Some(at) = self.turns.iter().position(|turn| turn == key) {
+                turns[at] = value;
+            } else if self.stamps.iter().any(|stamp| stamp == key) {
+                stamps.push(value);
+            } else if key.starts_with(b"counter:") {
+                sum += value as u64;
+            } else {
+                pairs.push((key.to_vec(), value));
+            }
+        }
+        assert!(
+            sum >= least,
+            "{sum} of {least}: a later snapshot shows less"
+        );
+        let most = self.written.load(Ordering::SeqCst) + WRITERS;
+        assert!(sum <= most, "{sum}: too much");
+        for (key, value) in &pairs {
+            let same = pairs.iter().filter(|(other, _)| other[..7] == key[..7]);
+            let mut values = same.map(|(_, value)| value);
+            assert!(values.all(|other| other == value), "{pairs:?}");
+        }
+        let one_stamp = stamps.is_empty() || stamps == vec![stamps[0]; self.partitions];
+        assert!(one_stamp, "{stamps:?}");
+        let [first, second] = turns;
+        assert!(first == second || first == second + 1, "{turns:?}");
+        sum
+    }
+
+    /// Sets a key of the first partition and then one of the last, again and again.
+    fn take_turns(&self) {
+        for turn in 1i64.. {
+            for key in &self.turns {
+                self.table
+                    .update(key, &turn.to_le_bytes())
+                    .unwrap()
+                    .wait()
+                    .unwrap();
+            }
+            if self.is_over() {
+                break;
+            }
+        }
+    }
+
+    fn watch(&self) {
+        let mut seen = 0;
+        while !self.is_over() {
+            seen = self.check(&self.table.snapshot(), seen);
+        }
+    }
+
+    fn watch_counters(&self) {
+        let mut seen = vec![0; COUNTERS as usize];
+        let mut dice = Dice(9);
+        while !self.is_over() {
+            let at = dice.below(COUNTERS);
+            let value = self.table.get(&counter(0, at)).unwrap();
+            let value = value.map_or(0, |value| number(&value));
+            assert!(value >= seen[at as usize], "a counter went back");
+            seen[at as usize] = value;
+        }
+    }
+
+    fn ingest_and_optimize(&self) {
+        for stamp in 0.. {
+            if self.is_over() {
+                break;
+            }
+            ingest(&self.table, &self.stamps, stamp);
+            if stamp % 5 == 4 {
+                self.table.optimize().unwrap();
+            }
+        }
+    }
 }
 
 /// Adds a run to each partition, in which the stamp is `stamp`.
@@ -134,57 +205,45 @@ fn ingest(table: &LiveTable, keys: &[Vec<u8>], stamp: i64) {
 fn all_at_once(options: LiveOptions) {
     let dir = tempfile::tempdir().unwrap();
     let store = store_in(&dir.path().join("store"));
-    let partitions = options.lowers.len();
     // So little memory that flushes and merges go on all the time.
     let budget = Budget::new(0);
-    let table = store.create_live(&name("t"), options, &budget).unwrap();
-    let stamps = stamp_keys(&table, partitions);
-    let (written, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let made = store.create_live(&name("t"), options, &budget);
+    let mut shared = Shared::new(made.unwrap());
     std::thread::scope(|scope| {
-        let (table, written, over, stamps) = (&table, &written, &over, &stamps);
+        let shared = &shared;
+        let write = |writer| move || write(&shared.table, writer, &shared.written);
         let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| scope.spawn(move || write(table, writer, written)))
+            .map(|writer| scope.spawn(write(writer)))
             .collect();
-        scope.spawn(move || {
-            let mut seen = 0;
-            while !over.load(Ordering::SeqCst) {
-                seen = check(&table.snapshot(), partitions, written, seen);
-            }
-        });
-        scope.spawn(move || {
-            let mut seen = vec![0; COUNTERS as usize];
-            let mut dice = Dice(9);
-            while !over.load(Ordering::SeqCst) {
-                let at = dice.below(COUNTERS);
-                let value = table
-                    .get(&counter(0, at))
-                    .unwrap()
-                    .map_or(0, |value| number(&value));
-                assert!(value >= seen[at as usize], "a counter went back");
-                seen[at as usize] = value;
-            }
-        });
-        scope.spawn(move || {
-            let mut stamp = 0;
-            while !over.load(Ordering::SeqCst) {
-                ingest(table, stamps, stamp);
-                stamp += 1;
-                if stamp % 5 == 0 {
-                    table.optimize().unwrap();
-                }
-            }
-        });
+        scope.spawn(|| shared.watch());
+        scope.spawn(|| shared.watch_counters());
+        scope.spawn(|| shared.take_turns());
+        scope.spawn(|| shared.ingest_and_optimize());
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
-        over.store(true, Ordering::SeqCst);
+        shared.over.store(true, Ordering::SeqCst);
         ended.into_iter().for_each(|end| end.unwrap());
     });
     let all = WRITES * WRITERS;
-    assert_eq!(check(&table.snapshot(), partitions, &written, all), all);
-    assert!(table.stats().merges > 0, "{:?}", table.stats());
-    drop(table);
-    let table = store.live_table(&name("t"), &budget).unwrap();
-    assert_eq!(check(&table.snapshot(), partitions, &written, all), all);
-    drop_while_read(&store, table);
+    assert_eq!(shared.check(&shared.table.snapshot(), all), all);
+    assert!(
+        shared.table.stats().merges > 0,
+        "{:?}",
+        shared.table.stats()
+    );
+    // Closed before it is opened again.
+    let snapshot = shared.table.snapshot();
+    drop(std::mem::replace(&mut shared.table, other_table(&dir)));
+    assert_eq!(shared.check(&snapshot, all), all);
+    shared.table = store.live_table(&name("t"), &budget).unwrap();
+    assert_eq!(shared.check(&shared.table.snapshot(), all), all);
+    drop_while_read(&store, shared.table);
+}
+
+/// Something to stand where a table was that is to be closed.
+fn other_table(dir: &tempfile::TempDir) -> LiveTable {
+    let store = store_in(&dir.path().join("other"));
+    let made = store.create_live(&name("t"), LiveOptions::hashed(), &Budget::new(0));
+    made.unwrap()
 }
 
 /// A table cannot be dropped while it is open; a snapshot reads on after it was.
