@@ -43,8 +43,9 @@ def test_push_ends_with_one_object(store, source):
 def test_versions(two):
     versions = two.json("versions", "people")
     assert [set(v) for v in versions] == [
-        {"version", "rows", "bytes", "created", "serving", "checksum"}
+        {"version", "rows", "rows_least", "bytes", "created", "serving", "checksum", "runs"}
     ] * 2
+    assert all(v["rows_least"] == v["rows"] and v["runs"] == 1 for v in versions)
     assert [(v["version"], v["rows"], v["serving"]) for v in versions] == [
         (1, 1000, False),
         (2, 999, True),

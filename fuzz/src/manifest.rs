@@ -1,6 +1,6 @@
 //! Manifests and pointers. What parses is consistent, and says the same when written and read again.
 
-use forebay_engine::{Bound, Manifest, Partition, Pointer, RunId, RunRef, Totals};
+use forebay_engine::{Bound, Manifest, OperationCounts, Partition, Pointer, RunId, RunRef, Totals};
 use forebay_run::RunSummary;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -62,6 +62,10 @@ fn manifest_text() -> String {
         let runs = vec![RunRef {
             id: RunId::new(id).expect("an id"),
             summary,
+            operations: Some(OperationCounts {
+                deletes: 1,
+                ..OperationCounts::default()
+            }),
         }];
         Partition {
             lower: Bound::Slot(lower),
@@ -83,6 +87,8 @@ fn manifest_text() -> String {
         "value": {"bytes": {"column": "name"}},
         "schema": [{"name": "name", "kind": "text", "nullable": true}],
         "key": "{id}",
+        "delta": "add_i64",
+        "ttl": {"after_ms": 1000},
         "partitions": partitions,
         "totals": totals,
     })

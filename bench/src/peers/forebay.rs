@@ -100,7 +100,7 @@ impl Session for &Forebay {
     fn get<R>(&mut self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let hash = self.hasher.hash64(key);
         let run = self.run(hash);
-        run.visit(hash, key, |found| found.into_value().map(|value| visit(&value)))
+        run.visit(hash, key, |found| found.into_value(|| 0).map(|value| visit(&value)))
             .ok()
             .flatten()
             .flatten()
@@ -119,7 +119,7 @@ impl Session for &Forebay {
         }
         for ((key, hash), ahead) in keys.iter().zip(hashes).zip(ahead) {
             let found = this.run(hash).visit_from(ahead, hash, key, |found| {
-                found.into_value().map(|value| visit(&value))
+                found.into_value(|| 0).map(|value| visit(&value))
             });
             debug_assert!(found.is_ok());
         }

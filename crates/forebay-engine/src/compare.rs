@@ -64,6 +64,11 @@ impl<'a> Comparer<'a> {
                 }
             }
             (ValueKind::Bytes { .. }, ValueKind::Bytes { .. }) => How::Bytes,
+            (ValueKind::Number { number: a, .. }, ValueKind::Number { number: b, .. })
+                if a == b =>
+            {
+                How::Bytes
+            }
             (ValueKind::List { item: a, .. }, ValueKind::List { item: b, .. }) if a == b => {
                 How::Bytes
             }
@@ -238,10 +243,18 @@ fn list_json(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
     Ok(text)
 }
 
-/// A value that is not a row, for people: lists as JSON, bytes as they are.
+/// A value that is not a row, for people: lists as JSON, numbers as text, bytes as they are.
 fn shown(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
     match &manifest.value {
         ValueKind::List { .. } => list_json(manifest, value),
+        ValueKind::Number { number, .. } => {
+            let mut text = Vec::new();
+            // What is no number is shown as it is.
+            match number.write_text(value, &mut text) {
+                Ok(()) => Ok(text),
+                Err(_) => Ok(value.to_vec()),
+            }
+        }
         ValueKind::Row | ValueKind::Bytes { .. } => Ok(value.to_vec()),
     }
 }

@@ -258,13 +258,14 @@ impl Follow {
         let (_, sum) = table
             .manifest_and_sum(version)
             .map_err(|error| error.to_string())?;
-        let open = [&self.serving, &self.previous].into_iter().flatten();
-        match open.into_iter().find(|open| open.is_same(version, sum)) {
-            Some(open) => Ok(Arc::clone(open)),
-            None => table
-                .open_version(version)
-                .map_err(|error| error.to_string()),
+        let open = || [&self.serving, &self.previous].into_iter().flatten();
+        if let Some(open) = open().find(|open| open.is_same(version, sum)) {
+            return Ok(Arc::clone(open));
         }
+        let known: Vec<&Version> = open().map(|open| &**open).collect();
+        table
+            .open_version_beside(version, &known)
+            .map_err(|error| error.to_string())
     }
 
     /// The version to keep open for a rollback. That it cannot be opened stops nothing: a rollback
@@ -279,7 +280,10 @@ impl Follow {
         let (_, sum) = table.manifest_and_sum(before).ok()?;
         match open.iter().find(|open| open.is_same(before, sum)) {
             Some(open) => Some(Arc::clone(open)),
-            None => table.open_version(before).ok(),
+            None => {
+                let known: Vec<&Version> = open.iter().map(|open| &**open).collect();
+                table.open_version_beside(before, &known).ok()
+            }
         }
     }
 

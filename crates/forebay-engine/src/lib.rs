@@ -12,6 +12,7 @@
 mod batch;
 mod bound;
 mod cleanup;
+mod compact;
 mod compare;
 mod diff;
 mod error;
@@ -35,13 +36,14 @@ mod verify;
 mod version;
 
 pub use bound::Bound;
+pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::{ColumnChange, SchemaChange};
 pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use error::{PushError, ReadError, StoreError, show_key};
 pub use holder::utc;
 pub use manifest::{
-    ColumnStats, MANIFEST_FORMAT, MAX_PARTITIONS, Manifest, ManifestDraft, Partition, RunRef,
-    Totals, ValueKind,
+    ColumnStats, MANIFEST_FORMAT, MAX_PARTITIONS, Manifest, ManifestDraft, OperationCounts,
+    Partition, RunRef, Totals, Ttl, ValueKind,
 };
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
 pub use pointer::{POINTER_FORMAT, Pointer};

@@ -7,6 +7,7 @@
 
 use forebay_run::content::ContentSum;
 use forebay_run::format::{Order, RunSummary};
+use forebay_run::number::Number;
 use forebay_run::operation::DeltaKind;
 use forebay_run::row::{Kind, Schema};
 use serde::{Deserialize, Serialize};
@@ -35,9 +36,15 @@ pub struct Manifest {
     pub schema: Schema,
     /// The template that made the keys, as given to the push.
     pub key: String,
-    /// What `+` means in the deltas of this table; batch tables have none.
+    /// What `+` means in the deltas of this table, where they were declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<DeltaKind>,
+    /// Whether, and when, its rows expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Ttl>,
+    /// The version whose runs this one goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onto: Option<u64>,
     /// Rising; the first one begins at the first place there is.
     pub partitions: Vec<Partition>,
     /// The sum over the partitions.
@@ -58,6 +65,8 @@ pub enum ValueKind {
     Row,
     /// The bytes of one column.
     Bytes { column: String },
+    /// The numbers of one column, 8 bytes each; readers get their decimal text.
+    Number { column: String, number: Number },
     /// Lists of `item`, from one column.
     List { column: String, item: Kind },
 }
@@ -67,9 +76,11 @@ pub enum ValueKind {
 #[serde(deny_unknown_fields)]
 pub struct Partition {
     pub lower: Bound,
-    /// What the runs amount to together.
+    /// The sum over the runs. Of several, newer records may hide or remove older ones, so that readers
+    /// find fewer rows.
     pub totals: Totals,
-    /// Oldest first. A batch push writes one run, or none when the partition is empty.
+    /// Oldest first. A whole push writes one run, or none when the partition is empty; a push onto
+    /// another version adds one.
     pub runs: Vec<RunRef>,
 }
 
@@ -80,9 +91,31 @@ pub struct RunRef {
     pub id: RunId,
     /// Counts, lengths of the two files, content.
     pub summary: RunSummary,
+    /// What the records do to older ones; absent when all are updates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<OperationCounts>,
 }
 
-/// Counts of records as a reader sees them.
+/// How many records of a run are not updates.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperationCounts {
+    pub inserts: u64,
+    pub deletes: u64,
+    pub deltas: u64,
+}
+
+/// When the rows of a table expire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ttl {
+    /// So many milliseconds after the push that wrote them.
+    AfterMs(u64),
+    /// When this column of the sources says.
+    Column(String),
+}
+
+/// Counts of records.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Totals {
@@ -108,9 +141,31 @@ pub struct ManifestDraft {
     pub value: ValueKind,
     pub schema: Schema,
     pub key: String,
+    pub delta: Option<DeltaKind>,
+    pub ttl: Option<Ttl>,
+    pub onto: Option<u64>,
     pub partitions: Vec<Partition>,
     pub stats: Vec<ColumnStats>,
     pub source: String,
+}
+
+impl ManifestDraft {
+    /// What a version says that has the rows of `base`, or goes on with them, in these partitions. Nulls
+    /// are not counted then.
+    pub fn like(base: &Manifest, partitions: Vec<Partition>, source: String) -> Self {
+        Self {
+            order: base.order,
+            value: base.value.clone(),
+            schema: base.schema.clone(),
+            key: base.key.clone(),
+            delta: base.delta,
+            ttl: base.ttl.clone(),
+            onto: Some(base.version),
+            partitions,
+            stats: Vec::new(),
+            source,
+        }
+    }
 }
 
 impl Totals {
@@ -138,17 +193,56 @@ impl<'a> FromIterator<&'a Totals> for Totals {
 }
 
 impl Partition {
-    /// A partition of at most one run, as a batch push makes it.
+    /// A partition of at most one run, as a whole push makes it.
     pub fn of_run(lower: Bound, run: Option<RunRef>) -> Self {
-        let totals = run
-            .as_ref()
-            .map(|run| Totals::of_run(&run.summary))
-            .unwrap_or_default();
+        Self::of_runs(lower, run.into_iter().collect())
+    }
+
+    /// A partition of these runs, oldest first.
+    pub fn of_runs(lower: Bound, runs: Vec<RunRef>) -> Self {
         Self {
             lower,
-            totals,
-            runs: run.into_iter().collect(),
+            totals: sum(&runs),
+            runs,
         }
+    }
+
+    /// The least and the greatest number of rows that readers can find, apart from expired ones: what
+    /// the newer runs do to the older ones is not known without reading both.
+    pub fn rows_between(&self) -> (u64, u64) {
+        let Some((oldest, newer)) = self.runs.split_first() else {
+            return (0, 0);
+        };
+        let split = |run: &RunRef| {
+            let deletes = run.operations.unwrap_or_default().deletes;
+            (deletes, run.summary.records.saturating_sub(deletes))
+        };
+        let (_, rows) = split(oldest);
+        newer.iter().fold((rows, rows), |(least, most), run| {
+            let (deletes, others) = split(run);
+            (least.saturating_sub(deletes), most.saturating_add(others))
+        })
+    }
+}
+
+fn sum(runs: &[RunRef]) -> Totals {
+    let mut sum = Totals::default();
+    runs.iter()
+        .for_each(|run| sum.add(&Totals::of_run(&run.summary)));
+    sum
+}
+
+impl RunRef {
+    /// Counts of what the records do: updates, inserts, deletes, deltas.
+    pub fn counts(&self) -> [u64; 4] {
+        let OperationCounts {
+            inserts,
+            deletes,
+            deltas,
+        } = self.operations.unwrap_or_default();
+        let others = inserts.saturating_add(deletes).saturating_add(deltas);
+        let updates = self.summary.records.saturating_sub(others);
+        [updates, inserts, deletes, deltas]
     }
 }
 
@@ -168,7 +262,9 @@ impl Manifest {
             value: draft.value,
             schema: draft.schema,
             key: draft.key,
-            delta: None,
+            delta: draft.delta,
+            ttl: draft.ttl,
+            onto: draft.onto,
             totals: draft
                 .partitions
                 .iter()
@@ -180,17 +276,49 @@ impl Manifest {
         }
     }
 
+    /// The rows that readers find, apart from expired ones; where [`Manifest::is_merged`] is false, as
+    /// many as they can find at most.
     pub fn rows(&self) -> u64 {
-        self.totals.rows
+        self.rows_between().1
     }
 
-    /// Keys and values, in bytes.
+    /// The least and the greatest number of rows that readers can find, apart from expired ones.
+    pub fn rows_between(&self) -> (u64, u64) {
+        let parts = self.partitions.iter().map(Partition::rows_between);
+        parts.fold((0, 0), |sum: (u64, u64), part| {
+            (sum.0.saturating_add(part.0), sum.1.saturating_add(part.1))
+        })
+    }
+
+    /// Keys and values of all runs, in bytes.
     pub fn bytes(&self) -> u64 {
         self.totals.bytes
     }
 
-    pub fn content(&self) -> ContentSum {
-        self.totals.content
+    /// Whether no partition has several runs: its counts and sums are those of the rows then.
+    pub fn is_merged(&self) -> bool {
+        self.partitions.iter().all(|part| part.runs.len() <= 1)
+    }
+
+    /// How many runs the fullest partition has: a look-up may have to ask so many.
+    pub fn runs_deep(&self) -> usize {
+        let deep = self.partitions.iter().map(|part| part.runs.len());
+        deep.max().unwrap_or(0)
+    }
+
+    /// The sum over all rows, where that is known.
+    pub fn content(&self) -> Option<ContentSum> {
+        self.is_merged().then_some(self.totals.content)
+    }
+
+    /// With other runs in one partition, oldest first.
+    #[must_use]
+    pub fn with_runs(mut self, partition: usize, runs: Vec<RunRef>) -> Self {
+        if let Some(part) = self.partitions.get_mut(partition) {
+            *part = Partition::of_runs(part.lower.clone(), runs);
+        }
+        self.totals = self.partitions.iter().map(|part| &part.totals).collect();
+        self
     }
 
     /// Where the partitions begin.
@@ -322,23 +450,18 @@ impl Manifest {
 }
 
 impl Partition {
-    /// One run says exactly what the partition holds; of several, older records may be superseded.
     fn check(&self) -> Result<(), String> {
-        let sum: Totals = self
-            .runs
-            .iter()
-            .map(|run| Totals::of_run(&run.summary))
-            .collect::<Vec<_>>()
-            .iter()
-            .collect();
-        let right = match self.runs.len() {
-            0 | 1 => sum == self.totals,
-            _ => self.totals.rows <= sum.rows,
+        let sum = sum(&self.runs);
+        if sum != self.totals {
+            return Err(format!("its runs hold {sum}, it says {}", self.totals));
+        }
+        let more = |run: &&RunRef| {
+            let counts = run.counts().into_iter();
+            counts.fold(0, u64::saturating_add) > run.summary.records
         };
-        if right {
-            Ok(())
-        } else {
-            Err(format!("its runs hold {sum}, it says {}", self.totals))
+        match self.runs.iter().find(more) {
+            Some(run) => Err(format!("run {} has more operations than records", run.id)),
+            None => Ok(()),
         }
     }
 }

@@ -17,6 +17,7 @@ fn run(id: &str, records: u64) -> RunRef {
     RunRef {
         id: RunId::new(id).expect("a run id"),
         summary,
+        operations: None,
     }
 }
 
@@ -26,6 +27,9 @@ fn manifest(partitions: Vec<Partition>, order: Order) -> Manifest {
         value: ValueKind::Row,
         schema: Schema::new(vec![Column::new("a", Kind::Int64, true)]),
         key: "{a}".to_owned(),
+        delta: None,
+        ttl: None,
+        onto: None,
         partitions,
         stats: vec![ColumnStats {
             column: "a".to_owned(),
@@ -133,13 +137,49 @@ fn unknown_formats_fields_and_paths_are_refused() {
 }
 
 #[test]
-fn several_runs_may_supersede_records_but_not_invent_them() {
+fn several_runs_say_between_which_numbers_the_rows_are() {
+    assert_eq!(hashed().rows_between(), (30, 30));
+    assert!(hashed().is_merged() && hashed().content().is_some());
+    let mut newer = run("c", 5);
+    newer.operations = Some(OperationCounts {
+        inserts: 1,
+        deletes: 2,
+        deltas: 1,
+    });
+    assert_eq!(newer.counts(), [1, 1, 2, 1]);
     let mut several = hashed();
-    several.partitions[0].runs.push(run("c", 5));
-    assert_eq!(round_trip(&several).map(|_| ()), Ok(()));
-    several.partitions[0].totals.rows = 16;
-    several.totals.rows = 36;
-    assert!(round_trip(&several).is_err());
+    several.partitions[0].runs.push(newer);
+    assert!(round_trip(&several).is_err(), "the totals are the old ones");
+    let lower = several.partitions[0].lower.clone();
+    several.partitions[0] = Partition::of_runs(lower, several.partitions[0].runs.clone());
+    several.totals.add(&Totals::of_run(&run("c", 5).summary));
+    assert_eq!(round_trip(&several), Ok(several.clone()));
+    assert_eq!(several.rows_between(), (28, 33));
+    assert_eq!((several.rows(), several.runs_deep()), (33, 2));
+    assert_eq!(several.content(), None);
+    let operations = &mut several.partitions[0].runs[2 - 1].operations;
+    operations.as_mut().expect("counts").deletes = 9;
+    assert!(
+        round_trip(&several).is_err(),
+        "more operations than records"
+    );
+}
+
+#[test]
+fn what_a_table_declares_comes_back() {
+    let mut declared = hashed();
+    declared.delta = Some(DeltaKind::AddI64Saturating);
+    declared.onto = Some(6);
+    for ttl in [Ttl::AfterMs(1000), Ttl::Column("until".to_owned())] {
+        declared.ttl = Some(ttl);
+        for number in [Number::I64, Number::F64] {
+            declared.value = ValueKind::Number {
+                column: "a".to_owned(),
+                number,
+            };
+            assert_eq!(round_trip(&declared), Ok(declared.clone()));
+        }
+    }
 }
 
 proptest! {

@@ -64,6 +64,13 @@ impl Pointer {
         next
     }
 
+    /// With another version of the same rows in the place of the one that serves.
+    pub fn replaced(&self, version: u64) -> Self {
+        let mut next = self.pruned(|past| past != version);
+        next.serving = Some(version);
+        next
+    }
+
     /// After a rollback; `None` when nothing served before.
     pub fn rolled_back(&self) -> Option<Self> {
         let mut next = self.clone();

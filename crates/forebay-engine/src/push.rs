@@ -40,8 +40,8 @@ pub struct Push {
     version: u64,
     created_unix_ms: u64,
     started: Mutex<Vec<RunId>>,
-    /// Whether the runs stay when this is dropped.
-    keep_runs: bool,
+    /// The runs that stay when this is dropped.
+    kept: Vec<RunId>,
     _lock: Box<dyn Lock>,
 }
 
@@ -82,7 +82,7 @@ impl Push {
             version,
             created_unix_ms,
             started,
-            keep_runs: false,
+            kept: Vec::new(),
             _lock: lock,
         })
     }
@@ -132,7 +132,13 @@ impl Push {
 
     /// Opens the version before it is committed, to verify it and compare it.
     pub fn open(&self, manifest: &Manifest) -> Result<Arc<Version>, ReadError> {
-        let version = Version::open(self.table.disk(), &self.table.files, manifest.clone(), 0)?;
+        let version = Version::open(
+            self.table.store(),
+            &self.table.files,
+            manifest.clone(),
+            0,
+            &[],
+        )?;
         Ok(Arc::new(version))
     }
 
@@ -157,7 +163,7 @@ impl Push {
         }
         // From here on a power cut may leave the manifest: its runs must stay until the next push has
         // found out.
-        self.keep_runs = true;
+        self.kept = manifest.runs().map(|run| run.id.clone()).collect();
         if let Err(error) = replace_file(&*disk, &path, &bytes) {
             if let Err(left) = remove_if_there(&*disk, &path) {
                 warn!(%left, "the manifest of a failed commit may have stayed");
@@ -183,7 +189,7 @@ impl Push {
             disk.remove_dir_all(&scratch).at("remove", &scratch)?;
         }
         let started = self.started.lock();
-        for id in started.iter().filter(|_| !self.keep_runs) {
+        for id in started.iter().filter(|id| !self.kept.contains(id)) {
             remove_if_there(disk, &self.table.files.run(id))?;
             remove_if_there(disk, &self.table.files.extent(id))?;
         }

@@ -14,7 +14,8 @@ use forebay_run::scan::Cursor;
 
 use crate::compare::{Comparer, SchemaChange};
 use crate::error::ReadError;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, RunRef};
+use crate::name::RunId;
 use crate::version::Version;
 
 /// How many of those looked at had the property asked for.
@@ -38,6 +39,8 @@ pub struct NullShare {
 pub struct Comparison {
     pub rows_before: u64,
     pub rows_after: u64,
+    /// Whether these are counts, not estimates.
+    pub rows_are_exact: bool,
     /// Keys and values, in bytes.
     pub bytes_before: u64,
     pub bytes_after: u64,
@@ -60,15 +63,11 @@ impl Share {
             self.found as f64 / self.looked_at as f64
         }
     }
-
-    fn add(&mut self, found: bool) {
-        self.looked_at += 1;
-        self.found += u64::from(found);
-    }
 }
 
 /// Compares two versions by looking at about `sample_rows` rows of each; at all of them when there
-/// are no more.
+/// are no more. Where both have the same older runs in a partition, only the newer ones are looked at,
+/// for that is where the differences are.
 pub fn compare_sampled(
     before: &Arc<Version>,
     after: &Arc<Version>,
@@ -79,6 +78,7 @@ pub fn compare_sampled(
     let mut comparison = Comparison {
         rows_before: old.rows(),
         rows_after: new.rows(),
+        rows_are_exact: old.is_merged() && new.is_merged(),
         bytes_before: old.bytes(),
         bytes_after: new.bytes(),
         lost: Share::default(),
@@ -88,21 +88,168 @@ pub fn compare_sampled(
         schema: SchemaChange::between(&old.schema, &new.schema),
     };
     let mut comparer = Comparer::new(old, new);
-    sample(before, sample_rows, random, |key, old_value| {
-        let found = after.get(key)?;
-        comparison.lost.add(found.is_none());
-        if let Some(new_value) = found {
-            comparison
-                .changed
-                .add(comparer.compare(key, old_value, &new_value, |_| {})?);
+    let parts = Parts::of(before, after);
+    let mut seen = Seen::default();
+    sample(before, &parts.before, sample_rows, random, |key| {
+        let Some(old_value) = before.get(key)? else {
+            return Ok(());
+        };
+        seen.old.looked_at += 1;
+        match after.get(key)? {
+            None => seen.old.lost += 1,
+            Some(new_value) if comparer.compare(key, &old_value, &new_value, |_| {})? => {
+                seen.old.changed += 1;
+            }
+            Some(_) => {}
         }
         Ok(())
     })?;
-    sample(after, sample_rows, random, |key, _| {
-        comparison.new.add(!before.exists(key)?);
+    sample(after, &parts.after, sample_rows, random, |key| {
+        if after.get(key)?.is_some() {
+            seen.new.looked_at += 1;
+            seen.new.added += u64::from(!before.exists(key)?);
+        }
         Ok(())
     })?;
+    let mut differ = |tally: &mut Tally, key: &[u8]| {
+        match (before.get(key)?, after.get(key)?) {
+            (None, Some(_)) => tally.added += 1,
+            (Some(_), None) => tally.lost += 1,
+            (Some(old_value), Some(new_value))
+                if comparer.compare(key, &old_value, &new_value, |_| {})? =>
+            {
+                tally.changed += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    };
+    sample(after, &parts.layers, sample_rows, random, |key| {
+        seen.layers.looked_at += 1;
+        differ(&mut seen.layers, key)
+    })?;
+    sample(before, &parts.gone, sample_rows, random, |key| {
+        seen.gone.looked_at += 1;
+        if parts.is_in_layers(after, key)? {
+            return Ok(());
+        }
+        differ(&mut seen.gone, key)
+    })?;
+    seen.settle(&parts, &mut comparison);
     Ok(comparison)
+}
+
+/// The runs that tell two versions apart.
+#[derive(Default)]
+struct Parts {
+    /// Of partitions that do not share their oldest run: all runs of the one, and of the other.
+    before: Vec<Arc<Run>>,
+    after: Vec<Arc<Run>>,
+    /// Of the others: the newer version's runs that the older one lacks, and the reverse.
+    layers: Vec<Arc<Run>>,
+    gone: Vec<Arc<Run>>,
+}
+
+impl Parts {
+    fn of(before: &Version, after: &Version) -> Self {
+        let (old, new) = (before.manifest(), after.manifest());
+        let alike = old.order == new.order
+            && old.partitions.len() == new.partitions.len()
+            && old.lowers().eq(new.lowers());
+        let mut parts = Self::default();
+        if !alike {
+            parts.before = before.runs().cloned().collect();
+            parts.after = after.runs().cloned().collect();
+            return parts;
+        }
+        let pairs = old.partitions.iter().zip(&new.partitions);
+        for (at, (was, is)) in pairs.enumerate() {
+            let (was_open, is_open) = (&before.parts[at].runs, &after.parts[at].runs);
+            let oldest = |runs: &[RunRef]| runs.first().map(|run| run.id.clone());
+            if was.runs.is_empty() || oldest(&was.runs) != oldest(&is.runs) {
+                parts.before.extend(was_open.iter().cloned());
+                parts.after.extend(is_open.iter().cloned());
+                continue;
+            }
+            let lacks = |runs: &[RunRef], id: &RunId| runs.iter().all(|run| run.id != *id);
+            let only = |runs: &[RunRef], open: &[Arc<Run>], others: &[RunRef]| {
+                let only = runs.iter().zip(open);
+                let only = only.filter(|(run, _)| lacks(others, &run.id));
+                only.map(|(_, open)| Arc::clone(open)).collect::<Vec<_>>()
+            };
+            parts.gone.extend(only(&was.runs, was_open, &is.runs));
+            parts.layers.extend(only(&is.runs, is_open, &was.runs));
+        }
+        parts
+    }
+
+    /// Whether the key is among those of the newer version's own runs, which tell of it then.
+    fn is_in_layers(&self, after: &Version, key: &[u8]) -> Result<bool, ReadError> {
+        let hash = after.router.hash(key);
+        for run in &self.layers {
+            let found = run.get(hash, key);
+            if found.map_err(|error| after.read_error(error))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    looked_at: u64,
+    lost: u64,
+    added: u64,
+    changed: u64,
+}
+
+#[derive(Default)]
+struct Seen {
+    old: Tally,
+    new: Tally,
+    layers: Tally,
+    gone: Tally,
+}
+
+impl Seen {
+    /// Scales what was seen of each set of runs to all its records, and adds up.
+    fn settle(&self, parts: &Parts, comparison: &mut Comparison) {
+        let share = |looked_at, found| Share { looked_at, found };
+        if parts.layers.is_empty() && parts.gone.is_empty() {
+            comparison.lost = share(self.old.looked_at, self.old.lost);
+            comparison.changed = share(self.old.looked_at - self.old.lost, self.old.changed);
+            comparison.new = share(self.new.looked_at, self.new.added);
+            return;
+        }
+        let scaled = |tally: &Tally, runs: &[Arc<Run>], found: u64| {
+            let records: u64 = runs.iter().map(|run| run.summary().records).sum();
+            let all = u128::from(records) * u128::from(found);
+            (all / u128::from(tally.looked_at.max(1))) as u64
+        };
+        let sum = |found: fn(&Tally) -> u64| {
+            let sets = [
+                (&self.old, &parts.before),
+                (&self.new, &parts.after),
+                (&self.layers, &parts.layers),
+                (&self.gone, &parts.gone),
+            ];
+            sets.iter()
+                .map(|(tally, runs)| scaled(tally, runs, found(tally)))
+                .sum::<u64>()
+        };
+        let lost = sum(|tally| tally.lost);
+        let changed = sum(|tally| tally.changed);
+        let added = sum(|tally| tally.added);
+        let before = comparison.rows_before;
+        if !comparison.rows_are_exact {
+            comparison.rows_after = before.saturating_sub(lost).saturating_add(added);
+        }
+        let both = before.saturating_sub(lost);
+        comparison.lost = share(before, lost.min(before));
+        comparison.changed = share(both, changed.min(both));
+        comparison.new = share(both.saturating_add(added), added);
+    }
 }
 
 fn null_shares(old: &Manifest, new: &Manifest) -> Vec<NullShare> {
@@ -132,14 +279,14 @@ fn null_shares(old: &Manifest, new: &Manifest) -> Vec<NullShare> {
         .collect()
 }
 
-/// Visits the rows of randomly drawn pages.
+/// Visits the keys of randomly drawn pages.
 fn sample(
-    version: &Arc<Version>,
+    version: &Version,
+    runs: &[Arc<Run>],
     rows: u64,
     random: &dyn Random,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), ReadError>,
+    mut visit: impl FnMut(&[u8]) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
-    let runs: Vec<&Arc<Run>> = version.runs().collect();
     let pages: u64 = runs.iter().map(|run| run.summary().pages).sum();
     let records: u64 = runs.iter().map(|run| run.summary().records).sum();
     if pages == 0 || records == 0 {
@@ -152,22 +299,19 @@ fn sample(
     for number in 0..wanted {
         let (start, end) = (stretch(number), stretch(number + 1));
         let page = start + random.next_u64() % (end - start).max(1);
-        let Some((run, page)) = locate(&runs, page) else {
+        let Some((run, page)) = locate(runs, page) else {
             continue;
         };
         let mut scan = run.scan_page(page);
         while scan.advance().map_err(|error| version.read_error(error))? {
-            // What a reader sees of it: newer runs of its partition may have replaced it.
-            if let Some(value) = version.get(scan.key())? {
-                visit(scan.key(), &value)?;
-            }
+            visit(scan.key())?;
         }
     }
     Ok(())
 }
 
 /// The run that holds the page of that number, and the page's number there.
-fn locate<'a>(runs: &[&'a Arc<Run>], mut page: u64) -> Option<(&'a Arc<Run>, usize)> {
+fn locate(runs: &[Arc<Run>], mut page: u64) -> Option<(&Arc<Run>, usize)> {
     for run in runs {
         match page.checked_sub(run.summary().pages) {
             Some(rest) => page = rest,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_run::Order;
 use forebay_run::merge::{Merge, Resolve};
-use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::operation::DeltaKind;
 use forebay_run::scan::{Cursor, Direction, Position, RunScan, ScanRange};
 
 use crate::error::ReadError;
@@ -14,7 +14,7 @@ use crate::version::Version;
 /// A walk over records, in hash order or key order as the table is. It holds its version open.
 ///
 /// After [`VersionScan::advance`] returned `true`, `key` and `value` are those of the record that it
-/// moved to; otherwise they mean nothing.
+/// moved to; otherwise they mean nothing. What had expired when the walk was begun is left out.
 pub struct VersionScan {
     version: Arc<Version>,
     range: ScanRange,
@@ -24,6 +24,8 @@ pub struct VersionScan {
     current: Option<PartScan>,
     /// How many records may still come.
     left: u64,
+    /// The moment that the walk sees.
+    now_ms: u64,
 }
 
 enum PartScan {
@@ -70,14 +72,7 @@ impl Version {
             partitions: first..last + 1,
             current: None,
             left: u64::MAX,
-        }
-    }
-
-    pub(crate) fn scan_partition(self: &Arc<Self>, partition: usize) -> VersionScan {
-        let all = self.scan(Direction::Forward);
-        VersionScan {
-            partitions: partition..partition + 1,
-            ..all
+            now_ms: self.now_ms(),
         }
     }
 
@@ -117,7 +112,10 @@ impl VersionScan {
             let moved = current.cursor_mut().advance();
             if !moved.map_err(|error| self.version.read_error(error))? {
                 self.current = None;
-            } else if current.cursor().operation() != Operation::Delete {
+                continue;
+            }
+            let value = current.cursor().operation().value();
+            if value.is_some_and(|(_, expires_ms)| self.now_ms < expires_ms) {
                 self.left -= 1;
                 return Ok(true);
             }
@@ -141,19 +139,16 @@ impl VersionScan {
     }
 
     pub fn value(&self) -> &[u8] {
-        match self
-            .current
-            .as_ref()
-            .map(|current| current.cursor().operation())
-        {
-            Some(
-                Operation::Update(value)
-                | Operation::Insert(value)
-                | Operation::Delta(value)
-                | Operation::InsertDelta { value, .. },
-            ) => value,
-            Some(Operation::Delete) | None => &[],
-        }
+        let current = self.current.as_ref();
+        let value = current.and_then(|current| current.cursor().operation().value());
+        value.map_or(&[], |(value, _)| value)
+    }
+
+    /// When the record expires, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
+    pub fn expires_ms(&self) -> u64 {
+        let current = self.current.as_ref();
+        let value = current.and_then(|current| current.cursor().operation().value());
+        value.map_or(u64::MAX, |(_, expires_ms)| expires_ms)
     }
 
     pub fn version(&self) -> &Arc<Version> {

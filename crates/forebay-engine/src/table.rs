@@ -27,13 +27,17 @@ pub struct Table {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionInfo {
     pub version: u64,
-    pub rows: u64,
+    /// [`Manifest::rows_between`].
+    pub rows_between: (u64, u64),
+    /// How many runs its fullest partition has.
+    pub runs_deep: usize,
     /// Keys and values, in bytes.
     pub bytes: u64,
     /// The length of its files.
     pub file_bytes: u64,
     pub created_unix_ms: u64,
-    pub content: ContentSum,
+    /// [`Manifest::content`].
+    pub content: Option<ContentSum>,
     pub serving: bool,
     /// Whether a rollback would go to this version.
     pub previous: bool,
@@ -160,13 +164,18 @@ impl Table {
     /// Opens a version for reading. It stays readable until the last handle is dropped, whatever
     /// becomes of its files' names.
     pub fn open_version(&self, version: u64) -> Result<Arc<Version>, ReadError> {
+        self.open_version_beside(version, &[])
+    }
+
+    /// [`Table::open_version`], sharing the runs that others of its versions have open.
+    pub(crate) fn open_version_beside(
+        &self,
+        version: u64,
+        known: &[&Version],
+    ) -> Result<Arc<Version>, ReadError> {
         let (manifest, sum) = self.manifest_and_sum(version)?;
-        Ok(Arc::new(Version::open(
-            self.disk(),
-            &self.files,
-            manifest,
-            sum,
-        )?))
+        let (store, files) = (&self.store, &self.files);
+        Version::open(store, files, manifest, sum, known).map(Arc::new)
     }
 
     /// Lets `version` serve. Before the pointer moves, the version's manifest is checked and all its
@@ -207,6 +216,19 @@ impl Table {
             from: serving,
             to: next,
         })
+    }
+
+    /// Lets `to` serve in the place of `from`, if that serves still; returns whether. The versions to
+    /// roll back to stay what they were. Same guarantees as [`Table::swap`].
+    pub(crate) fn replace_serving(&self, from: u64, to: u64) -> Result<bool, StoreError> {
+        let _lock = self.lock_pointer("a swap")?;
+        let pointer = self.pointer()?;
+        if pointer.serving != Some(from) {
+            return Ok(false);
+        }
+        self.check_complete(to)?;
+        self.write_pointer(pointer.replaced(to))?;
+        Ok(true)
     }
 
     fn write_pointer_checked(&self, next: Pointer) -> Result<u64, StoreError> {
@@ -263,11 +285,12 @@ impl VersionInfo {
         let known = manifest.as_ref().ok();
         Self {
             version,
-            rows: known.map_or(0, |manifest| manifest.rows()),
+            rows_between: known.map_or((0, 0), |manifest| manifest.rows_between()),
+            runs_deep: known.map_or(0, |manifest| manifest.runs_deep()),
             bytes: known.map_or(0, |manifest| manifest.bytes()),
             file_bytes: known.map_or(0, |manifest| manifest.file_bytes()),
             created_unix_ms: known.map_or(0, |manifest| manifest.created_unix_ms),
-            content: known.map(|manifest| manifest.content()).unwrap_or_default(),
+            content: known.and_then(|manifest| manifest.content()),
             serving: pointer.serving == Some(version),
             previous: pointer.before() == Some(version),
             problem: manifest.err(),

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use forebay_run::Order;
+use forebay_run::RunError;
 use forebay_run::content::ContentSum;
+use forebay_run::record::encode;
 use forebay_run::run::Run;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 
+use crate::compact::{NOTHING_EXPIRED, merged};
 use crate::error::{ReadError, StoreError, show_key};
 use crate::manifest::{Manifest, Totals};
 use crate::route::Router;
 use crate::table::Table;
-use crate::version::{Version, open_run};
+use crate::version::open_run;
 
 /// What a verification found.
 #[derive(Debug)]
@@ -19,7 +22,8 @@ pub struct VerifyReport {
     pub version: u64,
     /// Runs that were looked at, sound or not.
     pub runs: usize,
-    /// What the sound runs hold, or what several runs of a partition amount to.
+    /// The rows that readers find in sound partitions, whatever their expiry. Those of several runs are
+    /// counted as they compose, and their content is that of whole records.
     pub totals: Totals,
     /// One for each run that is not sound. The version is sound when there is none.
     pub problems: Vec<ReadError>,
@@ -65,46 +69,54 @@ impl Table {
                 }
             }
             match &sound[..] {
+                runs if runs.len() < partition.runs.len() => {}
                 [run] => report.totals.add(&Totals::of_run(run.summary())),
-                several if several.len() == partition.runs.len() => {
-                    self.check_together(&manifest, index, &mut report);
-                }
-                _ => {}
+                several => check_together(&manifest, index, several, &mut report),
             }
         }
         Ok(report)
     }
+}
 
-    /// Whether the runs of a partition, each sound, amount to what the manifest says.
-    fn check_together(&self, manifest: &Manifest, partition: usize, report: &mut VerifyReport) {
-        let expected = manifest.partitions[partition].totals;
-        let found = Version::open(self.disk(), &self.files, manifest.clone(), 0)
-            .and_then(|version| sum_of_partition(&Arc::new(version), partition));
-        match found {
-            Ok(found) if found == expected => report.totals.add(&found),
-            Ok(found) => report
-                .problems
-                .push(ReadError::Store(StoreError::Incomplete {
-                    table: manifest.table.clone(),
-                    version: manifest.version,
-                    problem: format!(
-                        "the runs of partition {partition} amount to {found}, the manifest says \
-                     {expected}"
-                    ),
-                })),
-            Err(problem) => report.problems.push(problem),
-        }
+/// Whether the records of several runs, each sound, go together; counts the rows that they make.
+fn check_together(
+    manifest: &Manifest,
+    partition: usize,
+    runs: &[Arc<Run>],
+    report: &mut VerifyReport,
+) {
+    let (least, most) = manifest.partitions[partition].rows_between();
+    match sum_of(manifest, runs) {
+        Ok(found) if (least..=most).contains(&found.rows) => report.totals.add(&found),
+        Ok(found) => report
+            .problems
+            .push(ReadError::Store(StoreError::Incomplete {
+                table: manifest.table.clone(),
+                version: manifest.version,
+                problem: format!(
+                    "the runs of partition {partition} make {} rows, and the manifest says {least} \
+                     to {most}",
+                    found.rows
+                ),
+            })),
+        Err(source) => report.problems.push(ReadError::Run {
+            table: manifest.table.clone(),
+            version: manifest.version,
+            source,
+        }),
     }
 }
 
-fn sum_of_partition(version: &Arc<Version>, partition: usize) -> Result<Totals, ReadError> {
-    let mut scan = version.scan_partition(partition);
+/// What the runs of a partition hold once they are merged.
+fn sum_of(manifest: &Manifest, runs: &[Arc<Run>]) -> Result<Totals, RunError> {
+    let mut merged = merged(manifest, runs, NOTHING_EXPIRED);
     let mut totals = Totals::default();
-    while scan.advance()? {
+    while merged.advance()? {
+        let (_, payload) = encode(merged.operation());
         totals.add(&Totals {
             rows: 1,
-            bytes: (scan.key().len() + scan.value().len()) as u64,
-            content: ContentSum::of(scan.key(), scan.value()),
+            bytes: (merged.key().len() + payload.len()) as u64,
+            content: ContentSum::of(merged.key(), &payload),
         });
     }
     Ok(totals)

@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use forebay_run::filter::filter_hash;
 use forebay_run::hash::KeyHasher;
-use forebay_run::operation::{CowOperation, Operation};
+use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::run::Run;
 use forebay_run::{Found, Lookup as RunLookup, Order, RunError};
 
@@ -17,7 +18,8 @@ use crate::layout::TableFiles;
 use crate::manifest::{Manifest, RunRef};
 use crate::name::TableName;
 use crate::route::Router;
-use forebay_run::io::Disk;
+use crate::store::Store;
+use forebay_run::io::{Clock, Disk};
 
 /// A value: borrowed from the mapped file where it lies there in one piece.
 pub type Value<'a> = Cow<'a, [u8]>;
@@ -39,6 +41,8 @@ pub struct Version {
     sum: u64,
     pub(crate) router: Router,
     pub(crate) parts: Vec<Part>,
+    /// Tells what has expired.
+    clock: Arc<dyn Clock>,
 }
 
 /// The open runs of a partition, oldest first.
@@ -49,20 +53,29 @@ pub(crate) struct Part {
 
 impl Version {
     /// Opens every run: their footers and indexes are read and compared with the manifest, no page
-    /// is.
+    /// is. Runs that one of `known`, versions of the same table, has open are shared with it, with
+    /// what is known of their pages.
     pub(crate) fn open(
-        disk: &Arc<dyn Disk>,
+        store: &Store,
         files: &TableFiles,
         manifest: Manifest,
         sum: u64,
+        known: &[&Version],
     ) -> Result<Self, ReadError> {
+        let disk = store.disk();
         let router = Router::new(&manifest.table, manifest.order, manifest.lowers());
         let mut parts = Vec::with_capacity(manifest.partitions.len());
-        for partition in &manifest.partitions {
+        for (at, partition) in manifest.partitions.iter().enumerate() {
             let mut runs = Vec::with_capacity(partition.runs.len());
             for reference in &partition.runs {
-                let run = open_run(disk, files, &manifest, reference, &router, false)?;
-                runs.push(Arc::new(run));
+                runs.push(
+                    match known.iter().find_map(|known| known.shared(at, reference)) {
+                        Some(run) => run,
+                        None => {
+                            Arc::new(open_run(disk, files, &manifest, reference, &router, false)?)
+                        }
+                    },
+                );
             }
             parts.push(Part { runs: runs.into() });
         }
@@ -71,7 +84,20 @@ impl Version {
             sum,
             router,
             parts,
+            clock: Arc::clone(store.clock()),
         })
+    }
+
+    /// The open run that this of a partition stands for, if the version has it there.
+    fn shared(&self, partition: usize, reference: &RunRef) -> Option<Arc<Run>> {
+        let named = &self.manifest.partitions.get(partition)?.runs;
+        let place = named.iter().position(|named| named == reference)?;
+        self.parts[partition].runs.get(place).map(Arc::clone)
+    }
+
+    /// The moment that decides what has expired.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.unix_ms()
     }
 
     pub fn manifest(&self) -> &Manifest {
@@ -109,6 +135,11 @@ impl Version {
         self.get_at(self.route(key), key)
     }
 
+    /// The index of the partition that a key lies in.
+    pub fn partition_of(&self, key: &[u8]) -> usize {
+        self.route(key).partition
+    }
+
     #[inline]
     fn route(&self, key: &[u8]) -> Route<'static> {
         let hash = self.router.hash(key);
@@ -123,9 +154,13 @@ impl Version {
     fn get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Option<Value<'a>>, ReadError> {
         let found = match &*self.parts[route.partition].runs {
             [run] => run
-                .visit_from(route.ahead, route.hash, key, Found::into_value)
+                .visit_from(route.ahead, route.hash, key, |found| {
+                    found.into_value(|| self.now_ms())
+                })
                 .map(Option::flatten),
-            runs => self.resolve(runs, |run| run.get(route.hash, key)),
+            runs => self
+                .resolve(runs, route.hash, key, |run| run.get(route.hash, key))
+                .map(|found| found.and_then(|found| found.into_value(|| self.now_ms()))),
         };
         found.map_err(|error| self.read_error(error))
     }
@@ -140,13 +175,32 @@ impl Version {
     fn try_get_at<'a>(&'a self, route: Route<'a>, key: &[u8]) -> Result<Lookup<'a>, ReadError> {
         match &*self.parts[route.partition].runs {
             [run] => match run.try_get_from(route.ahead, route.hash, key) {
-                Ok(RunLookup::Found(found)) => Ok(found_or_absent(found.into_value())),
+                Ok(RunLookup::Found(found)) => {
+                    Ok(found_or_absent(found.into_value(|| self.now_ms())))
+                }
                 Ok(RunLookup::Absent) => Ok(Lookup::Absent),
                 Ok(RunLookup::NotResident) => Ok(Lookup::NotResident),
                 Err(error) => Err(self.read_error(error)),
             },
             runs => self.try_resolve(runs, route.hash, key),
         }
+    }
+
+    /// When a key that is there expires, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
+    /// `None`: the key is not there. Waits for the device when it must.
+    pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, ReadError> {
+        let Route {
+            hash, partition, ..
+        } = self.route(key);
+        let runs = &self.parts[partition].runs;
+        let found = self.resolve(runs, hash, key, |run| run.get(hash, key));
+        let found = found.map_err(|error| self.read_error(error))?;
+        let value = found
+            .as_ref()
+            .and_then(|operation| operation.borrow().value());
+        Ok(value
+            .map(|(_, expires_ms)| expires_ms)
+            .filter(|expires_ms| self.now_ms() < *expires_ms))
     }
 
     /// Whether the key is there. Waits for the device when it must.
@@ -195,16 +249,22 @@ impl Version {
         self.parts.iter().flat_map(|part| part.runs.iter())
     }
 
-    /// The value that several runs make together: operations from the newest run back, until one
-    /// settles it.
+    /// What several runs make of a key together: operations from the newest run back, until one settles
+    /// it. Runs whose filters deny the key are passed over.
     #[inline(never)]
     fn resolve<'a>(
         &self,
         runs: &'a [Arc<Run>],
+        hash: u64,
+        key: &[u8],
         mut look_up: impl FnMut(&'a Run) -> Result<Option<Found<'a>>, RunError>,
-    ) -> Result<Option<Value<'a>>, RunError> {
+    ) -> Result<Option<CowOperation<'a>>, RunError> {
+        let sought = match self.order() {
+            Order::Hashed => hash,
+            Order::Ordered => filter_hash(key),
+        };
         let mut composed: Option<CowOperation<'a>> = None;
-        for run in runs.iter().rev() {
+        for run in runs.iter().rev().filter(|run| run.may_hold(sought)) {
             let Some(found) = look_up(run)? else { continue };
             let older = found.into_operation();
             composed = Some(match composed {
@@ -218,7 +278,7 @@ impl Version {
                 break;
             }
         }
-        Ok(composed.and_then(CowOperation::into_value))
+        Ok(composed)
     }
 
     fn try_resolve<'a>(
@@ -228,7 +288,7 @@ impl Version {
         key: &[u8],
     ) -> Result<Lookup<'a>, ReadError> {
         let mut waits = false;
-        let value = self.resolve(runs, |run| {
+        let found = self.resolve(runs, hash, key, |run| {
             Ok(match run.try_get(hash, key)? {
                 RunLookup::Found(found) => Some(found),
                 RunLookup::Absent => None,
@@ -238,11 +298,11 @@ impl Version {
                 }
             })
         });
-        let value = value.map_err(|error| self.read_error(error))?;
+        let found = found.map_err(|error| self.read_error(error))?;
         Ok(if waits {
             Lookup::NotResident
         } else {
-            found_or_absent(value)
+            found_or_absent(found.and_then(|found| found.into_value(|| self.now_ms())))
         })
     }
 
@@ -253,12 +313,19 @@ impl Version {
         newer: Operation<'_>,
     ) -> Result<CowOperation<'static>, RunError> {
         let refused = |what: String| RunError::refused(run.path(), what);
-        let Some(kind) = self.manifest.delta else {
-            return compose_plain(older, newer)
-                .ok_or_else(|| refused("a delta in a table that has no kind of deltas".into()));
+        let is_delta = |operation: Operation<'_>| {
+            matches!(
+                operation.plain(),
+                Operation::Delta(_) | Operation::InsertDelta { .. }
+            )
         };
+        if self.manifest.delta.is_none() && (is_delta(older) || is_delta(newer)) {
+            return Err(refused(
+                "a delta in a table that has no kind of deltas".into(),
+            ));
+        }
         newer
-            .after(&older, kind)
+            .after(&older, self.manifest.delta.unwrap_or(DeltaKind::Append))
             .map_err(|error| refused(error.to_string()))
     }
 
@@ -270,17 +337,6 @@ impl Version {
             version: self.manifest.version,
             source,
         }
-    }
-}
-
-/// [`Operation::after`] where no delta is involved.
-fn compose_plain(older: Operation<'_>, newer: Operation<'_>) -> Option<CowOperation<'static>> {
-    use Operation::{Delete, Insert, Update};
-    match (older, newer) {
-        (_, Update(_) | Delete) => Some(newer.to_owned()),
-        (Delete, Insert(value)) => Some(Update(value).to_owned()),
-        (Update(_) | Insert(_), Insert(_)) => Some(older.to_owned()),
-        _ => None,
     }
 }
 

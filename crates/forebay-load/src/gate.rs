@@ -182,7 +182,8 @@ fn check_one(limit: &Limit, seen: &Comparison) -> Vec<Finding> {
         vec![finding(limit, share.fraction(), text)]
     };
     match &limit.metric {
-        Metric::Rows => relative("rows", seen.rows_before, seen.rows_after),
+        Metric::Rows if seen.rows_are_exact => relative("rows", seen.rows_before, seen.rows_after),
+        Metric::Rows => relative("rows, estimated,", seen.rows_before, seen.rows_after),
         Metric::Bytes => relative("bytes", seen.bytes_before, seen.bytes_after),
         Metric::Lost => share(&seen.lost, "of the serving version's keys are gone"),
         Metric::New => share(&seen.new, "of the new version's keys are new"),
@@ -202,7 +203,7 @@ fn check_one(limit: &Limit, seen: &Comparison) -> Vec<Finding> {
                 }
                 None => Finding {
                     limit: limit.to_string(),
-                    seen: format!("the new version has no column {column}"),
+                    seen: format!("nulls of a column {column} are not known of the new version"),
                     passed: false,
                 },
             }]
@@ -250,6 +251,7 @@ mod tests {
         Comparison {
             rows_before: 1000,
             rows_after: 700,
+            rows_are_exact: true,
             bytes_before: 0,
             bytes_after: 10,
             lost: Share {

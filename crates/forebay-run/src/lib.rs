@@ -16,6 +16,7 @@ pub mod hash;
 mod index;
 pub mod io;
 pub mod merge;
+pub mod number;
 pub mod operation;
 mod page;
 mod pages;
@@ -24,6 +25,8 @@ pub mod record;
 pub mod row;
 pub mod run;
 pub mod scan;
+pub mod settle;
+pub mod times;
 pub mod verify;
 pub mod writer;
 

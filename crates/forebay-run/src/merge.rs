@@ -22,7 +22,7 @@ pub enum Resolve {
     Refuse,
 }
 
-/// The records that a merge left out because of others of the same key.
+/// The records that a merge left out because of others of the same key; of composed ones only how many.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
     pub records: u64,
@@ -223,6 +223,7 @@ impl<C: Cursor> Merge<C> {
             .rposition(|cursor| operation(cursor).is_final());
         let first = last_final.unwrap_or(0);
         self.current = self.pending[first];
+        self.dropped.records += self.pending.len() as u64 - 1;
         let mut composed: Option<CowOperation<'static>> = None;
         for cursor in &self.pending[first + 1..] {
             let older = composed

@@ -23,6 +23,7 @@
 use std::borrow::Cow;
 
 pub use crate::delta::DeltaKind;
+use crate::times::{self, CowTimed, Timed, Times};
 
 /// A delta or a value of the wrong shape for the table's [`DeltaKind`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +49,12 @@ pub enum Operation<'a> {
     Insert(&'a [u8]),
     Delete,
     Delta(&'a [u8]),
-    InsertDelta { value: &'a [u8], delta: &'a [u8] },
+    InsertDelta {
+        value: &'a [u8],
+        delta: &'a [u8],
+    },
+    /// One of these, with times.
+    Timed(Timed<'a>),
 }
 
 /// An operation that owns its bytes, or borrows them.
@@ -62,6 +68,7 @@ pub enum CowOperation<'a> {
         value: Cow<'a, [u8]>,
         delta: Cow<'a, [u8]>,
     },
+    Timed(CowTimed<'a>),
 }
 
 /// `InsertDelta` in the one form that there is of it: where `value` is what the delta makes of an absent
@@ -74,6 +81,18 @@ fn insert_delta<'a>(value: Cow<'a, [u8]>, delta: Cow<'a, [u8]>) -> CowOperation<
     }
 }
 
+/// The operation of a delta, which may be a joined one.
+pub(crate) fn delta(
+    delta: Vec<u8>,
+    kind: DeltaKind,
+) -> Result<CowOperation<'static>, OperandError> {
+    Ok(if kind.is_value(&delta) {
+        CowOperation::Delta(Cow::Owned(delta))
+    } else {
+        insert_delta(Cow::Owned(kind.value_of(&delta)?), Cow::Owned(delta))
+    })
+}
+
 impl Operation<'_> {
     /// The operation that does `older` and then `self`. Associative.
     pub fn after(
@@ -81,10 +100,11 @@ impl Operation<'_> {
         older: &Operation<'_>,
         kind: DeltaKind,
     ) -> Result<CowOperation<'static>, OperandError> {
-        use Operation::{Delete, Delta, Insert, InsertDelta, Update};
+        use Operation::{Delete, Delta, Insert, InsertDelta, Timed, Update};
         let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
         let add = |a: &[u8], b: &[u8]| kind.add(a, b).map(Cow::Owned);
         Ok(match (*older, *self) {
+            (Timed(_), _) | (_, Timed(_)) => times::after(*self, *older, kind)?,
             (_, Update(a)) => CowOperation::Update(owned(a)),
             (_, Delete) => CowOperation::Delete,
             (Delete, Insert(a)) => CowOperation::Update(owned(a)),
@@ -97,35 +117,40 @@ impl Operation<'_> {
             (Insert(a), Delta(d) | InsertDelta { delta: d, .. }) => {
                 insert_delta(add(a, d)?, owned(d))
             }
-            (Delta(c), Delta(d) | InsertDelta { delta: d, .. }) => {
-                let delta = kind.join(c, d)?;
-                if kind.is_value(&delta) {
-                    CowOperation::Delta(Cow::Owned(delta))
-                } else {
-                    insert_delta(Cow::Owned(kind.value_of(&delta)?), Cow::Owned(delta))
-                }
-            }
+            (Delta(c), Delta(d) | InsertDelta { delta: d, .. }) => delta(kind.join(c, d)?, kind)?,
             (InsertDelta { value, delta }, Delta(d) | InsertDelta { delta: d, .. }) => {
                 insert_delta(add(value, d)?, Cow::Owned(kind.join(delta, d)?))
             }
         })
     }
 
-    /// The value after this operation on `before`.
+    /// What a key has after this operation: its value and when that expires, `u64::MAX` being never;
+    /// `before` is what it had. The tables in the modules' texts, as code.
     pub fn apply(
         &self,
-        before: Option<&[u8]>,
+        before: Option<(&[u8], u64)>,
         kind: DeltaKind,
-    ) -> Result<Option<Vec<u8>>, OperandError> {
-        use Operation::{Delete, Delta, Insert, InsertDelta, Update};
-        Ok(match (*self, before) {
-            (Update(a), _) | (Insert(a), None) => Some(a.to_vec()),
-            (Delta(d), None) => Some(kind.value_of(d)?),
-            (InsertDelta { value, .. }, None) => Some(value.to_vec()),
-            (Delete, _) => None,
-            (Insert(_), Some(x)) => Some(x.to_vec()),
-            (Delta(d) | InsertDelta { delta: d, .. }, Some(x)) => Some(kind.add(x, d)?),
-        })
+    ) -> Result<Option<(Vec<u8>, u64)>, OperandError> {
+        use Operation::{Delete, Delta, Insert, InsertDelta, Timed, Update};
+        let Times {
+            written_ms,
+            expires_ms,
+        } = self.times();
+        let value = match (self.plain(), before) {
+            (Update(a), _) | (Insert(a), None) => a.to_vec(),
+            (Insert(_), Some((x, expires_ms))) => return Ok(Some((x.to_vec(), expires_ms))),
+            (Delta(d), None) => kind.value_of(d)?,
+            (InsertDelta { value, .. }, None) => value.to_vec(),
+            (Delta(d) | InsertDelta { delta: d, .. }, Some((x, until_ms))) => {
+                if written_ms < until_ms {
+                    kind.add(x, d)?
+                } else {
+                    kind.value_of(d)?
+                }
+            }
+            (Delete | Timed(_), _) => return Ok(None),
+        };
+        Ok(Some((value, expires_ms)))
     }
 
     pub fn to_owned(&self) -> CowOperation<'static> {
@@ -139,12 +164,16 @@ impl Operation<'_> {
                 value: owned(value),
                 delta: owned(delta),
             },
+            Operation::Timed(timed) => {
+                let plain = Operation::Timed(timed).plain().to_owned();
+                plain.with_times(self.times())
+            }
         }
     }
 
     /// Whether what older runs hold cannot change the outcome.
     pub fn is_final(&self) -> bool {
-        matches!(self, Operation::Update(_) | Operation::Delete)
+        matches!(self.plain(), Operation::Update(_) | Operation::Delete)
     }
 }
 
@@ -156,19 +185,22 @@ impl CowOperation<'_> {
             CowOperation::Delete => Operation::Delete,
             CowOperation::Delta(d) => Operation::Delta(d),
             CowOperation::InsertDelta { value, delta } => Operation::InsertDelta { value, delta },
+            CowOperation::Timed(timed) => Operation::Timed(timed.borrow()),
         }
     }
 }
 
 impl<'a> CowOperation<'a> {
-    /// The value of a key whose whole history this operation is: none after a delete.
-    pub fn into_value(self) -> Option<Cow<'a, [u8]>> {
+    /// The value of a key whose whole history this operation is: none after a delete, none of what has
+    /// expired. `now` gives the milliseconds since 1970-01-01 UTC and is asked when they matter.
+    pub fn into_value(self, now: impl FnOnce() -> u64) -> Option<Cow<'a, [u8]>> {
         match self {
             CowOperation::Update(value)
             | CowOperation::Insert(value)
             | CowOperation::Delta(value)
             | CowOperation::InsertDelta { value, .. } => Some(value),
             CowOperation::Delete => None,
+            CowOperation::Timed(timed) => timed.into_value(now()),
         }
     }
 }

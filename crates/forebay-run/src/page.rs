@@ -18,8 +18,8 @@ use crate::raw::{match_byte, prefetch};
 use crate::record::DELTA;
 
 pub const HEADER_BYTES: usize = 16;
-/// Bits 0-2 of a record's tag are its operation.
-pub const OPERATION_MASK: u8 = 0x07;
+/// The bits of a record's tag that its operation and its payload's form take.
+pub const OPERATION_MASK: u8 = 0x67;
 /// The value lies in the `.ext` file; here is a reference to it.
 pub const TAG_EXTENT: u8 = 0x08;
 /// The value continues in the next page.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::operation::{CowOperation, Operation};
 use crate::page::OPERATION_MASK;
+use crate::times::Times;
 
 const UPDATE: u8 = 0;
 const INSERT: u8 = 1;
@@ -11,6 +12,10 @@ const DELETE: u8 = 2;
 pub const DELTA: u8 = 3;
 /// The payload is the value's length (8 bytes), the value, the delta.
 const INSERT_DELTA: u8 = 4;
+/// The payload begins with the moment of expiry (8 bytes).
+const EXPIRES: u8 = 0x20;
+/// Then comes the time at which the operation was written (8 bytes).
+const WRITTEN: u8 = 0x40;
 
 /// Always inlined: an operation that goes through memory costs more than all else here.
 #[inline(always)]
@@ -26,7 +31,24 @@ pub fn encode<'a>(operation: Operation<'a>) -> (u8, Cow<'a, [u8]>) {
             payload.extend_from_slice(delta);
             (INSERT_DELTA, Cow::Owned(payload))
         }
+        Operation::Timed(_) => encode_timed(operation),
     }
+}
+
+fn encode_timed(operation: Operation<'_>) -> (u8, Cow<'static, [u8]>) {
+    let (mut tag, rest) = encode(operation.plain());
+    let times = operation.times();
+    let mut payload = Vec::with_capacity(16 + rest.len());
+    if times.expires_ms != Times::NONE.expires_ms {
+        tag |= EXPIRES;
+        payload.extend_from_slice(&times.expires_ms.to_le_bytes());
+    }
+    if times.written_ms != Times::NONE.written_ms {
+        tag |= WRITTEN;
+        payload.extend_from_slice(&times.written_ms.to_le_bytes());
+    }
+    payload.extend_from_slice(&rest);
+    (tag, Cow::Owned(payload))
 }
 
 /// The operation of a record over its whole payload.
@@ -47,8 +69,37 @@ pub fn decode(tag: u8, payload: &[u8]) -> Result<Operation<'_>, &'static str> {
                 .ok_or("a value beyond its payload")?;
             Ok(Operation::InsertDelta { value, delta })
         }
+        operation if operation & (EXPIRES | WRITTEN) != 0 => decode_timed(operation, payload),
         _ => Err("a record with an unknown operation"),
     }
+}
+
+fn decode_timed(tag: u8, mut payload: &[u8]) -> Result<Operation<'_>, &'static str> {
+    let mut times = Times::NONE;
+    for (bit, time) in [
+        (EXPIRES, &mut times.expires_ms),
+        (WRITTEN, &mut times.written_ms),
+    ] {
+        if tag & bit != 0 {
+            let (word, rest) = payload
+                .split_first_chunk()
+                .ok_or("a payload without the times that its tag tells of")?;
+            *time = u64::from_le_bytes(*word);
+            payload = rest;
+        }
+    }
+    let plain = tag & !(EXPIRES | WRITTEN);
+    let operation = decode(plain, payload)?.with_times(times);
+    // There is one way to write a record, so that its content sum is what its bytes say.
+    let said = (tag & EXPIRES != 0, tag & WRITTEN != 0);
+    let told = (
+        times.expires_ms != Times::NONE.expires_ms,
+        times.written_ms != Times::NONE.written_ms,
+    );
+    if operation.times() != times || said != told {
+        return Err("a record with times that its operation cannot have");
+    }
+    Ok(operation)
 }
 
 /// A record that a look-up found, its operation not taken apart: most callers only want the value.
@@ -81,14 +132,24 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The value of a key whose whole history this record is: none after a delete.
+    /// The value of a key whose whole history this record is: none after a delete, none of what has
+    /// expired. `now` gives the milliseconds since 1970-01-01 UTC and is asked when they matter.
     #[inline]
-    pub fn into_value(self) -> Option<Cow<'a, [u8]>> {
+    pub fn into_value(self, now: impl FnOnce() -> u64) -> Option<Cow<'a, [u8]>> {
         match self.operation as u8 {
             UPDATE | INSERT | DELTA => Some(self.payload),
             DELETE => None,
-            _ => self.into_operation().into_value(),
+            _ => self.into_composed_value(now),
         }
+    }
+
+    fn into_composed_value(self, now: impl FnOnce() -> u64) -> Option<Cow<'a, [u8]>> {
+        let Cow::Borrowed(payload) = self.payload else {
+            return self.into_operation().into_value(now);
+        };
+        // `new` has seen that it decodes.
+        let (value, expires_ms) = decode(self.operation as u8, payload).ok()?.value()?;
+        (expires_ms == u64::MAX || now() < expires_ms).then_some(Cow::Borrowed(value))
     }
 
     /// The operation, for composing it with others.

@@ -2,6 +2,7 @@
 //! then the newer".
 
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
+use forebay_run::times::Times;
 use proptest::prelude::*;
 use std::borrow::Cow;
 
@@ -26,20 +27,51 @@ fn kinds() -> impl Strategy<Value = DeltaKind> {
 
 fn operation(kind: DeltaKind) -> BoxedStrategy<CowOperation<'static>> {
     let owned = || operand(kind).prop_map(Cow::<[u8]>::Owned);
-    prop_oneof![
+    let plain = prop_oneof![
         owned().prop_map(CowOperation::Update),
         owned().prop_map(CowOperation::Insert),
         Just(CowOperation::Delete),
         owned().prop_map(CowOperation::Delta),
         (owned(), owned()).prop_map(|(value, delta)| CowOperation::InsertDelta { value, delta }),
-    ]
-    .boxed()
+    ];
+    (plain, times())
+        .prop_map(|(plain, times)| plain.with_times(times))
+        .boxed()
 }
 
-fn history() -> impl Strategy<Value = (DeltaKind, Vec<CowOperation<'static>>, Option<Vec<u8>>)> {
+/// Times near one another, so that some expire before others are written; often none.
+fn times() -> impl Strategy<Value = Times> {
+    let both = (0u64..9, 0u64..9).prop_map(|(written_ms, expires_ms)| Times {
+        written_ms,
+        expires_ms,
+    });
+    let written = (0u64..9).prop_map(|written_ms| Times {
+        written_ms,
+        ..Times::NONE
+    });
+    prop_oneof![Just(Times::NONE), both, written]
+}
+
+fn expiry() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(u64::MAX), 0u64..9]
+}
+
+/// A value and its expiry, or none.
+type Stored = Option<(Vec<u8>, u64)>;
+
+fn stored(kind: DeltaKind) -> impl Strategy<Value = Stored> {
+    prop::option::of((operand(kind), expiry()))
+}
+
+fn apply(operation: &Operation<'_>, before: &Stored, kind: DeltaKind) -> Stored {
+    let before = before.as_ref().map(|(value, until)| (&value[..], *until));
+    operation.apply(before, kind).expect("operands of the kind")
+}
+
+fn history() -> impl Strategy<Value = (DeltaKind, Vec<CowOperation<'static>>, Stored)> {
     kinds().prop_flat_map(|kind| {
         let operations = prop::collection::vec(operation(kind), 3);
-        (Just(kind), operations, prop::option::of(operand(kind)))
+        (Just(kind), operations, stored(kind))
     })
 }
 
@@ -49,10 +81,9 @@ proptest! {
     #[test]
     fn composing_then_applying_is_applying_in_turn((kind, ops, base) in history()) {
         let (first, second) = (ops[0].borrow(), ops[1].borrow());
-        let between = first.apply(base.as_deref(), kind).unwrap();
-        let stepwise = second.apply(between.as_deref(), kind).unwrap();
+        let stepwise = apply(&second, &apply(&first, &base, kind), kind);
         let composed = second.after(&first, kind).unwrap();
-        prop_assert_eq!(composed.borrow().apply(base.as_deref(), kind).unwrap(), stepwise);
+        prop_assert_eq!(apply(&composed.borrow(), &base, kind), stepwise);
     }
 
     #[test]
@@ -67,8 +98,7 @@ proptest! {
     fn a_final_operation_hides_the_past((kind, ops, base) in history()) {
         let last = ops[0].borrow();
         if last.is_final() {
-            let with = last.apply(base.as_deref(), kind).unwrap();
-            prop_assert_eq!(with, last.apply(None, kind).unwrap());
+            prop_assert_eq!(apply(&last, &base, kind), apply(&last, &None, kind));
         }
     }
 }
@@ -105,12 +135,13 @@ proptest! {
     fn long_histories_come_to_the_same_however_they_are_grouped(
         (kind, ops, base) in kinds().prop_flat_map(|kind| {
             let operations = prop::collection::vec(operation(kind), 1..12);
-            (Just(kind), operations, prop::option::of(operand(kind)))
+            (Just(kind), operations, stored(kind))
         }),
+        now_ms in 0u64..9,
         cut in any::<prop::sample::Index>(),
     ) {
         let stepwise = ops.iter().fold(base.clone(), |value, operation| {
-            operation.borrow().apply(value.as_deref(), kind).unwrap()
+            apply(&operation.borrow(), &value, kind)
         });
         let compose = |ops: &[CowOperation<'static>]| {
             ops.iter().cloned().reduce(|older, newer| {
@@ -118,14 +149,51 @@ proptest! {
             })
         };
         let whole = compose(&ops).unwrap();
-        prop_assert_eq!(whole.borrow().apply(base.as_deref(), kind).unwrap(), stepwise);
+        prop_assert_eq!(apply(&whole.borrow(), &base, kind), stepwise);
         let (older, newer) = ops.split_at(cut.index(ops.len()));
         if let (Some(older), Some(newer)) = (compose(older), compose(newer)) {
             let grouped = newer.borrow().after(&older.borrow(), kind).unwrap();
             prop_assert_eq!(&grouped, &whole);
         }
         // What a reader sees of a key that nothing older is known of.
-        let alone = whole.borrow().apply(None, kind).unwrap();
-        prop_assert_eq!(whole.into_value().map(|value| value.into_owned()), alone);
+        let alone = apply(&whole.borrow(), &None, kind);
+        let value = whole.borrow().value().map(|(value, until)| (value.to_vec(), until));
+        prop_assert_eq!(&value, &alone);
+        let seen = alone.filter(|(_, until)| now_ms < *until).map(|(value, _)| value);
+        prop_assert_eq!(whole.into_value(|| now_ms).map(|value| value.into_owned()), seen);
+    }
+}
+
+proptest! {
+    /// Dropping what had expired changes nothing for whoever reads or writes later.
+    #[test]
+    fn what_expired_before_all_later_writes_can_go(
+        (kind, ops) in kinds().prop_flat_map(|kind| {
+            (Just(kind), prop::collection::vec((operation(kind), 0u64..4), 1..12))
+        }),
+        cut in any::<prop::sample::Index>(),
+        later in 0u64..9,
+    ) {
+        // Time goes on from operation to operation; deltas carry the time of theirs.
+        let mut now_ms = 0;
+        let mut history = Vec::new();
+        for (operation, step) in ops {
+            now_ms += step;
+            let times = operation.borrow().times();
+            let written = Times { written_ms: now_ms, ..times };
+            // Where records expire, inserts are settled when they are written.
+            if !matches!(operation.borrow().plain(), Operation::Insert(_) | Operation::InsertDelta { .. }) {
+                history.push((now_ms, operation.with_times(written)));
+            }
+        }
+        let (old, new) = history.split_at(cut.index(history.len() + 1));
+        let expired_ms = new.first().map_or(now_ms, |(written, _)| *written);
+        let run = |history: &[(u64, CowOperation<'static>)], before: Stored| {
+            history.iter().fold(before, |value, (_, operation)| apply(&operation.borrow(), &value, kind))
+        };
+        let kept = run(old, None);
+        let dropped = kept.clone().filter(|(_, until)| *until > expired_ms);
+        let read = |stored: Stored| stored.filter(|(_, until)| now_ms.max(expired_ms) + later < *until);
+        prop_assert_eq!(read(run(new, dropped)), read(run(new, kept)));
     }
 }

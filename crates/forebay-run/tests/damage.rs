@@ -26,7 +26,11 @@ fn read_all(disk: &dyn Disk, model: &Model) -> Result<(), RunError> {
         let found = run
             .get(*hash, key)?
             .expect("a key vanished without an error");
-        assert_eq!(&*found.into_value().unwrap(), &value[..], "a wrong value");
+        assert_eq!(
+            &*found.into_value(|| 0).unwrap(),
+            &value[..],
+            "a wrong value"
+        );
     }
     run.verify(&mut |_| ()).map(|_| ())
 }
@@ -137,7 +141,11 @@ fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
     let all = |run: &Run| -> usize {
         let ask = |((hash, key), value): (&(u64, Vec<u8>), &Vec<u8>)| match run.get(*hash, key) {
             Ok(Some(found)) => {
-                assert_eq!(&*found.into_value().unwrap(), &value[..], "a wrong value");
+                assert_eq!(
+                    &*found.into_value(|| 0).unwrap(),
+                    &value[..],
+                    "a wrong value"
+                );
                 false
             }
             Ok(None) => panic!("a key vanished without an error"),

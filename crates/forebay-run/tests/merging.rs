@@ -18,6 +18,8 @@ use forebay_run::io::sim::Dice;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+use forebay_run::settle::Settled;
+use forebay_run::times::Times;
 use forebay_run::{Compression, Order, Run, RunOptions, RunWriter};
 
 type Runs = Vec<BTreeMap<(u64, Vec<u8>), CowOperation<'static>>>;
@@ -36,6 +38,14 @@ fn random_runs(dice: &mut Dice, order: Order, runs: usize, keys: u64) -> Runs {
                 delta: &b,
             },
         }
+        .with_times(match dice.below(4) {
+            0 => Times::until(dice.below(20)),
+            1 => Times {
+                written_ms: dice.below(20),
+                expires_ms: dice.below(20),
+            },
+            _ => Times::NONE,
+        })
         .to_owned()
     };
     let mut out = Vec::new();
@@ -68,7 +78,7 @@ fn open(runs: &Runs, order: Order, direction: Direction) -> Vec<RunScan> {
     runs.iter().enumerate().map(scan).collect()
 }
 
-fn collect(merge: &mut Merge<RunScan>) -> Vec<((u64, Vec<u8>), CowOperation<'static>)> {
+fn collect(merge: &mut impl Cursor) -> Vec<((u64, Vec<u8>), CowOperation<'static>)> {
     let mut out = Vec::new();
     while merge.advance().unwrap() {
         out.push((
@@ -139,4 +149,37 @@ fn what_is_dropped_is_accounted_for_and_duplicates_can_be_refused() {
     let mut merge = Merge::new(scans(), Resolve::Refuse, Direction::Forward);
     let error = merge.advance().unwrap_err().to_string();
     assert!(error.contains("key same occurs more than once"), "{error}");
+}
+
+#[test]
+fn a_settled_merge_holds_the_values_that_have_not_expired_and_nothing_else() {
+    let seed = 70;
+    println!("seed {seed}");
+    let mut dice = Dice(seed);
+    let kind = DeltaKind::AddI64;
+    for order in ORDERS {
+        let runs = random_runs(&mut dice, order, 5, 60);
+        let mut stored: BTreeMap<(u64, Vec<u8>), Option<(Vec<u8>, u64)>> = BTreeMap::new();
+        for (place, operation) in runs.iter().flatten() {
+            let before = stored.remove(place).flatten();
+            let before = before.as_ref().map(|(value, until)| (&value[..], *until));
+            let after = operation.borrow().apply(before, kind).unwrap();
+            stored.insert(place.clone(), after);
+        }
+        let now_ms = 10;
+        let alive = stored.into_iter().filter_map(|(place, value)| {
+            let (value, until) = value.filter(|(_, until)| *until > now_ms)?;
+            let update = Operation::Update(&value).with_times(Times::until(until));
+            Some((place, update.to_owned()))
+        });
+        let direction = Direction::Forward;
+        let merge = Merge::new(
+            open(&runs, order, direction),
+            Resolve::Compose(kind),
+            direction,
+        );
+        let alive: Vec<_> = alive.collect();
+        assert!(alive.len() > 20, "too little to compare");
+        assert_eq!(collect(&mut Settled::new(merge, now_ms)), alive);
+    }
 }

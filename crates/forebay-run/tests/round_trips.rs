@@ -20,10 +20,11 @@ use forebay_run::io::sim::Dice;
 use forebay_run::io::{Disk, OsDisk};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
+use forebay_run::times::Times;
 use forebay_run::{Compression, Lookup, Order, Run, RunOptions, RunWriter};
 
 fn value(found: Found<'_>) -> Vec<u8> {
-    found.into_value().unwrap().into_owned()
+    found.into_value(|| 0).unwrap().into_owned()
 }
 
 fn check_look_ups(run: &Run, order: Order, model: &Model) {
@@ -221,6 +222,10 @@ fn all_operations_survive() {
         let mut writer =
             RunWriter::create(&disk, Path::new(&path), options(order, Compression::None)).unwrap();
         let large = vec![7u8; 10_000];
+        let times = Times {
+            written_ms: 5,
+            expires_ms: 9,
+        };
         let operations = [
             Operation::Update(b"a"),
             Operation::Insert(b""),
@@ -234,6 +239,19 @@ fn all_operations_survive() {
                 value: &large,
                 delta: b"delta",
             },
+            Operation::Update(b"a").with_times(Times::until(7)),
+            Operation::Update(&large).with_times(Times::until(0)),
+            Operation::Insert(b"").with_times(Times::until(u64::MAX - 1)),
+            Operation::Delta(b"12345678").with_times(times),
+            Operation::Delta(b"12345678").with_times(Times {
+                expires_ms: u64::MAX,
+                ..times
+            }),
+            Operation::InsertDelta {
+                value: b"value",
+                delta: b"delta",
+            }
+            .with_times(times),
         ];
         for (i, operation) in operations.iter().enumerate() {
             writer
@@ -245,6 +263,16 @@ fn all_operations_survive() {
         for (i, operation) in operations.iter().enumerate() {
             let found = run.get(i as u64, &[b'a' + i as u8]).unwrap().unwrap();
             assert_eq!(found.into_operation().borrow(), *operation);
+        }
+        let run = Arc::new(run);
+        let mut scan = run.scan(ScanRange::all(), Direction::Forward);
+        for operation in &operations {
+            assert!(scan.advance().unwrap());
+            assert_eq!(scan.operation(), *operation);
+        }
+        // The hashes are made up, which verifying would tell.
+        if order == Order::Ordered {
+            run.verify(&mut |_| ()).unwrap();
         }
     }
 }

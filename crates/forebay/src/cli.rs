@@ -4,8 +4,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    completions, diff, drop, export, get, man, plan, push, rollback, scan, serve, swap, tables,
-    verify, versions,
+    compact, completions, diff, drop, export, get, man, plan, push, rollback, scan, serve, swap,
+    tables, verify, versions,
 };
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
@@ -63,6 +63,7 @@ pub enum Command {
     Verify(verify::Verify),
     Diff(diff::Diff),
     Export(export::Export),
+    Compact(compact::Compact),
     Drop(drop::Drop),
     Plan(plan::Plan),
     Completions(completions::Completions),
@@ -88,6 +89,12 @@ mod tests {
              --format csv --csv-delimiter ; --csv-null NA --no-swap --version 7 --memory 64M \
              --threads 2 --duplicates last --bad-rows rejected.jsonl --rate 10M --column n:int64 --gate \
              rows>-20% --gate bytes<50% --force --keep 5 --compression zstd --page-size 8192",
+            "forebay push t a.parquet --key {id} --value n --delta i64-saturating --ttl 7d",
+            "forebay push t a.parquet --key {id} --ttl-column until",
+            "forebay push t a.csv --onto current --op what --gate rows>-1%",
+            "forebay push t a.csv --onto 7 --key {id}",
+            "forebay compact t",
+            "forebay compact t@3 --threads 2",
             "forebay serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --threads 1",
             "forebay get t k1 k2 --json",
             "forebay scan t --from a --to b --limit 3 --reverse --store /s",
@@ -121,6 +128,12 @@ mod tests {
             "forebay push t --key {id}",
             "forebay push t a --key {id} --duplicates often",
             "forebay push t a --key {id} --memory lots",
+            "forebay push t a --op what --key {id}",
+            "forebay push t a --onto newest",
+            "forebay push t a --onto current --order ordered",
+            "forebay push t a --key {id} --ttl soon",
+            "forebay push t a --key {id} --ttl 7d --ttl-column x",
+            "forebay push t a --key {id} --delta maybe",
             "forebay swap t newest",
             "forebay get t",
             "forebay verify t@x",

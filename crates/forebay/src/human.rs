@@ -2,6 +2,25 @@
 
 use std::time::Duration;
 
+/// A time such as 7d, 12h, 90m, 30s or 500ms.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is not a time: write for example 7d, 12h, 90m, 30s, 500ms");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit_ms = match unit.trim() {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "w" => 604_800_000,
+        _ => return Err(wrong()),
+    };
+    let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
+    Ok(Duration::from_millis(ms))
+}
+
 /// A count of bytes as given on the command line: `4096`, `64k`, `512MiB`, `2G`. Units are powers
 /// of 1,024.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {

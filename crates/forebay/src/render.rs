@@ -17,8 +17,8 @@ impl<'a> Renderer<'a> {
         Self { manifest }
     }
 
-    /// Appends the value as JSON: a row as an object, a list as an array, bytes as a string when they
-    /// are UTF-8 and else as `{"base64": "..."}`.
+    /// Appends the value as JSON: a row as an object, a list as an array, a number as one, bytes as a
+    /// string when they are UTF-8 and else as `{"base64": "..."}`.
     pub fn json(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
         let written = match &self.manifest.value {
             ValueKind::Row => {
@@ -30,6 +30,11 @@ impl<'a> Renderer<'a> {
             ValueKind::Bytes { .. } => {
                 write_json_bytes(value, out);
                 Ok(())
+            }
+            ValueKind::Number { number, .. } => {
+                return number
+                    .write_json(value, out)
+                    .context("cannot read the value: verify the table");
             }
         };
         written.context("cannot read the value: verify the table")

@@ -18,6 +18,7 @@ use forebay_run::io::replace_file;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction};
+use forebay_run::times::Times;
 use tracing::warn;
 
 use crate::cleanup::remove_if_there;
@@ -202,10 +203,10 @@ impl Shared {
         while merge.advance().map_err(failed)? {
             let mut operation = merge.operation();
             if is_oldest {
-                let Some(value) = value_of(&operation) else {
+                let Some((value, expires_ms)) = operation.value() else {
                     continue;
                 };
-                operation = Operation::Update(value);
+                operation = Operation::Update(value).with_times(Times::until(expires_ms));
             }
             writer
                 .push(merge.hash(), merge.key(), operation)
@@ -308,15 +309,4 @@ pub(crate) struct Output {
     pub bytes: u64,
     /// Nothing of its keys is older: deletes are dropped, and what is left is values.
     pub is_oldest: bool,
-}
-
-/// The value that an operation makes of nothing.
-fn value_of<'a>(operation: &Operation<'a>) -> Option<&'a [u8]> {
-    match *operation {
-        Operation::Update(value)
-        | Operation::Insert(value)
-        | Operation::Delta(value)
-        | Operation::InsertDelta { value, .. } => Some(value),
-        Operation::Delete => None,
-    }
 }

@@ -82,7 +82,8 @@ impl Shared {
         if let (Some(run), Some(ahead)) = (route.only_run(), ahead) {
             let hash = route.place.hash;
             let value = run.run.visit_from(Some(ahead), hash, key, |found| {
-                found.into_value().map(Cow::into_owned)
+                let value = found.into_value(|| self.shape.now_ms());
+                value.map(Cow::into_owned)
             });
             let value = value.map_err(|source| self.shape.run_error(source))?;
             return Ok(value.flatten());

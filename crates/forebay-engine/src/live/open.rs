@@ -177,7 +177,12 @@ impl Store {
     ) -> Result<LiveTable, LiveError> {
         let disk = &**self.disk();
         remove_debris(disk, &files, &manifest)?;
-        let shape = Arc::new(Shape::new(manifest.table.clone(), &manifest.options));
+        let shape = Shape::new(
+            manifest.table.clone(),
+            &manifest.options,
+            Arc::clone(self.clock()),
+        );
+        let shape = Arc::new(shape);
         let mut parts = open_parts(disk, &files, &shape, &manifest)?;
         let memory = budget.join();
         let log = self.open_log(&manifest, &files, &shape, &mut parts, &memory)?;

@@ -200,7 +200,9 @@ impl PartView {
                 settled.add_older(&operation.into_operation().borrow())?;
             }
         }
-        let value = settled.composed.and_then(CowOperation::into_value);
+        let value = settled
+            .composed
+            .and_then(|operation| operation.into_value(|| shape.now_ms()));
         Ok(Found::Value(value.map(|value| value.into_owned())))
     }
 

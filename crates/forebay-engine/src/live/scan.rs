@@ -13,7 +13,7 @@ use crate::live::snapshot::Snapshot;
 /// A walk over records, in hash order or key order as the table is. It holds its snapshot.
 ///
 /// After [`LiveScan::advance`] returned `true`, `key` and `value` are those of the record that it moved
-/// to; otherwise they mean nothing.
+/// to; otherwise they mean nothing. What had expired when the walk was begun is left out.
 pub struct LiveScan {
     snapshot: Snapshot,
     range: ScanRange,
@@ -23,6 +23,8 @@ pub struct LiveScan {
     current: Option<Merge<SourceCursor>>,
     /// How many records may still come.
     left: u64,
+    /// The moment that the walk sees.
+    now_ms: u64,
 }
 
 impl LiveScan {
@@ -37,7 +39,9 @@ impl LiveScan {
             Bound::Included(at) | Bound::Excluded(at) => partition(at),
             Bound::Unbounded => snapshot.parts.len() - 1,
         };
+        let now_ms = snapshot.shape.now_ms();
         Self {
+            now_ms,
             snapshot,
             range,
             direction,
@@ -76,7 +80,10 @@ impl LiveScan {
             let moved = current.advance();
             if !moved.map_err(|source| self.snapshot.shape.run_error(source))? {
                 self.current = None;
-            } else if current.operation() != Operation::Delete {
+                continue;
+            }
+            let value = current.operation().value();
+            if value.is_some_and(|(_, expires_ms)| self.now_ms < expires_ms) {
                 self.left -= 1;
                 return Ok(true);
             }
@@ -96,15 +103,9 @@ impl LiveScan {
     }
 
     pub fn value(&self) -> &[u8] {
-        match self.current.as_ref().map(Cursor::operation) {
-            Some(
-                Operation::Update(value)
-                | Operation::Insert(value)
-                | Operation::Delta(value)
-                | Operation::InsertDelta { value, .. },
-            ) => value,
-            Some(Operation::Delete) | None => &[],
-        }
+        let value = self.current.as_ref().map(Cursor::operation);
+        let value = value.and_then(Operation::value);
+        value.map_or(&[], |(value, _)| value)
     }
 }
 

@@ -1,7 +1,10 @@
 //! What every part of a live table needs to know of it: name, order, partitions, kind of deltas.
 
+use std::sync::Arc;
+
 use forebay_run::filter::filter_hash;
 use forebay_run::hash::key_head;
+use forebay_run::io::Clock;
 use forebay_run::operation::{CowOperation, DeltaKind, OperandError, Operation};
 use forebay_run::{Order, RunError};
 
@@ -16,6 +19,8 @@ pub(crate) struct Shape {
     pub order: Order,
     pub router: Router,
     pub delta: Option<DeltaKind>,
+    /// Tells what has expired.
+    clock: Arc<dyn Clock>,
 }
 
 /// Where a key lies.
@@ -31,14 +36,20 @@ pub(crate) struct Place {
 }
 
 impl Shape {
-    pub fn new(table: TableName, options: &LiveOptions) -> Self {
+    pub fn new(table: TableName, options: &LiveOptions, clock: Arc<dyn Clock>) -> Self {
         let router = Router::new(&table, options.order, options.lowers.iter());
         Self {
             table,
             order: options.order,
             router,
             delta: options.delta,
+            clock,
         }
+    }
+
+    /// The moment that decides what has expired.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.unix_ms()
     }
 
     #[inline]

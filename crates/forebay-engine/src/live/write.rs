@@ -364,8 +364,8 @@ impl Shared {
             });
         }
         let check = |operand: &[u8], is_delta: bool| self.check_operand(key, operand, is_delta);
-        match *operation {
-            Operation::Delete => Ok(()),
+        match operation.plain() {
+            Operation::Delete | Operation::Timed(_) => Ok(()),
             Operation::Update(value) | Operation::Insert(value) => check(value, false),
             Operation::Delta(delta) => check(delta, true),
             Operation::InsertDelta { value, delta } => {

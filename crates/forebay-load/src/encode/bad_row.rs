@@ -23,6 +23,24 @@ pub enum BadRow {
     KeyYear { column: Arc<str>, year: i64 },
     #[error("the value column '{column}' is null")]
     NullValue { column: Arc<str> },
+    #[error("the column '{column}' is null, which the table's columns of that name cannot be")]
+    NullColumn { column: Arc<str> },
+    #[error("the value column '{column}' holds {value}, and the table's values are {wanted}")]
+    NoNumber {
+        column: Arc<str>,
+        value: String,
+        wanted: &'static str,
+    },
+    #[error(
+        "the operation column '{column}' says '{word}': it must be insert, update, delete or delta"
+    )]
+    Operation { column: Arc<str>, word: String },
+    #[error(
+        "a delta, and the table was pushed without --delta, which says what deltas do: push it anew with it"
+    )]
+    NoDelta,
+    #[error("the column '{column}' gives no time at which the row expires")]
+    Expiry { column: Arc<str> },
     #[error("{reason}")]
     Unreadable { reason: String },
 }

@@ -7,6 +7,8 @@ mod bad_row;
 mod cells;
 mod conform;
 mod keys;
+mod numbers;
+mod operations;
 mod packer;
 mod scalar;
 
@@ -16,17 +18,22 @@ mod tests;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, FieldRef, SchemaRef};
+use forebay_run::number::Number;
+use forebay_run::operation::Operation;
 use forebay_run::row::{Kind, Schema};
 
 pub use bad_row::BadRow;
 pub use conform::{conform, plain_schema};
 pub use keys::MAX_KEY_BYTES;
+pub use operations::{Expiry, OperationChoice};
 
 use crate::key::KeyTemplate;
 use crate::types::{TypeError, row_schema};
 use cells::Cells;
 use keys::KeyWriter;
+use numbers::{number_writer, write_number};
+use operations::{Operations, Verb};
 use packer::{ListPacker, RowPacker};
 use scalar::scalar;
 
@@ -38,6 +45,18 @@ pub enum ValueChoice {
     Row,
     /// One column: lists as a list, text and binary as their bytes, other scalars as text, structs and maps refused.
     Column(String),
+    /// One column of numbers, as numbers of 8 bytes.
+    Number { column: String, number: Number },
+}
+
+impl ValueChoice {
+    /// The one column that is stored.
+    pub fn column(&self) -> Option<&str> {
+        match self {
+            ValueChoice::Row => None,
+            ValueChoice::Column(column) | ValueChoice::Number { column, .. } => Some(column),
+        }
+    }
 }
 
 /// The form of the stored values.
@@ -45,6 +64,7 @@ pub enum ValueChoice {
 pub enum Encoded {
     Row,
     Bytes { column: String },
+    Number { column: String, number: Number },
     List { column: String, item: Kind },
 }
 
@@ -68,6 +88,21 @@ pub enum EncodeError {
         "the column '{column}' cannot be the value by itself: it is a {kind}; store the whole row instead"
     )]
     ValueType { column: String, kind: &'static str },
+    #[error(
+        "the column '{column}' holds {kind}, and deltas of this kind add {wanted}; give its type by --column {column}:{type_name}"
+    )]
+    NumberType {
+        column: String,
+        kind: String,
+        wanted: &'static str,
+        type_name: &'static str,
+    },
+    #[error("the operation column '{column}' has to be text: insert, update, delete or delta")]
+    OperationType { column: String },
+    #[error(
+        "the column '{column}' cannot say when rows expire: it has to be a time, or a number of seconds after the push"
+    )]
+    ExpiryType { column: String },
     #[error("a batch does not fit the schema that its source announced")]
     Batch(#[source] ArrowError),
     #[error("the column '{column}' has nulls, though its file says that it has none")]
@@ -85,6 +120,9 @@ pub struct RowEncoder {
     encoded: Encoded,
     keys: KeyWriter,
     values: ValueWriter,
+    operations: Option<Operations>,
+    /// What the row at hand does.
+    verb: Verb,
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -96,6 +134,12 @@ enum ValueWriter {
         index: usize,
         name: Arc<str>,
         kind: Kind,
+    },
+    Number {
+        index: usize,
+        name: Arc<str>,
+        kind: Kind,
+        number: Number,
     },
     List {
         index: usize,
@@ -121,9 +165,32 @@ impl RowEncoder {
             encoded,
             keys,
             values,
+            operations: None,
+            verb: Verb::Update,
             key,
             value,
         })
+    }
+
+    /// Makes operations of the rows as `choice` says. `extra` are columns of the batches behind those of
+    /// the rows, for the choice to name.
+    pub fn with_operations(
+        mut self,
+        choice: &OperationChoice,
+        extra: Vec<FieldRef>,
+    ) -> Result<RowEncoder, EncodeError> {
+        let fields = self.arrow.fields().iter().cloned().chain(extra);
+        self.arrow = plain_schema(&Arc::new(arrow_schema::Schema::new(
+            fields.collect::<Vec<FieldRef>>(),
+        )));
+        let all = row_schema(&self.arrow)?;
+        self.operations = Some(Operations::new(&all, &self.schema, choice)?);
+        Ok(self)
+    }
+
+    /// The columns that batches have to have.
+    pub fn batch_schema(&self) -> &SchemaRef {
+        &self.arrow
     }
 
     /// The schema of the source's rows: what the rows are packed by when they are the values.
@@ -136,7 +203,7 @@ impl RowEncoder {
         &self.encoded
     }
 
-    /// Encodes a batch, row by row: `accept` gets the row's index, key and value, `reject` its index
+    /// Encodes a batch, row by row: `accept` gets the row's index, key and operation, `reject` its index
     /// and what is wrong with it. An error of either ends the batch and is given back.
     ///
     /// The batch's columns are those of the schema, by position; dictionaries and run ends are
@@ -144,13 +211,17 @@ impl RowEncoder {
     pub fn encode<E: From<EncodeError>>(
         &mut self,
         batch: &RecordBatch,
-        mut accept: impl FnMut(usize, &[u8], &[u8]) -> Result<(), E>,
+        mut accept: impl FnMut(usize, &[u8], Operation<'_>) -> Result<(), E>,
         mut reject: impl FnMut(usize, BadRow) -> Result<(), E>,
     ) -> Result<(), E> {
         let batch = conform(batch, &self.arrow).map_err(EncodeError::Batch)?;
         let cells = Cells::of_batch(&batch).ok_or(EncodeError::BatchType)?;
+        let row_by_row = self
+            .operations
+            .as_ref()
+            .is_some_and(Operations::checks_nulls);
         for (column, cells) in self.schema.columns().iter().zip(&cells) {
-            if cells.has_nulls() && !column.nullable {
+            if cells.has_nulls() && !column.nullable && !row_by_row {
                 return Err(EncodeError::UnexpectedNull {
                     column: column.name.clone(),
                 }
@@ -158,18 +229,43 @@ impl RowEncoder {
             }
         }
         for row in 0..batch.num_rows() {
-            self.key.clear();
-            self.value.clear();
-            let written = self
-                .keys
-                .write(&cells, row, &mut self.key)
-                .and_then(|()| self.values.write(&cells, row, &mut self.value));
-            match written {
-                Ok(()) => accept(row, &self.key, &self.value)?,
+            match self.encode_row(&cells, row) {
+                Ok(()) => {}
+                Err(bad) => {
+                    reject(row, bad)?;
+                    continue;
+                }
+            }
+            match self.operation(&cells, row) {
+                Ok(operation) => accept(row, &self.key, operation)?,
                 Err(bad) => reject(row, bad)?,
             }
         }
         Ok(())
+    }
+
+    /// Puts the row's key and value together.
+    #[inline]
+    fn encode_row(&mut self, cells: &[Cells<'_>], row: usize) -> Result<(), BadRow> {
+        self.key.clear();
+        self.value.clear();
+        self.keys.write(cells, row, &mut self.key)?;
+        if let Some(operations) = &self.operations {
+            self.verb = operations.verb(cells, row)?;
+            if self.verb == Verb::Delete {
+                return Ok(());
+            }
+            operations.check_nulls(cells, row)?;
+        }
+        self.values.write(cells, row, &mut self.value)
+    }
+
+    #[inline]
+    fn operation(&self, cells: &[Cells<'_>], row: usize) -> Result<Operation<'_>, BadRow> {
+        match &self.operations {
+            None => Ok(Operation::Update(&self.value)),
+            Some(operations) => operations.operation(self.verb, &self.value, cells, row),
+        }
     }
 }
 
@@ -178,7 +274,9 @@ impl ValueWriter {
     fn write(&mut self, cells: &[Cells<'_>], row: usize, out: &mut Vec<u8>) -> Result<(), BadRow> {
         let written = match self {
             ValueWriter::Row(packer) => packer.pack(cells, row, out),
-            ValueWriter::Bytes { index, name, .. } | ValueWriter::List { index, name, .. }
+            ValueWriter::Bytes { index, name, .. }
+            | ValueWriter::Number { index, name, .. }
+            | ValueWriter::List { index, name, .. }
                 if cells[*index].is_null(row) =>
             {
                 return Err(BadRow::NullValue {
@@ -188,6 +286,12 @@ impl ValueWriter {
             ValueWriter::Bytes { index, kind, .. } => scalar(&cells[*index], kind, row)
                 .and_then(|value| value.write_text(out))
                 .map(|_| ()),
+            ValueWriter::Number {
+                index,
+                name,
+                kind,
+                number,
+            } => return write_number(&cells[*index], kind, row, *number, name, out),
             ValueWriter::List { index, packer, .. } => packer.pack(&cells[*index], row, out),
         };
         written.map_err(|error| BadRow::Unreadable {
@@ -200,11 +304,14 @@ fn value_writer(
     schema: &Schema,
     value: &ValueChoice,
 ) -> Result<(ValueWriter, Encoded), EncodeError> {
-    let ValueChoice::Column(name) = value else {
+    let Some(name) = value.column() else {
         return Ok((ValueWriter::Row(RowPacker::new(schema)), Encoded::Row));
     };
     let index = find(schema, name, "the choice of value")?;
-    let (column, name) = (name.clone(), Arc::from(name.as_str()));
+    let (column, name) = (name.to_owned(), Arc::from(name));
+    if let ValueChoice::Number { number, .. } = value {
+        return number_writer(schema, index, column, *number);
+    }
     let refuse = |kind| EncodeError::ValueType {
         column: column.clone(),
         kind,

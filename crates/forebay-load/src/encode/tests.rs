@@ -33,7 +33,8 @@ fn encode(
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     encoder.encode::<EncodeError>(
         batch,
-        |_, key, value| {
+        |_, key, operation| {
+            let (value, _) = operation.value().unwrap();
             good.push((key.to_vec(), value.to_vec()));
             Ok(())
         },

@@ -1,7 +1,7 @@
 //! Export: the records of a version as a parquet, CSV or JSON-lines file.
 //!
 //! Tables of rows give their columns, with their types; the key comes first as a column of its own only
-//! when its template has columns that the rows lack. Tables of bytes and of lists give `key` and `value`.
+//! when its template has columns that the rows lack. Tables of bytes, numbers and lists give `key` and `value`.
 //! Records are written as they come, with memory for one row group of a parquet file at most.
 
 mod build;
@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use arrow_schema::ArrowError;
+use forebay_run::number::Number;
 use forebay_run::row::{Column, Datum, Kind, ListView, RowError, RowView, Schema};
 
 use crate::key::KeyTemplate;
@@ -54,6 +55,8 @@ impl FromStr for ExportFormat {
 pub enum ExportValues<'a> {
     Rows(&'a Schema),
     Bytes,
+    /// Numbers of eight bytes.
+    Numbers(Number),
     /// Lists of items of a kind.
     Lists(&'a Kind),
 }
@@ -116,6 +119,7 @@ struct Layout {
 enum Values {
     Rows(Schema),
     Bytes,
+    Numbers(Number),
     Lists(Kind),
 }
 
@@ -132,6 +136,16 @@ impl Layout {
                 Values::Bytes,
                 vec![Column::new("value", plain.clone(), false)],
             ),
+            ExportValues::Numbers(number) => {
+                let kind = match number {
+                    Number::I64 => Kind::Int64,
+                    Number::F64 => Kind::Float64,
+                };
+                (
+                    Values::Numbers(number),
+                    vec![Column::new("value", kind, false)],
+                )
+            }
             ExportValues::Lists(item) => {
                 let item_column = Box::new(Column::new("item", item.clone(), true));
                 let kind = Kind::List {
@@ -175,6 +189,7 @@ impl Layout {
         }
         match &self.values {
             Values::Bytes => put(first, &Datum::Bytes(value)),
+            Values::Numbers(number) => put(first, &number_datum(*number, value)?),
             Values::Lists(item) => put(first, &Datum::List(ListView::new(item, value)?)),
             Values::Rows(schema) => {
                 let row = RowView::new(schema, value)?;
@@ -185,6 +200,17 @@ impl Layout {
             }
         }
     }
+}
+
+fn number_datum(number: Number, value: &[u8]) -> Result<Datum<'static>, RowError> {
+    let bytes: [u8; 8] = value.try_into().map_err(|_| RowError::Width {
+        got: value.len(),
+        limit: 8,
+    })?;
+    Ok(match number {
+        Number::I64 => Datum::Int(i64::from_le_bytes(bytes)),
+        Number::F64 => Datum::Float64(f64::from_le_bytes(bytes)),
+    })
 }
 
 /// Whether all columns of a template are columns of the rows.

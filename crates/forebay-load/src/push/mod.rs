@@ -9,30 +9,40 @@
 //! 6. The version is compared with the serving one (`crate::gate`), committed, and, unless a limit
 //!    was passed, swapped in. Old versions beyond the number to keep are removed.
 //!
+//! A push onto another version ([`PushRequest::onto`], `layer`) begins with the lock, takes the columns from
+//! that version, and names its runs before the ones that it writes.
+//!
 //! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
 
+mod build;
+mod layer;
 mod partitions;
+mod publish;
 mod read;
 mod rejects;
 mod throttle;
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use forebay_engine::{
-    ColumnStats, Manifest, ManifestDraft, NewRun, Partition, Push, PushOptions, RunRef, Store,
-    StoreError, Table, TableName, ValueKind, Version, compare_sampled,
+    ColumnStats, ManifestDraft, Push, PushOptions, Store, StoreError, TableName, Ttl, ValueKind,
 };
+use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order, RunOptions};
 use serde::Serialize;
 
-use crate::encode::{EncodeError, Encoded, RowEncoder, ValueChoice};
-use crate::gate::{self, Finding, Limit};
+use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
+use crate::gate::{Finding, Limit};
 use crate::key::KeyTemplate;
-use crate::progress::{Progress, Unit};
-use crate::sort::{Built, Collected, Duplicates, SortError, SortPlan, Tally, write_partitions};
+use crate::progress::Progress;
+use crate::sort::{Duplicates, SortError, SortPlan, Tally};
 use crate::sources::{SourceError, SourceOptions, SourceSet};
 
+use build::{Job, Outputs};
+use layer::Layer;
+use publish::publish;
 pub use rejects::BadRows;
 use throttle::Throttle;
 
@@ -46,8 +56,18 @@ pub struct PushRequest {
     /// Paths, directories, globs.
     pub sources: Vec<String>,
     pub source_options: SourceOptions,
-    pub key: KeyTemplate,
+    /// A push onto another version has its key.
+    pub key: Option<KeyTemplate>,
     pub value: ValueChoice,
+    /// Go on with the runs of this version, and with all that it declares: of what follows, order,
+    /// partitions and duplicates have no meaning then.
+    pub onto: Option<Onto>,
+    /// The column that says what a row does, in a push onto another version.
+    pub operation_column: Option<String>,
+    /// What deltas do in this table. Numbers are stored as such then, and need one column as the value.
+    pub delta: Option<DeltaKind>,
+    /// When rows expire.
+    pub ttl: Option<Ttl>,
     pub order: Order,
     /// By default by size: [`partitions::by_size`].
     pub partitions: Option<u32>,
@@ -73,17 +93,53 @@ pub struct PushRequest {
     pub keep: usize,
 }
 
+/// The version that a push goes on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Onto {
+    /// The one that serves.
+    Current,
+    Version(u64),
+}
+
+impl FromStr for Onto {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "current" => Ok(Self::Current),
+            Ok(version) => Ok(Self::Version(version)),
+            Err(_) => Err(format!(
+                "'{text}' is neither current nor the number of a version"
+            )),
+        }
+    }
+}
+
+/// What the keys of a push onto another version came to, once those of one key were composed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    pub updates: u64,
+    pub inserts: u64,
+    pub deletes: u64,
+    pub deltas: u64,
+}
+
 /// What a push did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PushReport {
     pub table: TableName,
     pub version: u64,
-    pub rows: u64,
-    /// Of keys and values.
+    /// The rows of the version: the least and the greatest number of them, where newer runs may hide
+    /// or remove rows of older ones.
+    pub rows_between: (u64, u64),
+    /// The version whose runs it goes on with.
+    pub onto: Option<u64>,
+    pub applied: Option<Applied>,
+    /// Of keys and values that were pushed.
     pub bytes: u64,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
-    /// Rows left out because of another of the same key.
+    /// Rows left out because of another of the same key, or composed with one.
     pub duplicates: u64,
     pub seconds: f64,
     pub swapped: bool,
@@ -135,6 +191,14 @@ pub enum PushError {
     },
     #[error("every row of the sources was rejected; nothing was published")]
     NothingLeft,
+    #[error("a push that makes a table whole needs the template of its keys: give --key")]
+    NoKey,
+    #[error(
+        "deltas of this kind add up numbers, so that the value has to be one column: give --value COLUMN"
+    )]
+    DeltaOfRows,
+    #[error("the version to go on with does not fit: {problem}")]
+    Onto { problem: String },
 }
 
 impl From<StoreError> for PushError {
@@ -156,43 +220,78 @@ pub fn push(
     progress: &dyn Progress,
 ) -> Result<PushReport, PushError> {
     let started = store.clock().monotonic();
-    let mut sources = SourceSet::open(&request.sources, &request.source_options)?;
-    let mut encoder = RowEncoder::new(&sources.schema, &request.key, &request.value)?;
-    if let ValueChoice::Column(column) = &request.value {
-        let mut needed: Vec<&str> = request.key.columns().collect();
-        needed.push(column);
-        sources.keep_columns(&needed);
-        encoder = RowEncoder::new(&sources.schema, &request.key, &request.value)?;
-    }
     let options = PushOptions {
         version: request.version,
     };
-    let push = store.begin_push(&request.table, options)?;
+    let (push, layer, (sources, encoder)) = match request.onto {
+        None => {
+            let opened = open(request, store)?;
+            (store.begin_push(&request.table, options)?, None, opened)
+        }
+        Some(onto) => {
+            // A table that is not there is not made.
+            store.table(&request.table)?;
+            let push = store.begin_push(&request.table, options)?;
+            let layer = Layer::new(request, onto, &push)?;
+            let opened = layer.open(request)?;
+            (push, Some(layer), opened)
+        }
+    };
     let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
-    let plan = sort_plan(request, store, &push)?;
+    let plan = sort_plan(request, store, &push, layer.as_ref())?;
     let read = read::read(
         request, &plan, &sources, &encoder, &throttle, store, progress,
     )?;
-    let (partitions, kept, duplicates) =
-        build(request, &plan, &push, &read.collected, &throttle, progress)?;
-    if kept.records == 0 && read.rejected > 0 {
+    let job = Job {
+        request,
+        plan: &plan,
+        push: &push,
+        layer: layer.as_ref(),
+        throttle: &throttle,
+        progress,
+    };
+    let built = job.build(&read.collected)?;
+    if built.kept.records == 0 && read.rejected > 0 {
         return Err(PushError::NothingLeft);
     }
-    let manifest = push.manifest(ManifestDraft {
-        order: request.order,
-        value: value_kind(&encoder),
-        schema: encoder.schema().clone(),
-        key: request.key.to_string(),
-        partitions,
-        stats: column_stats(&encoder, &read.nulls, kept.records),
-        source: request.sources.join(" "),
-    })?;
-    let outcome = publish(request, store, push, manifest, progress)?;
+    let Outputs {
+        runs,
+        cuts,
+        kept,
+        duplicates,
+        applied,
+    } = built;
+    let manifest = match &layer {
+        Some(layer) => layer.finish(request, &push, runs, progress)?,
+        None => push.manifest(ManifestDraft {
+            order: request.order,
+            value: value_kind(&encoder),
+            schema: encoder.schema().clone(),
+            key: request
+                .key
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            delta: request.delta,
+            ttl: request.ttl.clone(),
+            onto: None,
+            partitions: partitions::of_runs(&cuts, runs),
+            stats: column_stats(&encoder, &read.nulls, kept.records),
+            source: request.sources.join(" "),
+        })?,
+    };
+    let rows_between = manifest.rows_between();
+    let onto = manifest.onto;
+    let base = layer.as_ref().map(|layer| layer.base.version());
+    drop(layer);
+    let outcome = publish(request, store, push, manifest, base, progress)?;
     let seconds = (store.clock().monotonic() - started).as_secs_f64();
     Ok(PushReport {
         table: request.table.clone(),
         version: outcome.version,
-        rows: kept.records,
+        rows_between,
+        onto,
+        applied: onto.map(|_| applied),
         bytes: kept.bytes,
         rejected: read.rejected,
         duplicates,
@@ -203,91 +302,87 @@ pub fn push(
     })
 }
 
-fn sort_plan(request: &PushRequest, store: &Store, push: &Push) -> Result<SortPlan, PushError> {
+/// Opens the sources of a table that is pushed whole, and what encodes their rows.
+fn open(request: &PushRequest, store: &Store) -> Result<(SourceSet, RowEncoder), PushError> {
+    let key = request.key.as_ref().ok_or(PushError::NoKey)?;
+    let mut sources = SourceSet::open(&request.sources, &request.source_options)?;
+    let value = value_choice(request)?;
+    let mut encoder = RowEncoder::new(&sources.schema, key, &value)?;
+    let expiry = expiry_of(request.ttl.as_ref());
+    if let Some(column) = value.column() {
+        let mut needed: Vec<&str> = key.columns().collect();
+        needed.push(column);
+        if let Expiry::Column(column) = &expiry {
+            needed.push(column);
+        }
+        sources.keep_columns(&needed);
+        encoder = RowEncoder::new(&sources.schema, key, &value)?;
+    }
+    if expiry != Expiry::Never {
+        let choice = OperationChoice {
+            column: None,
+            delta: request.delta,
+            expiry,
+            now_ms: store.clock().unix_ms(),
+            may_lack_values: false,
+        };
+        encoder = encoder.with_operations(&choice, Vec::new())?;
+    }
+    Ok((sources, encoder))
+}
+
+/// The value as it is stored: numbers where deltas add them up.
+fn value_choice(request: &PushRequest) -> Result<ValueChoice, PushError> {
+    match (request.delta, request.value.column()) {
+        (None, _) => Ok(request.value.clone()),
+        (Some(_), None) => Err(PushError::DeltaOfRows),
+        (Some(kind), Some(column)) => Ok(match kind.number() {
+            None => request.value.clone(),
+            Some(number) => ValueChoice::Number {
+                column: column.to_owned(),
+                number,
+            },
+        }),
+    }
+}
+
+fn expiry_of(ttl: Option<&Ttl>) -> Expiry {
+    match ttl {
+        None => Expiry::Never,
+        Some(Ttl::AfterMs(ms)) => Expiry::AfterMs(*ms),
+        Some(Ttl::Column(column)) => Expiry::Column(column.clone()),
+    }
+}
+
+fn sort_plan(
+    request: &PushRequest,
+    store: &Store,
+    push: &Push,
+    layer: Option<&Layer>,
+) -> Result<SortPlan, PushError> {
     let prefix = format!("{}:", request.table);
-    let mut run = RunOptions::new(request.order, request.compression, prefix.as_bytes());
+    let order = layer.map_or(request.order, |layer| layer.base.order());
+    let mut run = RunOptions::new(order, request.compression, prefix.as_bytes());
     run.page_bytes = request.page_bytes.unwrap_or(run.page_bytes);
+    let duplicates = layer.map_or(request.duplicates, |layer| {
+        Duplicates::Compose(layer.kind())
+    });
     Ok(SortPlan {
         disk: Arc::clone(store.disk()),
         scratch: push.scratch_dir()?,
         run,
-        duplicates: request.duplicates,
+        duplicates,
+        with_operations: layer.is_some() || request.ttl.is_some(),
         memory_bytes: read::record_memory(request.memory_bytes, request.threads),
         threads: request.threads.max(1),
     })
-}
-
-/// Writes the partitions and holds what was read back of them against what came in. Returns them
-/// with the tally of what they hold and the number of duplicates left out.
-fn build(
-    request: &PushRequest,
-    plan: &SortPlan,
-    push: &Push,
-    collected: &[Collected],
-    throttle: &Throttle,
-    progress: &dyn Progress,
-) -> Result<(Vec<Partition>, Tally, u64), PushError> {
-    let mut source = Tally::default();
-    collected.iter().for_each(|part| source.merge(&part.seen));
-    let mut dropped = Tally::default();
-    collected
-        .iter()
-        .for_each(|part| dropped.merge(&part.dropped));
-    let cuts = partitions::cuts(request, collected, source.bytes);
-    let mut plan = plan.clone();
-    if request.page_bytes.is_none() {
-        plan.run = plan
-            .run
-            .for_records_of(source.bytes / source.records.max(1));
-    }
-    let runs: Vec<NewRun> = (0..cuts.len())
-        .map(|partition| push.new_run(partition))
-        .collect();
-    progress.stage(
-        "building",
-        Some(source.records - dropped.records),
-        Unit::Rows,
-    );
-    let path_of = |partition: usize| runs[partition].path.clone();
-    let built = write_partitions(
-        &plan,
-        &cuts,
-        collected,
-        &path_of,
-        &|bytes| throttle.take(bytes),
-        progress,
-    )?;
-    let mut read_back = Tally::default();
-    for part in &built {
-        dropped.merge(&part.dropped);
-        read_back.merge(&Tally {
-            records: part.summary.records,
-            bytes: part.summary.key_bytes + part.summary.value_bytes,
-            content: part.summary.content,
-        });
-    }
-    let source_tally = source.without(&dropped);
-    if source_tally != read_back {
-        return Err(PushError::Mismatch {
-            source_tally,
-            read_back,
-        });
-    }
-    let mut built: Vec<Option<Built>> = partitions::in_places(built, cuts.len());
-    let partitions = (0..cuts.len()).map(|partition| {
-        let run = built[partition].take().map(|built| RunRef {
-            id: runs[partition].id.clone(),
-            summary: built.summary,
-        });
-        Partition::of_run(partitions::bound(cuts.lower(partition)), run)
-    });
-    Ok((partitions.collect(), read_back, dropped.records))
 }
 
 fn value_kind(encoder: &RowEncoder) -> ValueKind {
     match encoder.encoded().clone() {
         Encoded::Row => ValueKind::Row,
         Encoded::Bytes { column } => ValueKind::Bytes { column },
+        Encoded::Number { column, number } => ValueKind::Number { column, number },
         Encoded::List { column, item } => ValueKind::List { column, item },
     }
 }
@@ -302,71 +397,7 @@ fn column_stats(encoder: &RowEncoder, nulls: &[u64], rows: u64) -> Vec<ColumnSta
     stats.collect()
 }
 
-struct Outcome {
-    version: u64,
-    swapped: bool,
-    gate: Vec<Finding>,
-    removed: Vec<u64>,
-}
-
-fn publish(
-    request: &PushRequest,
-    store: &Store,
-    push: Push,
-    manifest: Manifest,
-    progress: &dyn Progress,
-) -> Result<Outcome, PushError> {
-    let table = push.table().clone();
-    let version = push.open(&manifest)?;
-    let gate = compare_with_serving(request, store, &table, &version, progress)?;
-    drop(version);
-    let version = push.commit(manifest)?;
-    let passed = gate.iter().all(|finding| finding.passed);
-    let swapped = request.swap && (passed || request.force);
-    if swapped {
-        table.swap(version)?;
-    }
-    // The version is out; that an old one could not be removed does not undo it.
-    let removed = table.retain(request.keep).unwrap_or_else(|error| {
-        progress.message(&format!("old versions were not removed: {error}"));
-        Vec::new()
-    });
-    Ok(Outcome {
-        version,
-        swapped,
-        gate,
-        removed,
-    })
-}
-
-fn compare_with_serving(
-    request: &PushRequest,
-    store: &Store,
-    table: &Table,
-    new: &Arc<Version>,
-    progress: &dyn Progress,
-) -> Result<Vec<Finding>, PushError> {
-    let Some(serving) = table.pointer()?.serving else {
-        return Ok(Vec::new());
-    };
-    progress.stage("comparing", None, Unit::Rows);
-    let serving = match table.open_version(serving) {
-        Ok(serving) => serving,
-        // A damaged version must not keep its replacement out.
-        Err(error) => {
-            progress.message(&format!("no comparison with version {serving}: {error}"));
-            return Ok(Vec::new());
-        }
-    };
-    let seen = compare_sampled(&serving, new, GATE_SAMPLE_ROWS, &**store.random());
-    match seen {
-        Ok(seen) => Ok(gate::check(&gate::limits(&request.limits), &seen)),
-        Err(error) => {
-            progress.message(&format!("no comparison with the serving version: {error}"));
-            Ok(Vec::new())
-        }
-    }
-}
-
+#[cfg(test)]
+mod layer_tests;
 #[cfg(test)]
 mod tests;

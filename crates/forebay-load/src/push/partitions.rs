@@ -1,10 +1,10 @@
 //! How many partitions a version gets, and where they begin.
 
-use forebay_engine::Bound;
+use forebay_engine::{Bound, Partition, RunRef};
 use forebay_run::Order;
 
 use super::PushRequest;
-use crate::sort::{Built, Collected, Cut, Cuts};
+use crate::sort::{Collected, Cut, Cuts};
 
 /// Bytes of keys and values that make a partition, when the number is not given.
 const PARTITION_BYTES: u64 = 64 << 20;
@@ -31,19 +31,16 @@ pub fn cuts(request: &PushRequest, collected: &[Collected], bytes: u64) -> Cuts 
     }
 }
 
-pub fn bound(cut: &Cut) -> Bound {
+fn bound(cut: &Cut) -> Bound {
     match cut {
         Cut::Slot(slot) => Bound::Slot(*slot),
         Cut::Key(key) => Bound::Key(key.clone()),
     }
 }
 
-/// Each run at the index of its partition.
-pub fn in_places(built: Vec<Built>, partitions: usize) -> Vec<Option<Built>> {
-    let mut places: Vec<Option<Built>> = (0..partitions).map(|_| None).collect();
-    for part in built {
-        let partition = part.partition;
-        places[partition] = Some(part);
-    }
-    places
+/// The partitions of a table that is pushed whole, each of its one run.
+pub fn of_runs(cuts: &Cuts, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
+    let partition =
+        |(at, run): (usize, Option<RunRef>)| Partition::of_run(bound(cuts.lower(at)), run);
+    runs.into_iter().enumerate().map(partition).collect()
 }

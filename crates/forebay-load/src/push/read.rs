@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use arrow_array::{Array, RecordBatch};
 use forebay_engine::Store;
+use forebay_run::operation::Operation;
 
 use super::rejects::Rejects;
 use super::throttle::Throttle;
@@ -76,7 +77,9 @@ pub fn read(
             reading.failed.fetch_or(result.is_err(), Relaxed);
             result
         };
-        let others: Vec<_> = (1..plan.threads).map(|_| scope.spawn(work)).collect();
+        let others: Vec<_> = (1..plan.reading_threads())
+            .map(|_| scope.spawn(work))
+            .collect();
         let mut results = vec![work()];
         for other in others {
             results.push(other.join().unwrap_or(Err(SortError::Stopped.into())));
@@ -148,9 +151,15 @@ impl Reading<'_> {
         let mut bytes = 0;
         encoder.encode::<PushError>(
             batch,
-            |_, key, value| {
-                bytes += (key.len() + value.len()) as u64;
-                Ok(collector.push(key, value)?)
+            |_, key, operation| {
+                bytes += key.len() as u64 + operation.value().map_or(0, |(v, _)| v.len() as u64);
+                let pushed = match operation {
+                    Operation::Update(value) if !self.plan.with_operations => {
+                        collector.push(key, value)
+                    }
+                    operation => collector.push_operation(key, operation),
+                };
+                Ok(pushed?)
             },
             |row, bad| self.rejects.unstored(origin, batch, row, &bad.to_string()),
         )?;

@@ -21,13 +21,17 @@ fn store(dir: &Path) -> Store {
     .unwrap()
 }
 
-fn request(source: &Path, key: &str) -> PushRequest {
+pub(super) fn request(source: &Path, key: &str) -> PushRequest {
     PushRequest {
         table: "birds".parse().unwrap(),
         sources: vec![source.to_string_lossy().into_owned()],
         source_options: SourceOptions::default(),
-        key: key.parse().unwrap(),
+        key: Some(key.parse().unwrap()),
         value: ValueChoice::Row,
+        onto: None,
+        operation_column: None,
+        delta: None,
+        ttl: None,
         order: Order::Hashed,
         partitions: None,
         compression: Compression::None,
@@ -71,7 +75,7 @@ fn a_push_serves_and_the_next_one_replaces_it() {
         let report = push(&request, &store, &Silent).unwrap();
         assert!(report.swapped && !report.held());
         assert_eq!(
-            (report.rows, report.rejected, report.duplicates),
+            (report.rows_between.1, report.rejected, report.duplicates),
             (5000, 0, 0)
         );
         let table = store.table(&request.table).unwrap();
@@ -139,7 +143,7 @@ fn bad_rows_fail_are_skipped_or_written_down() {
         ..fails
     };
     let report = push(&skips, &store, &Silent).unwrap();
-    assert_eq!((report.rows, report.rejected), (2, 2));
+    assert_eq!((report.rows_between.1, report.rejected), (2, 2));
     let text = std::fs::read_to_string(&rejects).unwrap();
     let mut lines: Vec<serde_json::Value> = text
         .lines()
@@ -189,7 +193,7 @@ fn duplicates_are_refused_or_settled_by_order() {
             &Silent,
         )
         .unwrap();
-        assert_eq!((report.rows, report.duplicates), (2, 1));
+        assert_eq!((report.rows_between.1, report.duplicates), (2, 1));
         let version = store
             .table(&request.table)
             .unwrap()

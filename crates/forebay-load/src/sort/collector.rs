@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use forebay_run::Order;
 use forebay_run::hash::KeyHasher;
+use forebay_run::operation::Operation;
 
-use super::order::{drop_duplicates, head_of, sort_entries};
+use super::order::{head_of, settle_duplicates, sort_entries};
 use super::spill::Spill;
-use super::{SortError, SortPlan, Tally};
+use super::{SortError, SortPlan, Tally, collect_operation};
 
 /// The arena grows by blocks of this size, or of an eighth of the collector's share when that is
 /// less; a larger record gets a block of its own.
@@ -50,7 +51,7 @@ impl Arena {
             .map_or(0, |block| block.capacity() - block.len())
     }
 
-    fn push(&mut self, key: &[u8], value: &[u8]) -> u64 {
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> u64 {
         let need = RECORD_HEAD_BYTES + key.len() + value.len();
         if self.room_bytes() < need {
             let size = self.block_bytes.max(need);
@@ -137,6 +138,8 @@ pub struct Collector<'p> {
     spills: Vec<Spill>,
     seen: Tally,
     dropped: Tally,
+    /// The record at hand, with its operation.
+    collected: Vec<u8>,
 }
 
 impl<'p> Collector<'p> {
@@ -153,6 +156,7 @@ impl<'p> Collector<'p> {
             spills: Vec::new(),
             seen: Tally::default(),
             dropped: Tally::default(),
+            collected: Vec::new(),
         }
     }
 
@@ -162,13 +166,38 @@ impl<'p> Collector<'p> {
         self.units.push((place, unit));
     }
 
-    /// Adds a record. REQUIRES a key of a valid length.
+    /// Adds an update. REQUIRES a key of a valid length, and that the plan is one without operations.
     #[inline]
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), SortError> {
         if self.is_full(key.len() + value.len()) {
             self.spill()?;
         }
         self.seen.add(key, value);
+        self.collect(key, value);
+        Ok(())
+    }
+
+    /// Adds a record with an operation. REQUIRES a key of a valid length, and that the plan is one for
+    /// operations.
+    #[inline]
+    pub fn push_operation(
+        &mut self,
+        key: &[u8],
+        operation: Operation<'_>,
+    ) -> Result<(), SortError> {
+        let mut collected = std::mem::take(&mut self.collected);
+        collect_operation(operation, &mut collected);
+        if self.is_full(key.len() + collected.len()) {
+            self.spill()?;
+        }
+        self.seen.add(key, self.plan.payload(&collected));
+        self.collect(key, &collected);
+        self.collected = collected;
+        Ok(())
+    }
+
+    #[inline]
+    fn collect(&mut self, key: &[u8], value: &[u8]) {
         let place = self.arena.push(key, value);
         let head = match self.plan.order() {
             Order::Hashed => self.hasher.hash64(key),
@@ -176,7 +205,6 @@ impl<'p> Collector<'p> {
         };
         self.entries.push(Entry { head, place });
         self.payload_bytes += (key.len() + value.len()) as u64;
-        Ok(())
     }
 
     /// Whether a record of `more` bytes would take the collector over its share. The table of
@@ -208,13 +236,7 @@ impl<'p> Collector<'p> {
         let order = self.plan.order();
         let equal_heads = sort_entries(&mut sorted.entries, &sorted.arena, order);
         let Sorted { arena, entries, .. } = &mut sorted;
-        drop_duplicates(
-            entries,
-            arena,
-            &equal_heads,
-            self.plan.duplicates,
-            &mut self.dropped,
-        )?;
+        settle_duplicates(entries, arena, &equal_heads, self.plan, &mut self.dropped)?;
         Ok(sorted)
     }
 

@@ -25,6 +25,12 @@ pub enum Cut {
 pub struct Cuts(Vec<Cut>);
 
 impl Cuts {
+    /// These cuts, of which there is one at least; they rise from the very start.
+    pub fn at(cuts: Vec<Cut>) -> Self {
+        debug_assert!(!cuts.is_empty());
+        Self(cuts)
+    }
+
     /// Slots divided evenly over `partitions` (at most one a slot).
     pub fn slots(partitions: u32) -> Self {
         let partitions = partitions.clamp(1, SLOTS);

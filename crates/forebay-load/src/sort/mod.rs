@@ -25,11 +25,13 @@ use std::sync::Arc;
 use forebay_run::content::ContentSum;
 use forebay_run::hash::KeyHasher;
 use forebay_run::io::Disk;
+use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::record::{decode, encode};
 use forebay_run::{Order, RunError, RunOptions};
 
 pub use collector::{Collected, Collector};
 pub use cut::{Cut, Cuts};
-pub use write::{Built, write_partitions};
+pub use write::{AsTheyAre, Built, Finish, write_partitions};
 
 /// What to do with two records of the same key.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,9 @@ pub enum Duplicates {
     First,
     /// Keep the record that comes last in the input.
     Last,
+    /// Compose their operations in the order of the input. REQUIRES that one thread reads: records of
+    /// a key are composed as they are collected.
+    Compose(DeltaKind),
 }
 
 /// What all threads of a sort share.
@@ -52,6 +57,8 @@ pub struct SortPlan {
     /// Order, compression and hash prefix of the result.
     pub run: RunOptions,
     pub duplicates: Duplicates,
+    /// Records carry operations, by [`Collector::push_operation`]; else all are updates.
+    pub with_operations: bool,
     /// The memory for records of all collectors together.
     pub memory_bytes: usize,
     pub threads: usize,
@@ -65,6 +72,41 @@ impl SortPlan {
     fn hasher(&self) -> KeyHasher {
         KeyHasher::new(&self.run.hash_prefix)
     }
+
+    /// How many threads may read and collect.
+    pub fn reading_threads(&self) -> usize {
+        match self.duplicates {
+            Duplicates::Compose(_) => 1,
+            _ => self.threads.max(1),
+        }
+    }
+
+    /// The payload of a record as its run has it: what counts in a [`Tally`].
+    fn payload<'v>(&self, collected: &'v [u8]) -> &'v [u8] {
+        match collected.split_first() {
+            Some((_, payload)) if self.with_operations => payload,
+            _ => collected,
+        }
+    }
+}
+
+/// The operation of a record as it was collected: its tag and payload, or the value of an update.
+fn operation_of(with_operations: bool, collected: &[u8]) -> Operation<'_> {
+    match collected.split_first() {
+        // What was collected was encoded here, and decodes.
+        Some((tag, payload)) if with_operations => {
+            decode(*tag, payload).unwrap_or(Operation::Delete)
+        }
+        _ => Operation::Update(collected),
+    }
+}
+
+/// Puts an operation together as [`operation_of`] takes it apart.
+fn collect_operation(operation: Operation<'_>, out: &mut Vec<u8>) {
+    let (tag, payload) = encode(operation);
+    out.clear();
+    out.push(tag);
+    out.extend_from_slice(&payload);
 }
 
 /// A count of records and their content, of what came in and of what was left out.
@@ -110,6 +152,8 @@ pub enum SortError {
          one of them by --duplicates first or --duplicates last"
     )]
     Duplicate { key: String },
+    #[error(transparent)]
+    Base(Box<forebay_engine::ReadError>),
     #[error("the operation was stopped")]
     Stopped,
 }

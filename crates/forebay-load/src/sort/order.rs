@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use forebay_run::Order;
 use forebay_run::hash::key_head;
+use forebay_run::operation::{CowOperation, DeltaKind};
+use forebay_run::{Order, RunError};
 
 use super::collector::{Arena, Entry};
-use super::{Duplicates, SortError, Tally};
+use super::{Duplicates, SortError, SortPlan, Tally, collect_operation, operation_of};
 
 /// Ranges of entries with equal heads that are this short are sorted by comparing keys.
 const SMALL: usize = 24;
@@ -77,14 +78,50 @@ fn sort_from(entries: &mut [Entry], arena: &Arena, depth: usize) {
     }
 }
 
-/// Settles records of one key within a collector, whose order of arrival is that of age.
-pub fn drop_duplicates(
+/// Settles records of one key within a collector, whose order of arrival is that of age. Of composed
+/// records only the number tells how many were dropped: the one that stays is none of them.
+pub fn settle_duplicates(
     entries: &mut Vec<Entry>,
+    arena: &mut Arena,
+    equal_heads: &[Range<usize>],
+    plan: &SortPlan,
+    dropped: &mut Tally,
+) -> Result<(), SortError> {
+    let gone = match plan.duplicates {
+        Duplicates::Compose(kind) => {
+            let gone = compose(entries, arena, equal_heads, kind)?;
+            dropped.records += gone.len() as u64;
+            gone
+        }
+        duplicates => {
+            let gone = choose(entries, arena, equal_heads, duplicates)?;
+            for &index in &gone {
+                let (key, value) = arena.record(entries[index].place);
+                dropped.add(key, plan.payload(value));
+            }
+            gone
+        }
+    };
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let mut gone = gone.into_iter().peekable();
+    let mut index = 0;
+    entries.retain(|_| {
+        let keep = gone.next_if_eq(&index).is_none();
+        index += 1;
+        keep
+    });
+    Ok(())
+}
+
+/// The indexes, rising, of the entries that give way to another of their key.
+fn choose(
+    entries: &[Entry],
     arena: &Arena,
     equal_heads: &[Range<usize>],
     duplicates: Duplicates,
-    dropped: &mut Tally,
-) -> Result<(), SortError> {
+) -> Result<Vec<usize>, SortError> {
     let mut gone = Vec::new();
     for range in equal_heads {
         for second in range.start + 1..range.end {
@@ -99,23 +136,56 @@ pub fn drop_duplicates(
                     return Err(SortError::Duplicate { key });
                 }
                 Duplicates::First => second,
-                Duplicates::Last => second - 1,
+                Duplicates::Last | Duplicates::Compose(_) => second - 1,
             });
         }
     }
-    if gone.is_empty() {
-        return Ok(());
+    Ok(gone)
+}
+
+/// Composes the operations of each key into one record, at the end of the arena, which takes the place
+/// of the key's last entry; returns the indexes of the others, rising.
+fn compose(
+    entries: &mut [Entry],
+    arena: &mut Arena,
+    equal_heads: &[Range<usize>],
+    kind: DeltaKind,
+) -> Result<Vec<usize>, SortError> {
+    let mut gone = Vec::new();
+    let mut collected = Vec::new();
+    for range in equal_heads {
+        let mut first = range.start;
+        for next in range.start + 1..=range.end {
+            let key = arena.key(entries[first].place);
+            if next < range.end && arena.key(entries[next].place) == key {
+                continue;
+            }
+            if next - first > 1 {
+                let key = key.to_vec();
+                let composed = compose_records(&entries[first..next], arena, kind)?;
+                collect_operation(composed.borrow(), &mut collected);
+                entries[next - 1].place = arena.push(&key, &collected);
+                gone.extend(first..next - 1);
+            }
+            first = next;
+        }
     }
-    for &index in &gone {
-        let (key, value) = arena.record(entries[index].place);
-        dropped.add(key, value);
+    Ok(gone)
+}
+
+fn compose_records(
+    entries: &[Entry],
+    arena: &Arena,
+    kind: DeltaKind,
+) -> Result<CowOperation<'static>, SortError> {
+    let operation = |entry: &Entry| operation_of(true, arena.record(entry.place).1);
+    let mut composed = operation(&entries[0]).to_owned();
+    for entry in &entries[1..] {
+        let after = operation(entry).after(&composed.borrow(), kind);
+        composed = after.map_err(|source| {
+            let key = String::from_utf8_lossy(arena.key(entry.place)).into_owned();
+            RunError::Operand { key, source }
+        })?;
     }
-    let mut gone = gone.into_iter().peekable();
-    let mut index = 0;
-    entries.retain(|_| {
-        let keep = gone.next_if_eq(&index).is_none();
-        index += 1;
-        keep
-    });
-    Ok(())
+    Ok(composed)
 }

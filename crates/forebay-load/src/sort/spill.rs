@@ -8,7 +8,7 @@ use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
 use forebay_run::{Compression, Order, Run, RunError, RunOptions, RunWriter};
 
 use super::collector::Sorted;
-use super::{SortError, SortPlan};
+use super::{SortError, SortPlan, operation_of};
 
 /// How far ahead of the merge records are fetched into the cache.
 const AHEAD: usize = 12;
@@ -17,6 +17,7 @@ const AHEAD: usize = 12;
 #[derive(Debug)]
 pub struct Spill {
     pub run: Arc<Run>,
+    with_operations: bool,
 }
 
 impl Spill {
@@ -44,6 +45,7 @@ impl Spill {
         writer.finish_unsynced()?;
         Ok(Self {
             run: Arc::new(Run::open(&*plan.disk, path)?),
+            with_operations: plan.with_operations,
         })
     }
 
@@ -52,6 +54,7 @@ impl Spill {
             scan: self.run.scan(range, Direction::Forward).releasing(),
             unit: 0,
             stamp_bytes: 0,
+            with_operations: self.with_operations,
         }
     }
 }
@@ -81,6 +84,7 @@ pub struct SpillCursor {
     scan: RunScan,
     unit: u32,
     stamp_bytes: usize,
+    with_operations: bool,
 }
 
 /// Walks a range of sorted records in memory.
@@ -88,6 +92,7 @@ pub struct SpillCursor {
 pub struct MemoryCursor {
     sorted: Arc<Sorted>,
     order: Order,
+    with_operations: bool,
     /// The entry after the present one.
     next: usize,
     end: usize,
@@ -95,10 +100,11 @@ pub struct MemoryCursor {
 
 impl MemoryCursor {
     /// `range` is of entries.
-    pub fn new(sorted: &Arc<Sorted>, order: Order, range: std::ops::Range<usize>) -> Self {
+    pub fn new(sorted: &Arc<Sorted>, plan: &SortPlan, range: std::ops::Range<usize>) -> Self {
         Self {
             sorted: Arc::clone(sorted),
-            order,
+            order: plan.order(),
+            with_operations: plan.with_operations,
             next: range.start,
             end: range.end,
         }
@@ -173,9 +179,14 @@ impl Cursor for SortedCursor {
     #[inline]
     fn operation(&self) -> Operation<'_> {
         match self {
-            Self::Memory(memory) => Operation::Update(memory.sorted.arena.record(memory.place()).1),
+            Self::Memory(memory) => {
+                let collected = memory.sorted.arena.record(memory.place()).1;
+                operation_of(memory.with_operations, collected)
+            }
             Self::Spill(spill) => match spill.scan.operation() {
-                Operation::Update(stamped) => Operation::Update(&stamped[spill.stamp_bytes..]),
+                Operation::Update(stamped) => {
+                    operation_of(spill.with_operations, &stamped[spill.stamp_bytes..])
+                }
                 other => other,
             },
         }

@@ -42,6 +42,7 @@ fn plan(disk: &SimDisk, order: Order, duplicates: Duplicates, memory_bytes: usiz
         scratch: PathBuf::from("/scratch"),
         run: RunOptions::new(order, Compression::None, b"t:"),
         duplicates,
+        with_operations: false,
         memory_bytes,
         threads: 3,
     }
@@ -84,7 +85,15 @@ fn build(plan: &SortPlan, units: &[Vec<Record>]) -> Result<(Vec<Built>, Tally), 
     let collected = collect(plan, units)?;
     let cuts = cuts(plan, &collected, 5);
     let path_of = |partition| PathBuf::from(format!("/scratch/part-{partition}.run"));
-    let built = write_partitions(plan, &cuts, &collected, &path_of, &|_| (), &Silent)?;
+    let built = write_partitions(
+        plan,
+        &cuts,
+        &collected,
+        &AsTheyAre,
+        &path_of,
+        &|_| (),
+        &Silent,
+    )?;
     let mut kept = Tally::default();
     collected
         .iter()

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use forebay_engine::{Counting, OperationCounts};
 use forebay_run::merge::{Dropped, Merge, Resolve};
+use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction};
 use forebay_run::verify::read_back;
-use forebay_run::{RunError, RunSummary, RunWriter};
+use forebay_run::{RunError, RunOptions, RunSummary, RunWriter};
 
 use super::cut::Cuts;
 use super::spill::{MemoryCursor, SortedCursor};
@@ -24,8 +26,43 @@ pub struct Built {
     pub path: PathBuf,
     /// As it was read back from the device.
     pub summary: RunSummary,
-    /// Left out because of another record of the same key.
+    /// Left out because of another record of the same key; of composed ones only how many.
     pub dropped: Tally,
+    /// Left out because nothing is there that they could do something to.
+    pub idle: u64,
+    pub operations: Option<OperationCounts>,
+}
+
+/// What becomes of a key's operation before it is written; `None`: nothing is to be done.
+pub trait Finish: Sync {
+    fn finish<'a>(
+        &self,
+        partition: usize,
+        key: &[u8],
+        operation: Operation<'a>,
+    ) -> Result<Option<Operation<'a>>, SortError>;
+
+    /// Whether the partition's run is to be looked up beside others.
+    fn wants_filter(&self, partition: usize) -> bool;
+}
+
+/// Operations are written as they are, and runs stand alone.
+#[derive(Debug)]
+pub struct AsTheyAre;
+
+impl Finish for AsTheyAre {
+    fn finish<'a>(
+        &self,
+        _partition: usize,
+        _key: &[u8],
+        operation: Operation<'a>,
+    ) -> Result<Option<Operation<'a>>, SortError> {
+        Ok(Some(operation))
+    }
+
+    fn wants_filter(&self, _partition: usize) -> bool {
+        false
+    }
 }
 
 /// Writes and verifies one run a partition, each at the path that `path_of` gives; empty partitions
@@ -35,6 +72,7 @@ pub fn write_partitions(
     plan: &SortPlan,
     cuts: &Cuts,
     collected: &[Collected],
+    finish: &dyn Finish,
     path_of: &(dyn Fn(usize) -> PathBuf + Sync),
     pace: &(dyn Fn(u64) + Sync),
     progress: &dyn Progress,
@@ -52,6 +90,7 @@ pub fn write_partitions(
                 plan,
                 cuts,
                 collected,
+                finish,
                 partition,
                 failed: &failed,
                 pace,
@@ -89,6 +128,7 @@ struct Job<'a> {
     plan: &'a SortPlan,
     cuts: &'a Cuts,
     collected: &'a [Collected],
+    finish: &'a dyn Finish,
     partition: usize,
     failed: &'a AtomicBool,
     pace: &'a (dyn Fn(u64) + Sync),
@@ -101,17 +141,36 @@ impl Job<'_> {
             Duplicates::Fail => Resolve::Refuse,
             Duplicates::First => Resolve::First,
             Duplicates::Last => Resolve::Last,
+            Duplicates::Compose(kind) => Resolve::Compose(kind),
         };
         let mut merge = Merge::new(self.cursors(), resolve, Direction::Forward);
-        if !self.advance(&mut merge)? {
+        let mut built = Built {
+            partition: self.partition,
+            path: path.to_path_buf(),
+            summary: RunSummary::default(),
+            dropped: Tally::default(),
+            idle: 0,
+            operations: None,
+        };
+        let mut more = self.advance(&mut merge)?;
+        if !more {
             return Ok(None);
         }
         let disk = &self.plan.disk;
-        let mut writer = RunWriter::create(disk, path, self.plan.run.clone())?;
-        let mut paced_bytes = 0;
-        loop {
-            writer.push(merge.hash(), merge.key(), merge.operation())?;
-            if writer.records().is_multiple_of(STEP) {
+        let mut writer = RunWriter::create(disk, path, self.options())?;
+        let (mut paced_bytes, mut counting) = (0, Counting::default());
+        while more {
+            match self
+                .finish
+                .finish(self.partition, merge.key(), merge.operation())?
+            {
+                None => built.idle += 1,
+                Some(operation) => {
+                    counting.add(operation);
+                    writer.push(merge.hash(), merge.key(), operation)?;
+                }
+            }
+            if (writer.records() + built.idle).is_multiple_of(STEP) {
                 self.progress.advance(STEP);
                 (self.pace)(writer.len_bytes() - paced_bytes);
                 paced_bytes = writer.len_bytes();
@@ -119,21 +178,32 @@ impl Job<'_> {
                     return Err(SortError::Stopped);
                 }
             }
-            if !self.advance(&mut merge)? {
-                break;
-            }
+            more = self.advance(&mut merge)?;
         }
-        self.progress.advance(writer.records() % STEP);
-        let dropped = tally_of(&merge.dropped);
+        self.progress
+            .advance((writer.records() + built.idle) % STEP);
+        built.dropped = tally_of(&merge.dropped);
+        built.operations = counting.finish();
         writer.finish()?;
         let run = read_back(&**disk, path, self.plan.order(), &mut |_| ())?;
-        let (partition, path) = (self.partition, path.to_path_buf());
-        Ok(Some(Built {
-            partition,
-            path,
-            summary: *run.summary(),
-            dropped,
-        }))
+        built.summary = *run.summary();
+        Ok(Some(built))
+    }
+
+    fn options(&self) -> RunOptions {
+        let filter_records = self.finish.wants_filter(self.partition).then(|| {
+            let records = self.collected.iter().map(|part| {
+                let order = self.plan.order();
+                let entries = self.cuts.entries(self.partition, &part.rest, order);
+                let spilled = part.spills.iter().map(|spill| spill.run.summary().records);
+                entries.len() as u64 + spilled.sum::<u64>()
+            });
+            records.sum()
+        });
+        RunOptions {
+            filter_records,
+            ..self.plan.run.clone()
+        }
     }
 
     fn cursors(&self) -> Vec<SortedCursor> {
@@ -146,7 +216,7 @@ impl Job<'_> {
             }
             let entries = self.cuts.entries(self.partition, &part.rest, order);
             cursors.push(SortedCursor::Memory(MemoryCursor::new(
-                &part.rest, order, entries,
+                &part.rest, self.plan, entries,
             )));
         }
         cursors

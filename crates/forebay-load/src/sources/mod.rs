@@ -197,6 +197,15 @@ impl SourceSet {
         })
     }
 
+    /// Gives batches of these columns, in this order, cast where the sources' types differ. A column that no
+    /// source has is null.
+    pub fn arrange(&mut self, schema: SchemaRef) {
+        self.schema = schema;
+        for unit in &mut self.units {
+            unit.keep(&self.schema);
+        }
+    }
+
     /// Leaves out all columns but those named, which then need not be read. Names that no column has are passed
     /// over: check them first against the whole schema.
     pub fn keep_columns(&mut self, names: &[&str]) {
@@ -205,9 +214,6 @@ impl SourceSet {
             .filter(|field| names.contains(&field.name().as_str()))
             .cloned()
             .collect();
-        self.schema = Arc::new(Schema::new(kept));
-        for unit in &mut self.units {
-            unit.keep(&self.schema);
-        }
+        self.arrange(Arc::new(Schema::new(kept)));
     }
 }

@@ -34,7 +34,9 @@ fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<Row<'a>>, Sto
             schema: &version.manifest().schema,
             bytes,
         })),
-        ValueKind::Bytes { .. } | ValueKind::List { .. } => Err(Stop::wrong_type()),
+        ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::List { .. } => {
+            Err(Stop::wrong_type())
+        }
     }
 }
 

@@ -15,7 +15,7 @@ const KEYS_LIMIT: u64 = 100_000;
 pub fn type_name(version: &Version) -> &'static str {
     match version.manifest().value {
         ValueKind::Row => "hash",
-        ValueKind::Bytes { .. } => "string",
+        ValueKind::Bytes { .. } | ValueKind::Number { .. } => "string",
         ValueKind::List { .. } => "list",
     }
 }
@@ -30,10 +30,42 @@ pub fn type_of(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// TTL, PTTL, EXPIRETIME, PEXPIRETIME: nothing expires (-1), an absent key is -2.
+/// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -1 for a key that does not expire, -2 for an absent one.
 pub fn ttl(call: &mut Call<'_>) -> Answer {
-    let there = call.fetch(call.args.get(1))?.1.is_some();
-    call.reply.int(if there { -1 } else { -2 });
+    let (version, value) = call.fetch(call.args.get(1))?;
+    let there = value.is_some();
+    if !there || version.manifest().ttl.is_none() {
+        call.reply.int(if there { -1 } else { -2 });
+        return Ok(());
+    }
+    if !call.may_wait {
+        return Err(Stop::NotResident);
+    }
+    let (_, key) = call.locate(call.args.get(1))?;
+    let now_ms = call.shared.store.clock().unix_ms();
+    let expires_ms = match version.expires_ms(key)? {
+        Some(expires_ms) => expires_ms,
+        None => {
+            call.reply.int(-2);
+            return Ok(());
+        }
+    };
+    let name = call.args.get(0).to_ascii_lowercase();
+    let left_ms = expires_ms.saturating_sub(now_ms);
+    let (ms, in_seconds) = match &name[..] {
+        b"ttl" => (left_ms, true),
+        b"pttl" => (left_ms, false),
+        b"expiretime" => (expires_ms, true),
+        _ => (expires_ms, false),
+    };
+    let shown = if in_seconds {
+        ms.saturating_add(500) / 1000
+    } else {
+        ms
+    };
+    let shown = i64::try_from(shown).unwrap_or(i64::MAX);
+    call.reply
+        .int(if expires_ms == u64::MAX { -1 } else { shown });
     Ok(())
 }
 
@@ -57,7 +89,7 @@ pub fn object(call: &mut Call<'_>) -> Answer {
     } else if call.args.is(1, "encoding") {
         call.reply.bulk(match version.manifest().value {
             ValueKind::Row => b"listpack",
-            ValueKind::Bytes { .. } => b"raw",
+            ValueKind::Bytes { .. } | ValueKind::Number { .. } => b"raw",
             ValueKind::List { .. } => b"quicklist",
         });
     } else {

@@ -26,7 +26,9 @@ fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<List<'a>>, St
     let Some(bytes) = value else { return Ok(None) };
     match &version.manifest().value {
         ValueKind::List { item, .. } => Ok(Some(List { item, bytes })),
-        ValueKind::Bytes { .. } | ValueKind::Row => Err(Stop::wrong_type()),
+        ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::Row => {
+            Err(Stop::wrong_type())
+        }
     }
 }
 

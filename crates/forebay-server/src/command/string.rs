@@ -22,12 +22,15 @@ pub fn reply_value(reply: &mut Reply, version: &Version, value: Option<&[u8]>) -
     Ok(())
 }
 
-/// Appends a row or a list as JSON.
+/// Appends a row or a list as JSON, a number as decimal text.
 pub fn json(version: &Version, value: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
     let manifest = version.manifest();
     match &manifest.value {
         ValueKind::Row => RowView::new(&manifest.schema, value)?.json(out)?,
         ValueKind::List { item, .. } => ListView::new(item, value)?.json(out)?,
+        ValueKind::Number { number, .. } => number
+            .write_text(value, out)
+            .map_err(|error| Stop::error(format!("ERR the stored value is damaged: {error}")))?,
         ValueKind::Bytes { .. } => out.extend_from_slice(value),
     }
     Ok(())

@@ -102,7 +102,7 @@ fn describe(shared: &Shared, name: &TableName, state: &TableState) -> Value {
         about["partitions"] = json!(manifest.partitions.len());
         about["columns"] = json!(manifest.schema);
         about["created_unix_ms"] = json!(manifest.created_unix_ms);
-        about["checksum"] = json!(manifest.content().to_string());
+        about["checksum"] = json!(manifest.content().map(|content| content.to_string()));
     }
     about
 }
@@ -122,11 +122,12 @@ pub async fn versions(
 fn version(info: &VersionInfo) -> Value {
     json!({
         "version": info.version,
-        "rows": info.rows,
+        "rows": info.rows_between.1,
+        "rows_least": info.rows_between.0,
         "bytes": info.bytes,
         "file_bytes": info.file_bytes,
         "created_unix_ms": info.created_unix_ms,
-        "checksum": info.content.to_string(),
+        "checksum": info.content.map(|content| content.to_string()),
         "serving": info.serving,
         "previous": info.previous,
         "problem": info.problem,
@@ -159,6 +160,9 @@ fn row_text(version: &Version, key: &str) -> Result<Vec<u8>, Refused> {
             forebay_run::row::write_base64(&value, &mut out);
             out.extend_from_slice(b"\"}");
         }
+        (ValueKind::Number { number, .. }, _) => number
+            .write_json(&value, &mut out)
+            .map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?,
         _ => value_json(version, &value, &mut out)
             .map_err(|stop| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{stop:?}")))?,
     }

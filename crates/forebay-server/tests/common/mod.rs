@@ -149,6 +149,7 @@ impl Fixture {
         let run = RunRef {
             id: run.id,
             summary: writer.finish().expect("finished"),
+            operations: None,
         };
         let lower = match order {
             Order::Hashed => Bound::Slot(0),
@@ -159,6 +160,9 @@ impl Fixture {
             value,
             schema,
             key: "{key}".to_owned(),
+            delta: None,
+            ttl: None,
+            onto: None,
             partitions: vec![Partition::of_run(lower, Some(run))],
             stats: Vec::new(),
             source: "a test".to_owned(),

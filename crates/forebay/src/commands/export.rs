@@ -142,6 +142,7 @@ fn values(manifest: &Manifest) -> ExportValues<'_> {
     match &manifest.value {
         ValueKind::Row => ExportValues::Rows(&manifest.schema),
         ValueKind::Bytes { .. } => ExportValues::Bytes,
+        ValueKind::Number { number, .. } => ExportValues::Numbers(*number),
         ValueKind::List { item, .. } => ExportValues::Lists(item),
     }
 }

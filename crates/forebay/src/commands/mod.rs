@@ -1,5 +1,6 @@
 //! One module a command: its arguments, what it does, how it prints.
 
+pub mod compact;
 pub mod completions;
 pub mod diff;
 pub mod drop;
@@ -8,6 +9,7 @@ pub mod get;
 pub mod man;
 pub mod plan;
 pub mod push;
+mod pushed;
 pub mod rollback;
 pub mod scan;
 pub mod serve;
@@ -34,6 +36,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Verify(args) => verify::run(&args, context),
         Command::Diff(args) => diff::run(&args, context),
         Command::Export(args) => export::run(&args, context),
+        Command::Compact(args) => compact::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Completions(args) => completions::run(&args),

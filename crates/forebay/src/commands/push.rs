@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_engine::TableName;
+use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
-use forebay_load::push::{BadRows, PushReport, PushRequest, push};
+use forebay_load::push::{BadRows, Onto, PushRequest, push};
 use forebay_load::sort;
 use forebay_load::sources::{self, CsvOptions, SourceOptions, parse_column};
-use serde::Serialize;
+use forebay_run::operation::DeltaKind;
 
+use super::pushed::{Pushed, held, summary};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::{human, memory, progress};
@@ -25,7 +26,13 @@ use crate::{human, memory, progress};
 /// compares the version with the one that serves. A push that fails or is killed leaves nothing
 /// visible; the next one removes its debris.
 ///
-/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped}.
+/// With --onto the version goes on with the runs of another one, and the sources bring only changes:
+///
+///   forebay push prices day2.csv --onto current --op what
+///
+/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped}; with
+/// --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number
+/// that there can be.
 #[derive(Debug, Args)]
 pub struct Push {
     /// The table; made when there is none of this name
@@ -36,21 +43,68 @@ pub struct Push {
     pub sources: Vec<String>,
 
     /// The key, as a template over columns: '{carrier}/{flight:05}' pads flight with zeros to five
-    #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
-    pub key: KeyTemplate,
+    #[arg(
+        long,
+        value_name = "TEMPLATE",
+        required_unless_present = "onto",
+        help_heading = "Rows"
+    )]
+    pub key: Option<KeyTemplate>,
 
     /// What is stored for a key: the whole row, or one column as it is
     #[arg(
         long,
         value_name = "row|COLUMN",
         default_value = "row",
+        conflicts_with = "onto",
         help_heading = "Rows"
     )]
     pub value: String,
 
-    /// What to do with rows of the same key; first and last are in the order of the sources
-    #[arg(long, value_enum, default_value = "fail", help_heading = "Rows")]
+    /// What to do with rows of the same key; first and last are in the order of the sources. Onto
+    /// another version they are composed
+    #[arg(
+        long,
+        value_enum,
+        default_value = "fail",
+        conflicts_with = "onto",
+        help_heading = "Rows"
+    )]
     pub duplicates: Duplicates,
+
+    /// When rows expire, counted from the push: 7d, 12h, 90m, 30s. They read as absent from then on
+    #[arg(long, value_name = "TIME", value_parser = human::parse_time, help_heading = "Rows")]
+    pub ttl: Option<Duration>,
+
+    /// The column that says when a row expires: a time, or a number of seconds after the push; rows in
+    /// which it is null never do
+    #[arg(
+        long,
+        value_name = "COLUMN",
+        conflicts_with = "ttl",
+        help_heading = "Rows"
+    )]
+    pub ttl_column: Option<String>,
+
+    /// What deltas do to the values, now declared for later pushes with --onto; but for append it
+    /// takes numbers, in one column (--value)
+    #[arg(long, value_enum, help_heading = "Rows")]
+    pub delta: Option<Delta>,
+
+    /// Go on with the rows of another version, without rewriting them: the sources bring only what
+    /// changes. Key, value, order, partitions, deltas and expiry are those of that version
+    #[arg(long, value_name = "current|V", help_heading = "Changes")]
+    pub onto: Option<Onto>,
+
+    /// The column that says what a row does: insert (only where the key is absent), update, delete or
+    /// delta. Without it all rows update. Rows of one key are composed in the order of the sources
+    #[arg(
+        long,
+        value_name = "COLUMN",
+        requires = "onto",
+        help_heading = "Changes"
+    )]
+    pub op: Option<String>,
 
     /// What to do with rows that cannot be stored (a null key, a line that does not parse): give up,
     /// leave them out, or leave them out and write them to FILE with their line and the reason
@@ -83,11 +137,22 @@ pub struct Push {
     pub csv_no_header: bool,
 
     /// hashed for look-ups by key, ordered for ranges too
-    #[arg(long, value_enum, default_value = "hashed", help_heading = "Version")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "hashed",
+        conflicts_with = "onto",
+        help_heading = "Version"
+    )]
     pub order: Order,
 
     /// Number of parts that are built, stored and later served on their own [default: by size]
-    #[arg(long, value_name = "N", help_heading = "Version")]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "onto",
+        help_heading = "Version"
+    )]
     pub partitions: Option<u32>,
 
     /// Number of the version, greater than all before [default: one more than the last]
@@ -140,6 +205,22 @@ pub enum Duplicates {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Delta {
+    /// Adds whole numbers; beyond 64 bits they wrap around
+    I64,
+    /// Adds whole numbers; they stop at the limits of 64 bits
+    I64Saturating,
+    /// Adds floats
+    F64,
+    /// Puts bytes behind those there are
+    Append,
+    /// Keeps the lesser whole number
+    Min,
+    /// Keeps the greater whole number
+    Max,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     Parquet,
     Csv,
@@ -162,19 +243,6 @@ pub enum Compression {
     Zstd,
 }
 
-/// The object that --json ends with.
-#[derive(Debug, Serialize)]
-struct Pushed<'a> {
-    table: &'a TableName,
-    version: u64,
-    rows: u64,
-    bytes: u64,
-    rejected: u64,
-    duplicates: u64,
-    seconds: f64,
-    swapped: bool,
-}
-
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
     let request = args.request(context)?;
     if let BadRows::File(path) = &request.bad_rows
@@ -195,17 +263,7 @@ pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
         false => {}
     }
     drop(drawing);
-    let object = Pushed {
-        table: &report.table,
-        version: report.version,
-        rows: report.rows,
-        bytes: report.bytes,
-        rejected: report.rejected,
-        duplicates: report.duplicates,
-        seconds: report.seconds,
-        swapped: report.swapped,
-    };
-    context.print(&object, || summary(&report))?;
+    context.print(&Pushed::of(&report), || summary(&report))?;
     Ok(if report.held() {
         Outcome::Held
     } else {
@@ -224,6 +282,13 @@ impl Push {
             value: match self.value.as_str() {
                 "row" => ValueChoice::Row,
                 _ => ValueChoice::Column(self.value),
+            },
+            onto: self.onto,
+            operation_column: self.op,
+            delta: self.delta.map(DeltaKind::from),
+            ttl: match (self.ttl, self.ttl_column) {
+                (Some(time), _) => Some(Ttl::AfterMs(time.as_millis() as u64)),
+                (None, column) => column.map(Ttl::Column),
             },
             order: self.order.into(),
             partitions: self.partitions,
@@ -265,43 +330,6 @@ impl Push {
     }
 }
 
-/// Why the gate held the version, and what can be done.
-fn held(report: &PushReport) -> String {
-    let PushReport { table, version, .. } = report;
-    let mut text = format!("the gate holds version {version} of table {table}:\n");
-    for finding in &report.gate {
-        let verdict = if finding.passed { "ok  " } else { "HELD" };
-        text += &format!("  {verdict} {}: {}\n", finding.limit, finding.seen);
-    }
-    text + &format!(
-        "The version is kept. Look at it with forebay diff; let it serve with forebay swap {table} \
-         {version}, or push with --force or another --gate"
-    )
-}
-
-fn summary(report: &PushReport) -> String {
-    let PushReport { table, version, .. } = report;
-    let rows = human::counted(report.rows, "row");
-    let bytes = human::bytes(report.bytes);
-    let time = human::duration(Duration::from_secs_f64(report.seconds.max(0.0)));
-    let state = if report.swapped {
-        "serves"
-    } else {
-        "is built and does not serve"
-    };
-    let mut text = format!("{table} version {version} {state}: {rows}, {bytes}, in {time}");
-    if report.rejected > 0 {
-        text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));
-    }
-    if report.duplicates > 0 {
-        text += &format!(
-            "; {} left out",
-            human::counted(report.duplicates, "duplicate")
-        );
-    }
-    text
-}
-
 fn parse_delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
@@ -317,6 +345,19 @@ fn parse_page_size(text: &str) -> Result<u32, String> {
     match u32::try_from(size) {
         Ok(size @ (4096 | 8192 | 16384 | 32768)) => Ok(size),
         _ => Err(format!("a page has 4k, 8k, 16k or 32k, not {text}")),
+    }
+}
+
+impl From<Delta> for DeltaKind {
+    fn from(value: Delta) -> Self {
+        match value {
+            Delta::I64 => Self::AddI64,
+            Delta::I64Saturating => Self::AddI64Saturating,
+            Delta::F64 => Self::AddF64,
+            Delta::Append => Self::Append,
+            Delta::Min => Self::Min,
+            Delta::Max => Self::Max,
+        }
     }
 }
 

@@ -11,7 +11,10 @@ use crate::render::Columns;
 
 /// List the versions of a table, oldest first
 ///
-/// With --json an array of {version, rows, bytes, created, serving, checksum}.
+/// Of a version that goes on with the runs of another (push --onto) the number of rows is known
+/// exactly, and the checksum at all, once its runs are merged: forebay compact.
+///
+/// With --json an array of {version, rows, rows_least, bytes, created, serving, checksum, runs}.
 #[derive(Debug, Args)]
 pub struct Versions {
     pub table: TableName,
@@ -20,11 +23,16 @@ pub struct Versions {
 #[derive(Debug, Serialize)]
 struct Row {
     version: u64,
+    /// As many as there can be, where newer runs may hide or remove rows of older ones.
     rows: u64,
+    rows_least: u64,
     bytes: u64,
     created: String,
     serving: bool,
-    checksum: String,
+    /// Null where it is not known without reading.
+    checksum: Option<String>,
+    /// How many runs its fullest partition has.
+    runs: usize,
     /// Only when its manifest is damaged, and then nothing else is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
@@ -41,11 +49,13 @@ impl Row {
     fn of(info: &VersionInfo) -> Self {
         Self {
             version: info.version,
-            rows: info.rows,
+            rows: info.rows_between.1,
+            rows_least: info.rows_between.0,
             bytes: info.bytes,
             created: utc(info.created_unix_ms),
             serving: info.serving,
-            checksum: info.content.to_string(),
+            checksum: info.content.map(|content| content.to_string()),
+            runs: info.runs_deep,
             problem: info.problem.clone(),
         }
     }
@@ -65,12 +75,22 @@ fn text(infos: &[VersionInfo]) -> String {
         };
         columns.row([
             info.version.to_string(),
-            human::count(info.rows),
+            rows(info.rows_between),
             human::bytes(info.bytes),
             utc(info.created_unix_ms),
-            info.content.to_string(),
+            info.content
+                .map_or("-".to_owned(), |content| content.to_string()),
             state.to_owned(),
         ]);
     }
     columns.to_string()
+}
+
+/// The number of rows, as far as it is known.
+pub fn rows((least, most): (u64, u64)) -> String {
+    if least == most {
+        human::count(most)
+    } else {
+        format!("{} to {}", human::count(least), human::count(most))
+    }
 }

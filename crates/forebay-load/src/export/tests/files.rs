@@ -30,7 +30,7 @@ fn export(
     let mut exporter = Exporter::new(&options, Vec::new())?;
     let pushed = encoder.encode::<PushError>(
         batch,
-        |_, key, value| Ok(exporter.push(key, value)?),
+        |_, key, operation| Ok(exporter.push(key, operation.value().unwrap().0)?),
         |_, bad| panic!("{bad}"),
     );
     match pushed {

@@ -33,7 +33,8 @@ fn check(batch: &RecordBatch) {
     encoder
         .encode::<EncodeError>(
             batch,
-            |_, _, value| {
+            |_, _, operation| {
+                let (value, _) = operation.value().unwrap();
                 let view = RowView::new(&schema, value).unwrap();
                 for column in 0..view.len() {
                     builder.push(column, &view.datum(column).unwrap()).unwrap();

@@ -1,0 +1,79 @@
+//! Values that are one number, which deltas add up.
+
+use std::sync::Arc;
+
+use forebay_run::number::Number;
+use forebay_run::row::{Datum, Kind, Schema};
+
+use super::bad_row::BadRow;
+use super::cells::Cells;
+use super::scalar::scalar;
+use super::{EncodeError, Encoded, ValueWriter};
+
+/// Writes a column of a table that holds numbers; a column of anything else is refused.
+pub(super) fn number_writer(
+    schema: &Schema,
+    index: usize,
+    column: String,
+    number: Number,
+) -> Result<(ValueWriter, Encoded), EncodeError> {
+    use Kind::{Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+    let kind = &schema.columns()[index].kind;
+    let whole = matches!(
+        kind,
+        Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64
+    );
+    let float = number == Number::F64 && matches!(kind, Float32 | Float64);
+    if !(whole || float) {
+        let (wanted, type_name) = match number {
+            Number::I64 => ("whole numbers", "int64"),
+            Number::F64 => ("numbers", "float64"),
+        };
+        return Err(EncodeError::NumberType {
+            column,
+            kind: format!("{kind:?}"),
+            wanted,
+            type_name,
+        });
+    }
+    let name = Arc::from(column.as_str());
+    let writer = ValueWriter::Number {
+        index,
+        name,
+        kind: kind.clone(),
+        number,
+    };
+    Ok((writer, Encoded::Number { column, number }))
+}
+
+/// Appends a cell as a number of eight bytes.
+pub(super) fn write_number(
+    cells: &Cells<'_>,
+    kind: &Kind,
+    row: usize,
+    number: Number,
+    column: &Arc<str>,
+    out: &mut Vec<u8>,
+) -> Result<(), BadRow> {
+    let datum = scalar(cells, kind, row).map_err(|error| BadRow::Unreadable {
+        reason: error.to_string(),
+    })?;
+    let no_number = |value: String, wanted| BadRow::NoNumber {
+        column: column.clone(),
+        value,
+        wanted,
+    };
+    let bytes = match (number, datum) {
+        (Number::I64, Datum::Int(value)) => value.to_le_bytes(),
+        (Number::I64, Datum::UInt(value)) => i64::try_from(value)
+            .map_err(|_| no_number(value.to_string(), "whole numbers below 2^63"))?
+            .to_le_bytes(),
+        (Number::F64, Datum::Int(value)) => (value as f64).to_le_bytes(),
+        (Number::F64, Datum::UInt(value)) => (value as f64).to_le_bytes(),
+        (Number::F64, Datum::Float32(value)) if !value.is_nan() => f64::from(value).to_le_bytes(),
+        (Number::F64, Datum::Float64(value)) if !value.is_nan() => value.to_le_bytes(),
+        (_, other) => return Err(no_number(format!("{other:?}"), "numbers")),
+    };
+    out.extend_from_slice(&bytes);
+    Ok(())
+}

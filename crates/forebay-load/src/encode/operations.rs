@@ -1,0 +1,246 @@
+//! What a row does to its key, and how long that lasts.
+
+use std::sync::Arc;
+
+use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::row::{Datum, Kind, Schema};
+use forebay_run::times::Times;
+
+use super::bad_row::BadRow;
+use super::cells::Cells;
+use super::scalar::scalar;
+use super::{EncodeError, find};
+
+/// How rows become operations, beyond an update for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationChoice {
+    /// The column that says what a row does: insert, update, delete or delta. Without one all update.
+    pub column: Option<String>,
+    /// What deltas mean in the table, if it has any.
+    pub delta: Option<DeltaKind>,
+    pub expiry: Expiry,
+    /// The time of the push, in milliseconds since 1970-01-01 UTC.
+    pub now_ms: u64,
+    /// Hold rows to the schema's columns that cannot be null; a delete needs none but its key's.
+    pub may_lack_values: bool,
+}
+
+/// When rows expire.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Expiry {
+    #[default]
+    Never,
+    /// So long after the push.
+    AfterMs(u64),
+    /// When this column says: a time, or a number of seconds after the push; never where it is null.
+    Column(String),
+}
+
+/// What a row does, before its value is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Update,
+    Insert,
+    Delete,
+    Delta,
+}
+
+/// An [`OperationChoice`] bound to the columns of a schema.
+#[derive(Debug, Clone)]
+pub(super) struct Operations {
+    verb: Option<Place>,
+    delta: Option<DeltaKind>,
+    expiry: BoundExpiry,
+    now_ms: u64,
+    /// Columns that cannot be null.
+    required: Vec<(usize, Arc<str>)>,
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    index: usize,
+    name: Arc<str>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum BoundExpiry {
+    Never,
+    At(u64),
+    Column(Place),
+}
+
+impl Operations {
+    /// `all` has the columns of batches, `stored` those of the rows, which come first.
+    pub fn new(
+        all: &Schema,
+        stored: &Schema,
+        choice: &OperationChoice,
+    ) -> Result<Operations, EncodeError> {
+        let place = |column: &String, what| -> Result<Place, EncodeError> {
+            let index = find(all, column, what)?;
+            Ok(Place {
+                index,
+                name: Arc::from(column.as_str()),
+                kind: all.columns()[index].kind.clone(),
+            })
+        };
+        let verb = choice.column.as_ref().map(|column| place(column, "--op"));
+        let verb = verb.transpose()?;
+        if let Some(verb) = &verb
+            && verb.kind != Kind::Text
+        {
+            return Err(EncodeError::OperationType {
+                column: verb.name.to_string(),
+            });
+        }
+        let expiry = match &choice.expiry {
+            Expiry::Never => BoundExpiry::Never,
+            Expiry::AfterMs(ms) => BoundExpiry::At(choice.now_ms.saturating_add(*ms)),
+            Expiry::Column(column) => {
+                let place = place(column, "--ttl-column")?;
+                check_expiry(&place)?;
+                BoundExpiry::Column(place)
+            }
+        };
+        let columns = stored.columns().iter().enumerate();
+        let required = columns
+            .filter(|(_, column)| choice.may_lack_values && !column.nullable)
+            .map(|(index, column)| (index, Arc::from(column.name.as_str())));
+        Ok(Operations {
+            verb,
+            delta: choice.delta,
+            expiry,
+            now_ms: choice.now_ms,
+            required: required.collect(),
+        })
+    }
+
+    /// Whether the schema's promises about nulls are held row by row.
+    pub fn checks_nulls(&self) -> bool {
+        !self.required.is_empty()
+    }
+
+    /// What the row does.
+    pub fn verb(&self, cells: &[Cells<'_>], row: usize) -> Result<Verb, BadRow> {
+        let Some(place) = &self.verb else {
+            return Ok(Verb::Update);
+        };
+        let unreadable = |error: forebay_run::row::RowError| BadRow::Unreadable {
+            reason: error.to_string(),
+        };
+        let word = match scalar(&cells[place.index], &place.kind, row).map_err(unreadable)? {
+            Datum::Text(word) => word,
+            _ => "",
+        };
+        let verbs = [
+            ("update", Verb::Update),
+            ("insert", Verb::Insert),
+            ("delete", Verb::Delete),
+            ("delta", Verb::Delta),
+        ];
+        match verbs
+            .iter()
+            .find(|(name, _)| word.eq_ignore_ascii_case(name))
+        {
+            Some((_, Verb::Delta)) if self.delta.is_none() => Err(BadRow::NoDelta),
+            Some((_, verb)) => Ok(*verb),
+            None => Err(BadRow::Operation {
+                column: place.name.clone(),
+                word: word.chars().take(40).collect(),
+            }),
+        }
+    }
+
+    /// Whether all columns are there that a row with a value needs.
+    pub fn check_nulls(&self, cells: &[Cells<'_>], row: usize) -> Result<(), BadRow> {
+        match self
+            .required
+            .iter()
+            .find(|(index, _)| cells[*index].is_null(row))
+        {
+            None => Ok(()),
+            Some((_, column)) => Err(BadRow::NullColumn {
+                column: column.clone(),
+            }),
+        }
+    }
+
+    /// The operation of a row with this value.
+    pub fn operation<'v>(
+        &self,
+        verb: Verb,
+        value: &'v [u8],
+        cells: &[Cells<'_>],
+        row: usize,
+    ) -> Result<Operation<'v>, BadRow> {
+        let plain = match verb {
+            Verb::Update => Operation::Update(value),
+            Verb::Insert => Operation::Insert(value),
+            Verb::Delta => Operation::Delta(value),
+            Verb::Delete => return Ok(Operation::Delete),
+        };
+        let expires_ms = match &self.expiry {
+            BoundExpiry::Never => return Ok(plain),
+            BoundExpiry::At(ms) => *ms,
+            BoundExpiry::Column(place) => self.expires_ms(place, cells, row)?,
+        };
+        Ok(plain.with_times(Times {
+            written_ms: self.now_ms,
+            expires_ms,
+        }))
+    }
+
+    fn expires_ms(&self, place: &Place, cells: &[Cells<'_>], row: usize) -> Result<u64, BadRow> {
+        let bad = || BadRow::Expiry {
+            column: place.name.clone(),
+        };
+        let datum = scalar(&cells[place.index], &place.kind, row).map_err(|_| bad())?;
+        let after = |seconds: f64| {
+            let ms = self.now_ms as f64 + seconds * 1000.0;
+            (!ms.is_nan()).then_some(ms.max(0.0) as u64)
+        };
+        // What is said to expire at the end of time never does; never is stored otherwise.
+        let moment = match datum {
+            Datum::Null => return Ok(u64::MAX),
+            Datum::Int(seconds) => after(seconds as f64),
+            Datum::UInt(seconds) => after(seconds as f64),
+            Datum::Float32(seconds) => after(f64::from(seconds)),
+            Datum::Float64(seconds) => after(seconds),
+            Datum::Date(days) => Some((i64::from(days) * 86_400_000).max(0) as u64),
+            Datum::Date64(ms) => Some(ms.max(0) as u64),
+            Datum::Timestamp { value, unit, .. } => {
+                let ms = i128::from(value) * 1000 / i128::from(unit.per_second());
+                Some(ms.clamp(0, i128::from(u64::MAX)) as u64)
+            }
+            _ => None,
+        };
+        moment.ok_or_else(bad)
+    }
+}
+
+fn check_expiry(place: &Place) -> Result<(), EncodeError> {
+    let good = matches!(
+        place.kind,
+        Kind::Int8
+            | Kind::Int16
+            | Kind::Int32
+            | Kind::Int64
+            | Kind::UInt8
+            | Kind::UInt16
+            | Kind::UInt32
+            | Kind::UInt64
+            | Kind::Float32
+            | Kind::Float64
+            | Kind::Date32
+            | Kind::Date64
+            | Kind::Timestamp { .. }
+    );
+    if good {
+        Ok(())
+    } else {
+        Err(EncodeError::ExpiryType {
+            column: place.name.to_string(),
+        })
+    }
+}

@@ -1,0 +1,256 @@
+//! A push onto another version: its runs, and one small run more in each partition that has news.
+//!
+//! What the version declares holds: order, key, value, columns, kind of deltas, expiry. The sources are
+//! read by one thread, so that records of one key are composed in the order in which they come. Nothing
+//! of the older runs is read, but for inserts where rows expire, which are settled by looking up; and for
+//! partitions in which too many runs have gathered (`forebay_engine::due`), which are merged on the way.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Schema};
+use forebay_engine::{
+    Bound, Manifest, ManifestDraft, Partition, Push, RunRef, Ttl, ValueKind, Version, due,
+};
+use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::times::Times;
+
+use super::{Onto, PushError, PushRequest, expiry_of};
+use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
+use crate::key::KeyTemplate;
+use crate::progress::{Progress, Unit};
+use crate::sort::{Cut, Cuts, Finish, SortError};
+use crate::sources::{SourceError, SourceSet};
+use crate::types::{arrow_field, arrow_type};
+
+/// The version that a push goes on with.
+pub struct Layer {
+    pub base: Arc<Version>,
+    now_ms: u64,
+}
+
+impl Layer {
+    /// Fails where the request contradicts what the table declares.
+    pub fn new(request: &PushRequest, onto: Onto, push: &Push) -> Result<Self, PushError> {
+        let version = match onto {
+            Onto::Current => push.table().serving()?,
+            Onto::Version(version) => version,
+        };
+        let base = push.table().open_version(version)?;
+        check(request, base.manifest())?;
+        Ok(Self {
+            base,
+            now_ms: push.created_unix_ms(),
+        })
+    }
+
+    fn manifest(&self) -> &Manifest {
+        self.base.manifest()
+    }
+
+    /// Opens the sources with the table's columns, and what encodes their rows.
+    pub fn open(&self, request: &PushRequest) -> Result<(SourceSet, RowEncoder), PushError> {
+        let manifest = self.manifest();
+        let columns = manifest.schema.columns();
+        let mut options = request.source_options.clone();
+        options
+            .columns
+            .retain(|(name, _)| manifest.schema.column_index(name).is_none());
+        let typed = columns
+            .iter()
+            .map(|column| (column.name.clone(), arrow_type(&column.kind)));
+        options.columns.extend(typed);
+        let operation = request.operation_column.clone();
+        options
+            .columns
+            .extend(operation.iter().map(|name| (name.clone(), DataType::Utf8)));
+        let mut sources = SourceSet::open(&request.sources, &options).map_err(lacking)?;
+        self.check_columns(&sources, operation.as_deref())?;
+        let fields: Vec<FieldRef> = columns.iter().map(arrow_field).collect();
+        let extra = operation.iter().map(|name| text_field(name)).collect();
+        let choice = OperationChoice {
+            column: operation.clone(),
+            delta: manifest.delta,
+            expiry: expiry_of(manifest.ttl.as_ref()),
+            now_ms: self.now_ms,
+            may_lack_values: true,
+        };
+        let encoder = RowEncoder::new(
+            &Arc::new(Schema::new(fields)),
+            &self.key()?,
+            &value_choice(manifest),
+        )?
+        .with_operations(&choice, extra)?;
+        // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
+        let loose = encoder.batch_schema().fields().iter();
+        let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
+        sources.arrange(Arc::new(Schema::new(loose.collect::<Vec<Field>>())));
+        Ok((sources, encoder))
+    }
+
+    pub fn key(&self) -> Result<KeyTemplate, PushError> {
+        let text = &self.manifest().key;
+        text.parse().map_err(|_| PushError::Onto {
+            problem: format!("its key template '{text}' is none that this program knows"),
+        })
+    }
+
+    /// A column of rows that the table does not have would be lost.
+    fn check_columns(&self, sources: &SourceSet, operation: Option<&str>) -> Result<(), PushError> {
+        if self.manifest().value != ValueKind::Row {
+            return Ok(());
+        }
+        let unknown = sources.schema.fields().iter().find(|field| {
+            let name = field.name().as_str();
+            Some(name) != operation && self.manifest().schema.column_index(name).is_none()
+        });
+        match unknown {
+            None => Ok(()),
+            Some(field) => Err(PushError::Onto {
+                problem: format!(
+                    "the sources have the column '{}', which its rows do not: leave it out, or push the \
+                     table whole",
+                    field.name()
+                ),
+            }),
+        }
+    }
+
+    pub fn cuts(&self) -> Cuts {
+        let cut = |partition: &Partition| match &partition.lower {
+            Bound::Slot(slot) => Cut::Slot(*slot),
+            Bound::Key(key) => Cut::Key(key.clone()),
+        };
+        Cuts::at(self.manifest().partitions.iter().map(cut).collect())
+    }
+
+    /// What the operations of a key compose by.
+    pub fn kind(&self) -> DeltaKind {
+        // A table without a kind of deltas has none, so that any will do.
+        self.manifest().delta.unwrap_or(DeltaKind::Append)
+    }
+
+    /// The manifest of the runs there were and those that were built, with runs merged where too many
+    /// have gathered.
+    pub fn finish(
+        &self,
+        request: &PushRequest,
+        push: &Push,
+        built: Vec<Option<RunRef>>,
+        progress: &dyn Progress,
+    ) -> Result<Manifest, PushError> {
+        let mut partitions = self.manifest().partitions.clone();
+        for (partition, built) in partitions.iter_mut().zip(built) {
+            let mut runs = partition.runs.clone();
+            runs.extend(built);
+            *partition = Partition::of_runs(partition.lower.clone(), runs);
+        }
+        let source = request.sources.join(" ");
+        let draft = ManifestDraft::like(self.manifest(), partitions, source);
+        let manifest = push.manifest(draft)?;
+        let due: Vec<_> = (manifest.partitions.iter().enumerate())
+            .filter_map(|(at, partition)| due(&partition.runs).map(|range| (at, range)))
+            .collect();
+        if due.is_empty() {
+            return Ok(manifest);
+        }
+        progress.stage("merging", None, Unit::Rows);
+        let advance = |rows| progress.advance(rows);
+        Ok(push.merge_many(&manifest, &due, request.threads, &advance)?)
+    }
+}
+
+impl Finish for Layer {
+    fn finish<'a>(
+        &self,
+        partition: usize,
+        key: &[u8],
+        operation: Operation<'a>,
+    ) -> Result<Option<Operation<'a>>, SortError> {
+        let update =
+            |(value, expires_ms)| Operation::Update(value).with_times(Times::until(expires_ms));
+        // Where nothing older is, nothing has to be kept for it.
+        if !self.wants_filter(partition) {
+            return Ok(operation.value().map(update));
+        }
+        let inserts = matches!(
+            operation.plain(),
+            Operation::Insert(_) | Operation::InsertDelta { .. }
+        );
+        // An insert takes what it meets for alive, so what has expired must not be left for it to meet.
+        if inserts && self.manifest().ttl.is_some() && !self.base.exists(key)? {
+            return Ok(operation.value().map(update));
+        }
+        Ok(Some(operation))
+    }
+
+    fn wants_filter(&self, partition: usize) -> bool {
+        !self.manifest().partitions[partition].runs.is_empty()
+    }
+}
+
+/// A type is given for each column of the table, so that a missing one shows there.
+fn lacking(error: SourceError) -> PushError {
+    match error {
+        SourceError::UnknownColumn { column, columns } => PushError::Onto {
+            problem: format!(
+                "the sources have no column '{column}', which it needs; they have: {columns}"
+            ),
+        },
+        other => other.into(),
+    }
+}
+
+fn text_field(name: &str) -> FieldRef {
+    Arc::new(Field::new(name, DataType::Utf8, true))
+}
+
+fn value_choice(manifest: &Manifest) -> ValueChoice {
+    match &manifest.value {
+        ValueKind::Row => ValueChoice::Row,
+        ValueKind::Bytes { column } | ValueKind::List { column, .. } => {
+            ValueChoice::Column(column.clone())
+        }
+        ValueKind::Number { column, number } => ValueChoice::Number {
+            column: column.clone(),
+            number: *number,
+        },
+    }
+}
+
+fn check(request: &PushRequest, base: &Manifest) -> Result<(), PushError> {
+    let differs = |what: &str, has: String| {
+        Err(PushError::Onto {
+            problem: format!("{what} there is {has}, and cannot be another: push the table whole"),
+        })
+    };
+    if let Some(key) = &request.key
+        && key.to_string() != base.key
+    {
+        return differs("the key", format!("'{}'", base.key));
+    }
+    if let Some(delta) = request.delta
+        && Some(delta) != base.delta
+    {
+        let has = base
+            .delta
+            .map_or("none".to_owned(), |kind| format!("{kind:?}"));
+        return differs("the kind of deltas", has);
+    }
+    if let Some(ttl) = &request.ttl
+        && Some(ttl) != base.ttl.as_ref()
+    {
+        let has = match &base.ttl {
+            None => "never".to_owned(),
+            Some(Ttl::AfterMs(ms)) => format!("{ms} ms after the push"),
+            Some(Ttl::Column(column)) => format!("what the column '{column}' says"),
+        };
+        return differs("the time at which rows expire", has);
+    }
+    Ok(())
+}
+
+impl From<forebay_engine::ReadError> for SortError {
+    fn from(error: forebay_engine::ReadError) -> Self {
+        Self::Base(Box::new(error))
+    }
+}

@@ -1,0 +1,102 @@
+//! The end of a push: the gate, the commit, the swap.
+
+use std::sync::Arc;
+
+use forebay_engine::{Manifest, Push, Store, Table, Version, compare_sampled};
+
+use super::{GATE_SAMPLE_ROWS, Onto, PushError, PushRequest};
+use crate::gate::{self, Finding};
+use crate::progress::{Progress, Unit};
+
+/// What became of the version.
+pub struct Outcome {
+    pub version: u64,
+    pub swapped: bool,
+    pub gate: Vec<Finding>,
+    pub removed: Vec<u64>,
+}
+
+/// Compares the version with the serving one, makes it visible, and lets it serve unless a limit was
+/// passed. `base`: the version whose runs it goes on with.
+pub fn publish(
+    request: &PushRequest,
+    store: &Store,
+    push: Push,
+    manifest: Manifest,
+    base: Option<u64>,
+    progress: &dyn Progress,
+) -> Result<Outcome, PushError> {
+    let table = push.table().clone();
+    let version = push.open(&manifest)?;
+    let mut gate = compare_with_serving(request, store, &table, &version, progress)?;
+    gate.extend(moved_away(request, &table, base)?);
+    drop(version);
+    let version = push.commit(manifest)?;
+    let passed = gate.iter().all(|finding| finding.passed);
+    let swapped = request.swap && (passed || request.force);
+    if swapped {
+        table.swap(version)?;
+    }
+    // The version is out; that an old one could not be removed does not undo it.
+    let removed = table.retain(request.keep).unwrap_or_else(|error| {
+        progress.message(&format!("old versions were not removed: {error}"));
+        Vec::new()
+    });
+    Ok(Outcome {
+        version,
+        swapped,
+        gate,
+        removed,
+    })
+}
+
+/// A push onto what serves must not bring back what was rolled back meanwhile.
+fn moved_away(
+    request: &PushRequest,
+    table: &Table,
+    base: Option<u64>,
+) -> Result<Option<Finding>, PushError> {
+    let serving = table.pointer()?.serving;
+    if request.onto != Some(Onto::Current) || serving == base {
+        return Ok(None);
+    }
+    let name = |version: Option<u64>| version.map_or("none".to_owned(), |v| v.to_string());
+    Ok(Some(Finding {
+        limit: "onto current".to_owned(),
+        seen: format!(
+            "version {} serves now, and this one goes on with version {}",
+            name(serving),
+            name(base)
+        ),
+        passed: false,
+    }))
+}
+
+fn compare_with_serving(
+    request: &PushRequest,
+    store: &Store,
+    table: &Table,
+    new: &Arc<Version>,
+    progress: &dyn Progress,
+) -> Result<Vec<Finding>, PushError> {
+    let Some(serving) = table.pointer()?.serving else {
+        return Ok(Vec::new());
+    };
+    progress.stage("comparing", None, Unit::Rows);
+    let serving = match table.open_version(serving) {
+        Ok(serving) => serving,
+        // A damaged version must not keep its replacement out.
+        Err(error) => {
+            progress.message(&format!("no comparison with version {serving}: {error}"));
+            return Ok(Vec::new());
+        }
+    };
+    let seen = compare_sampled(&serving, new, GATE_SAMPLE_ROWS, &**store.random());
+    match seen {
+        Ok(seen) => Ok(gate::check(&gate::limits(&request.limits), &seen)),
+        Err(error) => {
+            progress.message(&format!("no comparison with the serving version: {error}"));
+            Ok(Vec::new())
+        }
+    }
+}
