@@ -154,7 +154,8 @@ def placement(body: dict, base) -> None:
     for scheme in dict.fromkeys(row["scheme"] for row in body["figure5"]):
         rows = [row for row in body["figure5"] if row["scheme"] == scheme]
         slots, means = [row["slots"] for row in rows], [row["mean"] for row in rows]
-        grid[0].plot(slots, means, marker="o", markersize=3, label=scheme, color=SCHEME_COLOURS[scheme])
+        line = "--" if scheme == "smooth" else "-"
+        grid[0].plot(slots, means, line, marker="o", markersize=3, label=scheme, color=SCHEME_COLOURS[scheme])
     grid[0].set_title("the paper's figure 5: different partitions a node, power law", loc="left")
     grid[0].set_yscale("log", base=2)
     for workload in dict.fromkeys(row["workload"] for row in body["figure6"]):
