@@ -68,7 +68,7 @@ impl Recovery<'_> {
         };
         if let Some((at, offset)) = self.replay_all(&mut segments, replay)? {
             self.judge(&mut segments, at, offset)?;
-            let gone = self.cut(&segments, at, offset)?;
+            let gone = self.cut(&mut segments, at, offset)?;
             recovered
                 .segments
                 .retain(|(number, _)| !gone.contains(number));
@@ -267,13 +267,18 @@ impl Recovery<'_> {
 
     /// Takes everything from `offset` of the segment at `at` away, and returns the numbers of the
     /// files that are gone. Whoever opens the log next does it again if this was not durable.
-    fn cut(&self, segments: &[Segment], at: usize, offset: u64) -> Result<Vec<u64>, LogError> {
+    fn cut(&self, segments: &mut [Segment], at: usize, offset: u64) -> Result<Vec<u64>, LogError> {
+        let reserved = segments[at].reader.is_zeros_from(offset);
+        let reserved = reserved.map_err(|error| self.failed("read", &segments[at].path, error))?;
         let cut = &segments[at];
         let bytes = cut.reader.len_bytes().saturating_sub(offset);
         let path = &cut.path;
         let table = &self.options.table;
-        tracing::warn!(%table, file = %path.display(), offset, bytes, files = segments.len() - at,
-            "the log ends in a write that was cut short; it goes on from there");
+        // Zeros at the end are room that was made for more, as whoever is killed leaves it.
+        if !reserved || segments.len() > at + 1 {
+            tracing::warn!(%table, file = %path.display(), offset, bytes, files = segments.len() - at,
+                "the log ends in a write that was cut short; it goes on from there");
+        }
         let gone = if offset == 0 { at } else { at + 1 };
         let gone: Vec<u64> = segments[gone..].iter().map(|gone| gone.number).collect();
         // Newest first: the older one alone is a log as well.

@@ -107,6 +107,18 @@ impl SegmentReader {
         Ok(false)
     }
 
+    /// Whether nothing but zeros follows.
+    pub fn is_zeros_from(&mut self, mut offset: u64) -> io::Result<bool> {
+        while offset < self.len_bytes() {
+            let bytes = self.bytes(offset, WINDOW_BYTES)?;
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            offset += bytes.len() as u64;
+        }
+        Ok(true)
+    }
+
     /// The first sound frame at or behind `offset`.
     pub fn find_frame(&mut self, mut offset: u64) -> io::Result<Option<(u64, Head)>> {
         let limit = self.len_bytes();

@@ -221,3 +221,12 @@ fn frames_pass_only_where_they_were_written() {
     let (_log, found) = open(&disk, Durability::Os).unwrap();
     assert_eq!(found, payloads(4));
 }
+
+#[test]
+fn zeros_behind_the_last_record_are_no_damage() {
+    for durability in [Durability::Os, Durability::Sync] {
+        let (disk, _) = base(durability);
+        disk.tamper(&file(3), |bytes| bytes.resize(bytes.len() + 600_000, 0));
+        assert_eq!(reopened(&disk, "zeros").unwrap(), payloads(COUNT));
+    }
+}
