@@ -37,6 +37,11 @@ pub enum LiveError {
     },
     #[error("table {table} was made without a kind of deltas: make it with one, or update the key")]
     NoDelta { table: TableName },
+    #[error(
+        "table {table} was made without expiry, so that its inserts need not read: make it with one, or \
+         write without a moment to expire at"
+    )]
+    NoExpiry { table: TableName },
     #[error("table {table}, key {key}: {source}")]
     Operand {
         table: TableName,

@@ -199,6 +199,7 @@ impl Shared {
         let failed = |source| self.shape.run_error(source);
         let resolve = Resolve::Compose(self.shape.kind());
         let mut merge = Merge::new(cursors, resolve, Direction::Forward);
+        let expired_ms = self.droppable_ms();
         let mut left = PACE_RECORDS;
         while merge.advance().map_err(failed)? {
             let mut operation = merge.operation();
@@ -206,6 +207,9 @@ impl Shared {
                 let Some((value, expires_ms)) = operation.value() else {
                     continue;
                 };
+                if expires_ms <= expired_ms {
+                    continue;
+                }
                 operation = Operation::Update(value).with_times(Times::until(expires_ms));
             }
             writer

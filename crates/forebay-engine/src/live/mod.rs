@@ -49,6 +49,7 @@ mod budget;
 mod commit;
 mod cursor;
 mod error;
+mod expiry;
 mod flush;
 mod growth;
 mod ingest;
@@ -85,6 +86,7 @@ pub use self::batch::Batch;
 pub use self::budget::Budget;
 pub use self::commit::{Commit, Ticket};
 pub use self::error::LiveError;
+pub use self::expiry::Expiry;
 pub use self::ingest::IngestRun;
 pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::options::LiveOptions;
@@ -215,6 +217,12 @@ impl LiveTable {
     /// The value of a key. Waits for the device when it must.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
         self.shared().get(key)
+    }
+
+    /// When a key's value expires, in milliseconds since 1970-01-01 UTC: `u64::MAX` is never. `None` when
+    /// there is none.
+    pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, LiveError> {
+        self.shared().expires_ms(key)
     }
 
     /// The value of a key, without waiting for the device.

@@ -7,6 +7,7 @@ use forebay_run::row::{Column, Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
+use crate::live::expiry::Expiry;
 use crate::live::log::Durability;
 use crate::manifest::{MAX_PARTITIONS, ValueKind};
 
@@ -23,6 +24,9 @@ pub struct LiveOptions {
     /// When a write is acknowledged; without it the table has no log, and what was written since the last
     /// flush is lost when its process ends: for bulk loading.
     pub durability: Option<Durability>,
+    /// Whether records expire.
+    #[serde(default)]
+    pub expiry: Expiry,
     /// How many runs of a level are merged into one of the next: the paper's b.
     pub factor: u32,
     /// The most that merges write, in bytes a second; without it as much as the disk takes.
@@ -57,6 +61,7 @@ impl LiveOptions {
             lowers,
             delta: None,
             durability: Some(Durability::Sync),
+            expiry: Expiry::Never,
             factor: 4,
             merge_bytes_per_second: None,
             compression: Compression::None,
@@ -93,6 +98,12 @@ impl LiveOptions {
     }
 
     #[must_use]
+    pub fn expiry(mut self, expiry: Expiry) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    #[must_use]
     pub fn factor(mut self, factor: u32) -> Self {
         self.factor = factor;
         self
@@ -123,6 +134,9 @@ impl LiveOptions {
         }
         if !(2..=32).contains(&self.factor) {
             return Err(format!("the factor {} is not from 2 to 32", self.factor));
+        }
+        if self.expiry == Expiry::AfterMs(0) {
+            return Err("records that expire after 0 ms are never there".into());
         }
         if self.merge_bytes_per_second == Some(0) {
             return Err("merges that may write 0 bytes a second never end".into());

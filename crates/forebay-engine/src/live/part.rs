@@ -158,8 +158,7 @@ impl PartView {
             .chain(self.minis.iter())
     }
 
-    /// What the operations on a key amount to, `newest` being the newest of them, if there is one that
-    /// this view does not have. Without `wait` only what is in memory is looked at.
+    /// The value that the operations on a key amount to; see [`PartView::resolve`].
     pub fn get(
         &self,
         shape: &Shape,
@@ -168,6 +167,24 @@ impl PartView {
         newest: Option<CowOperation<'_>>,
         wait: bool,
     ) -> Result<Found, LiveError> {
+        let Some(operation) = self.resolve(shape, place, key, newest, wait)? else {
+            return Ok(Found::Waits);
+        };
+        let value = operation.and_then(|operation| operation.into_value(|| shape.now_ms()));
+        Ok(Found::Value(value.map(|value| value.into_owned())))
+    }
+
+    /// What the operations on a key amount to, `newest` being the newest of them, if there is one that
+    /// this view does not have. Without `wait` only what is in memory is looked at, and the answer may be
+    /// `None`: not known without waiting.
+    pub fn resolve<'a>(
+        &self,
+        shape: &'a Shape,
+        place: Place,
+        key: &'a [u8],
+        newest: Option<CowOperation<'a>>,
+        wait: bool,
+    ) -> Result<Option<Option<CowOperation<'a>>>, LiveError> {
         let mut settled = Settling {
             shape,
             key,
@@ -192,7 +209,7 @@ impl PartView {
                 run.run.get(place.hash, key)
             } else {
                 match run.run.try_get(place.hash, key) {
-                    Ok(forebay_run::Lookup::NotResident) => return Ok(Found::Waits),
+                    Ok(forebay_run::Lookup::NotResident) => return Ok(None),
                     found => found.map(forebay_run::Lookup::found),
                 }
             };
@@ -200,10 +217,7 @@ impl PartView {
                 settled.add_older(&operation.into_operation().borrow())?;
             }
         }
-        let value = settled
-            .composed
-            .and_then(|operation| operation.into_value(|| shape.now_ms()));
-        Ok(Found::Value(value.map(|value| value.into_owned())))
+        Ok(Some(settled.composed))
     }
 
     /// Cursors over all sources, oldest first.

@@ -54,6 +54,18 @@ impl Shared {
         view.get(&self.shape, place, key, newest, wait)
     }
 
+    pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, LiveError> {
+        let place = self.shape.place(key);
+        let (newest, view) = self.newest(place, key);
+        let resolved = view.resolve(&self.shape, place, key, newest, true)?;
+        let operation = resolved.flatten();
+        let value = operation
+            .as_ref()
+            .and_then(|operation| operation.borrow().value());
+        let expires_ms = value.map(|(_, expires_ms)| expires_ms);
+        Ok(expires_ms.filter(|expires_ms| self.shape.now_ms() < *expires_ms))
+    }
+
     /// What the partition's buffer says of a key, and what lies below it at the same moment.
     #[inline]
     pub fn newest(

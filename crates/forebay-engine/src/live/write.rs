@@ -19,6 +19,7 @@ use crate::error::show_key;
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
+use crate::live::expiry::Expiry;
 use crate::live::log::{LogError, Lsn};
 use crate::live::mini::MiniRun;
 use crate::live::part::{Found, Part, merge_minis};
@@ -42,6 +43,11 @@ type Values = Vec<Option<Vec<u8>>>;
 
 impl Shared {
     pub fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
+        if self.options.expiry != Expiry::Never {
+            let mut batch = Batch::new();
+            batch.push(key, operation);
+            return self.write_batch_waiting(&batch);
+        }
         self.check(key, &operation)?;
         let place = self.shape.place(key);
         let mut part = self.lock_waiting(place.partition)?;
@@ -70,6 +76,9 @@ impl Shared {
         let Some(partition) = self.check_batch(batch)? else {
             return Ok(Some(Commit::nothing(self)));
         };
+        if self.must_settle(batch) {
+            return self.write_settled(batch, wait);
+        }
         let Some(part) = self.lock_to_write(partition, wait)? else {
             return Ok(None);
         };
@@ -112,6 +121,8 @@ impl Shared {
         partition: usize,
         batch: &Batch,
     ) -> Result<Commit<'a>, LiveError> {
+        let stamped = self.stamped_batch(batch);
+        let batch = stamped.as_ref().unwrap_or(batch);
         let lsn = match &self.log {
             None => None,
             Some(log) => Some(
@@ -361,6 +372,11 @@ impl Shared {
                 table: self.shape.table.clone(),
                 bytes: key.len(),
                 limit: MAX_KEY_BYTES,
+            });
+        }
+        if self.options.expiry == Expiry::Never && matches!(operation, Operation::Timed(_)) {
+            return Err(LiveError::NoExpiry {
+                table: self.shape.table.clone(),
             });
         }
         let check = |operand: &[u8], is_delta: bool| self.check_operand(key, operand, is_delta);

@@ -1,6 +1,7 @@
 //! The engine as its users see it, on disks in memory.
 
 mod basic;
+mod expiry;
 mod files;
 mod ingest;
 mod unwaiting;

@@ -1,0 +1,162 @@
+//! Records that expire.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_run::io::Clock;
+use forebay_run::io::sim::{Dice, SimDisk};
+use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::times::Times;
+use parking_lot::Mutex;
+
+use super::{SeededRandom, collect, name};
+use crate::live::{Batch, Budget, Expiry, LiveError, LiveOptions, LiveTable};
+use crate::store::Store;
+
+/// A clock that is set by hand; sleeping on it is sleeping.
+#[derive(Debug, Default)]
+struct SetClock(Mutex<u64>);
+
+impl Clock for SetClock {
+    fn unix_ms(&self) -> u64 {
+        *self.0.lock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        forebay_run::io::SystemClock.monotonic()
+    }
+
+    fn sleep(&self, time: Duration) {
+        forebay_run::io::SystemClock.sleep(time);
+    }
+}
+
+fn create(expiry: Expiry) -> (LiveTable, Arc<SetClock>) {
+    create_with(
+        LiveOptions::ordered(Vec::new())
+            .delta(DeltaKind::Append)
+            .expiry(expiry),
+    )
+}
+
+fn create_with(options: LiveOptions) -> (LiveTable, Arc<SetClock>) {
+    let clock = Arc::new(SetClock::default());
+    let random = Arc::new(SeededRandom(Mutex::new(Dice(3))));
+    let disk = Arc::new(SimDisk::new());
+    let store = Store::open_or_create(disk, clock.clone(), random, Path::new("/s")).unwrap();
+    let table = store
+        .create_live(&name(), options, &Budget::new(8 << 20))
+        .unwrap();
+    (table, clock)
+}
+
+fn get(table: &LiveTable, key: &[u8]) -> Option<String> {
+    let value = table.get(key).unwrap();
+    assert_eq!(table.snapshot().get(key).unwrap(), value);
+    assert_eq!(
+        table.get_many(&[key]).unwrap(),
+        std::slice::from_ref(&value)
+    );
+    let scanned = collect(table.entries())
+        .into_iter()
+        .find(|(found, _)| found == key);
+    assert_eq!(scanned.map(|(_, value)| value), value);
+    value.map(|value| String::from_utf8(value).unwrap())
+}
+
+#[test]
+fn a_record_lasts_as_long_as_its_table_says_wherever_it_lies() {
+    for step in 0..3 {
+        let (table, clock) = create(Expiry::AfterMs(100));
+        let settle = || match step {
+            0 => {}
+            1 => table.flush().unwrap(),
+            _ => table.optimize().unwrap(),
+        };
+        *clock.0.lock() = 1000;
+        table.update(b"k", b"a").unwrap().wait().unwrap();
+        table.insert(b"new", b"n").unwrap().wait().unwrap();
+        settle();
+        *clock.0.lock() = 1099;
+        assert_eq!(get(&table, b"k").as_deref(), Some("a"));
+        table.insert(b"k", b"ignored").unwrap().wait().unwrap();
+        table.delta(b"k", b"b").unwrap().wait().unwrap();
+        settle();
+        *clock.0.lock() = 1198;
+        assert_eq!(get(&table, b"k").as_deref(), Some("ab"));
+        assert_eq!(get(&table, b"new"), None);
+        *clock.0.lock() = 1199;
+        assert_eq!(get(&table, b"k"), None);
+        table.delta(b"k", b"c").unwrap().wait().unwrap();
+        table.insert(b"new", b"m").unwrap().wait().unwrap();
+        settle();
+        assert_eq!(get(&table, b"k").as_deref(), Some("c"));
+        assert_eq!(get(&table, b"new").as_deref(), Some("m"));
+    }
+}
+
+#[test]
+fn a_record_with_its_own_moment_goes_then_and_others_stay() {
+    let (table, clock) = create(Expiry::PerRecord);
+    let mut batch = Batch::new();
+    batch.push(
+        b"short",
+        Operation::Update(b"s").with_times(Times::until(50)),
+    );
+    batch.update(b"long", b"l");
+    batch.insert(b"long", b"ignored");
+    batch.insert(b"other", b"o");
+    table.write(&batch).unwrap().wait().unwrap();
+    assert_eq!(table.expires_ms(b"short").unwrap(), Some(50));
+    assert_eq!(table.expires_ms(b"long").unwrap(), Some(u64::MAX));
+    assert_eq!(table.expires_ms(b"absent").unwrap(), None);
+    *clock.0.lock() = 50;
+    assert_eq!(table.expires_ms(b"short").unwrap(), None);
+    assert_eq!(get(&table, b"short"), None);
+    assert_eq!(get(&table, b"long").as_deref(), Some("l"));
+    assert_eq!(get(&table, b"other").as_deref(), Some("o"));
+}
+
+#[test]
+fn a_table_without_expiry_refuses_operations_that_have_one() {
+    let (table, _clock) = create(Expiry::Never);
+    let mut batch = Batch::new();
+    batch.push(b"k", Operation::Update(b"v").with_times(Times::until(50)));
+    let error = table.write(&batch).map(|_| ()).unwrap_err();
+    assert!(matches!(error, LiveError::NoExpiry { .. }), "{error}");
+}
+
+#[test]
+fn what_has_expired_gives_its_space_back() {
+    let (table, clock) = create_with(LiveOptions::hashed().expiry(Expiry::AfterMs(100)));
+    for number in 0..100u32 {
+        table
+            .update(&number.to_be_bytes(), b"v")
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    table.flush().unwrap();
+    assert_eq!(table.stats().run_records, 100);
+    *clock.0.lock() = 100;
+    for number in 0..10u32 {
+        table
+            .update(&number.to_be_bytes(), b"w")
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    for partition in 0..4 {
+        let key = (0u32..)
+            .map(u32::to_be_bytes)
+            .find(|key| table.partition(key) == partition);
+        table.delete(&key.unwrap()).unwrap().wait().unwrap();
+    }
+    table.optimize().unwrap();
+    assert_eq!(
+        table.stats().run_records,
+        collect(table.entries()).len() as u64
+    );
+    assert!(table.stats().run_records < 10);
+}
