@@ -7,7 +7,7 @@ mod hashmap;
 mod lmdb;
 mod redb_store;
 mod rocks;
-pub mod rocks_sys;
+mod rocks_sys;
 mod spock;
 
 use std::path::Path;

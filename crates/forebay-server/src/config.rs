@@ -30,6 +30,9 @@ pub struct ServerConfig {
     /// Host names under which the HTTP port may be addressed, beside `localhost`, the loopback
     /// addresses and the address that it is bound to.
     pub http_hosts: Vec<String>,
+    /// Memory for what was written to the live tables and is not in their runs yet, and for the runs'
+    /// filters and indexes.
+    pub live_memory_bytes: usize,
     pub limits: Limits,
 }
 
@@ -72,6 +75,7 @@ impl Default for ServerConfig {
             users: None,
             http_token: None,
             http_hosts: Vec::new(),
+            live_memory_bytes: 256 << 20,
             limits: Limits::default(),
         }
     }

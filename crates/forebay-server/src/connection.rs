@@ -57,6 +57,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if self.shared.is_stopping() && !pipeline.has_partial_input() {
                         return self.stream.shutdown().await;
                     }
+                    if let Some(delay) = pipeline.take_delay() {
+                        tokio::time::sleep(delay).await;
+                    }
                     if self.receive(&mut pipeline).await? == 0 {
                         return Ok(());
                     }
@@ -90,7 +93,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(read)
     }
 
+    /// Sends the replies, those to writes once these are durable.
     async fn send(&mut self, pipeline: &mut Pipeline) -> io::Result<()> {
+        if let Some(commits) = pipeline.take_commits() {
+            let outcome = commits.durable().await;
+            pipeline.acknowledge(outcome);
+        }
         let bytes = pipeline.reply.bytes();
         if bytes.is_empty() {
             return Ok(());

@@ -1,10 +1,10 @@
 //! What becomes of a command: it runs, it is queued, it is refused, or it has to wait.
 
-use std::sync::Arc;
+use forebay_engine::TableName;
 
-use forebay_engine::{TableName, Tables};
-
+use crate::catalog::Catalog;
 use crate::command::{COMMANDS, Command, Run, SessionCall, Stop, find, refuse_write, shown};
+use crate::commits::Commits;
 use crate::execute::{Outcome, Task, View, settle};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
@@ -13,15 +13,17 @@ use crate::shared::Shared;
 /// What a command may change, and what it sees.
 pub struct Dispatch<'a> {
     pub shared: &'a Shared,
-    pub tables: &'a Arc<Tables>,
+    pub tables: &'a Catalog,
     pub session: &'a mut Session,
     pub reply: &'a mut Reply,
+    /// What was written and is not durable yet.
+    pub commits: &'a mut Commits,
 }
 
 /// What became of it.
 pub struct Ran {
     pub outcome: Outcome,
-    /// The first table that was read.
+    /// The first table that was read or written to.
     pub table: Option<TableName>,
     /// What a thread that may wait has to do, when nothing was answered.
     pub task: Option<Task>,
@@ -51,16 +53,16 @@ impl Dispatch<'_> {
                 shared: self.shared,
                 reply: self.reply,
             }),
-            (Run::Write, Some(user)) => Err(refuse_write(command, &args, user)),
-            (Run::Read(_) | Run::Walk(_), Some(user)) => {
-                let (tables, shared) = (&**self.tables, self.shared);
+            (Run::Refused, Some(user)) => Err(refuse_write(command, &args, user)),
+            (_, Some(user)) => {
+                let (tables, shared) = (self.tables, self.shared);
                 let view = View {
                     tables,
                     user,
                     shared,
                     may_wait: false,
                 };
-                let (outcome, table) = view.run(place, args, self.reply);
+                let (outcome, table) = view.run(place, args, self.reply, self.commits);
                 let waits = outcome == Outcome::NotResident;
                 let task = waits.then(|| Task::One(place, args.to_owned()));
                 return Ran {
@@ -81,15 +83,15 @@ impl Dispatch<'_> {
             let text = "EXECABORT Transaction discarded because of previous errors.";
             return Ran::just(settle(Err(Stop::error(text)), self.reply.len(), self.reply));
         };
-        let (tables, shared) = (&**self.tables, self.shared);
+        let (tables, shared) = (self.tables, self.shared);
         let view = View {
             tables,
             user,
             shared,
             may_wait: false,
         };
-        let (outcome, table) = view.exec(&queued.commands, self.reply);
-        let task = (outcome == Outcome::NotResident).then_some(Task::Exec(queued.commands));
+        let (outcome, table) = view.exec(&queued, self.reply, self.commits);
+        let task = (outcome == Outcome::NotResident).then_some(Task::Exec(queued));
         Ran {
             outcome,
             table,

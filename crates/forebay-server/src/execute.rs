@@ -1,10 +1,14 @@
-//! Running commands that read: at once where all pages are in memory, else on a thread that may wait.
+//! Running commands: at once where all pages are in memory, else on a thread that may wait.
 
 use std::sync::Arc;
 
-use forebay_engine::{TableName, Tables};
+use std::time::Duration;
 
-use crate::command::{Answer, COMMANDS, Call, Run, Stop};
+use forebay_engine::TableName;
+
+use crate::catalog::Catalog;
+use crate::command::{Answer, COMMANDS, Call, Queued, Run, Stop};
+use crate::commits::Commits;
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::shared::Shared;
 use crate::users::User;
@@ -14,10 +18,10 @@ pub const GET: usize = 0;
 /// A thread that answers several GETs hands over after so many bytes of replies.
 const GETS_BYTES: usize = 1 << 20;
 
-/// What commands see: one set of versions.
+/// What commands see: one set of versions, and the live tables.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    pub tables: &'a Tables,
+    pub tables: &'a Catalog,
     pub user: &'a User,
     pub shared: &'a Shared,
     pub may_wait: bool,
@@ -37,7 +41,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Work {
     pub task: Task,
-    pub tables: Arc<Tables>,
+    pub tables: Catalog,
     pub user: Arc<User>,
     pub shared: Arc<Shared>,
     pub resp3: bool,
@@ -50,7 +54,7 @@ pub enum Task {
     /// GETs of these wire keys; some of them may be left for another time, the first never.
     Gets(OwnedArgs),
     /// What was queued since MULTI.
-    Exec(Vec<(usize, OwnedArgs)>),
+    Exec(Queued),
 }
 
 /// What such a thread answers.
@@ -61,8 +65,10 @@ pub struct Done {
     pub answered: usize,
     /// How many of these with an error.
     pub failed: usize,
-    /// The first table that was read.
+    /// The first table that was read or written to.
     pub table: Option<TableName>,
+    /// How long the client should pause, for the sake of what it wrote.
+    pub delay: Duration,
 }
 
 impl View<'_> {
@@ -72,8 +78,14 @@ impl View<'_> {
         place: usize,
         args: Args<'_>,
         reply: &mut Reply,
+        commits: &mut Commits,
     ) -> (Outcome, Option<TableName>) {
         let start = reply.len();
+        let command = &COMMANDS[place];
+        if command.writes() && (self.may_wait || !matches!(command.run, Run::Sweep(_))) {
+            let (answer, table) = self.write(command, args, reply, commits);
+            return (settle(answer, start, reply), table);
+        }
         let mut call = Call {
             args,
             tables: self.tables,
@@ -83,26 +95,32 @@ impl View<'_> {
             shared: self.shared,
             reply_start: start,
             first: None,
+            txn: None,
         };
-        let answer = match COMMANDS[place].run {
-            Run::Walk(_) if !self.may_wait => Err(Stop::NotResident),
+        let answer = match command.run {
+            Run::Walk(_) | Run::Sweep(_) if !self.may_wait => Err(Stop::NotResident),
             Run::Read(run) | Run::Walk(run) => run(&mut call),
-            Run::Session(_) | Run::Write => Err(Stop::error("ERR this command reads no table")),
+            _ => Err(Stop::error("ERR this command reads no table")),
         };
-        let table = call.first.map(|version| version.table().clone());
+        let table = call.first.cloned();
         (settle(answer, start, reply), table)
     }
 
     /// Runs what was queued; one array of all replies.
     pub fn exec(
         &self,
-        commands: &[(usize, OwnedArgs)],
+        queued: &Queued,
         reply: &mut Reply,
+        commits: &mut Commits,
     ) -> (Outcome, Option<TableName>) {
+        let commands = &queued.commands;
+        if queued.writes() {
+            return self.exec_writing(commands, reply, commits);
+        }
         let (start, mut first) = (reply.len(), None);
         reply.array(commands.len());
         for (place, args) in commands {
-            let (outcome, table) = self.run(*place, args.borrow(), reply);
+            let (outcome, table) = self.run(*place, args.borrow(), reply, commits);
             first = first.or(table);
             let limit = self.shared.config.limits.reply_bytes;
             if outcome == Outcome::NotResident {
@@ -144,16 +162,24 @@ impl Work {
             may_wait: true,
         };
         let mut reply = Reply::new(self.resp3);
-        let (answered, failed, table) = match &self.task {
-            Task::One(place, args) => one(view.run(*place, args.borrow(), &mut reply)),
-            Task::Exec(commands) => one(view.exec(commands, &mut reply)),
+        let mut commits = Commits::default();
+        let (answered, mut failed, table) = match &self.task {
+            Task::One(place, args) => {
+                one(view.run(*place, args.borrow(), &mut reply, &mut commits))
+            }
+            Task::Exec(queued) => one(view.exec(queued, &mut reply, &mut commits)),
             Task::Gets(keys) => gets(&view, keys, &mut reply),
         };
+        if let Err(error) = commits.wait() {
+            failed = answered;
+            settle(Err(Stop::from(error)), 0, &mut reply);
+        }
         Done {
             replies: reply.into_bytes(),
             answered,
             failed,
             table,
+            delay: commits.delay(),
         }
     }
 }
@@ -169,7 +195,7 @@ fn gets(view: &View<'_>, keys: &OwnedArgs, reply: &mut Reply) -> (usize, usize, 
             break;
         }
         let args: OwnedArgs = [b"get", key].into_iter().collect();
-        let (outcome, table) = view.run(GET, args.borrow(), reply);
+        let (outcome, table) = view.run(GET, args.borrow(), reply, &mut Commits::default());
         answered += 1;
         failed += usize::from(outcome == Outcome::Failed);
         first = first.or(table);

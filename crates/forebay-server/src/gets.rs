@@ -1,11 +1,13 @@
 //! Looking up the keys of several GETs together.
 
-use forebay_engine::{TableName, Tables};
+use forebay_engine::{Lookup, TableName};
 
-use crate::command::{Stop, find_version, reply_found};
+use crate::catalog::Catalog;
+use crate::command::{Stop, find_source, reply_found};
 use crate::execute::{Outcome, settle};
 use crate::resp::Reply;
 use crate::users::User;
+use forebay_engine::{Source, SourceError};
 
 /// What a look-up of several keys came to; the keys behind the first `answered` have to wait.
 pub struct LookedUp<'a> {
@@ -16,14 +18,14 @@ pub struct LookedUp<'a> {
 
 /// Replies with the values of keys of one table, as far as they are in memory.
 pub fn look_up<'t>(
-    tables: &'t Tables,
+    tables: &'t Catalog,
     user: &User,
     table: &[u8],
     keys: &[&[u8]],
     reply: &mut Reply,
 ) -> LookedUp<'t> {
-    let version = match find_version(tables, user, table) {
-        Ok(version) => version,
+    let source = match find_source(tables, user, table) {
+        Ok(source) => source,
         Err(stop) => {
             let refuse = |_: &&[u8]| settle(Err(stop.clone()), reply.len(), reply);
             let failed = keys.iter().map(refuse).count();
@@ -36,12 +38,12 @@ pub fn look_up<'t>(
     };
     let (mut answered, mut failed, mut missed) = (0, 0, false);
     while answered < keys.len() && !missed {
-        let outcome = version.try_get_many(&keys[answered..], |_, found| {
+        let outcome = try_get_many(source, &keys[answered..], |found| {
             if missed {
                 return;
             }
             let start = reply.len();
-            match settle(reply_found(reply, version, &found), start, reply) {
+            match settle(reply_found(reply, source, &found), start, reply) {
                 Outcome::NotResident => missed = true,
                 outcome => {
                     answered += 1;
@@ -60,6 +62,21 @@ pub fn look_up<'t>(
     LookedUp {
         answered,
         failed,
-        table: Some(version.table()),
+        table: Some(source.table()),
+    }
+}
+
+/// What keys have, in their order; stops at the first error.
+fn try_get_many(
+    source: Source<'_>,
+    keys: &[&[u8]],
+    mut found: impl FnMut(Lookup<'_>),
+) -> Result<(), SourceError> {
+    match source {
+        Source::Batch(version) => Ok(version.try_get_many(keys, |_, value| found(value))?),
+        Source::Live(_) => keys.iter().try_for_each(|key| {
+            found(source.try_get(key)?);
+            Ok(())
+        }),
     }
 }

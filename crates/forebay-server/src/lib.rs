@@ -1,12 +1,15 @@
-//! Forebay's server: the serving versions of a store's tables, by the Redis protocol and by HTTP.
+//! Forebay's server: a store's tables, by the Redis protocol and by HTTP. Of batch tables it serves the
+//! versions that are swapped in; live tables it opens for reading and writing.
 //!
 //! The way of a command: [`worker`] accepts a connection, [`connection`] reads its bytes,
 //! [`pipeline`] parses and answers, [`command`] knows what the commands mean, [`execute`] runs them.
 //!
-//! What does not happen here: no table is written; no path, and no unchecked table name, comes from a
+//! What does not happen here: no batch table is written; no path, and no unchecked table name, comes from a
 //! client; nothing waits for the device on a thread that serves connections; no reply mixes versions.
 
+mod catalog;
 mod command;
+mod commits;
 mod config;
 mod connection;
 mod dispatch;
@@ -14,6 +17,7 @@ mod execute;
 mod gets;
 mod glob;
 mod http;
+mod live;
 mod metrics;
 mod pipeline;
 mod resp;

@@ -5,13 +5,17 @@
 //! command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands out its work,
 //! and [`Pipeline::resume`] takes the reply and goes on.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_engine::{TableName, Tables};
+use forebay_engine::TableName;
+use forebay_engine::live::LiveError;
 
-use crate::command::{COMMANDS, Run};
+use crate::catalog::Catalog;
+use crate::command::{COMMANDS, Run, Stop};
+use crate::commits::Commits;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Done, GET, Outcome, Task, Work, settle};
 use crate::gets::look_up;
@@ -53,6 +57,10 @@ pub struct Pipeline {
     gets: Vec<Get>,
     pub reply: Reply,
     waiting: Option<Waiting>,
+    /// What was written and is not durable yet, and where its replies lie: they are not to be sent
+    /// before it is.
+    commits: Commits,
+    unacknowledged: Vec<Range<usize>>,
     /// The metrics of the table that was read last.
     table: Option<(TableName, Arc<TableMetrics>)>,
     no_table: Arc<TableMetrics>,
@@ -88,6 +96,8 @@ impl Pipeline {
             gets: Vec::with_capacity(GETS),
             reply: Reply::default(),
             waiting: None,
+            commits: Commits::default(),
+            unacknowledged: Vec::new(),
             table: None,
             no_table: shared.metrics.worker(worker).table(""),
             last_command: usize::MAX,
@@ -104,7 +114,7 @@ impl Pipeline {
     /// Answers what it can.
     pub fn advance(&mut self) -> Next {
         let shared = Arc::clone(&self.shared);
-        let tables = shared.serving.load();
+        let tables = shared.tables();
         let mut now = shared.store.clock().monotonic();
         loop {
             if self.session.closing {
@@ -160,6 +170,7 @@ impl Pipeline {
         let time = now.saturating_sub(waiting.since);
         metrics.record(waiting.place, time, done.answered as u64);
         (0..done.failed).for_each(|_| metrics.count_error(waiting.place));
+        self.commits.add_delay(done.delay);
         self.mute(waiting.replies_before, start);
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
         self.start = waiting
@@ -168,6 +179,26 @@ impl Pipeline {
             .copied()
             .unwrap_or(self.start);
         self.rewind();
+    }
+
+    /// What has to be durable before replies are sent.
+    pub fn take_commits(&mut self) -> Option<Commits> {
+        (!self.commits.is_empty()).then(|| self.commits.take())
+    }
+
+    /// What was waited for is durable, or is not known to be: its replies say so then.
+    pub fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
+        let replies = std::mem::take(&mut self.unacknowledged);
+        if let Err(error) = outcome
+            && let Stop::Error(text) = Stop::from(error)
+        {
+            self.reply.replace(&replies, &text);
+        }
+    }
+
+    /// The pause that is due before more is read.
+    pub fn take_delay(&mut self) -> Option<Duration> {
+        self.commits.take_delay()
     }
 
     /// Goes back to the first command that was not answered.
@@ -231,7 +262,7 @@ impl Pipeline {
         in_same_table
     }
 
-    fn answer_gets(&mut self, tables: &Arc<Tables>, now: &mut Duration) -> Option<Next> {
+    fn answer_gets(&mut self, tables: &Catalog, now: &mut Duration) -> Option<Next> {
         let count = self.gets.len();
         let mut keys: [&[u8]; GETS] = [&[]; GETS];
         let first = self.gets[0];
@@ -278,7 +309,7 @@ impl Pipeline {
         place: usize,
         ends: Vec<usize>,
         since: Duration,
-        tables: &Arc<Tables>,
+        tables: &Catalog,
         user: Arc<crate::users::User>,
     ) -> Next {
         let replies_before = self.session.replies;
@@ -290,7 +321,7 @@ impl Pipeline {
         });
         Next::Wait(Work {
             task,
-            tables: Arc::clone(tables),
+            tables: tables.keep(),
             user,
             shared: Arc::clone(&self.shared),
             resp3: self.reply.is_resp3(),
@@ -298,7 +329,7 @@ impl Pipeline {
     }
 
     /// Runs the command of `len` bytes that was parsed.
-    fn run(&mut self, tables: &Arc<Tables>, len: usize, now: &mut Duration) -> Option<Next> {
+    fn run(&mut self, tables: &Catalog, len: usize, now: &mut Duration) -> Option<Next> {
         let end = self.at + len;
         let args = self.parser.args(&self.input[self.at..end]);
         if args.is_empty() {
@@ -320,6 +351,7 @@ impl Pipeline {
             tables,
             session: &mut self.session,
             reply: &mut self.reply,
+            commits: &mut self.commits,
         };
         let ran = dispatch.run(place, args);
         self.note_command(place);
@@ -335,6 +367,9 @@ impl Pipeline {
         }
         self.pass(end);
         self.mute(before, reply_start);
+        if self.commits.take_added() && self.reply.len() > reply_start {
+            self.unacknowledged.push(reply_start..self.reply.len());
+        }
         None
     }
 

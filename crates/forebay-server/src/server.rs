@@ -13,6 +13,7 @@ use tracing::{error, info};
 
 use crate::config::ServerConfig;
 use crate::http;
+use crate::live::LOOK;
 use crate::shared::Shared;
 use crate::tls::{self, TlsError};
 use crate::users::{Token, Users, UsersError};
@@ -97,6 +98,7 @@ impl Server {
             resp_address,
         ));
 
+        shared.live.look(&shared.store);
         let mut handle = Handle {
             shared: Arc::clone(&shared),
             resp_address,
@@ -111,6 +113,13 @@ impl Server {
                 }
             })?;
         }
+        let following = Arc::clone(&shared);
+        handle.spawn("forebay-live".to_owned(), move || {
+            while !following.is_stopping() {
+                following.store.clock().sleep(LOOK);
+                following.live.look(&following.store);
+            }
+        })?;
         if let Some(listener) = http {
             let shared = Arc::clone(&shared);
             handle.spawn("forebay-http".to_owned(), move || {
@@ -141,7 +150,8 @@ impl Handle {
     }
 
     /// Stops: no new connections, commands under way are answered, then connections end. Returns when
-    /// all threads have, at most a little more than [`crate::Limits::shutdown_time`] later.
+    /// all threads have, at most a little more than [`crate::Limits::shutdown_time`] later, and the live
+    /// tables are written to runs and closed.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -181,6 +191,7 @@ impl Handle {
             // A panic there was reported there.
             let _ = thread.join();
         }
+        self.shared.live.close();
     }
 }
 

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_engine::{Serving, Store};
 use parking_lot::Mutex;
 
+use crate::catalog::Catalog;
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
+use crate::live::LiveTables;
 use crate::metrics::Metrics;
 use crate::session::Client;
 use crate::users::{Token, User, Users};
@@ -24,6 +26,7 @@ pub struct Shared {
     pub config: ServerConfig,
     pub store: Store,
     pub serving: Serving,
+    pub live: LiveTables,
     /// `None`: everybody is [`Shared::anyone`].
     pub users: Option<Users>,
     pub anyone: Arc<User>,
@@ -64,6 +67,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             next_client: AtomicU64::new(1),
             coarse_ms: AtomicU64::new(0),
+            live: LiveTables::new(config.live_memory_bytes),
             config,
             store,
             serving,
@@ -83,6 +87,15 @@ impl Shared {
     #[inline]
     pub fn now_ms(&self) -> u64 {
         self.coarse_ms.load(Ordering::Relaxed)
+    }
+
+    /// All tables as they are now. Cheap: hold it for one command, not for long.
+    #[inline]
+    pub fn tables(&self) -> Catalog {
+        Catalog {
+            batch: self.serving.load(),
+            live: self.live.load(),
+        }
     }
 
     pub fn uptime_seconds(&self) -> u64 {

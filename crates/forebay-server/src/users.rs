@@ -129,13 +129,14 @@ impl Users {
 }
 
 impl User {
-    /// The user of a server without a users file: only this machine reaches it, and all may read.
+    /// The user of a server without a users file: only this machine reaches it, and all may read
+    /// and write.
     pub fn anyone() -> Self {
         Self {
             name: "default".to_owned(),
             password_sha256: [0; 32],
             tables: vec!["*".to_owned()],
-            verbs: vec![Verb::Read],
+            verbs: vec![Verb::Read, Verb::Write],
             reads_all: true,
         }
     }

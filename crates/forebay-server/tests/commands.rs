@@ -115,7 +115,8 @@ fn errors_say_what_is_wrong() {
             "READONLY table 'words' is a batch table, SET cannot",
         ),
         ("DEL flights:1", "READONLY table 'flights'"),
-        ("FLUSHALL", "READONLY"),
+        ("FLUSHALL", "ERR FLUSHALL is not supported"),
+        ("ZADD words:k 1 a", "ERR ZADD is not supported"),
         ("GET", "ERR wrong number of arguments for 'get'"),
         (
             "NOSUCH a b",
@@ -296,10 +297,17 @@ fn transactions_of_reads() {
     client.text("MULTI");
     assert!(
         client
-            .text("SET words:a b")
-            .starts_with("-ERR SET is not allowed")
+            .text("ZADD words:a 1 b")
+            .starts_with("-ERR ZADD is not allowed")
     );
     assert!(client.text("EXEC").starts_with("-EXECABORT"));
+    client.text("MULTI");
+    assert_eq!(client.text("SET words:a b"), "QUEUED");
+    assert!(
+        client
+            .text("EXEC")
+            .starts_with("-READONLY table 'words' is a batch table")
+    );
     client.text("MULTI");
     assert!(client.text("NOSUCH").starts_with("-ERR unknown"));
     assert!(client.text("EXEC").starts_with("-EXECABORT"));

@@ -4,8 +4,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    compact, completions, diff, drop, export, get, man, plan, push, rollback, scan, serve, swap,
-    tables, verify, versions,
+    compact, completions, create, diff, drop, export, get, man, plan, push, rollback, scan, serve,
+    swap, tables, verify, versions,
 };
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
@@ -53,6 +53,7 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Push(push::Push),
+    Create(create::Create),
     Serve(serve::Serve),
     Get(get::Get),
     Scan(scan::Scan),
@@ -95,6 +96,11 @@ mod tests {
             "forebay push t a.csv --onto 7 --key {id}",
             "forebay compact t",
             "forebay compact t@3 --threads 2",
+            "forebay create t --mode live --order ordered --boundary g --boundary p --durability 100ms",
+            "forebay create t --delta i64-saturating --partitions 8 --durability os --factor 8 \
+             --merge-rate 50M --compression lz4",
+            "forebay create t --value row --column name:text --column n:int64",
+            "forebay create t --value list --item text",
             "forebay serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --threads 1",
             "forebay get t k1 k2 --json",
             "forebay scan t --from a --to b --limit 3 --reverse --store /s",
@@ -134,6 +140,9 @@ mod tests {
             "forebay push t a --key {id} --ttl soon",
             "forebay push t a --key {id} --ttl 7d --ttl-column x",
             "forebay push t a --key {id} --delta maybe",
+            "forebay create t --mode batch",
+            "forebay create t --durability often",
+            "forebay create t --delta bits",
             "forebay swap t newest",
             "forebay get t",
             "forebay verify t@x",

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use forebay_engine::{Store, Table, TableName, Version};
+use forebay_engine::live::{Budget, LiveTable};
+use forebay_engine::{Source, Store, Table, TableName, Version};
 use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use serde::Serialize;
 
 use crate::cli::Global;
+use crate::memory;
 use crate::target::Target;
 
 /// How results, progress and errors are printed.
@@ -26,6 +28,22 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     store: String,
+}
+
+/// A table that was opened to be read.
+#[derive(Debug)]
+pub enum Opened {
+    Batch(Arc<Version>),
+    Live(LiveTable),
+}
+
+impl Opened {
+    pub fn source(&self) -> Source<'_> {
+        match self {
+            Opened::Batch(version) => Source::Batch(version),
+            Opened::Live(table) => Source::Live(table),
+        }
+    }
 }
 
 impl Context {
@@ -84,6 +102,28 @@ impl Context {
 
     pub fn open_table(&self, name: &TableName) -> anyhow::Result<Table> {
         Ok(self.open_store()?.table(name)?)
+    }
+
+    /// What a target names, of either kind, to be read. A live table is this process's alone meanwhile.
+    pub fn open_target(&self, target: &Target) -> anyhow::Result<Opened> {
+        let store = self.open_store()?;
+        if !store.is_live(&target.table)? {
+            return self.open_version(target).map(Opened::Batch);
+        }
+        if let Some(version) = target.version {
+            bail!(
+                "table {} is live and has no versions, so no version {version}",
+                target.table
+            );
+        }
+        Ok(Opened::Live(self.open_live(&target.table)?))
+    }
+
+    /// A live table, for this process alone.
+    pub fn open_live(&self, name: &TableName) -> anyhow::Result<LiveTable> {
+        let memory_bytes = usize::try_from(memory::quarter(&*self.disk)).unwrap_or(usize::MAX);
+        let budget = Budget::new(memory_bytes);
+        Ok(self.open_store()?.live_table(name, &budget)?)
     }
 
     /// The version that a target names.

@@ -3,47 +3,45 @@
 use std::fmt;
 
 use anyhow::Context as _;
-use forebay_engine::{Manifest, ValueKind};
+use forebay_engine::{Source, ValueKind};
 use forebay_run::row::{ListView, RowView, write_json_bytes};
 
-/// Prints the values of one version, as its manifest describes them.
+/// Prints the values of one table.
 #[derive(Debug, Clone, Copy)]
 pub struct Renderer<'a> {
-    manifest: &'a Manifest,
+    source: Source<'a>,
 }
 
 impl<'a> Renderer<'a> {
-    pub fn new(manifest: &'a Manifest) -> Self {
-        Self { manifest }
+    pub fn new(source: Source<'a>) -> Self {
+        Self { source }
     }
 
     /// Appends the value as JSON: a row as an object, a list as an array, a number as one, bytes as a
     /// string when they are UTF-8 and else as `{"base64": "..."}`.
     pub fn json(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
-        let written = match &self.manifest.value {
+        let written = match self.source.kind() {
             ValueKind::Row => {
-                RowView::new(&self.manifest.schema, value).and_then(|row| row.json(out))
+                RowView::new(self.source.schema(), value).and_then(|row| row.json(out))
             }
             ValueKind::List { item, .. } => {
                 ListView::new(item, value).and_then(|list| list.json(out))
             }
-            ValueKind::Bytes { .. } => {
-                write_json_bytes(value, out);
-                Ok(())
-            }
-            ValueKind::Number { number, .. } => {
-                return number
-                    .write_json(value, out)
-                    .context("cannot read the value: verify the table");
-            }
+            ValueKind::Bytes { .. } | ValueKind::Number { .. } => match self.source.number() {
+                Some(number) => return Ok(number.write_json(value, out)?),
+                None => {
+                    write_json_bytes(value, out);
+                    Ok(())
+                }
+            },
         };
         written.context("cannot read the value: verify the table")
     }
 
     /// Appends the value for people: bytes as they are, all else as JSON.
     pub fn text(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
-        match &self.manifest.value {
-            ValueKind::Bytes { .. } => {
+        match self.source.kind() {
+            ValueKind::Bytes { .. } if self.source.number().is_none() => {
                 out.extend_from_slice(value);
                 Ok(())
             }

@@ -89,6 +89,7 @@ pub use self::error::LiveError;
 pub use self::expiry::Expiry;
 pub use self::ingest::IngestRun;
 pub use self::log::{Durability, DurabilityError, LogError};
+pub use self::open::LiveInfo;
 pub use self::options::LiveOptions;
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
@@ -304,6 +305,15 @@ impl LiveTable {
     /// After an error none was added, and their files are removed.
     pub fn ingest(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
         self.shared().ingest(runs)
+    }
+
+    /// Reads every run back from its device and checks it; returns what is wrong with which, and how many
+    /// there are. No merge goes on meanwhile. `advance` is told of pages.
+    pub fn verify(
+        &self,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(usize, Vec<LiveError>), LiveError> {
+        self.shared().verify(advance)
     }
 
     pub fn stats(&self) -> LiveStats {

@@ -8,6 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
+use forebay_run::format::RunSummary;
 use forebay_run::io::{Disk, Lock, replace_file};
 use parking_lot::{Condvar, Mutex};
 use tracing::debug;
@@ -29,6 +30,17 @@ use crate::live::shared::{Counts, Gate, Progress, Shared, open_run};
 use crate::name::TableName;
 use crate::store::Store;
 
+/// See [`Store::live_info`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveInfo {
+    pub options: LiveOptions,
+    pub created_unix_ms: u64,
+    /// Records in the runs; several of one key count severally, what is in the log alone does not.
+    pub run_records: u64,
+    /// The length of the runs' files.
+    pub file_bytes: u64,
+}
+
 impl Store {
     /// The live tables that exist, sorted.
     pub fn live_tables(&self) -> Result<Vec<TableName>, StoreError> {
@@ -45,6 +57,45 @@ impl Store {
     pub fn is_live(&self, name: &TableName) -> Result<bool, StoreError> {
         let path = TableFiles::new(self.root(), name).live_manifest();
         self.disk().exists(&path).at("look for", &path)
+    }
+
+    /// What a live table's manifest says, whether somebody has it open or not.
+    pub fn live_info(&self, name: &TableName) -> Result<LiveInfo, StoreError> {
+        let files = TableFiles::new(self.root(), name);
+        let manifest = self.read_live_manifest(name, &files)?;
+        let manifest = manifest.ok_or_else(|| StoreError::NoTable {
+            table: name.clone(),
+        })?;
+        let sum = |of: fn(&RunSummary) -> u64| manifest.runs().map(|run| of(&run.summary)).sum();
+        Ok(LiveInfo {
+            created_unix_ms: manifest.created_unix_ms,
+            run_records: sum(|summary| summary.records),
+            file_bytes: sum(|summary| summary.file_bytes + summary.ext_bytes),
+            options: manifest.options,
+        })
+    }
+
+    /// `None` when there is none.
+    fn read_live_manifest(
+        &self,
+        name: &TableName,
+        files: &TableFiles,
+    ) -> Result<Option<LiveManifest>, StoreError> {
+        let path = files.live_manifest();
+        let bytes = match self.disk().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.at("read", &path)?,
+        };
+        let manifest = LiveManifest::parse(&bytes);
+        let manifest = manifest.and_then(|manifest| {
+            if manifest.table == *name {
+                return Ok(manifest);
+            }
+            let problem = format!("it is that of table {}", manifest.table);
+            Err(crate::seal::DocumentError::Inconsistent(problem))
+        });
+        let manifest = manifest.map_err(|problem| StoreError::Damaged { path, problem })?;
+        Ok(Some(manifest))
     }
 
     /// Makes a live table and opens it. Its memory counts in `budget`.
@@ -99,7 +150,6 @@ impl Store {
         budget: &Arc<Budget>,
     ) -> Result<LiveTable, LiveError> {
         let files = TableFiles::new(self.root(), name);
-        let path = files.live_manifest();
         if !self.is_live(name)? {
             let table = name.clone();
             return Err(match self.any_table(name).exists()? {
@@ -108,23 +158,10 @@ impl Store {
             });
         }
         let lock = self.lock_live(name, &files)?;
-        let bytes = match self.disk().read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(LiveError::NoTable {
-                    table: name.clone(),
-                });
-            }
-            bytes => bytes.at("read", &path)?,
-        };
-        let manifest = LiveManifest::parse(&bytes);
-        let manifest = manifest.and_then(|manifest| {
-            if manifest.table == *name {
-                return Ok(manifest);
-            }
-            let problem = format!("it is that of table {}", manifest.table);
-            Err(crate::seal::DocumentError::Inconsistent(problem))
-        });
-        let manifest = manifest.map_err(|problem| StoreError::Damaged { path, problem })?;
+        let manifest = self.read_live_manifest(name, &files)?;
+        let manifest = manifest.ok_or_else(|| LiveError::NoTable {
+            table: name.clone(),
+        })?;
         self.open_locked(manifest, files, lock, budget)
     }
 

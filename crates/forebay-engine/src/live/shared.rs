@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use forebay_run::Run;
 use forebay_run::io::{Clock, Disk, Lock};
+use forebay_run::verify::read_back;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;
 
@@ -178,6 +179,29 @@ impl Shared {
             },
             None => LiveError::Closed { table },
         }
+    }
+
+    /// See [`LiveTable::verify`](crate::live::LiveTable::verify).
+    pub fn verify(
+        &self,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(usize, Vec<LiveError>), LiveError> {
+        let _no_merges = self.growing.lock();
+        let runs: Vec<LiveRunRef> = self.structure.lock().runs().cloned().collect();
+        let mut problems = Vec::new();
+        for reference in &runs {
+            let path = self.files.run(&reference.id);
+            let read = read_back(&**self.disk(), &path, self.shape.order, advance);
+            let checked = read.and_then(|run| match *run.summary() == reference.summary {
+                true => Ok(()),
+                false => {
+                    let what = "it is not the run that the table's manifest names";
+                    Err(forebay_run::RunError::refused(&path, what))
+                }
+            });
+            problems.extend(checked.err().map(|source| self.shape.run_error(source)));
+        }
+        Ok((runs.len(), problems))
     }
 
     /// Opens the files of a run and compares them with what the manifest says of it.

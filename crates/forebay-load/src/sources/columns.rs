@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use forebay_run::row;
 
 use super::error::SourceError;
+use crate::types::row_schema;
 
 /// Parses `NAME:TYPE`. Types: bool, int8 to int64, uint8 to uint64, float32, float64, text, binary, date,
 /// timestamp (no zone, microseconds), timestamptz (UTC, microseconds), decimal(P,S).
@@ -19,6 +21,21 @@ pub fn parse_column(text: &str) -> Result<(String, DataType), SourceError> {
     } else {
         Ok((name.to_owned(), data_type))
     }
+}
+
+/// The schema of rows whose columns are given so; any of them may be null.
+pub fn parse_schema(columns: &[String]) -> Result<row::Schema, SourceError> {
+    let field = |text: &String| {
+        let (name, data_type) = parse_column(text)?;
+        Ok(Field::new(name, data_type, true))
+    };
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(field)
+        .collect::<Result<_, SourceError>>()?;
+    row_schema(&Arc::new(Schema::new(fields))).map_err(|problem| SourceError::ColumnType {
+        text: problem.to_string(),
+    })
 }
 
 fn parse_type(text: &str) -> Option<DataType> {
@@ -52,6 +69,17 @@ fn parse_type(text: &str) -> Option<DataType> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schema_is_its_columns_each_once() {
+        let columns = |texts: &[&str]| {
+            parse_schema(&texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>())
+        };
+        let schema = columns(&["a:text", "b:int64"]).unwrap();
+        assert_eq!(schema.column_index("b"), Some(1));
+        assert!(schema.columns().iter().all(|column| column.nullable));
+        assert!(columns(&["a:text", "a:int64"]).is_err() && columns(&["a"]).is_err());
+    }
 
     #[test]
     fn columns_parse() {

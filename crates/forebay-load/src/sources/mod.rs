@@ -32,7 +32,7 @@ use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 
 use crate::encode::plain_schema;
 use blob::Blob;
-pub use columns::parse_column;
+pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
 pub use format::Format;
 use format::Packing;

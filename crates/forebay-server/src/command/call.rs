@@ -1,21 +1,24 @@
 //! A command under way: its arguments, what it may see, where its reply goes.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use forebay_engine::{Lookup, ReadError, Tables, Value, Version};
+use forebay_engine::{Lookup, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
+use super::txn::Txn;
 use super::{Stop, shown};
+use crate::catalog::Catalog;
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::users::{User, Verb};
+use forebay_engine::{Source, SourceError};
 
-/// A command that reads. All it sees is one set of versions, taken when it began.
+/// A command that reads. All it sees of batch tables is one set of versions, taken when it began.
 pub struct Call<'a> {
     pub args: Args<'a>,
-    pub tables: &'a Tables,
+    pub tables: &'a Catalog,
     pub user: &'a User,
     /// Whether it may wait for the device.
     pub may_wait: bool,
@@ -24,43 +27,48 @@ pub struct Call<'a> {
     /// Where the command's reply begins in `reply`.
     pub reply_start: usize,
     /// The first table that it read, for the metrics.
-    pub first: Option<&'a Arc<Version>>,
+    pub first: Option<&'a TableName>,
+    /// The transaction that it is a part of, if that writes.
+    pub txn: Option<&'a Txn<'a>>,
 }
 
 /// A command about the connection or the server.
 pub struct SessionCall<'a> {
     pub args: Args<'a>,
-    pub tables: &'a Tables,
+    pub tables: &'a Catalog,
     pub session: &'a mut Session,
     pub shared: &'a Shared,
     pub reply: &'a mut Reply,
 }
 
 impl<'a> Call<'a> {
-    /// The version and the key within its table that a wire key `table:key` means.
+    /// The table and the key within it that a wire key `table:key` means.
     #[inline]
-    pub fn locate(&mut self, wire: &'a [u8]) -> Result<(&'a Arc<Version>, &'a [u8]), Stop> {
+    pub fn locate(&mut self, wire: &'a [u8]) -> Result<(Source<'a>, &'a [u8]), Stop> {
         let (table, key) = split(wire)?;
-        let version = find_version(self.tables, self.user, table)?;
+        let source = find_source(self.tables, self.user, table)?;
         if self.first.is_none() {
-            self.first = Some(version);
+            self.first = Some(source.table());
         }
-        Ok((version, key))
+        Ok((source, key))
     }
 
-    /// The version that a wire key lies in and the value there.
+    /// The table that a wire key lies in and the value there.
     #[inline]
-    pub fn fetch(&mut self, wire: &'a [u8]) -> Result<(&'a Arc<Version>, Option<Value<'a>>), Stop> {
-        let (version, key) = self.locate(wire)?;
-        Ok((version, self.value(version, key)?))
+    pub fn fetch(&mut self, wire: &'a [u8]) -> Result<(Source<'a>, Option<Value<'a>>), Stop> {
+        let (source, key) = self.locate(wire)?;
+        Ok((source, self.value(source, key)?))
     }
 
     #[inline]
-    pub fn value(&self, version: &'a Version, key: &[u8]) -> Result<Option<Value<'a>>, Stop> {
+    pub fn value(&self, source: Source<'a>, key: &[u8]) -> Result<Option<Value<'a>>, Stop> {
+        if let Some(txn) = self.txn {
+            return Ok(txn.get(key).map(|stored| Cow::Owned(stored.value.clone())));
+        }
         if self.may_wait {
-            return Ok(version.get(key)?);
+            return Ok(source.get(key)?);
         }
-        match version.try_get(key)? {
+        match source.try_get(key)? {
             Lookup::Found(value) => Ok(Some(value)),
             Lookup::Absent => Ok(None),
             Lookup::NotResident => Err(Stop::NotResident),
@@ -93,20 +101,16 @@ pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), Stop> {
     }
 }
 
-/// The serving version of a table that the user may read.
+/// A table that the user may read.
 #[inline]
-pub fn find_version<'t>(
-    tables: &'t Tables,
-    user: &User,
-    table: &[u8],
-) -> Result<&'t Arc<Version>, Stop> {
+pub fn find_source<'t>(tables: &'t Catalog, user: &User, table: &[u8]) -> Result<Source<'t>, Stop> {
     if !user.may(Verb::Read, table) {
         return Err(no_permission(user, table, "read"));
     }
     tables.get(table).ok_or_else(|| no_table(table))
 }
 
-fn no_table(table: &[u8]) -> Stop {
+pub fn no_table(table: &[u8]) -> Stop {
     let table = shown(table);
     Stop::error(format!(
         "ERR no table '{table}' is served here: keys are 'table:key'"
@@ -120,9 +124,9 @@ pub fn no_permission(user: &User, table: &[u8], verb: &str) -> Stop {
     ))
 }
 
-impl From<ReadError> for Stop {
+impl From<SourceError> for Stop {
     /// The table is damaged, or its disk: the operator is told as well as the client.
-    fn from(error: ReadError) -> Self {
+    fn from(error: SourceError) -> Self {
         error!(%error, "a read failed");
         Stop::error(format!("ERR {error}"))
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use forebay_engine::{Value, ValueKind, Version};
+use forebay_engine::{Value, ValueKind};
 use forebay_run::row::{RowView, Schema};
 
 use super::call::Call;
@@ -24,14 +24,11 @@ impl Row<'_> {
 
 /// The row at a wire key. An absent key is no row, whatever the table holds, as in Redis.
 fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<Row<'a>>, Stop> {
-    let (version, value): (&'a Version, _) = {
-        let (version, value) = call.fetch(wire)?;
-        (&**version, value)
-    };
+    let (source, value) = call.fetch(wire)?;
     let Some(bytes) = value else { return Ok(None) };
-    match version.manifest().value {
+    match source.kind() {
         ValueKind::Row => Ok(Some(Row {
-            schema: &version.manifest().schema,
+            schema: source.schema(),
             bytes,
         })),
         ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::List { .. } => {

@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
+use forebay_engine::live::LiveTable;
+
 use super::call::SessionCall;
 use super::{Answer, COMMANDS, Command, Stop, find, shown};
 use crate::glob;
 use crate::resp::{Args, Reply};
 use crate::shared::{REDIS_VERSION, Shared};
 use crate::users::Verb;
+use forebay_engine::Source;
 
 /// Writes one section of INFO.
 type Section = fn(&SessionCall<'_>) -> String;
@@ -102,19 +105,46 @@ fn keyspace(call: &SessionCall<'_>) -> String {
     };
     let mut text = String::new();
     let mut keys = 0;
-    for (name, version) in call.tables.iter() {
+    for source in call.tables.iter() {
+        let name = source.table();
         if !user.may(Verb::Read, name.as_str().as_bytes()) {
             continue;
         }
-        let manifest = version.manifest();
-        keys += manifest.rows();
-        let (number, rows, bytes) = (version.version(), manifest.rows(), manifest.bytes());
-        let _ = write!(
-            text,
-            "table_{name}:version={number},keys={rows},bytes={bytes}\r\n"
-        );
+        let rows = source.rows();
+        keys += rows;
+        let _ = match source {
+            Source::Batch(version) => {
+                let (number, bytes) = (version.version(), version.manifest().bytes());
+                write!(
+                    text,
+                    "table_{name}:version={number},keys={rows},bytes={bytes}\r\n"
+                )
+            }
+            Source::Live(table) => write!(text, "table_{name}:{}\r\n", live(table)),
+        };
     }
     format!("db0:keys={keys},expires=0,avg_ttl=0\r\n{text}")
+}
+
+/// A live table's part of INFO; its keys are the records of its runs.
+fn live(table: &LiveTable) -> String {
+    let stats = table.stats();
+    let durability = table.options().durability;
+    let durability = durability.map_or("none".to_owned(), |durability| durability.to_string());
+    format!(
+        "mode=live,keys={},bytes={},durability={durability},memtable_bytes={},frozen_bytes={},\
+         log_bytes={},runs={},merges={},merged_bytes={},delayed_ms={},writable={}",
+        stats.run_records,
+        stats.file_bytes,
+        stats.growing_bytes,
+        stats.frozen_bytes,
+        stats.log_bytes,
+        stats.runs.iter().sum::<usize>(),
+        stats.merges,
+        stats.merged_bytes,
+        stats.delayed.as_millis(),
+        u8::from(stats.failed.is_none()),
+    )
 }
 
 /// CONFIG GET pattern ...; nothing can be set.
@@ -243,22 +273,12 @@ fn get_keys(reply: &mut Reply, args: &Args<'_>) -> Answer {
             "ERR Invalid number of arguments specified for command",
         ));
     }
-    let keys = command.keys;
-    if keys.first == 0 {
+    if command.keys.first == 0 {
         return Err(Stop::error("ERR The command has no key arguments"));
     }
-    let last = if keys.last < 0 {
-        args.len() as i32 + keys.last
-    } else {
-        keys.last
-    };
-    let places: Vec<i32> = (keys.first..=last)
-        .step_by(keys.step.max(1) as usize)
-        .collect();
+    let places: Vec<usize> = command.key_places(args.len()).collect();
     reply.array(places.len());
-    places
-        .iter()
-        .for_each(|&place| reply.bulk(args.get(place as usize)));
+    places.iter().for_each(|&place| reply.bulk(args.get(place)));
     Ok(())
 }
 

@@ -1,19 +1,20 @@
 //! What Redis tells of keys: type, time to live, encoding; how many there are.
 
-use forebay_engine::{ValueKind, Version};
+use forebay_engine::{Bound, ValueKind};
 use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::Call;
 use super::{Answer, Stop, shown};
 use crate::glob;
 use crate::users::Verb;
+use forebay_engine::{Source, SourceError};
 
 /// KEYS walks at most so many keys.
 const KEYS_LIMIT: u64 = 100_000;
 
 /// What Redis calls the type of a table's values.
-pub fn type_name(version: &Version) -> &'static str {
-    match version.manifest().value {
+pub fn type_name(source: Source<'_>) -> &'static str {
+    match source.kind() {
         ValueKind::Row => "hash",
         ValueKind::Bytes { .. } | ValueKind::Number { .. } => "string",
         ValueKind::List { .. } => "list",
@@ -21,9 +22,9 @@ pub fn type_name(version: &Version) -> &'static str {
 }
 
 pub fn type_of(call: &mut Call<'_>) -> Answer {
-    let (version, value) = call.fetch(call.args.get(1))?;
+    let (source, value) = call.fetch(call.args.get(1))?;
     call.reply.simple(if value.is_some() {
-        type_name(version)
+        type_name(source)
     } else {
         "none"
     });
@@ -32,18 +33,21 @@ pub fn type_of(call: &mut Call<'_>) -> Answer {
 
 /// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -1 for a key that does not expire, -2 for an absent one.
 pub fn ttl(call: &mut Call<'_>) -> Answer {
-    let (version, value) = call.fetch(call.args.get(1))?;
+    let (source, value) = call.fetch(call.args.get(1))?;
     let there = value.is_some();
-    if !there || version.manifest().ttl.is_none() {
-        call.reply.int(if there { -1 } else { -2 });
-        return Ok(());
-    }
+    let version = match source {
+        Source::Batch(version) if there && version.manifest().ttl.is_some() => version,
+        _ => {
+            call.reply.int(if there { -1 } else { -2 });
+            return Ok(());
+        }
+    };
     if !call.may_wait {
         return Err(Stop::NotResident);
     }
     let (_, key) = call.locate(call.args.get(1))?;
     let now_ms = call.shared.store.clock().unix_ms();
-    let expires_ms = match version.expires_ms(key)? {
+    let expires_ms = match version.expires_ms(key).map_err(SourceError::from)? {
         Some(expires_ms) => expires_ms,
         None => {
             call.reply.int(-2);
@@ -83,11 +87,11 @@ pub fn object(call: &mut Call<'_>) -> Answer {
     if call.args.len() != 3 || !known.iter().any(|word| call.args.is(1, word)) {
         return Err(Stop::unknown_subcommand("OBJECT", call.args.get(1)));
     }
-    let (version, value) = call.fetch(call.args.get(2))?;
+    let (source, value) = call.fetch(call.args.get(2))?;
     if value.is_none() {
         call.reply.null();
     } else if call.args.is(1, "encoding") {
-        call.reply.bulk(match version.manifest().value {
+        call.reply.bulk(match source.kind() {
             ValueKind::Row => b"listpack",
             ValueKind::Bytes { .. } | ValueKind::Number { .. } => b"raw",
             ValueKind::List { .. } => b"quicklist",
@@ -113,21 +117,17 @@ pub fn memory(call: &mut Call<'_>) -> Answer {
 }
 
 /// The tables that the user may read.
-pub fn readable<'a>(call: &Call<'a>) -> Vec<&'a std::sync::Arc<Version>> {
+pub fn readable<'a>(call: &Call<'a>) -> Vec<Source<'a>> {
     let user = call.user;
-    let may = |name: &str| user.may(Verb::Read, name.as_bytes());
-    call.tables
-        .iter()
-        .filter(|(name, _)| may(name.as_str()))
-        .map(|(_, version)| version)
-        .collect()
+    let may = |source: &Source<'_>| user.may(Verb::Read, source.table().as_str().as_bytes());
+    call.tables.iter().filter(may).collect()
 }
 
 pub fn dbsize(call: &mut Call<'_>) -> Answer {
     let tables = readable(call);
     let rows = tables
         .iter()
-        .map(|version| version.manifest().rows())
+        .map(|source| source.rows())
         .fold(0, u64::saturating_add);
     call.reply.int(i64::try_from(rows).unwrap_or(i64::MAX));
     Ok(())
@@ -136,28 +136,35 @@ pub fn dbsize(call: &mut Call<'_>) -> Answer {
 /// A key of a table chosen by its share of all keys: the first one behind a random place.
 pub fn randomkey(call: &mut Call<'_>) -> Answer {
     let tables = readable(call);
-    let rows: u64 = tables.iter().map(|version| version.manifest().rows()).sum();
+    // A live table may have rows in memory alone.
+    let weight = |source: Source<'_>| match source {
+        Source::Batch(_) => source.rows(),
+        Source::Live(_) => source.rows().max(1),
+    };
+    let rows: u64 = tables.iter().copied().map(weight).sum();
     if rows == 0 {
         call.reply.null();
         return Ok(());
     }
     let random = call.shared.store.random();
     let mut place = random.next_u64() % rows;
-    for version in tables {
-        let rows = version.manifest().rows();
+    // A live table may turn out to be empty: then it is the next one's turn.
+    for &source in tables.iter().chain(&tables) {
+        let rows = weight(source);
         if place >= rows {
             place -= rows;
             continue;
         }
-        let from = match version.order() {
+        place = 0;
+        let from = match source.order() {
             forebay_run::Order::Hashed => ScanRange::hashes(random.next_u64(), None),
-            forebay_run::Order::Ordered => random_partition(version, random.next_u64()),
+            forebay_run::Order::Ordered => random_partition(source, random.next_u64()),
         };
         for range in [from, ScanRange::all()] {
-            let mut scan = version.scan_range(range, Direction::Forward);
+            let mut scan = source.scan(range, Direction::Forward);
             if scan.advance()? {
-                call.first = Some(version);
-                call.reply.bulk(&wire_key(version, scan.key()));
+                call.first = Some(source.table());
+                call.reply.bulk(&wire_key(source, scan.key()));
                 return Ok(());
             }
         }
@@ -167,12 +174,17 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
 }
 
 /// An ordered table has no place that a number alone could choose, but its partitions' bounds.
-fn random_partition(version: &Version, random: u64) -> ScanRange {
+fn random_partition(source: Source<'_>, random: u64) -> ScanRange {
     use std::ops::Bound::{Included, Unbounded};
-    let partitions = &version.manifest().partitions;
-    let chosen = partitions.get((random % partitions.len().max(1) as u64) as usize);
-    match chosen.map(|partition| &partition.lower) {
-        Some(forebay_engine::Bound::Key(key)) => ScanRange::keys(Included(key), Unbounded),
+    let lowers: Vec<&Bound> = match source {
+        Source::Batch(version) => {
+            let partitions = version.manifest().partitions.iter();
+            partitions.map(|partition| &partition.lower).collect()
+        }
+        Source::Live(table) => table.options().lowers.iter().collect(),
+    };
+    match lowers.get((random % lowers.len().max(1) as u64) as usize) {
+        Some(Bound::Key(key)) => ScanRange::keys(Included(key), Unbounded),
         _ => ScanRange::all(),
     }
 }
@@ -182,20 +194,23 @@ pub fn keys(call: &mut Call<'_>) -> Answer {
     let pattern = call.args.get(1);
     let tables: Vec<_> = readable(call)
         .into_iter()
-        .filter(|version| may_match(pattern, version))
+        .filter(|source| may_match(pattern, *source))
         .collect();
-    let rows: u64 = tables.iter().map(|version| version.manifest().rows()).sum();
-    if rows > KEYS_LIMIT {
-        return Err(Stop::error(format!(
+    let check = |rows: u64| match rows {
+        0..=KEYS_LIMIT => Ok(()),
+        _ => Err(Stop::error(format!(
             "ERR KEYS '{}' would walk {rows} keys, more than {KEYS_LIMIT}: use SCAN with MATCH",
             shown(pattern)
-        )));
-    }
-    let mut found = Vec::new();
-    for version in tables {
-        let mut scan = version.scan(Direction::Forward);
+        ))),
+    };
+    check(tables.iter().map(|source| source.rows()).sum())?;
+    let (mut found, mut walked) = (Vec::new(), 0);
+    for source in tables {
+        let mut scan = source.scan(ScanRange::all(), Direction::Forward);
         while scan.advance()? {
-            let key = wire_key(version, scan.key());
+            walked += 1;
+            check(walked)?;
+            let key = wire_key(source, scan.key());
             if glob::matches(pattern, &key) {
                 found.push(key);
             }
@@ -207,14 +222,14 @@ pub fn keys(call: &mut Call<'_>) -> Answer {
 }
 
 /// Whether any wire key of the table could match, by what the pattern begins with.
-pub fn may_match(pattern: &[u8], version: &Version) -> bool {
+pub fn may_match(pattern: &[u8], source: Source<'_>) -> bool {
     let prefix = glob::literal_prefix(pattern);
-    let table = [version.table().as_str().as_bytes(), b":"].concat();
+    let table = [source.table().as_str().as_bytes(), b":"].concat();
     let common = prefix.len().min(table.len());
     prefix[..common] == table[..common]
 }
 
 /// `table:key`.
-pub fn wire_key(version: &Version, key: &[u8]) -> Vec<u8> {
-    [version.table().as_str().as_bytes(), b":", key].concat()
+pub fn wire_key(source: Source<'_>, key: &[u8]) -> Vec<u8> {
+    [source.table().as_str().as_bytes(), b":", key].concat()
 }

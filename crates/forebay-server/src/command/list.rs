@@ -1,6 +1,6 @@
 //! A list-valued table as Redis lists.
 
-use forebay_engine::{Value, ValueKind, Version};
+use forebay_engine::{Value, ValueKind};
 use forebay_run::row::{Kind, ListView};
 
 use super::call::Call;
@@ -19,12 +19,9 @@ impl List<'_> {
 }
 
 fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<List<'a>>, Stop> {
-    let (version, value): (&'a Version, _) = {
-        let (version, value) = call.fetch(wire)?;
-        (&**version, value)
-    };
+    let (source, value) = call.fetch(wire)?;
     let Some(bytes) = value else { return Ok(None) };
-    match &version.manifest().value {
+    match source.kind() {
         ValueKind::List { item, .. } => Ok(Some(List { item, bytes })),
         ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::Row => {
             Err(Stop::wrong_type())

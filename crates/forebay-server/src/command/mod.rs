@@ -1,29 +1,37 @@
 //! The commands: one table of all of them, one file a family.
 
 mod call;
+mod cell;
 mod cluster;
 mod connection;
+mod count;
 mod hash;
+mod hash_edit;
 mod introspect;
 mod keyspace;
 mod list;
+mod list_edit;
+mod put;
 mod range;
 mod scan;
 mod string;
 mod table;
 mod transaction;
+mod txn;
 mod write;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub use call::{Call, SessionCall, find_version};
+use crate::resp::{Args, Reply};
+pub use call::{Call, SessionCall, find_source};
 pub use scan::ScanCursors;
-pub use string::{json, reply_found};
+pub use string::{reply_found, write_text};
 pub use table::COMMANDS;
 pub use transaction::Queued;
-pub use write::refuse_write;
+use txn::Edit;
+pub use write::{ManyFn, Sweep, refuse_write};
 
 /// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.
 pub type Answer = Result<(), Stop>;
@@ -69,8 +77,22 @@ pub enum Run {
     Walk(fn(&mut Call<'_>) -> Answer),
     /// Is about the connection or the server; never waits.
     Session(fn(&mut SessionCall<'_>) -> Answer),
-    /// Would change a table.
-    Write,
+    /// Changes the key that is its first argument; `reads` tells whether it looks at what it changes.
+    Edit {
+        run: fn(&mut Edit<'_, '_>) -> Answer,
+        reads: fn(&Args<'_>) -> bool,
+    },
+    /// Changes several keys, those of each partition together; `done` replies with the sum of what `run`
+    /// gave.
+    Many {
+        run: ManyFn,
+        done: fn(&mut Reply, i64),
+        reads: bool,
+    },
+    /// Walks through a table and changes it: always on a thread that may wait.
+    Sweep(fn(&mut Sweep<'_>) -> Answer),
+    /// Would change a table in a way that none here can be changed.
+    Refused,
 }
 
 /// The place of a command in [`COMMANDS`], by its name in any case.
@@ -99,6 +121,29 @@ impl Command {
         } else {
             arguments == arity
         }
+    }
+
+    /// The places of the keys among so many arguments.
+    pub fn key_places(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
+        let Keys { first, last, step } = self.keys;
+        let last = if last < 0 {
+            arguments as i32 + last
+        } else {
+            last
+        };
+        let first = if first == 0 { last + 1 } else { first };
+        (first..=last)
+            .step_by(step.max(1) as usize)
+            .filter_map(|place| usize::try_from(place).ok())
+            .filter(move |place| *place < arguments)
+    }
+
+    /// Whether it changes a table, where one takes it.
+    pub fn writes(&self) -> bool {
+        matches!(
+            self.run,
+            Run::Edit { .. } | Run::Many { .. } | Run::Sweep(_)
+        )
     }
 
     pub fn arity_error(&self) -> Stop {
@@ -141,10 +186,13 @@ pub fn shown(bytes: &[u8]) -> String {
     text.chars().map(plain).collect()
 }
 
-/// An argument as an integer.
+/// An argument as an integer, in the one way in which it is written.
 pub fn integer(argument: &[u8]) -> Result<i64, Stop> {
     let text = std::str::from_utf8(argument).map_err(|_| Stop::not_an_integer())?;
-    text.parse().map_err(|_| Stop::not_an_integer())
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let padded = text.starts_with('+') || (digits.starts_with('0') && text != "0");
+    let value = text.parse().ok().filter(|_| !padded);
+    value.ok_or_else(Stop::not_an_integer)
 }
 
 /// An argument as a count of at least one.
@@ -195,6 +243,26 @@ mod tests {
         }
         assert_eq!(find(b"nosuchcommand"), None);
         assert_eq!(find(&[b'x'; 100]), None);
+    }
+
+    #[test]
+    fn integers_are_written_in_one_way() {
+        for (text, value) in [("0", 0), ("-7", -7), ("9223372036854775807", i64::MAX)] {
+            assert_eq!(integer(text.as_bytes()), Ok(value));
+        }
+        for text in [
+            "",
+            "+5",
+            "05",
+            "-0",
+            "-05",
+            " 1",
+            "1.5",
+            "9223372036854775808",
+            "x",
+        ] {
+            assert!(integer(text.as_bytes()).is_err(), "{text}");
+        }
     }
 
     #[test]

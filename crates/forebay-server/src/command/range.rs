@@ -1,4 +1,4 @@
-//! KV.RANGE: the keys of an ordered table between two bounds.
+//! KV.RANGE: the keys of an ordered table between two bounds; KV.DELRANGE deletes them.
 //!
 //! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key behind `[` (inclusive) or
 //! `(` (exclusive); without either it is inclusive. `-` is the beginning and `+` the end of the table
@@ -10,13 +10,16 @@
 
 use std::ops::Bound;
 
+use forebay_run::Order;
 use forebay_run::scan::Direction;
 
 use super::call::{Call, split};
 use super::keyspace::wire_key;
 use super::string::reply_value;
-use super::{Answer, Stop, find_version, positive};
+use super::write::Sweep;
+use super::{Answer, Stop, find_source, positive};
 use crate::resp::{Args, Reply};
+use forebay_engine::Source;
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 10_000;
@@ -38,7 +41,48 @@ struct Edge<'a> {
 
 pub fn range(call: &mut Call<'_>) -> Answer {
     let options = options(&call.args)?;
-    let (start, end) = (edge(call.args.get(1))?, edge(call.args.get(2))?);
+    let (table, start, end) = bounds(&call.args)?;
+    let source = find_source(call.tables, call.user, table)?;
+    call.first = Some(source.table());
+    let direction = if options.reverse {
+        Direction::Backward
+    } else {
+        Direction::Forward
+    };
+    let mut items = Reply::new(call.reply.is_resp3());
+    let (mut count, mut more, mut last) = (0, false, Vec::new());
+    check_ordered(source)?;
+    // A range that ends before it begins is empty.
+    if is_empty(&start, &end) {
+        return reply(call, None, 0, &items);
+    }
+    let mut scan = source.scan_keys(start, end, direction)?;
+    while scan.advance()? {
+        if count >= options.limit || items.len() >= REPLY_BYTES {
+            more = true;
+            break;
+        }
+        count += 1;
+        last.clear();
+        last.extend_from_slice(scan.key());
+        if options.keys {
+            items.bulk(&wire_key(source, scan.key()));
+        }
+        if options.values {
+            reply_value(&mut items, source, Some(scan.value()))?;
+        }
+    }
+    let next = more.then(|| [b"(", &wire_key(source, &last)[..]].concat());
+    let parts = usize::from(options.keys) + usize::from(options.values);
+    reply(call, next, count * parts, &items)
+}
+
+/// The table, and the two bounds in it.
+type Bounds<'a> = (&'a [u8], Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// The bounds that the first two arguments are.
+fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, Stop> {
+    let (start, end) = (edge(args.get(1))?, edge(args.get(2))?);
     let table = match (start.table, end.table) {
         (Some(a), Some(b)) if a != b => {
             return Err(Stop::error("ERR both bounds must be of the same table"));
@@ -50,46 +94,33 @@ pub fn range(call: &mut Call<'_>) -> Answer {
             ));
         }
     };
-    let version = find_version(call.tables, call.user, table)?;
-    call.first = Some(version);
-    let direction = if options.reverse {
-        Direction::Backward
-    } else {
-        Direction::Forward
+    Ok((table, start.place, end.place))
+}
+
+fn check_ordered(source: Source<'_>) -> Result<(), Stop> {
+    let (table, how) = match source {
+        _ if source.order() == Order::Ordered => return Ok(()),
+        Source::Batch(_) => (source.table(), "push"),
+        Source::Live(_) => (source.table(), "create"),
     };
-    let mut items = Reply::new(call.reply.is_resp3());
-    let (mut count, mut more, mut last) = (0, false, Vec::new());
-    // A range that ends before it begins is empty.
-    if is_empty(&start.place, &end.place) {
-        return reply(call, None, 0, &items);
+    Err(Stop::error(format!(
+        "ERR table '{table}' is hashed and has no key order: {how} it with --order ordered for ranges"
+    )))
+}
+
+/// KV.DELRANGE start end: deletes the keys of a live ordered table that are there when it begins.
+pub fn delete_range(sweep: &mut Sweep<'_>) -> Answer {
+    let (table, start, end) = bounds(&sweep.args)?;
+    let table = sweep.live(table)?;
+    check_ordered(Source::Live(table))?;
+    if is_empty(&start, &end) {
+        sweep.reply.int(0);
+        return Ok(());
     }
-    let mut scan = match version.scan_keys(start.place, end.place, direction) {
-        Err(forebay_engine::ReadError::NoKeyOrder { table }) => {
-            return Err(Stop::error(format!(
-                "ERR table '{table}' is hashed and has no key order: push it with --order ordered \
-                 for KV.RANGE"
-            )));
-        }
-        scan => scan?,
-    };
-    while scan.advance()? {
-        if count >= options.limit || items.len() >= REPLY_BYTES {
-            more = true;
-            break;
-        }
-        count += 1;
-        last.clear();
-        last.extend_from_slice(scan.key());
-        if options.keys {
-            items.bulk(&wire_key(version, scan.key()));
-        }
-        if options.values {
-            reply_value(&mut items, version, Some(scan.value()))?;
-        }
-    }
-    let next = more.then(|| [b"(", &wire_key(version, &last)[..]].concat());
-    let parts = usize::from(options.keys) + usize::from(options.values);
-    reply(call, next, count * parts, &items)
+    let (deleted, commit) = table.delete_range(start, end)?;
+    sweep.commits.add(table, &commit);
+    sweep.reply.int(i64::try_from(deleted).unwrap_or(i64::MAX));
+    Ok(())
 }
 
 fn reply(call: &mut Call<'_>, next: Option<Vec<u8>>, count: usize, items: &Reply) -> Answer {

@@ -10,21 +10,19 @@
 //! Cursors stay below 2^53, for some clients keep them in floats: 11 bits for the table (from 1), 42
 //! for the place.
 
-use std::collections::VecDeque;
-use std::ops::Bound;
-use std::sync::Arc;
-
-use forebay_engine::Version;
 use forebay_run::Order;
 use forebay_run::io::Random;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::call::Call;
 use super::keyspace::{may_match, readable, type_name, wire_key};
 use super::{Answer, Stop, positive};
 use crate::glob;
+use forebay_engine::Source;
 
 const PLACE_BITS: u32 = 42;
 const TABLE_NUMBERS: u64 = (1 << 11) - 1;
@@ -79,7 +77,7 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
     let tables = numbered(readable(call));
     let (table, mut place) = (cursor >> PLACE_BITS, cursor & ((1 << PLACE_BITS) - 1));
     let (mut keys, mut seen, mut next) = (Vec::new(), 0, 0);
-    for (number, version) in tables.into_iter().filter(|(number, _)| *number >= table) {
+    for (number, source) in tables.into_iter().filter(|(number, _)| *number >= table) {
         if seen >= options.count {
             next = number << PLACE_BITS;
             break;
@@ -89,12 +87,12 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
         } else {
             0
         };
-        if !options.accepts(version) {
+        if !options.accepts(source) {
             continue;
         }
-        let stopped = match version.order() {
-            Order::Hashed => walk_hashed(version, from, &options, &mut seen, &mut keys)?,
-            Order::Ordered => walk_ordered(call, version, from, &options, &mut seen, &mut keys)?,
+        let stopped = match source.order() {
+            Order::Hashed => walk_hashed(source, from, &options, &mut seen, &mut keys)?,
+            Order::Ordered => walk_ordered(call, source, from, &options, &mut seen, &mut keys)?,
         };
         if let Some(place) = stopped {
             next = number << PLACE_BITS | place;
@@ -134,17 +132,17 @@ fn options<'a>(call: &Call<'a>) -> Result<Options<'a>, Stop> {
 }
 
 impl Options<'_> {
-    fn accepts(&self, version: &Version) -> bool {
-        let kind = type_name(version).as_bytes();
+    fn accepts(&self, source: Source<'_>) -> bool {
+        let kind = type_name(source).as_bytes();
         self.kind
             .is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self
                 .pattern
-                .is_none_or(|pattern| may_match(pattern, version))
+                .is_none_or(|pattern| may_match(pattern, source))
     }
 
-    fn take(&self, version: &Version, key: &[u8], keys: &mut Vec<Vec<u8>>) {
-        let wire = wire_key(version, key);
+    fn take(&self, source: Source<'_>, key: &[u8], keys: &mut Vec<Vec<u8>>) {
+        let wire = wire_key(source, key);
         if self
             .pattern
             .is_none_or(|pattern| glob::matches(pattern, &wire))
@@ -156,9 +154,9 @@ impl Options<'_> {
 
 /// Gives every table its number, and sorts by it. A table keeps its number when others come and go,
 /// but for the rare case that two names want the same one.
-fn numbered(tables: Vec<&Arc<Version>>) -> Vec<(u64, &Arc<Version>)> {
+fn numbered(tables: Vec<Source<'_>>) -> Vec<(u64, Source<'_>)> {
     let wanted =
-        |version: &Version| 1 + xxh3_64(version.table().as_str().as_bytes()) % TABLE_NUMBERS;
+        |source: Source<'_>| 1 + xxh3_64(source.table().as_str().as_bytes()) % TABLE_NUMBERS;
     let mut numbered: Vec<_> = tables
         .into_iter()
         .map(|table| (wanted(table), table))
@@ -175,14 +173,14 @@ fn numbered(tables: Vec<&Arc<Version>>) -> Vec<(u64, &Arc<Version>)> {
 /// Walks on from `place` until enough keys were seen; answers where to go on, `None` at the end. Keys
 /// of one place are never parted.
 fn walk_hashed(
-    version: &Arc<Version>,
+    source: Source<'_>,
     place: u64,
     options: &Options<'_>,
     seen: &mut usize,
     keys: &mut Vec<Vec<u8>>,
 ) -> Result<Option<u64>, Stop> {
     let range = ScanRange::hashes(place << CUT_BITS, None);
-    let mut scan = version.scan_range(range, Direction::Forward);
+    let mut scan = source.scan(range, Direction::Forward);
     let mut last = None;
     while scan.advance()? {
         let place = scan.hash() >> CUT_BITS;
@@ -191,14 +189,14 @@ fn walk_hashed(
         }
         last = Some(place);
         *seen += 1;
-        options.take(version, scan.key(), keys);
+        options.take(source, scan.key(), keys);
     }
     Ok(None)
 }
 
 fn walk_ordered(
     call: &Call<'_>,
-    version: &Arc<Version>,
+    source: Source<'_>,
     place: u64,
     options: &Options<'_>,
     seen: &mut usize,
@@ -207,7 +205,7 @@ fn walk_ordered(
     let cursors = &call.shared.scan_cursors;
     let after = (place > 0).then(|| cursors.find(place)).flatten();
     let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    let mut scan = version.scan_keys(from, Bound::Unbounded, Direction::Forward)?;
+    let mut scan = source.scan_keys(from, Bound::Unbounded, Direction::Forward)?;
     let mut last = Vec::new();
     while scan.advance()? {
         if *seen >= options.count {
@@ -216,7 +214,7 @@ fn walk_ordered(
         *seen += 1;
         last.clear();
         last.extend_from_slice(scan.key());
-        options.take(version, scan.key(), keys);
+        options.take(source, scan.key(), keys);
     }
     Ok(None)
 }

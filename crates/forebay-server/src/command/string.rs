@@ -2,53 +2,54 @@
 
 use std::borrow::Cow;
 
-use forebay_engine::{Lookup, Value, ValueKind, Version};
+use forebay_engine::{Lookup, Value, ValueKind};
 use forebay_run::row::{ListView, RowView};
 
 use super::call::Call;
 use super::{Answer, Stop, clamp, integer};
 use crate::resp::Reply;
+use forebay_engine::{Source, SourceError};
 
-/// Replies with a value as GET does: bytes as they are, rows and lists as JSON, null when absent.
+/// Replies with a value as GET does: bytes as they are, numbers in decimal, rows and lists as JSON, null
+/// when absent.
 #[inline]
-pub fn reply_value(reply: &mut Reply, version: &Version, value: Option<&[u8]>) -> Answer {
-    match (value, &version.manifest().value) {
+pub fn reply_value(reply: &mut Reply, source: Source<'_>, value: Option<&[u8]>) -> Answer {
+    match (value, source.kind()) {
         (None, _) => reply.null(),
-        (Some(value), ValueKind::Bytes { .. }) => reply.bulk(value),
+        (Some(value), ValueKind::Bytes { .. }) if source.number().is_none() => reply.bulk(value),
         (Some(value), _) => {
-            reply.bulk_by(|out| json(version, value, out).map(|()| true))?;
+            reply.bulk_by(|out| write_text(source, value, out).map(|()| true))?;
         }
     }
     Ok(())
 }
 
-/// Appends a row or a list as JSON, a number as decimal text.
-pub fn json(version: &Version, value: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
-    let manifest = version.manifest();
-    match &manifest.value {
-        ValueKind::Row => RowView::new(&manifest.schema, value)?.json(out)?,
+/// Appends what GET gives of a value.
+pub fn write_text(source: Source<'_>, value: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
+    match source.kind() {
+        ValueKind::Row => RowView::new(source.schema(), value)?.json(out)?,
         ValueKind::List { item, .. } => ListView::new(item, value)?.json(out)?,
-        ValueKind::Number { number, .. } => number
-            .write_text(value, out)
-            .map_err(|error| Stop::error(format!("ERR the stored value is damaged: {error}")))?,
-        ValueKind::Bytes { .. } => out.extend_from_slice(value),
+        ValueKind::Bytes { .. } | ValueKind::Number { .. } => match source.number() {
+            Some(number) => number.write_text(value, out)?,
+            None => out.extend_from_slice(value),
+        },
     }
     Ok(())
 }
 
 /// What GET would reply, for commands that look into it.
-fn text<'a>(version: &Version, value: Value<'a>) -> Result<Cow<'a, [u8]>, Stop> {
-    if matches!(version.manifest().value, ValueKind::Bytes { .. }) {
+pub fn text<'a>(source: Source<'_>, value: Value<'a>) -> Result<Cow<'a, [u8]>, Stop> {
+    if matches!(source.kind(), ValueKind::Bytes { .. }) && source.number().is_none() {
         return Ok(value);
     }
     let mut out = Vec::new();
-    json(version, &value, &mut out)?;
+    write_text(source, &value, &mut out)?;
     Ok(Cow::Owned(out))
 }
 
 pub fn get(call: &mut Call<'_>) -> Answer {
-    let (version, value) = call.fetch(call.args.get(1))?;
-    reply_value(call.reply, version, value.as_deref())?;
+    let (source, value) = call.fetch(call.args.get(1))?;
+    reply_value(call.reply, source, value.as_deref())?;
     call.check_size()
 }
 
@@ -58,48 +59,57 @@ pub fn mget(call: &mut Call<'_>) -> Answer {
     let mut keys = Vec::with_capacity(16);
     let mut place = 1;
     while place < call.args.len() {
-        let (version, key) = call.locate(call.args.get(place))?;
+        let (source, key) = call.locate(call.args.get(place))?;
         keys.clear();
         keys.push(key);
         place += 1;
         while keys.len() < 64 && place < call.args.len() {
             let (next, key) = call.locate(call.args.get(place))?;
-            if !std::ptr::eq(next, version) {
+            if next.table() != source.table() {
                 break;
             }
             keys.push(key);
             place += 1;
         }
-        reply_values(call, version, &keys)?;
+        reply_values(call, source, &keys)?;
     }
     Ok(())
 }
 
-fn reply_values<'a>(call: &mut Call<'a>, version: &'a Version, keys: &[&[u8]]) -> Answer {
+fn reply_values<'a>(call: &mut Call<'a>, source: Source<'a>, keys: &[&[u8]]) -> Answer {
+    let Source::Batch(version) = source else {
+        return reply_each(call, source, keys);
+    };
     if call.may_wait {
-        for key in keys {
-            let value = call.value(version, key)?;
-            reply_value(call.reply, version, value.as_deref())?;
-            call.check_size()?;
-        }
-        return Ok(());
+        return reply_each(call, source, keys);
     }
     let (reply, mut outcome) = (&mut *call.reply, Ok(()));
-    version.try_get_many(keys, |_, found| {
-        if outcome.is_ok() {
-            outcome = reply_found(reply, version, &found);
-        }
-    })?;
+    version
+        .try_get_many(keys, |_, found| {
+            if outcome.is_ok() {
+                outcome = reply_found(reply, source, &found);
+            }
+        })
+        .map_err(SourceError::from)?;
     outcome?;
     call.check_size()
 }
 
+fn reply_each<'a>(call: &mut Call<'a>, source: Source<'a>, keys: &[&[u8]]) -> Answer {
+    for key in keys {
+        let value = call.value(source, key)?;
+        reply_value(call.reply, source, value.as_deref())?;
+        call.check_size()?;
+    }
+    Ok(())
+}
+
 /// [`reply_value`] of what a look-up that does not wait found.
 #[inline]
-pub fn reply_found(reply: &mut Reply, version: &Version, found: &Lookup<'_>) -> Answer {
+pub fn reply_found(reply: &mut Reply, source: Source<'_>, found: &Lookup<'_>) -> Answer {
     match found {
-        Lookup::Found(value) => reply_value(reply, version, Some(value)),
-        Lookup::Absent => reply_value(reply, version, None),
+        Lookup::Found(value) => reply_value(reply, source, Some(value)),
+        Lookup::Absent => reply_value(reply, source, None),
         Lookup::NotResident => Err(Stop::NotResident),
     }
 }
@@ -114,9 +124,9 @@ pub fn exists(call: &mut Call<'_>) -> Answer {
 }
 
 pub fn strlen(call: &mut Call<'_>) -> Answer {
-    let (version, value) = call.fetch(call.args.get(1))?;
+    let (source, value) = call.fetch(call.args.get(1))?;
     let len = value
-        .map(|value| text(version, value).map(|text| text.len()))
+        .map(|value| text(source, value).map(|text| text.len()))
         .transpose()?;
     call.reply.count(len.unwrap_or(0));
     Ok(())
@@ -124,11 +134,21 @@ pub fn strlen(call: &mut Call<'_>) -> Answer {
 
 pub fn getrange(call: &mut Call<'_>) -> Answer {
     let (start, end) = (integer(call.args.get(2))?, integer(call.args.get(3))?);
-    let (version, value) = call.fetch(call.args.get(1))?;
+    let (source, value) = call.fetch(call.args.get(1))?;
     let text = value
-        .map(|value| text(version, value))
+        .map(|value| text(source, value))
         .transpose()?
         .unwrap_or_default();
-    call.reply.bulk(&text[clamp(start, end, text.len())]);
+    let range = match (start, end) {
+        (..0, ..0) if start > end => 0..0,
+        // An end before the beginning is the beginning, other than in a list.
+        (_, ..0) => clamp(
+            start,
+            end.saturating_add(text.len() as i64).max(0),
+            text.len(),
+        ),
+        _ => clamp(start, end, text.len()),
+    };
+    call.reply.bulk(&text[range]);
     call.check_size()
 }

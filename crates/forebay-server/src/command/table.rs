@@ -1,9 +1,12 @@
 //! The table of all commands.
 
+use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
-    cluster, connection, hash, introspect, keyspace, list, range, scan, string, transaction,
+    cluster, connection, count, hash, hash_edit, introspect, keyspace, list, list_edit, put, range,
+    scan, string, transaction,
 };
+use crate::resp::Args;
 
 const NONE: Keys = Keys {
     first: 0,
@@ -26,6 +29,7 @@ const FAST: &[&str] = &["readonly", "fast"];
 const STATE: &[&str] = &["loading", "stale", "fast"];
 const BEFORE_AUTH: &[&str] = &["loading", "stale", "fast", "no_auth"];
 const WRITE: &[&str] = &["write"];
+const WRITE_FAST: &[&str] = &["write", "denyoom", "fast"];
 
 const fn read(
     name: &'static str,
@@ -82,19 +86,83 @@ const fn session(
     }
 }
 
-/// A command of Redis that writes; `keys` tells which table it was meant for.
-const fn write(name: &'static str, keys: Keys) -> Command {
-    let summary = "Refused: batch tables change only as a whole.";
+type EditFn = fn(&mut Edit<'_, '_>) -> super::Answer;
+type ReadsFn = fn(&Args<'_>) -> bool;
+
+fn always(_: &Args<'_>) -> bool {
+    true
+}
+
+fn never(_: &Args<'_>) -> bool {
+    false
+}
+
+/// Changes one key.
+const fn edit(
+    name: &'static str,
+    arity: i32,
+    group: &'static str,
+    summary: &'static str,
+    (run, reads): (EditFn, ReadsFn),
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags: WRITE_FAST,
+        keys: ONE,
+        group,
+        summary,
+        run: Run::Edit { run, reads },
+    }
+}
+
+/// Changes several keys.
+const fn many(
+    name: &'static str,
+    arity: i32,
+    keys: Keys,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags: WRITE,
+        keys,
+        group: "keyspace",
+        summary,
+        run,
+    }
+}
+
+/// A command of Redis that writes, and that no table here takes; `keys` tells for which it was meant.
+const fn refused(name: &'static str, keys: Keys) -> Command {
     Command {
         name,
         arity: -1,
         flags: WRITE,
         keys,
         group: "write",
-        summary,
-        run: Run::Write,
+        summary: "Not supported.",
+        run: Run::Refused,
     }
 }
+
+const PAIRS: Keys = Keys {
+    first: 1,
+    last: -1,
+    step: 2,
+};
+const DEL: Run = Run::Many {
+    run: put::del,
+    done: put::del_done,
+    reads: true,
+};
+const MSET: Run = Run::Many {
+    run: put::mset,
+    done: put::mset_done,
+    reads: false,
+};
 
 // One command a line.
 #[rustfmt::skip]
@@ -144,9 +212,9 @@ pub static COMMANDS: &[Command] = &[
     session("readonly", 1, STATE, "connection", "Accepted; all reads are.", connection::accept),
     session("readwrite", 1, STATE, "connection", "Accepted.", connection::accept),
     session("asking", 1, STATE, "connection", "Accepted.", connection::accept),
-    session("multi", 1, STATE, "transactions", "Begins a set of reads.", transaction::multi),
-    session("exec", 1, STATE, "transactions", "Runs the reads together.", transaction::exec),
-    session("discard", 1, STATE, "transactions", "Forgets the reads.", transaction::discard),
+    session("multi", 1, STATE, "transactions", "Begins a transaction.", transaction::multi),
+    session("exec", 1, STATE, "transactions", "Runs it.", transaction::exec),
+    session("discard", 1, STATE, "transactions", "Forgets it.", transaction::discard),
     session("watch", -2, STATE, "transactions", "Not supported.", transaction::watch),
     session("unwatch", 1, STATE, "transactions", "Accepted.", connection::accept),
     session("cluster", -2, STATE, "cluster", "This node and its slots.", cluster::cluster),
@@ -158,58 +226,64 @@ pub static COMMANDS: &[Command] = &[
     session("slowlog", -2, STATE, "server", "Empty.", introspect::slowlog),
     session("latency", -2, STATE, "server", "Empty.", introspect::latency),
     session("module", -2, STATE, "server", "LIST: none.", introspect::module),
-    write("append", ONE),
-    write("copy", ONE),
-    write("decr", ONE),
-    write("decrby", ONE),
-    write("del", ALL),
-    write("expire", ONE),
-    write("expireat", ONE),
-    write("flushall", NONE),
-    write("flushdb", NONE),
-    write("getdel", ONE),
-    write("getex", ONE),
-    write("getset", ONE),
-    write("hdel", ONE),
-    write("hincrby", ONE),
-    write("hincrbyfloat", ONE),
-    write("hmset", ONE),
-    write("hset", ONE),
-    write("hsetnx", ONE),
-    write("incr", ONE),
-    write("incrby", ONE),
-    write("incrbyfloat", ONE),
-    write("linsert", ONE),
-    write("lpop", ONE),
-    write("lpush", ONE),
-    write("lpushx", ONE),
-    write("lrem", ONE),
-    write("lset", ONE),
-    write("ltrim", ONE),
-    write("mset", Keys { first: 1, last: -1, step: 2, }),
-    write("msetnx", Keys { first: 1, last: -1, step: 2, }),
-    write("persist", ONE),
-    write("pexpire", ONE),
-    write("pexpireat", ONE),
-    write("psetex", ONE),
-    write("rename", ONE),
-    write("renamenx", ONE),
-    write("restore", ONE),
-    write("rpop", ONE),
-    write("rpush", ONE),
-    write("rpushx", ONE),
-    write("sadd", ONE),
-    write("set", ONE),
-    write("setbit", ONE),
-    write("setex", ONE),
-    write("setnx", ONE),
-    write("setrange", ONE),
-    write("srem", ONE),
-    write("unlink", ALL),
-    write("xadd", ONE),
-    write("zadd", ONE),
-    write("zincrby", ONE),
-    write("zrem", ONE),
+    edit("set", -3, "string", "Sets a value.", (put::set, put::set_reads)),
+    edit("setnx", 3, "string", "Sets a value if there is none.", (put::setnx, always)),
+    edit("getset", 3, "string", "Sets a value, gives the old one.", (put::getset, always)),
+    edit("getdel", 2, "string", "Gives a value and deletes the key.", (put::getdel, always)),
+    edit("append", 3, "string", "Appends to a value.", (put::append, always)),
+    edit("kv.delta", 3, "string", "Adds by the table's kind of deltas, without reading.", (put::delta, never)),
+    edit("incr", 2, "string", "Adds one; reads.", (count::incr, always)),
+    edit("decr", 2, "string", "Subtracts one; reads.", (count::decr, always)),
+    edit("incrby", 3, "string", "Adds an integer; reads.", (count::incrby, always)),
+    edit("decrby", 3, "string", "Subtracts an integer; reads.", (count::decrby, always)),
+    edit("incrbyfloat", 3, "string", "Adds a float; reads.", (count::incrbyfloat, always)),
+    edit("hset", -4, "hash", "Sets columns of a row.", (hash_edit::hset, always)),
+    edit("hmset", -4, "hash", "Sets columns of a row.", (hash_edit::hmset, always)),
+    edit("hsetnx", 4, "hash", "Sets a column that is null.", (hash_edit::hsetnx, always)),
+    edit("hdel", -3, "hash", "Makes columns of a row null.", (hash_edit::hdel, always)),
+    edit("hincrby", 4, "hash", "Adds an integer to a column.", (hash_edit::hincrby, always)),
+    edit("hincrbyfloat", 4, "hash", "Adds a float to a column.", (hash_edit::hincrbyfloat, always)),
+    edit("rpush", -3, "list", "Adds items at the end.", (list_edit::rpush, always)),
+    edit("lpush", -3, "list", "Adds items at the beginning.", (list_edit::lpush, always)),
+    edit("rpushx", -3, "list", "Adds items to a list that is there.", (list_edit::rpushx, always)),
+    edit("lpushx", -3, "list", "Adds items to a list that is there.", (list_edit::lpushx, always)),
+    edit("rpop", -2, "list", "Takes items from the end.", (list_edit::rpop, always)),
+    edit("lpop", -2, "list", "Takes items from the beginning.", (list_edit::lpop, always)),
+    many("del", -2, ALL, "Deletes keys; how many there were.", DEL),
+    many("unlink", -2, ALL, "Deletes keys; how many there were.", DEL),
+    many("mset", -3, PAIRS, "Sets several values.", MSET),
+    Command {
+        name: "kv.delrange", arity: 3, flags: WRITE, keys: NONE, group: "keyspace",
+        summary: "Deletes the keys of an ordered table between two bounds.",
+        run: Run::Sweep(range::delete_range),
+    },
+    refused("copy", ONE),
+    refused("expire", ONE),
+    refused("expireat", ONE),
+    refused("flushall", NONE),
+    refused("flushdb", NONE),
+    refused("getex", ONE),
+    refused("linsert", ONE),
+    refused("lrem", ONE),
+    refused("lset", ONE),
+    refused("ltrim", ONE),
+    refused("msetnx", PAIRS),
+    refused("persist", ONE),
+    refused("pexpire", ONE),
+    refused("pexpireat", ONE),
+    refused("psetex", ONE),
+    refused("rename", ONE),
+    refused("renamenx", ONE),
+    refused("restore", ONE),
+    refused("sadd", ONE),
+    refused("setbit", ONE),
+    refused("setex", ONE),
+    refused("setrange", ONE),
+    refused("srem", ONE),
+    refused("xadd", ONE),
+    refused("zadd", ONE),
+    refused("zincrby", ONE),
+    refused("zrem", ONE),
 ];
 
 /// Of commands whose first argument is a subcommand.

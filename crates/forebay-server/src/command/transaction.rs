@@ -1,10 +1,11 @@
-//! MULTI, EXEC, DISCARD: several reads on one set of versions.
+//! MULTI, EXEC, DISCARD: commands that run together.
 //!
-//! Commands are checked and kept as they come, and run together at EXEC. No swap falls between them:
-//! all of them see the versions that served when EXEC began. Only commands that read may be queued.
+//! Commands are checked and kept as they come, and run together at EXEC. Where all of them read, no swap
+//! falls between them: all see the versions that served when EXEC began. Where one writes, all must be on
+//! keys of one partition of one live table, and no other write to it falls between.
 
 use super::call::SessionCall;
-use super::{Answer, Command, Run, Stop};
+use super::{Answer, COMMANDS, Command, Run, Stop};
 use crate::resp::{Args, OwnedArgs};
 
 /// The most that the commands of one MULTI may hold.
@@ -20,9 +21,15 @@ pub struct Queued {
 }
 
 impl Queued {
+    pub fn writes(&self) -> bool {
+        self.commands
+            .iter()
+            .any(|(place, _)| COMMANDS[*place].writes())
+    }
+
     /// Keeps the command at place `place` of the command table.
     pub fn push(&mut self, place: usize, command: &Command, args: &Args<'_>) -> Result<(), Stop> {
-        if !matches!(command.run, Run::Read(_) | Run::Walk(_)) {
+        if !matches!(command.run, Run::Read(_) | Run::Walk(_)) && !command.writes() {
             let name = command.name.to_uppercase();
             return Err(Stop::error(format!(
                 "ERR {name} is not allowed in a transaction"
@@ -64,7 +71,7 @@ pub fn discard(call: &mut SessionCall<'_>) -> Answer {
 
 pub fn watch(_: &mut SessionCall<'_>) -> Answer {
     Err(Stop::error(
-        "ERR WATCH is not supported: keys of batch tables change only together, and MULTI reads one \
-         set of versions",
+        "ERR WATCH is not supported: SET with IFEQ sets a value only where it is still the one that was \
+         read",
     ))
 }

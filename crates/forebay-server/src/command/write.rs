@@ -1,30 +1,359 @@
-//! Commands that would change a table: a batch table changes only as a whole.
+//! How commands that change tables run. Live tables take them; a batch table changes only as a whole.
+//!
+//! A command that looks at what it changes runs under the partition's lock, on values read there; one that
+//! does not is written blindly. Either way its operations are one batch: one record of the log, seen whole
+//! or not at all. Keys in several partitions are changed one partition after the other.
 
-use super::call::{no_permission, split};
-use super::{Command, Stop, shown};
-use crate::resp::Args;
+use forebay_engine::TableName;
+use forebay_engine::live::{Commit, LiveError, LiveTable};
+use forebay_run::number::NumberError;
+use tracing::error;
+
+use super::call::{no_permission, no_table, split};
+use super::txn::{Edit, Txn};
+use super::{Answer, COMMANDS, Call, Command, Run, Stop, shown};
+use crate::catalog::Catalog;
+use crate::commits::Commits;
+use crate::execute::{Outcome, View, settle};
+use crate::resp::{Args, OwnedArgs, Reply};
 use crate::users::{User, Verb};
+use forebay_engine::Source;
 
-/// Says why not, which table, and what to do instead.
+/// A command that deletes a range: it waits for the device as it walks.
+pub struct Sweep<'a> {
+    pub args: Args<'a>,
+    pub tables: &'a Catalog,
+    pub user: &'a User,
+    pub command: &'a Command,
+    pub reply: &'a mut Reply,
+    pub commits: &'a mut Commits,
+}
+
+/// A key among a command's arguments.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    argument: usize,
+    key: &'a [u8],
+}
+
+/// Keys of one partition of a table.
+type Group<'a> = (&'a LiveTable, usize, Vec<Place<'a>>);
+
+impl<'a> Sweep<'a> {
+    pub fn live(&self, table: &[u8]) -> Result<&'a LiveTable, Stop> {
+        find_live(self.tables, self.user, self.command, table)
+    }
+}
+
+impl View<'_> {
+    /// Runs a command that writes, alone. REQUIRES: it is one.
+    pub fn write(
+        &self,
+        command: &'static Command,
+        args: Args<'_>,
+        reply: &mut Reply,
+        commits: &mut Commits,
+    ) -> (Answer, Option<TableName>) {
+        let mut table = None;
+        let answer = match command.run {
+            Run::Edit { run, reads } => {
+                self.edit(command, args, &mut table, commits, reads(&args), |txn| {
+                    run(&mut Edit { args, txn, reply })
+                })
+            }
+            Run::Many { run, done, reads } => self.edit_many(
+                command,
+                args,
+                &mut table,
+                (reply, commits),
+                (run, done, reads),
+            ),
+            Run::Sweep(run) => run(&mut Sweep {
+                args,
+                tables: self.tables,
+                user: self.user,
+                command,
+                reply,
+                commits,
+            }),
+            _ => Err(refuse_write(command, &args, self.user)),
+        };
+        (answer, table)
+    }
+
+    fn edit(
+        &self,
+        command: &Command,
+        args: Args<'_>,
+        first: &mut Option<TableName>,
+        commits: &mut Commits,
+        reads: bool,
+        run: impl FnOnce(&mut Txn<'_>) -> Answer,
+    ) -> Answer {
+        let (table, key) = split(args.get(1))?;
+        let table = find_live(self.tables, self.user, command, table)?;
+        *first = Some(table.name().clone());
+        let keys: &[&[u8]] = if reads { &[key] } else { &[] };
+        self.change(table, keys, commits, run)
+    }
+
+    fn edit_many(
+        &self,
+        command: &Command,
+        args: Args<'_>,
+        first: &mut Option<TableName>,
+        (reply, commits): (&mut Reply, &mut Commits),
+        (run, done, reads): (ManyFn, fn(&mut Reply, i64), bool),
+    ) -> Answer {
+        let groups = self.groups(command, args)?;
+        *first = groups.first().map(|(table, ..)| table.name().clone());
+        if reads && groups.len() > 1 && !self.may_wait {
+            // What was counted must not be counted again.
+            return Err(Stop::NotResident);
+        }
+        let mut sum = 0;
+        for (table, _, places) in &groups {
+            let keys: Vec<&[u8]> = places.iter().map(|place| place.key).collect();
+            let arguments: Vec<usize> = places.iter().map(|place| place.argument).collect();
+            let keys = if reads { &keys[..] } else { &[] };
+            self.change(table, keys, commits, |txn| {
+                let reply = &mut *reply;
+                sum += run(&mut Edit { args, txn, reply }, &arguments)?;
+                Ok(())
+            })?;
+        }
+        done(reply, sum);
+        Ok(())
+    }
+
+    /// Runs `run` on the keys that it looks at, and writes what it makes.
+    fn change(
+        &self,
+        table: &LiveTable,
+        keys: &[&[u8]],
+        commits: &mut Commits,
+        run: impl FnOnce(&mut Txn<'_>) -> Answer,
+    ) -> Answer {
+        if keys.is_empty() {
+            let mut txn = Txn::blind(table);
+            run(&mut txn)?;
+            let commit = match self.may_wait {
+                true => Some(table.write(&txn.batch)?),
+                false => table.try_write(&txn.batch)?,
+            };
+            return finish(table, commit, commits);
+        }
+        let decide = |values: &[Option<Vec<u8>>]| {
+            let mut txn = Txn::holding(table, keys, values);
+            match run(&mut txn) {
+                Ok(()) => (txn.batch, Ok(())),
+                Err(stop) => (Default::default(), Err(stop)),
+            }
+        };
+        let done = match self.may_wait {
+            true => Some(table.transact(keys, decide)?),
+            false => table.try_transact(keys, decide)?,
+        };
+        let (commit, answer) = done.ok_or(Stop::NotResident)?;
+        answer?;
+        finish(table, Some(commit), commits)
+    }
+
+    /// The keys of a command by table and partition, in the order in which these come.
+    fn groups<'a>(&'a self, command: &Command, args: Args<'a>) -> Result<Vec<Group<'a>>, Stop> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for argument in command.key_places(args.len()) {
+            let (table, key) = split(args.get(argument))?;
+            let table = find_live(self.tables, self.user, command, table)?;
+            let partition = table.partition(key);
+            let place = Place { argument, key };
+            let same =
+                |group: &&mut Group<'_>| group.0.name() == table.name() && group.1 == partition;
+            match groups.iter_mut().find(same) {
+                Some((_, _, places)) => places.push(place),
+                None => groups.push((table, partition, vec![place])),
+            }
+        }
+        Ok(groups)
+    }
+
+    /// Runs what was queued since MULTI, where some of it writes: all of it on keys of one partition, at
+    /// one moment.
+    pub fn exec_writing(
+        &self,
+        commands: &[(usize, OwnedArgs)],
+        reply: &mut Reply,
+        commits: &mut Commits,
+    ) -> (Outcome, Option<TableName>) {
+        let (start, mut first) = (reply.len(), None);
+        let answer = self.transaction(commands, &mut first, reply, commits);
+        (settle(answer, start, reply), first)
+    }
+
+    fn transaction(
+        &self,
+        commands: &[(usize, OwnedArgs)],
+        first: &mut Option<TableName>,
+        reply: &mut Reply,
+        commits: &mut Commits,
+    ) -> Answer {
+        let (table, keys) = self.one_table(commands)?;
+        *first = Some(table.name().clone());
+        self.change(table, &keys, commits, |txn| {
+            reply.array(commands.len());
+            for (place, args) in commands {
+                self.run_within(txn, &COMMANDS[*place], args.borrow(), reply);
+            }
+            Ok(())
+        })
+    }
+
+    /// One command of a MULTI; what it answers stays, also when that is an error.
+    fn run_within(&self, txn: &mut Txn<'_>, command: &Command, args: Args<'_>, reply: &mut Reply) {
+        let start = reply.len();
+        let answer = match command.run {
+            Run::Edit { run, .. } => run(&mut Edit { args, txn, reply }),
+            Run::Many { run, done, .. } => {
+                let places: Vec<usize> = command.key_places(args.len()).collect();
+                let sum = run(&mut Edit { args, txn, reply }, &places);
+                sum.map(|sum| done(reply, sum))
+            }
+            Run::Read(run) => run(&mut Call {
+                args,
+                tables: self.tables,
+                user: self.user,
+                may_wait: true,
+                reply: &mut *reply,
+                shared: self.shared,
+                reply_start: start,
+                first: None,
+                txn: Some(txn),
+            }),
+            _ => Err(Stop::syntax()),
+        };
+        settle(answer, start, reply);
+    }
+
+    /// The table of all commands of a MULTI that writes, and their keys.
+    fn one_table<'a>(
+        &'a self,
+        commands: &'a [(usize, OwnedArgs)],
+    ) -> Result<(&'a LiveTable, Vec<&'a [u8]>), Stop> {
+        let (mut found, mut keys): (Option<&LiveTable>, _) = (None, Vec::new());
+        for (place, args) in commands {
+            let (command, args) = (&COMMANDS[*place], args.borrow());
+            let within = matches!(command.run, Run::Edit { .. } | Run::Many { .. })
+                || (matches!(command.run, Run::Read(_)) && command.keys.first > 0);
+            if !within {
+                let name = command.name.to_uppercase();
+                return Err(Stop::error(format!(
+                    "ERR {name} cannot be in a MULTI that writes, which is for commands on keys"
+                )));
+            }
+            for argument in command.key_places(args.len()) {
+                let (table, key) = split(args.get(argument))?;
+                let table = match command.run {
+                    Run::Read(_) => self.tables.live(table).ok_or_else(|| no_table(table))?,
+                    _ => find_live(self.tables, self.user, command, table)?,
+                };
+                if found.is_some_and(|other| other.name() != table.name()) {
+                    return Err(Stop::error(
+                        "CROSSSLOT a MULTI that writes is atomic within one partition of one live \
+                         table: its keys are of several tables",
+                    ));
+                }
+                found = Some(table);
+                keys.push(key);
+            }
+        }
+        let table = found.ok_or_else(|| Stop::error("ERR a MULTI that writes names no key"))?;
+        Ok((table, keys))
+    }
+}
+
+/// Changes the keys at some arguments; what it gives is added up over the partitions.
+pub type ManyFn = fn(&mut Edit<'_, '_>, &[usize]) -> Result<i64, Stop>;
+
+fn finish(table: &LiveTable, commit: Option<Commit<'_>>, commits: &mut Commits) -> Answer {
+    let commit = commit.ok_or(Stop::NotResident)?;
+    commits.add(table, &commit);
+    Ok(())
+}
+
+/// A live table that the user may write to.
+fn find_live<'t>(
+    tables: &'t Catalog,
+    user: &User,
+    command: &Command,
+    table: &[u8],
+) -> Result<&'t LiveTable, Stop> {
+    if !user.may(Verb::Write, table) {
+        return Err(no_permission(user, table, "write to"));
+    }
+    match tables.get(table) {
+        Some(Source::Live(table)) => Ok(table),
+        Some(Source::Batch(_)) => Err(batch_table(command, table)),
+        None => Err(no_table(table)),
+    }
+}
+
+fn batch_table(command: &Command, table: &[u8]) -> Stop {
+    let (name, table) = (command.name.to_uppercase(), shown(table));
+    Stop::error(format!(
+        "READONLY table '{table}' is a batch table, {name} cannot change it: make a new version of it \
+         with 'forebay push {table} ...', or a table that takes writes with 'forebay create'"
+    ))
+}
+
+/// Of a command that no table here takes.
 pub fn refuse_write(command: &Command, args: &Args<'_>, user: &User) -> Stop {
     let name = command.name.to_uppercase();
     let place = usize::try_from(command.keys.first).unwrap_or(0);
+    let not_here = || {
+        Stop::error(format!(
+            "ERR {name} is not supported: batch tables change only as a whole, by 'forebay push', and \
+             live tables by the commands that docs/server.md lists"
+        ))
+    };
     let Some(table) = (place > 0 && place < args.len()).then(|| args.get(place)) else {
-        return Stop::error(format!(
-            "READONLY {name} changes data, and batch tables change only as a whole: use 'forebay \
-             push', 'forebay swap' or 'forebay drop'"
-        ));
+        return not_here();
     };
-    let table = match split(table) {
-        Ok((table, _)) => table,
-        Err(stop) => return stop,
-    };
-    if !user.may(Verb::Write, table) && !user.may(Verb::Read, table) {
-        return no_permission(user, table, "write to");
+    match split(table) {
+        Err(stop) => stop,
+        Ok((table, _)) if !user.may(Verb::Write, table) && !user.may(Verb::Read, table) => {
+            no_permission(user, table, "write to")
+        }
+        Ok(_) => not_here(),
     }
-    let table = shown(table);
-    Stop::error(format!(
-        "READONLY table '{table}' is a batch table, {name} cannot change it: make a new version of it \
-         with 'forebay push {table} ...'"
-    ))
+}
+
+impl From<NumberError> for Stop {
+    fn from(error: NumberError) -> Self {
+        match error {
+            NumberError::Integer => Stop::not_an_integer(),
+            NumberError::Float => Stop::error("ERR value is not a valid float"),
+            NumberError::Bytes(_) => {
+                Stop::error(format!("ERR the stored value is damaged: {error}"))
+            }
+        }
+    }
+}
+
+impl From<LiveError> for Stop {
+    fn from(error: LiveError) -> Self {
+        let code = match &error {
+            LiveError::AcrossPartitions { .. } => "CROSSSLOT",
+            LiveError::Failed { .. } | LiveError::Closed { .. } | LiveError::Log { .. } => {
+                "MISCONF"
+            }
+            LiveError::Full { .. } => "OOM",
+            LiveError::Batch { .. } => "READONLY",
+            LiveError::Run { .. } => {
+                error!(%error, "a write could not read what is stored");
+                "ERR"
+            }
+            _ => "ERR",
+        };
+        Stop::error(format!("{code} {error}"))
+    }
 }

@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, body};
 use forebay_engine::{
-    StoreError, Swapped, Table, TableName, TableState, ValueKind, Version, VersionInfo,
+    StoreError, Swapped, Table, TableName, TableState, ValueKind, VersionInfo, live::LiveTable,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,9 +15,10 @@ use tracing::info;
 
 use super::answer::Refused;
 use super::guard::Caller;
-use crate::command::json as value_json;
+use crate::command::write_text;
 use crate::shared::Shared;
 use crate::users::Verb;
+use forebay_engine::Source;
 
 type Answer = Result<Json<Value>, Refused>;
 
@@ -36,6 +37,9 @@ pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
             let why = state.problem.as_deref().unwrap_or("not open yet");
             problems.push(format!("table {table} does not serve: {why}"));
         }
+    }
+    for (table, problem) in shared.live.problems() {
+        problems.push(format!("live table {table} does not serve: {problem}"));
     }
     if shared.is_stopping() {
         problems.push("the server is stopping".to_owned());
@@ -62,9 +66,14 @@ pub async fn tables(
         .tables
         .iter()
         .filter(|(name, _)| caller.may(Verb::Read, name.as_str()));
-    let list: Vec<Value> = mine
+    let mut list: Vec<Value> = mine
         .map(|(name, state)| describe(&shared, name, state))
         .collect();
+    let live = shared.live.load();
+    let mine = live
+        .iter()
+        .filter(|(name, _)| caller.may(Verb::Read, name.as_str()));
+    list.extend(mine.map(|(_, table)| describe_live(table)));
     Json(json!({ "tables": list }))
 }
 
@@ -74,6 +83,9 @@ pub async fn table(
     Path(table): Path<String>,
 ) -> Answer {
     caller.check_read(&table)?;
+    if let Some(live) = shared.tables().live(table.as_bytes()) {
+        return Ok(Json(describe_live(live)));
+    }
     let states = shared.serving.states();
     let found = states
         .tables
@@ -105,6 +117,30 @@ fn describe(shared: &Shared, name: &TableName, state: &TableState) -> Value {
         about["checksum"] = json!(manifest.content().map(|content| content.to_string()));
     }
     about
+}
+
+fn describe_live(table: &LiveTable) -> Value {
+    let (options, stats) = (table.options(), table.stats());
+    json!({
+        "table": table.name(),
+        "mode": "live",
+        "order": options.order,
+        "value": options.value,
+        "columns": options.schema,
+        "delta": options.delta,
+        "durability": options.durability,
+        "partitions": options.lowers.len(),
+        "run_records": stats.run_records,
+        "file_bytes": stats.file_bytes,
+        "memtable_bytes": stats.growing_bytes,
+        "frozen_bytes": stats.frozen_bytes,
+        "log_bytes": stats.log_bytes,
+        "runs": stats.runs,
+        "merges": stats.merges,
+        "flush_problem": stats.flush_problem,
+        "merge_problem": stats.merge_problem,
+        "problem": stats.failed,
+    })
 }
 
 pub async fn versions(
@@ -141,30 +177,29 @@ pub async fn row(
     Path((table, key)): Path<(String, String)>,
 ) -> Result<Response, Refused> {
     caller.check_read(&table)?;
-    let version = shared.serving.table(table.as_bytes());
-    let version = version.ok_or_else(|| Refused::no_table(&table))?;
-    let text = waiting(move || row_text(&version, &key)).await?;
+    let tables = shared.tables().keep();
+    let text = waiting(move || {
+        let source = tables.get(table.as_bytes());
+        row_text(source.ok_or_else(|| Refused::no_table(&table))?, &key)
+    });
+    let text = text.await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-fn row_text(version: &Version, key: &str) -> Result<Vec<u8>, Refused> {
-    let Some(value) = version.get(key.as_bytes())? else {
-        let text = format!("table {} has no key {key:?}", version.table());
+fn row_text(source: Source<'_>, key: &str) -> Result<Vec<u8>, Refused> {
+    let failed = |what: String| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what);
+    let value = source.get(key.as_bytes());
+    let Some(value) = value.map_err(|error| failed(error.to_string()))? else {
+        let text = format!("table {} has no key {key:?}", source.table());
         return Err(Refused::new(StatusCode::NOT_FOUND, text));
     };
     let mut out = Vec::new();
-    match (&version.manifest().value, std::str::from_utf8(&value)) {
-        (ValueKind::Bytes { .. }, Ok(text)) => forebay_run::row::write_json_string(text, &mut out),
-        (ValueKind::Bytes { .. }, Err(_)) => {
-            out.extend_from_slice(b"{\"base64\":\"");
-            forebay_run::row::write_base64(&value, &mut out);
-            out.extend_from_slice(b"\"}");
-        }
-        (ValueKind::Number { number, .. }, _) => number
+    match (source.kind(), source.number()) {
+        (ValueKind::Bytes { .. }, None) => forebay_run::row::write_json_bytes(&value, &mut out),
+        (ValueKind::Bytes { .. } | ValueKind::Number { .. }, Some(number)) => number
             .write_json(&value, &mut out)
-            .map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?,
-        _ => value_json(version, &value, &mut out)
-            .map_err(|stop| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{stop:?}")))?,
+            .map_err(|error| failed(error.to_string()))?,
+        _ => write_text(source, &value, &mut out).map_err(|stop| failed(format!("{stop:?}")))?,
     }
     Ok(out)
 }

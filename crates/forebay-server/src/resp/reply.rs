@@ -49,6 +49,18 @@ impl Reply {
         self.out.truncate(len);
     }
 
+    /// Puts an error in the place of each of these replies. REQUIRES: the ranges rise.
+    pub fn replace(&mut self, replies: &[std::ops::Range<usize>], error: &str) {
+        let old = std::mem::take(&mut self.out);
+        let mut kept = 0;
+        for reply in replies {
+            self.out.extend_from_slice(&old[kept..reply.start]);
+            self.error(error);
+            kept = reply.end;
+        }
+        self.out.extend_from_slice(&old[kept..]);
+    }
+
     /// Replies that were written elsewhere, in the same protocol.
     pub fn append(&mut self, replies: &[u8]) {
         self.out.extend_from_slice(replies);
@@ -282,6 +294,22 @@ mod tests {
             assert_eq!(written(false, write), resp2);
             assert_eq!(written(true, write), resp3);
         }
+    }
+
+    #[test]
+    fn replies_can_become_errors() {
+        let mut reply = Reply::new(false);
+        reply.bulk(b"read");
+        let mut writes = Vec::new();
+        for _ in 0..2 {
+            let start = reply.len();
+            reply.ok();
+            writes.push(start..reply.len());
+            reply.int(5);
+        }
+        reply.replace(&writes, "MISCONF lost");
+        let wanted = b"$4\r\nread\r\n-MISCONF lost\r\n:5\r\n-MISCONF lost\r\n:5\r\n";
+        assert_eq!(reply.bytes(), wanted);
     }
 
     #[test]

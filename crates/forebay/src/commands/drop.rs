@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Remove a table with all its versions; there is no way back
+/// Remove a table with all its versions, or a live table that nobody has open; there is no way back
 ///
 /// With --json one object {table, dropped}.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     let table = &args.table;
     let object = json!({"table": table, "dropped": true});
     context.print(&object, || {
-        format!("{table} is gone, with all its versions")
+        format!("{table} is gone, with all that was in it")
     })?;
     Ok(Outcome::Done)
 }

@@ -1,17 +1,16 @@
-//! `forebay export`: a version as a file again.
+//! `forebay export`: a table as a file again.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use forebay_engine::{Manifest, ValueKind, Version, show_key};
+use forebay_engine::{Source, ValueKind, show_key};
 use forebay_load::export::{ExportFormat, ExportOptions, ExportValues, Exporter};
 use forebay_load::progress::{Progress, Unit};
 use forebay_run::io::WriteFile;
-use forebay_run::scan::Direction;
+use forebay_run::scan::{Direction, ScanRange};
 use serde_json::json;
 
 use crate::context::Context;
@@ -22,7 +21,7 @@ use crate::{human, progress};
 /// Records between two reports of progress.
 const REPORT_ROWS: u64 = 1024;
 
-/// Write a version to a Parquet, CSV or JSON lines file
+/// Write a version, or a live table, to a Parquet, CSV or JSON lines file
 ///
 /// The file appears, or replaces the one of its name, when it is complete. With --json one object
 /// {table, version, rows, file, seconds}.
@@ -53,7 +52,8 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
                 "{file}: the name has to end in .parquet, .csv or .jsonl, which says what to write"
             )
         })?;
-    let version = context.open_version(&args.target)?;
+    let opened = context.open_target(&args.target)?;
+    let source = opened.source();
     let part = part_of(&args.to)?;
     let disk = &*context.disk;
     if disk.exists(&part)? {
@@ -64,7 +64,7 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
     let output = disk
         .create(&part)
         .with_context(|| format!("cannot create {}", part.display()))?;
-    let written = write(args, format, &version, output, &*drawing).and_then(|rows| {
+    let written = write(args, format, source, output, &*drawing).and_then(|rows| {
         disk.rename(&part, &args.to)?;
         Ok(rows)
     });
@@ -78,7 +78,7 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
         }
     };
     let seconds = (context.clock.monotonic() - started).as_secs_f64();
-    let (table, number) = (version.table(), version.version());
+    let (table, number) = (source.table(), version_of(source));
     let object = json!({
         "table": table,
         "version": number,
@@ -89,7 +89,10 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
     context.print(&object, || {
         let time = human::duration(Duration::from_secs_f64(seconds));
         format!(
-            "{table} version {number}: {} in {file}, in {time}",
+            "{table}{}: {} in {file}, in {time}",
+            number
+                .map(|number| format!(" version {number}"))
+                .unwrap_or_default(),
             human::counted(rows, "row")
         )
     })?;
@@ -107,24 +110,33 @@ fn part_of(file: &Path) -> anyhow::Result<PathBuf> {
 fn write(
     args: &Export,
     format: ExportFormat,
-    version: &Arc<Version>,
+    source: Source<'_>,
     output: Box<dyn WriteFile>,
     drawing: &dyn Progress,
 ) -> anyhow::Result<u64> {
-    let manifest = version.manifest();
     let binary = args.binary;
     let options = ExportOptions {
-        values: values(manifest),
-        key: &manifest.key,
+        values: values(source),
+        key: match source {
+            Source::Batch(version) => &version.manifest().key,
+            Source::Live(_) => "{key}",
+        },
         format,
         binary,
     };
     let mut exporter = Exporter::new(&options, BufWriter::with_capacity(1 << 20, output))?;
-    drawing.stage("exporting", Some(manifest.rows()), Unit::Rows);
-    let mut scan = version.scan(Direction::Forward);
-    let mut rows = 0;
+    let total = version_of(source).map(|_| source.rows());
+    drawing.stage("exporting", total, Unit::Rows);
+    let mut scan = source.scan(ScanRange::all(), Direction::Forward);
+    let (mut rows, mut text) = (0, Vec::new());
     while scan.advance()? {
-        let pushed = exporter.push(scan.key(), scan.value());
+        let mut value = scan.value();
+        if let Some(number) = source.number() {
+            text.clear();
+            number.write_text(value, &mut text)?;
+            value = &text;
+        }
+        let pushed = exporter.push(scan.key(), value);
         pushed.with_context(|| format!("at key {}", show_key(scan.key())))?;
         rows += 1;
         if rows % REPORT_ROWS == 0 {
@@ -138,9 +150,17 @@ fn write(
     Ok(rows)
 }
 
-fn values(manifest: &Manifest) -> ExportValues<'_> {
-    match &manifest.value {
-        ValueKind::Row => ExportValues::Rows(&manifest.schema),
+/// The number of a batch table's version.
+fn version_of(source: Source<'_>) -> Option<u64> {
+    match source {
+        Source::Batch(version) => Some(version.version()),
+        Source::Live(_) => None,
+    }
+}
+
+fn values(source: Source<'_>) -> ExportValues<'_> {
+    match source.kind() {
+        ValueKind::Row => ExportValues::Rows(source.schema()),
         ValueKind::Bytes { .. } => ExportValues::Bytes,
         ValueKind::Number { number, .. } => ExportValues::Numbers(*number),
         ValueKind::List { item, .. } => ExportValues::Lists(item),

@@ -1,5 +1,6 @@
 //! `forebay get`: the values of some keys.
 
+use anyhow::Context as _;
 use clap::Args;
 
 use crate::context::Context;
@@ -23,31 +24,26 @@ pub struct Get {
 }
 
 pub fn run(args: &Get, context: &Context) -> anyhow::Result<Outcome> {
-    let version = context.open_version(&args.target)?;
-    let renderer = Renderer::new(version.manifest());
+    let opened = context.open_target(&args.target)?;
+    let source = opened.source();
+    let renderer = Renderer::new(source);
     let mut out = Vec::new();
-    let mut failed = None;
-    version.get_many(&args.keys, |place, value| {
+    for (place, key) in args.keys.iter().enumerate() {
         if context.output.json {
             out.push(if place == 0 { b'[' } else { b',' });
         }
-        let written = match (&value, context.output.json) {
-            (Some(value), true) => renderer.json(value, &mut out),
-            (Some(value), false) => renderer.text(value, &mut out),
+        let written = match (source.get(key.as_bytes())?, context.output.json) {
+            (Some(value), true) => renderer.json(&value, &mut out),
+            (Some(value), false) => renderer.text(&value, &mut out),
             (None, json) => {
                 out.extend_from_slice(if json { b"null" } else { b"(absent)" });
                 Ok(())
             }
         };
-        if let Err(error) = written {
-            failed.get_or_insert(error.context(format!("key {}", args.keys[place])));
-        }
+        written.with_context(|| format!("key {key}"))?;
         if !context.output.json {
             out.push(b'\n');
         }
-    })?;
-    if let Some(error) = failed {
-        return Err(error);
     }
     if context.output.json {
         out.extend(b"]\n");

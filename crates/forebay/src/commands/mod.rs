@@ -2,6 +2,7 @@
 
 pub mod compact;
 pub mod completions;
+pub mod create;
 pub mod diff;
 pub mod drop;
 pub mod export;
@@ -26,6 +27,7 @@ use crate::exit::Outcome;
 pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
     match command {
         Command::Push(args) => push::run(args, context),
+        Command::Create(args) => create::run(&args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Get(args) => get::run(&args, context),
         Command::Scan(args) => scan::run(&args, context),

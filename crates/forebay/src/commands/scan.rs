@@ -2,14 +2,13 @@
 
 use std::io::Write;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
-use forebay_engine::{Version, VersionScan};
+use forebay_engine::{Scan as TableScan, Source};
 use forebay_run::Order;
 use forebay_run::row::write_json_bytes;
-use forebay_run::scan::Direction;
+use forebay_run::scan::{Direction, ScanRange};
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -44,12 +43,14 @@ pub struct Scan {
 }
 
 pub fn run(args: &Scan, context: &Context) -> anyhow::Result<Outcome> {
-    let version = context.open_version(&args.target)?;
-    let renderer = Renderer::new(version.manifest());
-    let mut scan = begin(args, &version)?.limit(args.limit.unwrap_or(u64::MAX));
+    let opened = context.open_target(&args.target)?;
+    let renderer = Renderer::new(opened.source());
+    let mut scan = begin(args, opened.source())?;
+    let mut left = args.limit.unwrap_or(u64::MAX);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut line = Vec::new();
-    while scan.advance()? {
+    while left > 0 && scan.advance()? {
+        left -= 1;
         line.clear();
         if context.output.json {
             line.extend(b"{\"key\":");
@@ -69,20 +70,24 @@ pub fn run(args: &Scan, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn begin(args: &Scan, version: &Arc<Version>) -> anyhow::Result<VersionScan> {
+fn begin(args: &Scan, source: Source<'_>) -> anyhow::Result<TableScan> {
     let direction = if args.reverse {
         Direction::Backward
     } else {
         Direction::Forward
     };
     if args.from.is_none() && args.to.is_none() {
-        return Ok(version.scan(direction));
+        return Ok(source.scan(ScanRange::all(), direction));
     }
-    if version.order() == Order::Hashed {
+    if source.order() == Order::Hashed {
+        let how = match source {
+            Source::Batch(_) => "push",
+            Source::Live(_) => "create",
+        };
         bail!(
             "table {} is hashed, so its keys have no order to take a range of: leave --from and \
-             --to out, or push it with --order ordered",
-            version.table()
+             --to out, or {how} it with --order ordered",
+            source.table()
         );
     }
     let from = args
@@ -93,5 +98,5 @@ fn begin(args: &Scan, version: &Arc<Version>) -> anyhow::Result<VersionScan> {
         .to
         .as_ref()
         .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
-    Ok(version.scan_keys(from, to, direction)?)
+    Ok(source.scan_keys(from, to, direction)?)
 }

@@ -10,13 +10,14 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::{human, log};
+use crate::{human, log, memory};
 
-/// Serve the store's tables to Redis clients, and health, metrics and administration by HTTP
+/// Serve the store's tables to Redis clients, live ones for writing too, and health, metrics and administration by HTTP
 ///
 /// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
 /// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. Addresses other
-/// than loopback are refused without TLS and users.
+/// than loopback are refused without TLS and users. A live table that is served cannot be opened by another
+/// command.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Address for Redis clients; port 0 takes any free one
@@ -64,6 +65,11 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", help_heading = "Security")]
     pub admin_token_file: Option<PathBuf>,
 
+    /// Memory of the live tables, for what was written last and for filters and indexes [default: a
+    /// quarter of RAM]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
+    pub memory: Option<u64>,
+
     /// Threads that answer clients [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Work")]
     pub threads: Option<usize>,
@@ -86,8 +92,11 @@ fn parse_http(text: &str) -> Result<Http, String> {
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     log::to_stderr(context.output).context("cannot start the log")?;
     let store = context.open_or_create_store()?;
-    let tables = store.tables()?.len();
-    let running = Server::start(args.config(), store)?;
+    let tables = store.tables()?.len() + store.live_tables()?.len();
+    let live_memory = args
+        .memory
+        .unwrap_or_else(|| memory::quarter(&*context.disk));
+    let running = Server::start(args.config(live_memory), store)?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let object = json!({"listen": listen, "http": http, "tables": tables});
     context.print(&object, || {
@@ -102,7 +111,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 impl Serve {
-    fn config(self) -> ServerConfig {
+    fn config(self, live_memory: u64) -> ServerConfig {
         let tls = self.tls_cert.zip(self.tls_key);
         ServerConfig {
             resp: self.listen,
@@ -112,6 +121,7 @@ impl Serve {
             users: self.users,
             http_token: self.admin_token_file,
             http_hosts: self.http_host,
+            live_memory_bytes: usize::try_from(live_memory).unwrap_or(usize::MAX),
             ..ServerConfig::default()
         }
     }

@@ -1,7 +1,7 @@
 //! `forebay tables`: what the store holds.
 
 use clap::Args;
-use forebay_engine::{StoreError, Table, TableName, utc};
+use forebay_engine::{Store, StoreError, Table, TableName, utc};
 use forebay_run::Order;
 use serde::Serialize;
 
@@ -12,8 +12,9 @@ use crate::render::Columns;
 
 /// List the tables of the store
 ///
-/// With --json an array of {table, serving, versions, order, rows, bytes, created}; the last three
-/// are of the serving version, and null with serving when none serves.
+/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a batch table
+/// the last three are of the serving version, and null with serving when none serves. Of a live one rows
+/// are the records in its runs, without what is in its log alone, and bytes the length of the runs.
 #[derive(Debug, Args)]
 pub struct Tables {}
 
@@ -21,6 +22,7 @@ pub struct Tables {}
 #[derive(Debug, Serialize)]
 struct Row {
     table: TableName,
+    mode: &'static str,
     serving: Option<u64>,
     versions: usize,
     order: Option<Order>,
@@ -35,6 +37,10 @@ pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     for name in store.tables()? {
         rows.push(describe(&store.table(&name)?)?);
     }
+    for name in store.live_tables()? {
+        rows.push(describe_live(&store, name)?);
+    }
+    rows.sort_by(|a, b| a.table.cmp(&b.table));
     context.print(&rows, || text(&rows))?;
     Ok(Outcome::Done)
 }
@@ -45,6 +51,7 @@ fn describe(table: &Table) -> Result<Row, StoreError> {
     let manifest = manifest.as_ref();
     Ok(Row {
         table: table.name().clone(),
+        mode: "batch",
         serving,
         versions: table.version_numbers()?.len(),
         order: manifest.map(|manifest| manifest.order),
@@ -54,15 +61,32 @@ fn describe(table: &Table) -> Result<Row, StoreError> {
     })
 }
 
+fn describe_live(store: &Store, name: TableName) -> Result<Row, StoreError> {
+    let info = store.live_info(&name)?;
+    Ok(Row {
+        table: name,
+        mode: "live",
+        serving: None,
+        versions: 0,
+        order: Some(info.options.order),
+        rows: Some(info.run_records),
+        bytes: Some(info.file_bytes),
+        created: Some(utc(info.created_unix_ms)),
+    })
+}
+
 fn text(rows: &[Row]) -> String {
     if rows.is_empty() {
-        return "the store has no tables yet: forebay push makes one".to_owned();
+        return "the store has no tables yet: forebay push makes one, or forebay create".to_owned();
     }
-    let mut columns = Columns::new(["table", "serving", "versions", "rows", "bytes", "created"]);
+    let mut columns = Columns::new([
+        "table", "mode", "serving", "versions", "rows", "bytes", "created",
+    ]);
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     for row in rows {
         columns.row([
             row.table.to_string(),
+            row.mode.to_owned(),
             or_none(row.serving.map(|version| version.to_string())),
             row.versions.to_string(),
             or_none(row.rows.map(human::count)),

@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use clap::Args;
+use forebay_engine::live::LiveTable;
 use forebay_load::progress::Unit;
 use serde_json::json;
 
@@ -13,7 +14,8 @@ use crate::target::Target;
 
 /// Read a whole version back and check every checksum, count and order
 ///
-/// With --json one object {table, version, rows, bytes, checksum}.
+/// With --json one object {table, version, rows, bytes, checksum}; of a live table, whose log is read back
+/// as well, {table, runs, records}.
 #[derive(Debug, Args)]
 pub struct Verify {
     /// The table, as it serves or at a version
@@ -22,6 +24,9 @@ pub struct Verify {
 }
 
 pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
+    if args.target.version.is_none() && context.open_store()?.is_live(&args.target.table)? {
+        return verify_live(&context.open_live(&args.target.table)?, context);
+    }
     let table = context.open_table(&args.target.table)?;
     let version = context.version_of(&table, &args.target)?;
     let manifest = table.manifest(version)?;
@@ -54,6 +59,32 @@ pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
         let table = table.name();
         let sum = totals.content;
         format!("{table} version {version} is sound: {rows} in {runs}, checksum {sum}")
+    })?;
+    Ok(Outcome::Done)
+}
+
+/// Opening it has read the log back.
+fn verify_live(table: &LiveTable, context: &Context) -> anyhow::Result<Outcome> {
+    let drawing = progress::for_output(context.output);
+    drawing.stage("verifying", None, Unit::Pages);
+    let (runs, problems) = table.verify(&mut |pages| drawing.advance(pages))?;
+    drop(drawing);
+    let name = table.name();
+    if let Some((first, more)) = problems.split_first() {
+        let also: String = more
+            .iter()
+            .map(|problem| format!("\nalso: {problem}"))
+            .collect();
+        bail!("{first}{also}");
+    }
+    let records = table.stats().run_records;
+    let object = json!({"table": name, "runs": runs, "records": records});
+    context.print(&object, || {
+        let (runs, records) = (
+            human::counted(runs as u64, "run"),
+            human::counted(records, "record"),
+        );
+        format!("{name} is sound: {records} in {runs}, and its log")
     })?;
     Ok(Outcome::Done)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use forebay_run::io::Disk;
 use forebay_run::io::sim::{Dice, Fault, SimDisk};
 use forebay_run::operation::DeltaKind;
 
@@ -200,4 +201,26 @@ fn pages_beyond_the_limit_are_given_back_and_read_again() {
         std::thread::yield_now();
     }
     check(&table, &model);
+}
+
+#[test]
+fn verifying_reads_every_run_and_tells_of_the_damaged_one() {
+    let (disk, table) = create(LiveOptions::hashed().partitions(1));
+    for number in 0..100u64 {
+        table
+            .update(&number.to_be_bytes(), b"v")
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+    assert_eq!(table.verify(&mut |_| ()).unwrap().0, 0);
+    table.flush().unwrap();
+    let (runs, problems) = table.verify(&mut |_| ()).unwrap();
+    assert!(runs == 1 && problems.is_empty(), "{problems:?}");
+    let dir = table.shared().files.runs();
+    let name = disk.list(&dir).unwrap().remove(0);
+    disk.remove(&dir.join(&name)).unwrap();
+    let (runs, problems) = table.verify(&mut |_| ()).unwrap();
+    assert_eq!((runs, problems.len()), (1, 1));
+    assert!(problems[0].to_string().contains(&name), "{problems:?}");
 }

@@ -1,0 +1,160 @@
+//! A table as those read it who do not care for its kind: a version of a batch table, or a live one.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use forebay_run::Order;
+use forebay_run::number::Number;
+use forebay_run::row::Schema;
+use forebay_run::scan::{Direction, ScanRange};
+
+use crate::error::ReadError;
+use crate::live::{LiveError, LiveLookup, LiveScan, LiveTable};
+use crate::manifest::ValueKind;
+use crate::name::TableName;
+use crate::scan::VersionScan;
+use crate::version::{Lookup, Value, Version};
+
+/// See the module's text.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    Batch(&'a Arc<Version>),
+    Live(&'a LiveTable),
+}
+
+/// A walk through a table.
+#[derive(Debug)]
+pub enum Scan {
+    Batch(VersionScan),
+    Live(LiveScan),
+}
+
+/// Why a table of either kind could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error(transparent)]
+    Batch(#[from] ReadError),
+    #[error(transparent)]
+    Live(#[from] LiveError),
+}
+
+impl<'a> Source<'a> {
+    pub fn table(self) -> &'a TableName {
+        match self {
+            Source::Batch(version) => version.table(),
+            Source::Live(table) => table.name(),
+        }
+    }
+
+    #[inline]
+    pub fn kind(self) -> &'a ValueKind {
+        match self {
+            Source::Batch(version) => &version.manifest().value,
+            Source::Live(table) => &table.options().value,
+        }
+    }
+
+    pub fn schema(self) -> &'a Schema {
+        match self {
+            Source::Batch(version) => &version.manifest().schema,
+            Source::Live(table) => &table.options().schema,
+        }
+    }
+
+    /// What the values are, where they are numbers.
+    #[inline]
+    pub fn number(self) -> Option<Number> {
+        match self {
+            Source::Batch(version) => match &version.manifest().value {
+                ValueKind::Number { number, .. } => Some(*number),
+                _ => None,
+            },
+            Source::Live(table) => table.options().delta.and_then(|kind| kind.number()),
+        }
+    }
+
+    pub fn order(self) -> Order {
+        match self {
+            Source::Batch(version) => version.order(),
+            Source::Live(table) => table.order(),
+        }
+    }
+
+    /// The rows of a batch table; of a live one the records in its runs, which is about as many.
+    pub fn rows(self) -> u64 {
+        match self {
+            Source::Batch(version) => version.manifest().rows(),
+            Source::Live(table) => table.stats().run_records,
+        }
+    }
+
+    #[inline]
+    pub fn get(self, key: &[u8]) -> Result<Option<Value<'a>>, SourceError> {
+        match self {
+            Source::Batch(version) => Ok(version.get(key)?),
+            Source::Live(table) => Ok(table.get(key)?.map(Value::Owned)),
+        }
+    }
+
+    #[inline]
+    pub fn try_get(self, key: &[u8]) -> Result<Lookup<'a>, SourceError> {
+        match self {
+            Source::Batch(version) => Ok(version.try_get(key)?),
+            Source::Live(table) => Ok(match table.try_get(key)? {
+                LiveLookup::Found(value) => Lookup::Found(Value::Owned(value)),
+                LiveLookup::Absent => Lookup::Absent,
+                LiveLookup::NotResident => Lookup::NotResident,
+            }),
+        }
+    }
+
+    pub fn scan(self, range: ScanRange, direction: Direction) -> Scan {
+        match self {
+            Source::Batch(version) => Scan::Batch(version.scan_range(range, direction)),
+            Source::Live(table) => Scan::Live(table.snapshot().scan_range(range, direction)),
+        }
+    }
+
+    /// Only for ordered tables.
+    pub fn scan_keys(
+        self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Result<Scan, SourceError> {
+        Ok(match self {
+            Source::Batch(version) => Scan::Batch(version.scan_keys(from, to, direction)?),
+            Source::Live(table) => Scan::Live(table.scan(from, to, direction)?),
+        })
+    }
+}
+
+impl Scan {
+    pub fn advance(&mut self) -> Result<bool, SourceError> {
+        Ok(match self {
+            Scan::Batch(scan) => scan.advance()?,
+            Scan::Live(scan) => scan.advance()?,
+        })
+    }
+
+    pub fn hash(&self) -> u64 {
+        match self {
+            Scan::Batch(scan) => scan.hash(),
+            Scan::Live(scan) => scan.hash(),
+        }
+    }
+
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Scan::Batch(scan) => scan.key(),
+            Scan::Live(scan) => scan.key(),
+        }
+    }
+
+    pub fn value(&self) -> &[u8] {
+        match self {
+            Scan::Batch(scan) => scan.value(),
+            Scan::Live(scan) => scan.value(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! All tables that commands see.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use forebay_engine::live::LiveTable;
+use forebay_engine::{Source, Tables};
+
+use crate::live::LiveMap;
+
+/// One consistent set of serving versions, and the live tables.
+#[derive(Debug)]
+pub struct Catalog {
+    pub batch: Guard<Arc<Tables>>,
+    pub live: Guard<Arc<LiveMap>>,
+}
+
+impl Catalog {
+    /// The same set, to be held for long.
+    pub fn keep(&self) -> Self {
+        Self {
+            batch: Guard::from_inner(Arc::clone(&self.batch)),
+            live: Guard::from_inner(Arc::clone(&self.live)),
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, table: &[u8]) -> Option<Source<'_>> {
+        match self.batch.get(table) {
+            Some(version) => Some(Source::Batch(version)),
+            None => self.live(table).map(Source::Live),
+        }
+    }
+
+    #[inline]
+    pub fn live(&self, table: &[u8]) -> Option<&LiveTable> {
+        if self.live.is_empty() {
+            return None;
+        }
+        self.live.get(std::str::from_utf8(table).ok()?)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Source<'_>> {
+        let batch = self.batch.iter().map(|(_, version)| Source::Batch(version));
+        batch.chain(self.live.values().map(Source::Live))
+    }
+}

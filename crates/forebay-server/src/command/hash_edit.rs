@@ -1,0 +1,195 @@
+//! HSET, HDEL and their relatives on rows. A field is a column of the table; to delete it is to make it
+//! null, and a row of nulls alone is no row.
+
+use forebay_engine::ValueKind;
+use forebay_run::row::{Datum, RowView, RowWriter, Schema};
+
+use super::cell::Cell;
+use super::count::{add, add_floats, float};
+use super::txn::Edit;
+use super::{Answer, Stop, integer, shown};
+
+/// A column's new value; `None`: null.
+type Change = (usize, Option<Cell>);
+
+fn schema<'t>(edit: &Edit<'_, 't>) -> Result<&'t Schema, Stop> {
+    match edit.source().kind() {
+        ValueKind::Row => Ok(edit.source().schema()),
+        _ => Err(Stop::wrong_type()),
+    }
+}
+
+fn column(edit: &Edit<'_, '_>, schema: &Schema, field: &[u8]) -> Result<usize, Stop> {
+    let name = std::str::from_utf8(field).ok();
+    name.and_then(|name| schema.column_index(name))
+        .ok_or_else(|| {
+            let (table, field) = (edit.source().table(), shown(field));
+            Stop::error(format!("ERR table '{table}' has no column '{field}'"))
+        })
+}
+
+fn cell(schema: &Schema, column: usize, text: &[u8]) -> Result<Cell, Stop> {
+    let column = &schema.columns()[column];
+    Cell::parse(&column.name, &column.kind, text)
+}
+
+/// Stores the row with some columns changed; returns how many of these were null before and after.
+fn rewrite(
+    edit: &mut Edit<'_, '_>,
+    schema: &Schema,
+    changes: &[Change],
+) -> Result<(i64, i64), Stop> {
+    let old = edit.old().map(|stored| stored.value.clone());
+    let view = old
+        .as_deref()
+        .map(|bytes| RowView::new(schema, bytes))
+        .transpose()?;
+    let mut writer = RowWriter::new(schema);
+    writer.begin();
+    let (mut nulls_before, mut nulls_after, mut any) = (0, 0, false);
+    for (index, column) in schema.columns().iter().enumerate() {
+        let before = match &view {
+            Some(view) => view.datum(index)?,
+            None => Datum::Null,
+        };
+        let change = changes.iter().rev().find(|(changed, _)| *changed == index);
+        let after = match change {
+            Some((_, cell)) => cell.as_ref().map_or(Datum::Null, Cell::datum),
+            None => before,
+        };
+        if change.is_some() {
+            nulls_before += i64::from(before.is_null());
+            nulls_after += i64::from(after.is_null());
+        }
+        if after.is_null() && !column.nullable && (change.is_none() || view.is_none()) {
+            return Err(Stop::error(format!(
+                "ERR column '{}' cannot be null: give it a value in the same command",
+                column.name
+            )));
+        }
+        any |= !after.is_null();
+        writer.datum(index, &column.kind, &after)?;
+    }
+    let required = schema.columns().iter().enumerate().find(|(index, column)| {
+        !column.nullable
+            && changes
+                .iter()
+                .any(|(changed, cell)| changed == index && cell.is_none())
+    });
+    if any && let Some((_, column)) = required {
+        let name = &column.name;
+        return Err(Stop::error(format!(
+            "ERR column '{name}' cannot be null: delete the key instead"
+        )));
+    }
+    if any {
+        let mut packed = Vec::new();
+        writer.finish(&mut packed)?;
+        edit.txn.set(edit.key(), packed);
+    } else if old.is_some() {
+        edit.txn.delete(edit.key());
+    }
+    Ok((nulls_before, nulls_after))
+}
+
+/// The pairs of field and value from the third argument on.
+fn pairs(edit: &Edit<'_, '_>, schema: &Schema) -> Result<Vec<Change>, Stop> {
+    let args = edit.args;
+    if args.len() < 4 || !args.len().is_multiple_of(2) {
+        let name = String::from_utf8_lossy(args.get(0)).to_lowercase();
+        return Err(Stop::error(format!(
+            "ERR wrong number of arguments for '{name}' command"
+        )));
+    }
+    let pair = |at: usize| {
+        let column = column(edit, schema, args.get(at))?;
+        Ok((column, Some(cell(schema, column, args.get(at + 1))?)))
+    };
+    (2..args.len()).step_by(2).map(pair).collect()
+}
+
+/// HSET key field value ...: how many of the fields were not there.
+pub fn hset(edit: &mut Edit<'_, '_>) -> Answer {
+    let schema = schema(edit)?;
+    let changes = pairs(edit, schema)?;
+    let (new, _) = rewrite(edit, schema, &changes)?;
+    edit.reply.int(new);
+    Ok(())
+}
+
+pub fn hmset(edit: &mut Edit<'_, '_>) -> Answer {
+    let schema = schema(edit)?;
+    let changes = pairs(edit, schema)?;
+    rewrite(edit, schema, &changes)?;
+    edit.reply.ok();
+    Ok(())
+}
+
+pub fn hsetnx(edit: &mut Edit<'_, '_>) -> Answer {
+    let schema = schema(edit)?;
+    let changes = pairs(edit, schema)?;
+    let sets = old_text(edit, schema, changes[0].0)?.is_none();
+    if sets {
+        rewrite(edit, schema, &changes)?;
+    }
+    edit.reply.int(i64::from(sets));
+    Ok(())
+}
+
+/// HDEL key field ...: how many of the fields were there.
+pub fn hdel(edit: &mut Edit<'_, '_>) -> Answer {
+    let schema = schema(edit)?;
+    if edit.old().is_none() {
+        edit.reply.int(0);
+        return Ok(());
+    }
+    // A field that no column has is not there.
+    let known = edit
+        .args
+        .skip(2)
+        .iter()
+        .filter_map(|field| column(edit, schema, field).ok());
+    let mut changes: Vec<Change> = known.map(|column| (column, None)).collect();
+    changes.sort_by_key(|(column, _)| *column);
+    changes.dedup_by_key(|(column, _)| *column);
+    let count = changes.len() as i64;
+    let (nulls, _) = rewrite(edit, schema, &changes)?;
+    edit.reply.int(count - nulls);
+    Ok(())
+}
+
+/// The text of a column of the row as it is.
+fn old_text(edit: &Edit<'_, '_>, schema: &Schema, column: usize) -> Result<Option<Vec<u8>>, Stop> {
+    let Some(stored) = edit.old() else {
+        return Ok(None);
+    };
+    let mut text = Vec::new();
+    let there = RowView::new(schema, &stored.value)?.text(column, &mut text)?;
+    Ok(there.then_some(text))
+}
+
+pub fn hincrby(edit: &mut Edit<'_, '_>) -> Answer {
+    let schema = schema(edit)?;
+    let by = integer(edit.args.get(3))?;
+    let column = column(edit, schema, edit.args.get(2))?;
+    let not_integer = |_| Stop::error("ERR hash value is not an integer");
+    let old = old_text(edit, schema, column)?.map_or(Ok(0), |text| integer(&text));
+    let sum = add(old.map_err(not_integer)?, by)?;
+    let cell = cell(schema, column, sum.to_string().as_bytes())?;
+    rewrite(edit, schema, &[(column, Some(cell))])?;
+    edit.reply.int(sum);
+    Ok(())
+}
+
+pub fn hincrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
+    let schema = schema(edit)?;
+    let by = float(edit.args.get(3))?;
+    let column = column(edit, schema, edit.args.get(2))?;
+    let not_float = |_| Stop::error("ERR hash value is not a float");
+    let old = old_text(edit, schema, column)?.map_or(Ok(0.0), |text| float(&text));
+    let sum = add_floats(old.map_err(not_float)?, by)?;
+    let cell = cell(schema, column, sum.as_bytes())?;
+    rewrite(edit, schema, &[(column, Some(cell))])?;
+    edit.reply.bulk(sum.as_bytes());
+    Ok(())
+}

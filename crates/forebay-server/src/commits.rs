@@ -1,0 +1,96 @@
+//! Writes that are done and not durable yet: whoever made them is answered when they are.
+//!
+//! One wait covers all writes to a table before it, so that the writes of a pipeline, and those of all
+//! connections meanwhile, share one sync of the log.
+
+use std::time::Duration;
+
+use forebay_engine::live::{Commit, LiveError, LiveTable, Ticket};
+use tokio::sync::oneshot;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Commits {
+    /// The last commit of each table.
+    waits: Vec<(LiveTable, Ticket)>,
+    /// Something was added since this was asked last.
+    added: bool,
+    /// How long the writer should pause so that flushes and merges keep up.
+    delay: Duration,
+}
+
+impl Commits {
+    pub fn add(&mut self, table: &LiveTable, commit: &Commit<'_>) {
+        self.delay += commit.delay();
+        if commit.is_durable() {
+            return;
+        }
+        self.added = true;
+        let known = self
+            .waits
+            .iter_mut()
+            .find(|(known, _)| known.name() == table.name());
+        match known {
+            Some((_, ticket)) => *ticket = commit.ticket().max(*ticket),
+            None => self.waits.push((table.clone(), commit.ticket())),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waits.is_empty()
+    }
+
+    /// Whether a write was added that is not durable yet, since the last time that this was asked.
+    pub fn take_added(&mut self) -> bool {
+        std::mem::take(&mut self.added)
+    }
+
+    pub fn add_delay(&mut self, delay: Duration) {
+        self.delay += delay;
+    }
+
+    /// The pause that is due, once it is long enough for a timer.
+    pub fn take_delay(&mut self) -> Option<Duration> {
+        let due = self.delay >= Duration::from_millis(1);
+        due.then(|| std::mem::take(&mut self.delay))
+    }
+
+    /// The pause that is due, however short.
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// Takes what has to be waited for.
+    pub fn take(&mut self) -> Self {
+        let waits = std::mem::take(&mut self.waits);
+        Self {
+            waits,
+            ..Self::default()
+        }
+    }
+
+    /// Returns when all of it is durable, or an error when some of it will not be known to be.
+    pub async fn durable(self) -> Result<(), LiveError> {
+        for (table, ticket) in self.waits {
+            if table.commit(ticket).is_durable() {
+                continue;
+            }
+            let (told, waiting) = oneshot::channel();
+            table.commit(ticket).on_durable(|outcome| {
+                // Whoever waited may have gone.
+                let _ = told.send(outcome);
+            });
+            let name = table.name().clone();
+            waiting
+                .await
+                .unwrap_or(Err(LiveError::Closed { table: name }))?;
+        }
+        Ok(())
+    }
+
+    /// [`Commits::durable`] on a thread that may wait.
+    pub fn wait(&mut self) -> Result<(), LiveError> {
+        let mut waits = std::mem::take(&mut self.waits).into_iter();
+        waits.try_for_each(|(table, ticket)| table.commit(ticket).wait())
+    }
+}
