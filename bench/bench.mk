@@ -21,6 +21,10 @@ bench-build: bench-setup build ## Building stores, MariaDB's LOAD DATA (the pape
 bench-server: bench-setup build ## The server beside Redis, memory that must stay, swaps and pushes under load
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_server.py $(BENCH_ARGS)
 
+.PHONY: bench-live
+bench-live: bench-setup build ## Random upserts, counting, the server's writes, beside RocksDB, fjall, LMDB, redb, Redis
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_live.py $(BENCH_ARGS)
+
 .PHONY: bench-plan
 bench-plan: build ## The planners: plans beside the optimum and bounds, placements as the paper's, times
 	@bench/setup plan

@@ -11,7 +11,7 @@ SCHEMES = ("base", "coarse", "compact", "balanced", "complete", "smooth", "migra
 
 @pytest.fixture
 def plan(store, tmp_path):
-    """Runs a planner on an input object; its JSON, or what it says when it ends with another code."""
+    """Runs a planner on an input; its JSON, or what it says when it ends with another code."""
 
     def run(planner, given, *more, code=0):
         path = tmp_path / "input.json"
@@ -73,7 +73,10 @@ def test_every_scheme_places_and_tells_its_capacity(plan, workload):
                 assert all(len(held) <= 32 for held in placement)
             if scheme not in ("compact", "coarse"):
                 assert all(len(set(held)) == len(held) for held in placement)
-            new = [set(after) - set(before) for after, before in zip(placement, base["placement"], strict=True)]
+            new = [
+                set(after) - set(before)
+                for after, before in zip(placement, base["placement"], strict=True)
+            ]
             assert placed["copies_to_ship"] == sum(map(len, new))
             if scheme in ("balanced", "smooth"):
                 assert placed["capacity"] >= 0.999
@@ -104,7 +107,9 @@ def test_a_lost_node_and_a_drained_one(plan):
     given["current"] = plan("place", given)["placement"]
     moved = plan("place", given | {"lost": [0], "drain": [1]}, "--scheme", "migrate")
     assert moved["placement"][0] == moved["placement"][1] == []
-    assert all(sum(partition in held for held in moved["placement"]) >= 2 for partition in range(24))
+    assert all(
+        sum(partition in held for held in moved["placement"]) >= 2 for partition in range(24)
+    )
     copies = [step for step in moved["plan"]["steps"] if step["do"] == "copy"]
     assert copies and all(step["from"] != 0 for step in copies)
     assert sum(step["bytes"] for step in copies) == moved["bytes_to_ship"]
@@ -120,7 +125,9 @@ def test_drawings(store, tmp_path, plan, workload):
     words = " ".join(ElementTree.parse(path).getroot().itertext())
     for word in ("load before", "load after", "replicas before", "replicas after"):
         assert word in words
-    shown = store.run("plan", "place", "--input", tmp_path / "input.json", "--scheme", "migrate").out
+    shown = store.run(
+        "plan", "place", "--input", tmp_path / "input.json", "--scheme", "migrate"
+    ).out
     assert f"to ship: {placed['copies_to_ship']} copies" in shown
     assert all(len(line) <= 160 for line in shown.splitlines()), shown
 
@@ -158,7 +165,9 @@ def test_not_a_number_is_refused_where_it_stands(plan):
     assert "load[1]" in plan("place", '{"nodes": 2, "slots": 2, "load": [1, NaN]}', code=1)
     assert "load[1]" in plan("place", '{"nodes": 2, "slots": 2, "load": [1, 1e999]}', code=1)
     assert "current" in plan("place", RIGHT, "--scheme", "migrate", code=1)
-    assert "share" in plan("place", RIGHT | {"current": []}, "--scheme", "migrate", "--share", "NaN", code=1)
+    assert "share" in plan(
+        "place", RIGHT | {"current": []}, "--scheme", "migrate", "--share", "NaN", code=1
+    )
     assert "total" in plan("replicas", {"nodes": 2, "load": [1, 1], "total": 5}, code=1)
 
 
@@ -166,4 +175,7 @@ def test_parameters_of_another_distribution_are_refused(store):
     words = ("plan", "workload", "--partitions", 4, "--distribution")
     assert "alpha" in store.run(*words, "gamma", "--alpha", 2, code=1).err
     assert "shape" in store.run(*words, "gamma", "--shape", -2, code=1).err
-    assert "partitions" in store.run("plan", "workload", "--distribution", "uniform", "--partitions", 0, code=1).err
+    assert (
+        "partitions"
+        in store.run("plan", "workload", "--distribution", "uniform", "--partitions", 0, code=1).err
+    )

@@ -20,15 +20,16 @@ HARNESS = BENCH / "target" / "release" / "bench"
 JAVA_CLASSES = f"{BENCH}/java/target/classes:{BENCH}/java/target/lib/*"
 
 
-def arguments(description: str) -> argparse.Namespace:
+def arguments(description: str, rounds: int = 3) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--trial", action="store_true", help="a tenth of the records, one round")
-    parser.add_argument("--rounds", type=int, default=None, help="runs of each contender (default 3)")
+    parser.add_argument("--rounds", type=int, default=None, help=f"runs of each contender (default {rounds})")
     parser.add_argument("--only", default="", help="only contenders whose name contains this")
     parser.add_argument("--big", action="store_true", help="bench-server: swaps of a table of 10 GB too")
     parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own)")
+    parser.add_argument("--cap", type=float, default=900, help="bench-live: seconds after which a contender stops writing")
     options = parser.parse_args()
-    options.rounds = options.rounds or (1 if options.trial else 3)
+    options.rounds = options.rounds or (1 if options.trial else rounds)
     return options
 
 

@@ -46,7 +46,7 @@ CONTENDERS = [
 
 
 def chosen(only: str) -> list[Contender]:
-    available = set(json.loads(common.run([HARNESS, "peers"]))) | {"sparkey"}
+    available = set(json.loads(common.run([HARNESS, "peers"]))["read"]) | {"sparkey"}
     return [c for c in CONTENDERS if c.name in available and only in c.name]
 
 

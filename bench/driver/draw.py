@@ -28,7 +28,7 @@ def save(figure, base) -> None:
 def colour(name: str) -> str:
     if name.startswith("forebay"):
         return OURS
-    return REFERENCE if name.startswith("hashmap") else THEIRS
+    return REFERENCE if name.startswith(("hashmap", "external-sort")) else THEIRS
 
 
 def bars(axes, rows: list, title: str, unit: str, digits: int = 0, more: bool = False) -> None:

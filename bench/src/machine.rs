@@ -72,6 +72,52 @@ pub fn files_under(store: &Path) -> Result<Vec<std::path::PathBuf>> {
     Ok(files)
 }
 
+/// The room that the files take on the device: holes do not count. Files that go away meanwhile are
+/// left out.
+pub fn disk_bytes_under(store: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let files = files_under(store)?;
+    let blocks = files.iter().filter_map(|path| fs::metadata(path).ok());
+    Ok(blocks.map(|file| file.blocks() * 512).sum())
+}
+
+/// A field of /proc/self/io, such as `write_bytes`: what this process caused to be written to the device.
+pub fn io_field(field: &str) -> u64 {
+    let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(": "));
+    line.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The processor time that this process has used, the system's for it included.
+pub fn cpu_seconds() -> f64 {
+    // Safety: getrusage fills the struct it is given.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Lets go of the page tables of this process's mappings of the store. REQUIRES mappings that are
+/// only read; their pages stay in the system's cache.
+pub fn release_mappings(store: &Path) -> Result<()> {
+    for range in mappings_of(store)? {
+        // Safety: a shared mapping of a file loses nothing by it.
+        unsafe {
+            libc::madvise(
+                range.start as *mut _,
+                range.end - range.start,
+                libc::MADV_DONTNEED,
+            )
+        };
+    }
+    Ok(())
+}
+
 pub fn bytes_under(store: &Path) -> Result<u64> {
     files_under(store)?
         .iter()
@@ -214,10 +260,6 @@ pub struct DeviceReads {
 
 impl DeviceReads {
     pub fn now() -> Result<Self> {
-        let io = fs::read_to_string("/proc/self/io")?;
-        let bytes = io
-            .lines()
-            .find_map(|line| line.strip_prefix("read_bytes: "));
         // Safety: getrusage fills the struct it is given.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
@@ -225,7 +267,7 @@ impl DeviceReads {
             usage
         };
         Ok(Self {
-            bytes: bytes.and_then(|n| n.parse().ok()).unwrap_or(0),
+            bytes: io_field("read_bytes"),
             major_faults: usage.ru_majflt as u64,
             disk_reads: disk_reads()?,
         })

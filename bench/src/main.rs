@@ -4,15 +4,17 @@
 
 mod cold;
 mod dataset;
+mod live;
 mod load;
 mod machine;
 mod measure;
 mod peers;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 
 use dataset::{Dataset, GenOptions, KeyStyle};
@@ -104,8 +106,37 @@ enum Command {
         #[arg(long, value_delimiter = ',', default_value = "0")]
         salts: Vec<u64>,
     },
+    /// Random upserts into an empty store, a scan, gets; prints what was seen meanwhile.
+    Live(LiveOptions),
+    /// Increments of Zipf-distributed keys of an empty store.
+    Delta(LiveOptions),
     /// Lists the contenders that this program holds.
     Peers,
+}
+
+#[derive(Args)]
+struct LiveOptions {
+    #[arg(long)]
+    peer: String,
+    /// Upserts, or increments.
+    #[arg(long)]
+    records: u64,
+    /// Seconds after which writing stops.
+    #[arg(long, default_value_t = 900.0)]
+    cap: f64,
+    /// A directory that is not there yet.
+    #[arg(long)]
+    store: PathBuf,
+}
+
+impl LiveOptions {
+    fn task(&self) -> live::Task {
+        live::Task {
+            store: self.store.clone(),
+            records: self.records,
+            cap: Duration::from_secs_f64(self.cap),
+        }
+    }
 }
 
 fn main() -> Result<()> {
@@ -167,7 +198,11 @@ fn main() -> Result<()> {
             };
             load::run(&options)?
         }
-        Command::Peers => json!(peers::NAMES),
+        Command::Live(options) => live::live(&options.peer, &options.task())?,
+        Command::Delta(options) => live::delta(&options.peer, &options.task())?,
+        Command::Peers => json!({
+            "read": peers::NAMES, "live": live::LIVE_NAMES, "delta": live::DELTA_NAMES,
+        }),
     };
     println!("{result}");
     Ok(())

@@ -7,7 +7,7 @@ mod hashmap;
 mod lmdb;
 mod redb_store;
 mod rocks;
-mod rocks_sys;
+pub mod rocks_sys;
 mod spock;
 
 use std::path::Path;

@@ -19,12 +19,17 @@ opaque!(
     EnvOptions,
     IngestOptions,
     CompactOptions,
+    UniversalOptions,
+    Cache,
+    Iter,
     SstWriter,
     WriteBatch,
     Pinned,
     ColumnFamily
 );
 
+/// An `enum` value of the option `compaction_style`.
+pub const UNIVERSAL: c_int = 1;
 /// An `enum` value of the options `bottommost_level_compaction`: even files already at the bottom.
 pub const FORCE: c_uchar = 2;
 
@@ -46,6 +51,22 @@ unsafe extern "C" {
     );
     pub fn rocksdb_options_set_level0_slowdown_writes_trigger(options: *mut Options, files: c_int);
     pub fn rocksdb_options_set_level0_stop_writes_trigger(options: *mut Options, files: c_int);
+    pub fn rocksdb_options_set_max_subcompactions(options: *mut Options, count: u32);
+    pub fn rocksdb_options_set_max_write_buffer_number(options: *mut Options, count: c_int);
+    pub fn rocksdb_options_set_optimize_filters_for_hits(options: *mut Options, value: c_int);
+    pub fn rocksdb_options_set_max_bytes_for_level_base(options: *mut Options, bytes: u64);
+    pub fn rocksdb_options_set_compaction_style(options: *mut Options, style: c_int);
+    pub fn rocksdb_options_set_universal_compaction_options(
+        options: *mut Options,
+        universal: *mut UniversalOptions,
+    );
+    pub fn rocksdb_universal_compaction_options_create() -> *mut UniversalOptions;
+    pub fn rocksdb_options_set_uint64add_merge_operator(options: *mut Options);
+    pub fn rocksdb_cache_create_lru(bytes: usize) -> *mut Cache;
+    pub fn rocksdb_block_based_options_set_block_cache(
+        options: *mut BlockOptions,
+        cache: *mut Cache,
+    );
     pub fn rocksdb_options_set_prefix_extractor(
         options: *mut Options,
         transform: *mut SliceTransform,
@@ -113,6 +134,16 @@ unsafe extern "C" {
 
     pub fn rocksdb_readoptions_create() -> *mut ReadOptions;
     pub fn rocksdb_readoptions_set_verify_checksums(options: *mut ReadOptions, value: c_uchar);
+    pub fn rocksdb_readoptions_set_fill_cache(options: *mut ReadOptions, value: c_uchar);
+    pub fn rocksdb_readoptions_set_readahead_size(options: *mut ReadOptions, bytes: usize);
+    pub fn rocksdb_create_iterator(db: *mut Db, options: *const ReadOptions) -> *mut Iter;
+    pub fn rocksdb_iter_destroy(iterator: *mut Iter);
+    pub fn rocksdb_iter_valid(iterator: *const Iter) -> c_uchar;
+    pub fn rocksdb_iter_seek_to_first(iterator: *mut Iter);
+    pub fn rocksdb_iter_next(iterator: *mut Iter);
+    pub fn rocksdb_iter_key(iterator: *const Iter, bytes: *mut usize) -> *const u8;
+    pub fn rocksdb_iter_value(iterator: *const Iter, bytes: *mut usize) -> *const u8;
+    pub fn rocksdb_iter_get_error(iterator: *const Iter, error: *mut *mut c_char);
     pub fn rocksdb_get_pinned(
         db: *mut Db,
         options: *const ReadOptions,
@@ -144,6 +175,22 @@ unsafe extern "C" {
         key_bytes: usize,
         value: *const u8,
         value_bytes: usize,
+    );
+    pub fn rocksdb_writebatch_merge(
+        batch: *mut WriteBatch,
+        key: *const u8,
+        key_bytes: usize,
+        operand: *const u8,
+        operand_bytes: usize,
+    );
+    pub fn rocksdb_put(
+        db: *mut Db,
+        options: *const WriteOptions,
+        key: *const u8,
+        key_bytes: usize,
+        value: *const u8,
+        value_bytes: usize,
+        error: *mut *mut c_char,
     );
     pub fn rocksdb_write(
         db: *mut Db,

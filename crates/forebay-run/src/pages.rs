@@ -20,7 +20,7 @@ use crate::raw::{Mapping, SYSTEM_PAGE_BYTES};
 const SWEEP_BYTES: usize = 64 << 20;
 
 /// What a releasing scan gives back at a time; a multiple of the huge page size.
-const WINDOW_BYTES: usize = 8 << 20;
+const WINDOW_BYTES: usize = 2 << 20;
 
 /// The pages of an open run.
 #[derive(Debug)]
