@@ -40,7 +40,9 @@ def refused(call, *words):
 
 
 def test_create_tells_and_refuses(store):
-    made = store.json("create", "t", "--order", "ordered", "--boundary", "g", "--durability", "50ms")
+    made = store.json(
+        "create", "t", "--order", "ordered", "--boundary", "g", "--durability", "50ms"
+    )
     assert made == {
         "table": "t",
         "mode": "live",
@@ -49,12 +51,21 @@ def test_create_tells_and_refuses(store):
         "durability": "50ms",
     }
     assert "exists already" in store.refuse("create", "t")
-    assert "rise" in store.refuse("create", "u", "--order", "ordered", "--boundary", "g", "--boundary", "a")
+    assert "rise" in store.refuse(
+        "create", "u", "--order", "ordered", "--boundary", "g", "--boundary", "a"
+    )
     assert "--column" in store.refuse("create", "u", "--value", "row")
-    assert "--value bytes" in store.refuse("create", "u", "--value", "list", "--item", "text", "--delta", "i64")
+    assert "--value bytes" in store.refuse(
+        "create", "u", "--value", "list", "--item", "text", "--delta", "i64"
+    )
     (row,) = store.json("tables")
     assert (row["table"], row["mode"], row["rows"]) == ("t", "live", 0)
-    for command in [["swap", "t", "1"], ["rollback", "t"], ["versions", "t"], ["diff", "t", "1", "2"]]:
+    for command in [
+        ["swap", "t", "1"],
+        ["rollback", "t"],
+        ["versions", "t"],
+        ["diff", "t", "1", "2"],
+    ]:
         assert "live" in store.refuse(*command)
     assert "no versions" in store.refuse("get", "t@1", "k")
 
@@ -350,7 +361,17 @@ def test_a_user_without_the_verb_does_not_write(store, tmp_path):
 def real(tmp_path):
     """A redis-server beside ours."""
     socket = tmp_path / "redis.sock"
-    words = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path)]
+    words = [
+        "redis-server",
+        "--port",
+        "0",
+        "--unixsocket",
+        str(socket),
+        "--save",
+        "",
+        "--dir",
+        str(tmp_path),
+    ]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     wait_for(socket.exists, "redis-server")
     yield redis.Redis(unix_socket_path=str(socket), decode_responses=True)

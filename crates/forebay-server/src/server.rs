@@ -156,25 +156,6 @@ impl Handle {
         self.stop();
     }
 
-    /// Serves until the process is told to end by SIGTERM or SIGINT, then shuts down.
-    pub fn run_until_signal(self) -> io::Result<()> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            tokio::select! {
-                _ = terminate.recv() => info!("told to end"),
-                _ = interrupt.recv() => info!("interrupted"),
-            }
-            Ok::<_, io::Error>(())
-        })?;
-        self.shutdown();
-        Ok(())
-    }
-
     fn spawn(
         &mut self,
         name: String,

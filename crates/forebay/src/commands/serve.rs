@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use forebay_server::{Server, ServerConfig, TlsFiles};
+use forebay_server::{Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 
 use crate::context::Context;
@@ -97,6 +97,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         .memory
         .unwrap_or_else(|| memory::quarter(&*context.disk));
     let running = Server::start(args.config(live_memory), store)?;
+    let signals = Signals::catch().context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let object = json!({"listen": listen, "http": http, "tables": tables});
     context.print(&object, || {
@@ -104,9 +105,8 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         let tables = human::counted(tables as u64, "table");
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
     })?;
-    running
-        .run_until_signal()
-        .context("cannot wait for signals")?;
+    signals.wait();
+    running.shutdown();
     Ok(Outcome::Done)
 }
 
