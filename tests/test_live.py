@@ -98,6 +98,8 @@ def test_commands_see_what_clients_wrote(live, tmp_path):
     out = tmp_path / "log.csv"
     assert store.json("export", "log", "--to", out)["rows"] == 30
     assert out.read_text().splitlines()[1] == "00,v0"
+    store.run("export", "count", "--to", tmp_path / "count.csv")
+    assert (tmp_path / "count.csv").read_text().splitlines()[1] == "c,5"
     assert store.json("verify", "log")["records"] == 30
     assert store.json("drop", "log") == {"table": "log", "dropped": True}
     assert "log" not in [row["table"] for row in store.json("tables")]

@@ -128,15 +128,9 @@ fn write(
     let total = version_of(source).map(|_| source.rows());
     drawing.stage("exporting", total, Unit::Rows);
     let mut scan = source.scan(ScanRange::all(), Direction::Forward);
-    let (mut rows, mut text) = (0, Vec::new());
+    let mut rows = 0;
     while scan.advance()? {
-        let mut value = scan.value();
-        if let Some(number) = source.number() {
-            text.clear();
-            number.write_text(value, &mut text)?;
-            value = &text;
-        }
-        let pushed = exporter.push(scan.key(), value);
+        let pushed = exporter.push(scan.key(), scan.value());
         pushed.with_context(|| format!("at key {}", show_key(scan.key())))?;
         rows += 1;
         if rows % REPORT_ROWS == 0 {
@@ -159,10 +153,12 @@ fn version_of(source: Source<'_>) -> Option<u64> {
 }
 
 fn values(source: Source<'_>) -> ExportValues<'_> {
+    if let Some(number) = source.number() {
+        return ExportValues::Numbers(number);
+    }
     match source.kind() {
         ValueKind::Row => ExportValues::Rows(source.schema()),
-        ValueKind::Bytes { .. } => ExportValues::Bytes,
-        ValueKind::Number { number, .. } => ExportValues::Numbers(*number),
+        ValueKind::Bytes { .. } | ValueKind::Number { .. } => ExportValues::Bytes,
         ValueKind::List { item, .. } => ExportValues::Lists(item),
     }
 }
