@@ -1,7 +1,7 @@
 //! The one module of this crate with `unsafe` code: mapped files, system calls, cache hints, byte
 //! matching.
 //!
-//! Contract, kept by the tests below and in `tests/mapped_files.rs`:
+//! Contract, kept by the tests below and in `tests/damage.rs`:
 //! - [`Mapping::bytes`] is a plain slice of an immutable file. Runs are never written after they are
 //!   finished, so the bytes behind the slice do not change. Should somebody cut the file while it is
 //!   mapped, the kernel raises SIGBUS; the handler here puts a page of zeros in the hole, marks the

@@ -132,11 +132,21 @@ fn a_newer_format_is_refused_by_name() {
 
 #[test]
 fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
+    // Between two pages, and within one whose first records are still there.
+    for order in ORDERS {
+        cut_while_open(order, 40, 4 << 10, 8 << 10);
+        cut_while_open(order, 2000, 32 << 10, 40 << 10);
+    }
+}
+
+fn cut_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.run");
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
-    let model = model(Order::Hashed, &records(&mut Dice(6), 3000, 40));
-    write(&disk, &path, options(Order::Hashed, <_>::default()), &model);
+    let model = model(order, &records(&mut Dice(6), 3000, value_bytes));
+    let mut options = options(order, <_>::default());
+    options.page_bytes = page_bytes;
+    write(&disk, &path, options, &model);
     let run = Run::open(&*disk, &path).unwrap();
     let all = |run: &Run| -> usize {
         let ask = |((hash, key), value): (&(u64, Vec<u8>), &Vec<u8>)| match run.get(*hash, key) {
@@ -161,7 +171,7 @@ fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
         .write(true)
         .open(&path)
         .unwrap()
-        .set_len(8192)
+        .set_len(cut_at)
         .unwrap();
     assert!(all(&run) > 0);
 }
