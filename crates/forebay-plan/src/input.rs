@@ -1,6 +1,11 @@
 //! Reading a planner's JSON input: every refusal names the path of its field.
 
-use serde::de::DeserializeOwned;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 /// An input that cannot be planned for.
@@ -42,6 +47,46 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
         .end()
         .map_err(|error| InputError::new("input", error.to_string()))?;
     Ok(value)
+}
+
+/// A structure written as an object. Derived readers would take a list of its fields in order, too, where
+/// a field too many or out of place is not seen.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+            }
+        }
+
+        reader.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// Reads a list of objects, and of nothing else.
+pub fn objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    reader: D,
+) -> Result<Vec<T>, D::Error> {
+    let list = Vec::<Object<T>>::deserialize(reader)?;
+    Ok(list.into_iter().map(|object| object.0).collect())
+}
+
+/// [`objects`] of a field that may be left out or null.
+pub fn some_objects<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    reader: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    let list = Option::<Vec<Object<T>>>::deserialize(reader)?;
+    Ok(list.map(|list| list.into_iter().map(|object| object.0).collect()))
 }
 
 /// A number that has to be finite and at least zero.

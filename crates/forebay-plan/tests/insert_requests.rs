@@ -48,6 +48,22 @@ fn wrong_requests_are_refused_at_the_field() {
     };
     for (request, path) in [
         (
+            json!({"machines": 2, "partitions": [part, [1, 1, 0]]}),
+            "partitions[1]",
+        ),
+        (
+            json!({"machines": [{}, []], "partitions": [part]}),
+            "machines[1]",
+        ),
+        (
+            json!({"machines": [{"insert_load": 1e308}, {"insert_load": 1e308}], "partitions": [part]}),
+            "input",
+        ),
+        (
+            json!({"machines": 2, "pi": 1, "partitions": vec![json!({"e": 4e7, "n": 1, "h": 0}); 9]}),
+            "pi",
+        ),
+        (
             json!({"machines": 2, "partitions": [part, {"e": -1, "n": 1, "h": 0}]}),
             "partitions[1].e",
         ),

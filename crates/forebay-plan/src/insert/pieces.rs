@@ -273,7 +273,7 @@ fn split_all(
         for index in 0..out.originals.len() {
             let piece = &out.pieces[index];
             let count = rule.pieces(piece.existing, piece.new + piece.running);
-            check_count(count)?;
+            check_count(out.pieces.len().saturating_add(count))?;
             split_evenly(out, index, count);
         }
         return Ok(());
@@ -295,7 +295,7 @@ fn split_all(
         for original in first..first + table.home.len() {
             let piece = &out.pieces[original];
             let count = rule.pieces(piece.existing, piece.new);
-            check_count(count)?;
+            check_count(out.pieces.len().saturating_add(count))?;
             if count > 1 {
                 split_by_samples(out, original, count, existing, new, rule.limit);
             }
@@ -312,7 +312,7 @@ fn check_count(count: usize) -> Result<(), InputError> {
     if count <= MOST_PIECES {
         return Ok(());
     }
-    let problem = format!("a partition would be cut into {count} pieces: the limit is too small");
+    let problem = format!("there would be {count} pieces or more: the limit is too small");
     Err(InputError::new("pi", problem))
 }
 

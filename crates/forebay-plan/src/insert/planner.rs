@@ -129,11 +129,11 @@ pub fn plan(
 
 /// Sums that overflow would make every plan cost alike.
 fn check_total(problem: &Problem) -> Result<(), InputError> {
-    let total: f64 = problem
-        .items
-        .iter()
-        .map(|item| item.insert + 2.0 * item.moving)
-        .sum();
+    let items = problem.items.iter();
+    let items = items.map(|item| item.insert + 2.0 * item.moving);
+    let loads = problem.machines.iter();
+    let loads = loads.map(|machine| machine.insert_load + machine.move_load);
+    let total: f64 = items.chain(loads).sum();
     let slowest = problem
         .machines
         .iter()

@@ -7,6 +7,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::Key;
+use crate::input::{objects, some_objects};
 
 /// One planning task: either `partitions` or `tables`.
 #[derive(Debug, Clone, Deserialize)]
@@ -15,12 +16,12 @@ pub struct Request {
     #[serde(default)]
     pub name: Option<String>,
     pub machines: MachineList,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_objects")]
     pub partitions: Option<Vec<PartitionSpec>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_objects")]
     pub tables: Option<Vec<TableSpec>>,
     /// Further regions: the same partitions and splits, other machines and homes.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     pub regions: Vec<RegionSpec>,
     #[serde(default)]
     pub operation: Operation,
@@ -237,7 +238,7 @@ impl<'de> Visitor<'de> for MachineListVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<MachineList, A::Error> {
-        let machines = Vec::<MachineSpec>::deserialize(SeqAccessDeserializer::new(list))?;
+        let machines: Vec<MachineSpec> = objects(SeqAccessDeserializer::new(list))?;
         if machines.is_empty() {
             return Err(A::Error::custom("there has to be at least one machine"));
         }

@@ -257,9 +257,23 @@ pub fn plan(cluster: &Cluster, transfers: &[Transfer], after: &Placement, least:
         steps: steps.list,
         // What is shipped is sent by one node and received by another, and the mean node pays no
         // more than the one that pays most.
-        lower_bound: 2.0 * least as f64 / cluster.nodes.len() as f64,
+        lower_bound: 2.0 * (least.saturating_sub(restored(cluster, transfers))) as f64
+            / cluster.nodes.len() as f64,
         duration_seconds: None,
     }
+}
+
+/// What comes from nowhere: every plan restores it, and none has a step or a price for it.
+fn restored(cluster: &Cluster, transfers: &[Transfer]) -> u128 {
+    let size = |transfer: &Transfer| match *transfer {
+        Transfer::Copy {
+            partition,
+            from: None,
+            ..
+        } => u128::from(cluster.size(partition)),
+        _ => 0,
+    };
+    transfers.iter().map(size).sum()
 }
 
 /// Steps with what each waits for: a copy for its source and for the slot it takes, a drop for the copies
