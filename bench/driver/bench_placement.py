@@ -23,8 +23,7 @@ TABLE_2 = {
 
 
 def main() -> None:
-    options = common.arguments(__doc__)
-    options.rounds = 1
+    options = common.arguments(__doc__, rounds=1)
     report = Report("placement", "Replicas and placement", options)
     report.body["command"] = "make bench-plan" + (" TRIAL=1" if options.trial else "")
     say("placements of the paper's workloads")

@@ -22,7 +22,7 @@ SIZES = ((10, 2_000), (100, 20_000), (1_000, 200_000), (3_000, 600_000), (10_000
 
 
 def main() -> None:
-    options = common.arguments(__doc__)
+    options = common.arguments(__doc__, rounds=1)
     report = Report("plan", "The planners", options)
     targets: list = []
     small(report, options, targets)

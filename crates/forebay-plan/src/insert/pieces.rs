@@ -69,7 +69,10 @@ pub fn pieces(request: &Request, machines: usize) -> Result<Pieces, InputError> 
             limit,
             fill: fill.unwrap_or(FILL_COUNTED),
             machines,
-            new_total: out.pieces.iter().map(|piece| piece.new).sum(),
+            new_total: {
+                let pieces = out.pieces.iter();
+                pieces.map(|piece| piece.new + piece.running).sum()
+            },
         };
         split_all(request, rule, fill, &mut out)?;
     }

@@ -207,7 +207,8 @@ fn region_plan(
     plan.duration_seconds = plan
         .moving_seconds(&nodes)
         .zip(inserting)
-        .map(|(a, b)| a + b);
+        .map(|(a, b)| a + b)
+        .filter(|seconds| seconds.is_finite());
     let map = map(request, region, pieces, nodes);
     RegionPlan {
         name: region.name.map(str::to_owned),

@@ -262,6 +262,22 @@ fn small_migrations_are_near_the_least_of_all() {
 }
 
 #[test]
+fn what_is_restored_from_nowhere_is_not_in_the_bound_of_the_price() {
+    let input = Input {
+        nodes: 3,
+        slots: Some(PerNode::All(6)),
+        load: vec![1.0; 6],
+        current: Some(vec![vec![0], vec![1], vec![2, 3, 4, 5]]),
+        lost: vec![2],
+        max: Some(1),
+        ..Input::default()
+    };
+    let cluster = input.check().expect("a right input");
+    let migration = migrate(&cluster, 0.99, MINMAX).expect("a migration");
+    assert_eq!(fault(&cluster, &migration), None);
+}
+
+#[test]
 fn nodes_come_and_go_by_the_same_planner() {
     let mut input = Input {
         nodes: 9,
