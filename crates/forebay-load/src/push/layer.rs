@@ -144,7 +144,7 @@ impl Layer {
             runs.extend(built);
             *partition = Partition::of_runs(partition.lower.clone(), runs);
         }
-        let source = request.sources.join(" ");
+        let source = request.sources.to_string();
         let draft = ManifestDraft::like(self.manifest(), partitions, source);
         let manifest = push.manifest(draft)?;
         let due: Vec<_> = (manifest.partitions.iter().enumerate())

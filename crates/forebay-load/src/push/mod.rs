@@ -38,7 +38,7 @@ use crate::gate::{Finding, Limit};
 use crate::key::KeyTemplate;
 use crate::progress::Progress;
 use crate::sort::{Duplicates, SortError, SortPlan, Tally};
-use crate::sources::{SourceError, SourceOptions, SourceSet};
+use crate::sources::{Input, SourceError, SourceOptions, SourceSet};
 
 use build::{Job, Outputs};
 use layer::Layer;
@@ -53,8 +53,7 @@ const GATE_SAMPLE_ROWS: u64 = 20_000;
 #[derive(Debug, Clone)]
 pub struct PushRequest {
     pub table: TableName,
-    /// Paths, directories, globs.
-    pub sources: Vec<String>,
+    pub sources: Input,
     pub source_options: SourceOptions,
     /// A push onto another version has its key.
     pub key: Option<KeyTemplate>,
@@ -277,7 +276,7 @@ pub fn push(
             onto: None,
             partitions: partitions::of_runs(&cuts, runs),
             stats: column_stats(&encoder, &read.nulls, kept.records),
-            source: request.sources.join(" "),
+            source: request.sources.to_string(),
         })?,
     };
     let rows_between = manifest.rows_between();

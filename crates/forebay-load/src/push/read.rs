@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arrow_array::{Array, RecordBatch};
 use forebay_engine::Store;
@@ -14,7 +14,7 @@ use super::{PushError, PushRequest};
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{Collected, Collector, SortError, SortPlan};
-use crate::sources::{Origin, SourceSet};
+use crate::sources::{Feed, Origin, SourceSet};
 
 /// Set aside of the budget for what reading a unit and writing a run take, a thread.
 const WORK_BYTES: u64 = 24 << 20;
@@ -35,12 +35,13 @@ pub struct Read {
 }
 
 struct Reading<'a> {
-    sources: &'a SourceSet,
+    feed: Feed<'a>,
+    /// Progress is told of rows, else of bytes.
+    counts_rows: bool,
     plan: &'a SortPlan,
     rejects: &'a Rejects,
     throttle: &'a Throttle,
     progress: &'a dyn Progress,
-    next: AtomicUsize,
     failed: AtomicBool,
     nulls: Mutex<Vec<u64>>,
 }
@@ -56,18 +57,15 @@ pub fn read(
     progress: &dyn Progress,
 ) -> Result<Read, PushError> {
     let rejects = Rejects::new(&request.bad_rows, &**store.disk())?;
-    let (total, unit) = match sources.total_rows {
-        Some(rows) => (rows, Unit::Rows),
-        None => (sources.total_bytes, Unit::Bytes),
-    };
-    progress.stage("reading", Some(total), unit);
+    let (total, unit) = sources.extent();
+    progress.stage("reading", total, unit);
     let reading = Reading {
-        sources,
         plan,
         rejects: &rejects,
         throttle,
         progress,
-        next: AtomicUsize::new(0),
+        feed: sources.feed(),
+        counts_rows: unit == Unit::Rows,
         failed: AtomicBool::new(false),
         nulls: Mutex::new(vec![0; sources.schema.fields().len()]),
     };
@@ -121,17 +119,13 @@ fn first_error_last(
 impl Reading<'_> {
     fn work(&self, mut encoder: RowEncoder) -> Result<Collected, PushError> {
         let mut collector = Collector::new(self.plan);
-        loop {
-            let number = self.next.fetch_add(1, Relaxed);
-            let Some(unit) = self.sources.units.get(number) else {
-                break;
-            };
-            collector.start_unit(number as u32);
+        while let Some((number, unit)) = self.feed.next()? {
+            collector.start_unit(number);
             unit.read(
                 |batch, origin| self.take(&batch, origin, &mut encoder, &mut collector),
                 |reject| self.rejects.unread(&reject),
             )?;
-            if self.sources.total_rows.is_none() {
+            if !self.counts_rows {
                 self.progress.advance(unit.bytes());
             }
         }
@@ -173,7 +167,7 @@ impl Reading<'_> {
             .zip(counts)
             .for_each(|(sum, nulls)| *sum += nulls);
         drop(nulls);
-        if self.sources.total_rows.is_some() {
+        if self.counts_rows {
             self.progress.advance(batch.num_rows() as u64);
         }
         self.throttle.take(bytes);

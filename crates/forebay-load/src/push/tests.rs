@@ -4,11 +4,15 @@
 
 use std::path::Path;
 
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+use arrow_schema::ArrowError;
+
 use forebay_engine::Store;
 use forebay_run::io::{OsDisk, SystemClock, SystemRandom};
 
 use super::*;
 use crate::progress::Silent;
+use crate::sources::Batches;
 
 fn store(dir: &Path) -> Store {
     let root = dir.join("store");
@@ -24,7 +28,7 @@ fn store(dir: &Path) -> Store {
 pub(super) fn request(source: &Path, key: &str) -> PushRequest {
     PushRequest {
         table: "birds".parse().unwrap(),
-        sources: vec![source.to_string_lossy().into_owned()],
+        sources: vec![source.to_string_lossy().into_owned()].into(),
         source_options: SourceOptions::default(),
         key: Some(key.parse().unwrap()),
         value: ValueChoice::Row,
@@ -201,4 +205,79 @@ fn duplicates_are_refused_or_settled_by_order() {
             .unwrap();
         assert_eq!(version.get(b"1").unwrap().as_deref(), Some(name.as_bytes()));
     }
+}
+
+fn letters(ids: std::ops::Range<i64>, letter: &str) -> RecordBatch {
+    let names: Vec<String> = ids.clone().map(|id| format!("{letter}{id}")).collect();
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(ids));
+    let names: ArrayRef = Arc::new(StringArray::from(names));
+    RecordBatch::try_from_iter([("id", ids), ("name", names)]).unwrap()
+}
+
+fn handed_over(batches: Vec<Result<RecordBatch, ArrowError>>) -> Input {
+    let schema = letters(0..1, "").schema();
+    Input::Batches(Batches::new(
+        "the batches",
+        None,
+        RecordBatchIterator::new(batches, schema),
+    ))
+}
+
+#[test]
+fn batches_are_pushed_like_a_file_and_keep_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    // The first batch is cut into several slices; the last hides rows of both.
+    let batches = || {
+        let ranges = [
+            (0..50_000, "a"),
+            (50_000..50_000, "b"),
+            (49_000..60_000, "c"),
+        ];
+        handed_over(ranges.map(|(ids, name)| Ok(letters(ids, name))).into())
+    };
+    let request = PushRequest {
+        sources: batches(),
+        duplicates: Duplicates::Last,
+        value: ValueChoice::Column("name".into()),
+        ..request(Path::new(""), "{id}")
+    };
+    let report = push(&request, &store, &Silent).unwrap();
+    assert_eq!((report.rows_between.1, report.duplicates), (60_000, 1000));
+    let table = store.table(&request.table).unwrap();
+    let version = table.open_version(1).unwrap();
+    assert_eq!(version.manifest().source, "the batches");
+    for (key, name) in [
+        ("48999", "a48999"),
+        ("49000", "c49000"),
+        ("59999", "c59999"),
+    ] {
+        let value = version.get(key.as_bytes()).unwrap();
+        assert_eq!(value.as_deref(), Some(name.as_bytes()));
+    }
+    let again = PushRequest {
+        sources: batches(),
+        duplicates: Duplicates::Fail,
+        ..request
+    };
+    let error = push(&again, &store, &Silent).unwrap_err().to_string();
+    assert!(error.contains("--duplicates"), "{error}");
+}
+
+#[test]
+fn a_reader_of_batches_that_fails_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let broken = ArrowError::ExternalError("the query was cancelled".into());
+    let request = PushRequest {
+        sources: handed_over(vec![Ok(letters(0..20_000, "a")), Err(broken)]),
+        ..request(Path::new(""), "{id}")
+    };
+    let error = push(&request, &store, &Silent).unwrap_err().to_string();
+    assert!(
+        error.contains("the batches: what makes the rows failed after row 20000")
+            && error.contains("the query was cancelled"),
+        "{error}"
+    );
+    assert!(store.tables().unwrap().is_empty());
 }

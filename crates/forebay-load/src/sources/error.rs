@@ -67,6 +67,12 @@ pub enum SourceError {
         "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp or decimal(12,2)"
     )]
     ColumnType { text: String },
+    #[error("{file}: what makes the rows failed after row {row}: {reason}")]
+    Batches {
+        file: String,
+        row: u64,
+        reason: String,
+    },
     #[error("cannot start the input's runtime")]
     Runtime(#[source] std::io::Error),
 }

@@ -1,10 +1,11 @@
-//! Sources: files of several formats as one stream of rows with one schema.
+//! Sources: files of several formats, or record batches, as one stream of rows with one schema.
 //!
 //! [`SourceSet::open`] finds the files, reads footers, headers and samples, unites the schemas and cuts the
 //! whole into units (row groups, ranges of lines, record batches) that threads read side by side. Every row
 //! has a position, its unit's index and its number within the unit, in the order of the sources given:
 //! so "the first" and "the last" of two rows with one key mean the same on every run.
 
+mod batches;
 mod blob;
 mod columns;
 mod csv;
@@ -26,11 +27,15 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 
 use crate::encode::plain_schema;
+use crate::progress;
+pub use batches::Batches;
 use blob::Blob;
 pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
@@ -102,18 +107,45 @@ impl Default for SourceOptions {
     }
 }
 
-/// A file and what it was found to be.
+/// Where rows come from.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// Paths, directories, globs.
+    Files(Vec<String>),
+    Batches(Batches),
+}
+
+impl From<Vec<String>> for Input {
+    fn from(sources: Vec<String>) -> Input {
+        Input::Files(sources)
+    }
+}
+
+/// As a manifest says what it was made from.
+impl fmt::Display for Input {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Files(sources) => formatter.write_str(&sources.join(" ")),
+            Input::Batches(batches) => formatter.write_str(&batches.name),
+        }
+    }
+}
+
+/// A file, or batches in place of one, and what it was found to be.
 #[derive(Debug)]
 struct File {
-    blob: Blob,
+    /// The name that messages use.
+    name: Arc<str>,
+    size_bytes: u64,
     content: Content,
 }
 
 #[derive(Debug)]
 enum Content {
-    Parquet(ParquetFile),
-    Text(TextFile),
-    Ipc(IpcFile),
+    Parquet(Blob, ParquetFile),
+    Text(Blob, TextFile),
+    Ipc(Blob, IpcFile),
+    Batches(SchemaRef),
 }
 
 impl File {
@@ -124,13 +156,23 @@ impl File {
             .format
             .or_else(|| Format::of_name(bare))
             .ok_or_else(|| SourceError::UnknownFormat { file: name.clone() })?;
-        let text = |format| TextFile::describe(&blob, format, packing, options).map(Content::Text);
+        let size_bytes = blob.size_bytes;
+        let text = |format| {
+            let file = TextFile::describe(&blob, format, packing, options)?;
+            Ok(Content::Text(blob.clone(), file))
+        };
         let content = match format {
             Format::Parquet | Format::Arrow if packing != Packing::Plain => {
                 return Err(SourceError::Compressed { file: name });
             }
-            Format::Parquet => Content::Parquet(ParquetFile::describe(&blob)?),
-            Format::Arrow => Content::Ipc(IpcFile::describe(&blob)?),
+            Format::Parquet => {
+                let file = ParquetFile::describe(&blob)?;
+                Content::Parquet(blob.clone(), file)
+            }
+            Format::Arrow => {
+                let file = IpcFile::describe(&blob)?;
+                Content::Ipc(blob.clone(), file)
+            }
             Format::JsonLines => text(TextFormat::JsonLines)?,
             Format::Csv => {
                 let mut csv = options.csv.clone();
@@ -140,19 +182,24 @@ impl File {
                 text(TextFormat::Csv(csv))?
             }
         };
-        Ok(File { blob, content })
+        Ok(File {
+            name: blob.name.clone(),
+            size_bytes,
+            content,
+        })
     }
 
     fn fields(&self) -> &Fields {
         match &self.content {
-            Content::Parquet(file) => file.schema().fields(),
-            Content::Text(file) => &file.fields,
-            Content::Ipc(file) => file.schema.fields(),
+            Content::Parquet(_, file) => file.schema().fields(),
+            Content::Text(_, file) => &file.fields,
+            Content::Ipc(_, file) => file.schema.fields(),
+            Content::Batches(schema) => schema.fields(),
         }
     }
 }
 
-/// Files opened as one source.
+/// Files, or batches, opened as one source.
 #[derive(Debug)]
 pub struct SourceSet {
     /// The columns of all files; dictionaries and run ends are unwrapped.
@@ -161,25 +208,56 @@ pub struct SourceSet {
     pub total_bytes: u64,
     /// Rows of all files, where the formats tell.
     pub total_rows: Option<u64>,
-    /// What threads read side by side, in the order of the rows.
+    /// What threads read side by side, in the order of the rows; of batches there are none but those that
+    /// [`SourceSet::feed`] gives.
     pub units: Vec<Unit>,
     /// The names of the files, in order.
     pub files: Vec<Arc<str>>,
+    /// Batches, and the unit that each slice of theirs is made after.
+    batches: Option<(Batches, Unit)>,
+}
+
+/// Hands the units of a set out to threads.
+#[derive(Debug)]
+pub struct Feed<'a> {
+    set: &'a SourceSet,
+    next: AtomicUsize,
+}
+
+impl Feed<'_> {
+    /// The unit that is next in the order of the rows, and its number. Of batches it may come only when
+    /// whoever makes them has made it.
+    pub fn next(&self) -> Result<Option<(u32, Unit)>, SourceError> {
+        match &self.set.batches {
+            Some((batches, like)) => Ok(batches.next()?.map(|slice| like.of_slice(slice))),
+            None => {
+                let number = self.next.fetch_add(1, Relaxed);
+                let unit = self.set.units.get(number);
+                Ok(unit.map(|unit| (number as u32, unit.clone())))
+            }
+        }
+    }
 }
 
 impl SourceSet {
-    /// Opens paths, directories and globs.
-    pub fn open(sources: &[String], options: &SourceOptions) -> Result<SourceSet, SourceError> {
-        let blobs = find::find(sources, options.format.is_some())?;
-        let mut files = Vec::with_capacity(blobs.len());
-        for blob in blobs {
-            files.push(Arc::new(File::describe(blob, options)?));
-        }
+    pub fn open(input: &Input, options: &SourceOptions) -> Result<SourceSet, SourceError> {
+        let files = match input {
+            Input::Batches(batches) => vec![Arc::new(File {
+                name: batches.name.clone(),
+                size_bytes: 0,
+                content: Content::Batches(batches.schema().clone()),
+            })],
+            Input::Files(sources) => {
+                let blobs = find::find(sources, options.format.is_some())?.into_iter();
+                let files = blobs.map(|blob| File::describe(blob, options).map(Arc::new));
+                files.collect::<Result<_, _>>()?
+            }
+        };
         let columns: Vec<FileColumns> = (files.iter())
             .map(|file| FileColumns {
-                file: file.blob.name.clone(),
+                file: file.name.clone(),
                 fields: file.fields().clone(),
-                guessed: matches!(file.content, Content::Text(_)),
+                guessed: matches!(file.content, Content::Text(..)),
             })
             .collect();
         let schema = plain_schema(&unite(&columns, &options.columns)?);
@@ -188,20 +266,45 @@ impl SourceSet {
             unit::cut(file, &schema, &mut units)?;
         }
         let rows: Option<Vec<u64>> = units.iter().map(Unit::rows).collect();
+        let (total_rows, batches) = match input {
+            Input::Files(_) => (rows.map(|rows| rows.iter().sum()), None),
+            Input::Batches(batches) => {
+                let like = Unit::of_batches(&files[0], &schema);
+                (batches.rows, Some((batches.clone(), like)))
+            }
+        };
         Ok(SourceSet {
             schema,
-            total_bytes: files.iter().map(|file| file.blob.size_bytes).sum(),
-            total_rows: rows.map(|rows| rows.iter().sum()),
+            total_bytes: files.iter().map(|file| file.size_bytes).sum(),
+            total_rows,
             units,
-            files: files.iter().map(|file| file.blob.name.clone()).collect(),
+            files: files.iter().map(|file| file.name.clone()).collect(),
+            batches,
         })
+    }
+
+    /// What there is to read, for progress: so many rows, or else bytes.
+    pub fn extent(&self) -> (Option<u64>, progress::Unit) {
+        match (self.total_rows, &self.batches) {
+            (None, None) => (Some(self.total_bytes), progress::Unit::Bytes),
+            (rows, _) => (rows, progress::Unit::Rows),
+        }
+    }
+
+    /// Begins to hand out the units.
+    pub fn feed(&self) -> Feed<'_> {
+        Feed {
+            set: self,
+            next: AtomicUsize::new(0),
+        }
     }
 
     /// Gives batches of these columns, in this order, cast where the sources' types differ. A column that no
     /// source has is null.
     pub fn arrange(&mut self, schema: SchemaRef) {
         self.schema = schema;
-        for unit in &mut self.units {
+        let like = self.batches.as_mut().map(|(_, like)| like);
+        for unit in self.units.iter_mut().chain(like) {
             unit.keep(&self.schema);
         }
     }

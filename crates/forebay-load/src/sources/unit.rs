@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::SchemaRef;
 
+use super::batches::Slice;
 use super::error::SourceError;
 use super::origin::{Origin, Place, Places, Reject};
 use super::parquet::RowGroup;
@@ -32,6 +33,9 @@ enum Part {
     /// Lines, and the types of the file's columns.
     Lines(TextPart, SchemaRef),
     Batches(Range<usize>),
+    Slice(Slice),
+    /// Of batches in general.
+    None,
 }
 
 /// Cuts a file into units that give batches of `schema`.
@@ -41,33 +45,53 @@ pub(super) fn cut(
     units: &mut Vec<Unit>,
 ) -> Result<(), SourceError> {
     let parts: Vec<Part> = match &file.content {
-        Content::Parquet(parquet) => parquet.row_groups().into_iter().map(Part::Group).collect(),
-        Content::Ipc(ipc) => ipc.parts().into_iter().map(Part::Batches).collect(),
-        Content::Text(text) => {
+        Content::Parquet(_, parquet) => parquet.row_groups().into_iter().map(Part::Group).collect(),
+        Content::Ipc(_, ipc) => ipc.parts().into_iter().map(Part::Batches).collect(),
+        Content::Batches(_) => Vec::new(),
+        Content::Text(blob, text) => {
             let types = decode_schema(&text.fields, schema);
-            let parts = text.parts(&file.blob)?.into_iter();
+            let parts = text.parts(blob)?.into_iter();
             parts.map(|part| Part::Lines(part, types.clone())).collect()
         }
     };
-    for part in parts {
-        let (file, schema) = (file.clone(), schema.clone());
-        let mut unit = Unit {
-            file,
-            part,
-            schema,
-            sources: Vec::new(),
-            columns: Vec::new(),
-        };
-        unit.bind();
-        units.push(unit);
-    }
+    units.extend(parts.into_iter().map(|part| Unit::new(file, part, schema)));
     Ok(())
 }
 
 impl Unit {
+    fn new(file: &Arc<File>, part: Part, schema: &SchemaRef) -> Unit {
+        let mut unit = Unit {
+            file: file.clone(),
+            part,
+            schema: schema.clone(),
+            sources: Vec::new(),
+            columns: Vec::new(),
+        };
+        unit.bind();
+        unit
+    }
+
+    /// A unit without rows, for [`Unit::of_slice`].
+    pub(super) fn of_batches(file: &Arc<File>, schema: &SchemaRef) -> Unit {
+        Unit::new(file, Part::None, schema)
+    }
+
+    /// The unit of a slice, and its number; in all else it is as this one.
+    pub(super) fn of_slice(&self, slice: Slice) -> (u32, Unit) {
+        let number = slice.number;
+        let part = Part::Slice(slice);
+        (
+            number,
+            Unit {
+                part,
+                ..self.clone()
+            },
+        )
+    }
+
     /// The name of the unit's file.
     pub fn file(&self) -> &str {
-        &self.file.blob.name
+        &self.file.name
     }
 
     /// Bytes of the file that the unit reads, for progress.
@@ -76,13 +100,13 @@ impl Unit {
             Part::Group(group) => group.bytes,
             Part::Lines(part, _) => part.range.end - part.range.start,
             Part::Batches(range) => match &self.file.content {
-                Content::Ipc(ipc) => {
+                Content::Ipc(_, ipc) => {
                     let parts: usize = ipc.parts().iter().map(ExactSizeIterator::len).sum();
-                    (self.file.blob.size_bytes / parts.max(1) as u64)
-                        .saturating_mul(range.len() as u64)
+                    (self.file.size_bytes / parts.max(1) as u64).saturating_mul(range.len() as u64)
                 }
                 _ => 0,
             },
+            Part::Slice(_) | Part::None => 0,
         }
     }
 
@@ -90,6 +114,8 @@ impl Unit {
     pub fn rows(&self) -> Option<u64> {
         match &self.part {
             Part::Group(group) => Some(group.rows),
+            Part::Slice(slice) => Some(slice.batch.num_rows() as u64),
+            Part::None => Some(0),
             Part::Lines(..) | Part::Batches(_) => None,
         }
     }
@@ -107,7 +133,8 @@ impl Unit {
             .collect();
         self.columns = found.iter().flatten().copied().collect();
         self.columns.sort_unstable();
-        if matches!(self.part, Part::Lines(..)) {
+        // Those read whole.
+        if matches!(self.part, Part::Lines(..) | Part::Slice(_) | Part::None) {
             self.columns = (0..fields.len()).collect();
         }
         let place = |column: usize| self.columns.binary_search(&column).ok();
@@ -124,8 +151,7 @@ impl Unit {
         mut accept: impl FnMut(RecordBatch, &Origin) -> Result<(), E>,
         mut reject: impl FnMut(Reject<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let blob = &self.file.blob;
-        let file = &blob.name;
+        let file = &self.file.name;
         let mut first_row = 0;
         let mut emit = |batch: RecordBatch, places: Places| -> Result<(), E> {
             let rows = batch.num_rows() as u64;
@@ -139,7 +165,7 @@ impl Unit {
             accept(batch, &origin)
         };
         match (&self.file.content, &self.part) {
-            (Content::Parquet(parquet), Part::Group(group)) => {
+            (Content::Parquet(blob, parquet), Part::Group(group)) => {
                 let mut row = group.rows_before;
                 parquet.read(blob, group, &self.columns, &mut |batch: RecordBatch| {
                     let first = row;
@@ -147,12 +173,12 @@ impl Unit {
                     emit(batch, Places::Rows(first))
                 })
             }
-            (Content::Ipc(ipc), Part::Batches(range)) => {
+            (Content::Ipc(blob, ipc), Part::Batches(range)) => {
                 ipc.read(blob, range, &self.columns, &mut |index, batch| {
                     emit(batch, Places::Batch(index as u64))
                 })
             }
-            (Content::Text(text), Part::Lines(part, types)) => text.read(
+            (Content::Text(blob, text), Part::Lines(part, types)) => text.read(
                 blob,
                 part,
                 types,
@@ -170,6 +196,9 @@ impl Unit {
                     })
                 },
             ),
+            (Content::Batches(_), Part::Slice(slice)) => {
+                emit(slice.batch.clone(), Places::Rows(slice.rows_before))
+            }
             _ => Ok(()),
         }
     }
@@ -198,9 +227,11 @@ impl Unit {
         }
         let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows).map_err(|error| {
-            self.file
-                .blob
-                .damaged(format!("{}: the batch ", origin.place(0)), error)
+            SourceError::Damaged {
+                file: origin.file.to_string(),
+                place: format!("{}: the batch ", origin.place(0)),
+                reason: error.to_string(),
+            }
         })
     }
 }

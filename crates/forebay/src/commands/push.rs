@@ -276,7 +276,7 @@ impl Push {
         let source_options = self.source_options()?;
         Ok(PushRequest {
             table: self.table,
-            sources: self.sources,
+            sources: self.sources.into(),
             source_options,
             key: self.key,
             value: match self.value.as_str() {

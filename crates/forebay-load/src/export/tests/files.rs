@@ -54,7 +54,7 @@ fn read_back(name: &str, bytes: &[u8]) -> Vec<RecordBatch> {
     let path = dir.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     let set = SourceSet::open(
-        &[path.to_str().unwrap().to_owned()],
+        &vec![path.to_str().unwrap().to_owned()].into(),
         &SourceOptions::default(),
     );
     let mut batches = Vec::new();

@@ -57,9 +57,12 @@ fn sources_are_found_in_order() {
             .to_string()
             .contains("tells no format")
     );
-    let remote = SourceSet::open(&["s3://bucket/x".into()], &SourceOptions::default());
+    let remote = SourceSet::open(
+        &vec!["s3://bucket/x".into()].into(),
+        &SourceOptions::default(),
+    );
     assert!(remote.unwrap_err().to_string().contains("only local paths"));
-    assert!(SourceSet::open(&[], &SourceOptions::default()).is_err());
+    assert!(SourceSet::open(&Vec::new().into(), &SourceOptions::default()).is_err());
 }
 
 #[test]

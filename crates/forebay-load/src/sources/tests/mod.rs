@@ -38,7 +38,7 @@ impl Dir {
     }
 
     fn open_with(&self, name: &str, options: &SourceOptions) -> Result<SourceSet, SourceError> {
-        SourceSet::open(&[self.path(name)], options)
+        SourceSet::open(&vec![self.path(name)].into(), options)
     }
 }
 

@@ -1,0 +1,122 @@
+//! Record batches that another part of the program hands over, in place of files.
+//!
+//! A reader of batches gives them one after another; threads take turns to pull from it, and share what they
+//! pulled: a batch is cut into slices, each a unit with a number of its own, in the order of the rows.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::SchemaRef;
+
+use super::error::SourceError;
+
+/// Rows of a slice, at most.
+const SLICE_ROWS: usize = 16 << 10;
+
+/// A reader of record batches. It is read once; clones share it.
+#[derive(Clone)]
+pub struct Batches {
+    /// The name that messages use, as a file's.
+    pub name: Arc<str>,
+    /// The number of rows, where it is known beforehand, for progress.
+    pub rows: Option<u64>,
+    schema: SchemaRef,
+    pull: Arc<Mutex<Pull>>,
+}
+
+struct Pull {
+    reader: Box<dyn RecordBatchReader + Send>,
+    /// What is left of the batch pulled last.
+    rest: Option<RecordBatch>,
+    /// Slices and rows given.
+    slices: u32,
+    rows: u64,
+}
+
+/// A part of a batch.
+#[derive(Debug, Clone)]
+pub(super) struct Slice {
+    pub batch: RecordBatch,
+    pub number: u32,
+    pub rows_before: u64,
+}
+
+impl fmt::Debug for Batches {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Batches({}: {})", self.name, self.schema)
+    }
+}
+
+impl Batches {
+    pub fn new(
+        name: &str,
+        rows: Option<u64>,
+        reader: impl RecordBatchReader + Send + 'static,
+    ) -> Batches {
+        Batches {
+            name: name.into(),
+            rows,
+            schema: reader.schema(),
+            pull: Arc::new(Mutex::new(Pull {
+                reader: Box::new(reader),
+                rest: None,
+                slices: 0,
+                rows: 0,
+            })),
+        }
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next slice, to whichever thread asks.
+    pub(super) fn next(&self) -> Result<Option<Slice>, SourceError> {
+        let mut pull = self.pull.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = match pull.rest.take() {
+            Some(rest) => rest,
+            None => match pull.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok(None),
+                Err(reason) => {
+                    return Err(SourceError::Batches {
+                        file: self.name.to_string(),
+                        row: pull.rows,
+                        reason,
+                    });
+                }
+            },
+        };
+        Ok(Some(pull.cut(batch)))
+    }
+}
+
+impl Pull {
+    /// The next batch that has rows.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, String> {
+        loop {
+            match self.reader.next() {
+                None => return Ok(None),
+                Some(Ok(batch)) if batch.num_rows() == 0 => {}
+                Some(Ok(batch)) => return Ok(Some(batch)),
+                Some(Err(error)) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn cut(&mut self, batch: RecordBatch) -> Slice {
+        let rows = batch.num_rows().min(SLICE_ROWS);
+        if rows < batch.num_rows() {
+            self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
+        }
+        let slice = Slice {
+            batch: batch.slice(0, rows),
+            number: self.slices,
+            rows_before: self.rows,
+        };
+        self.slices += 1;
+        self.rows += rows as u64;
+        slice
+    }
+}
