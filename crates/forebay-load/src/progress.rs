@@ -1,5 +1,7 @@
 //! What a long operation says while it runs. Libraries call it; the binary draws it.
 
+use std::sync::Arc;
+
 /// What a stage counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -17,6 +19,25 @@ pub trait Progress: Sync {
     fn advance(&self, n: u64);
     /// Something that the person should know now, one sentence.
     fn message(&self, text: &str);
+    /// Whether the person wants no more of it. Reading and writing stop then, soon, with an error.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+impl<P: Progress + Send + ?Sized> Progress for Arc<P> {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) {
+        (**self).stage(name, total, unit);
+    }
+    fn advance(&self, n: u64) {
+        (**self).advance(n);
+    }
+    fn message(&self, text: &str) {
+        (**self).message(text);
+    }
+    fn is_cancelled(&self) -> bool {
+        (**self).is_cancelled()
+    }
 }
 
 /// Says nothing.

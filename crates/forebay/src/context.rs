@@ -1,17 +1,20 @@
 //! What every command is given: where the store is, how to print.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Source, Store, Table, TableName, Version};
+use forebay_load::progress::Progress;
 use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use serde::Serialize;
 
 use crate::cli::Global;
 use crate::memory;
+use crate::progress;
 use crate::target::Target;
 
 /// How results, progress and errors are printed.
@@ -21,13 +24,26 @@ pub struct Output {
     pub quiet: bool,
 }
 
-#[derive(Debug)]
+/// Who hears how far a command is: anything that outlives it.
+pub type Listener = Arc<dyn Progress + Send + Sync>;
+
+/// Where a command's results go.
+enum Sink {
+    Stdout,
+    /// To the program that the command is part of.
+    Memory {
+        result: Mutex<Vec<u8>>,
+        listener: Listener,
+    },
+}
+
 pub struct Context {
     pub output: Output,
     pub disk: Arc<dyn Disk>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     store: String,
+    sink: Sink,
 }
 
 /// A table that was opened to be read.
@@ -46,6 +62,12 @@ impl Opened {
     }
 }
 
+impl fmt::Debug for Context {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Context({}, {:?})", self.store, self.output)
+    }
+}
+
 impl Context {
     /// On the real disk, clock and randomness.
     pub fn new(global: &Global) -> Self {
@@ -58,6 +80,43 @@ impl Context {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
             store: global.store.clone(),
+            sink: Sink::Stdout,
+        }
+    }
+
+    /// The same, with results kept for [`Context::take_result`].
+    pub fn embedded(global: &Global, listener: Listener) -> Self {
+        let result = Mutex::default();
+        Self {
+            sink: Sink::Memory { result, listener },
+            ..Self::new(global)
+        }
+    }
+
+    /// A context for a store and nothing else.
+    pub fn of_store(store: &str) -> Self {
+        Self::new(&Global {
+            store: store.to_owned(),
+            json: true,
+            quiet: true,
+        })
+    }
+
+    /// What an embedded command printed.
+    pub fn take_result(&self) -> Vec<u8> {
+        match &self.sink {
+            Sink::Stdout => Vec::new(),
+            Sink::Memory { result, .. } => {
+                std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+
+    /// What draws the progress of a long command, until it is dropped.
+    pub fn progress(&self) -> Box<dyn Progress> {
+        match &self.sink {
+            Sink::Stdout => progress::for_output(self.output),
+            Sink::Memory { listener, .. } => Box::new(Arc::clone(listener)),
         }
     }
 
@@ -143,9 +202,18 @@ impl Context {
 
     /// Prints bytes as they are.
     pub fn print_raw(&self, bytes: &[u8]) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(bytes)?;
-        Ok(out.flush()?)
+        match &self.sink {
+            Sink::Memory { result, .. } => {
+                let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
+                result.extend_from_slice(bytes);
+                Ok(())
+            }
+            Sink::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes)?;
+                Ok(out.flush()?)
+            }
+        }
     }
 
     /// Prints a command's result: an object with --json, else the text.
@@ -154,13 +222,12 @@ impl Context {
         object: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
-        if self.output.json {
-            serde_json::to_writer(&mut out, object).context("cannot print the result")?;
-            writeln!(out)?;
+        let mut out = if self.output.json {
+            serde_json::to_vec(object).context("cannot print the result")?
         } else {
-            writeln!(out, "{}", text().trim_end())?;
-        }
-        Ok(out.flush()?)
+            text().trim_end().as_bytes().to_vec()
+        };
+        out.push(b'\n');
+        self.print_raw(&out)
     }
 }

@@ -3,11 +3,10 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use forebay_engine::StoreError;
-use forebay_load::push::PushError;
 use serde_json::json;
 
 use crate::context::Output;
+use crate::failure::Failure;
 
 /// How a command that did not fail has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,23 +38,10 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     } else {
         eprintln!("forebay: {error:#}");
     }
-    ExitCode::from(if is_busy(&error) { BUSY } else { FAILED })
-}
-
-/// Whether the command was refused because another one is at work on the table.
-fn is_busy(error: &anyhow::Error) -> bool {
-    use forebay_engine::PushError::{Busy, Store};
-    let store = |error: &StoreError| {
-        matches!(
-            error,
-            StoreError::Locked { .. } | StoreError::PushRuns { .. }
-        )
-    };
-    match error.downcast_ref::<PushError>() {
-        Some(PushError::Engine(Busy { .. })) => true,
-        Some(PushError::Engine(Store(error))) => store(error),
-        _ => error.downcast_ref::<StoreError>().is_some_and(store),
-    }
+    ExitCode::from(match Failure::of(&error) {
+        Failure::Busy => BUSY,
+        _ => FAILED,
+    })
 }
 
 /// Whoever read our output (`| head`) has enough: not worth a message.

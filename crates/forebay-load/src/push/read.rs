@@ -139,7 +139,7 @@ impl Reading<'_> {
         encoder: &mut RowEncoder,
         collector: &mut Collector<'_>,
     ) -> Result<(), PushError> {
-        if self.failed.load(Relaxed) {
+        if self.failed.load(Relaxed) || self.progress.is_cancelled() {
             return Err(SortError::Stopped.into());
         }
         let mut bytes = 0;

@@ -174,7 +174,7 @@ impl Job<'_> {
                 self.progress.advance(STEP);
                 (self.pace)(writer.len_bytes() - paced_bytes);
                 paced_bytes = writer.len_bytes();
-                if self.failed.load(Relaxed) {
+                if self.failed.load(Relaxed) || self.progress.is_cancelled() {
                     return Err(SortError::Stopped);
                 }
             }

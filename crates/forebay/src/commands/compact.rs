@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::target::Target;
-use crate::{human, memory, progress};
+use crate::{human, memory};
 
 /// Merge the runs of a version that was pushed onto another
 ///
@@ -29,7 +29,7 @@ pub struct Compact {
 pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
     let table = context.open_table(&args.target.table)?;
     let version = context.version_of(&table, &args.target)?;
-    let drawing = progress::for_output(context.output);
+    let drawing = context.progress();
     drawing.stage("merging", None, Unit::Rows);
     let threads = args.threads.unwrap_or_else(memory::cores);
     let done = table.compact(version, threads, &|rows| drawing.advance(rows))?;

@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
-use crate::progress;
 
 /// Compare two versions of a table
 ///
@@ -40,7 +39,7 @@ pub fn run(args: &Diff, context: &Context) -> anyhow::Result<Outcome> {
     let table = context.open_table(&args.table)?;
     let before = table.open_version(args.from)?;
     let after = table.open_version(args.to)?;
-    let drawing = progress::for_output(context.output);
+    let drawing = context.progress();
     let rows = before
         .manifest()
         .rows()

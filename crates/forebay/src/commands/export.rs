@@ -15,8 +15,8 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::human;
 use crate::target::Target;
-use crate::{human, progress};
 
 /// Records between two reports of progress.
 const REPORT_ROWS: u64 = 1024;
@@ -60,7 +60,7 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
         disk.remove(&part)
             .with_context(|| format!("cannot remove {}", part.display()))?;
     }
-    let drawing = progress::for_output(context.output);
+    let drawing = context.progress();
     let output = disk
         .create(&part)
         .with_context(|| format!("cannot create {}", part.display()))?;

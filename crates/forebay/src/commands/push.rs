@@ -11,13 +11,13 @@ use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
 use forebay_load::push::{BadRows, Onto, PushRequest, push};
 use forebay_load::sort;
-use forebay_load::sources::{self, CsvOptions, SourceOptions, parse_column};
+use forebay_load::sources::{self, Batches, CsvOptions, Input, SourceOptions, parse_column};
 use forebay_run::operation::DeltaKind;
 
 use super::pushed::{Pushed, held, summary};
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::{human, memory, progress};
+use crate::{human, memory};
 
 /// Build a version of a table from files, check it and swap it in
 ///
@@ -245,6 +245,17 @@ pub enum Compression {
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
     let request = args.request(context)?;
+    carry_out(&request, context)
+}
+
+/// Pushes batches in place of files; `args` names something for sources that is passed over.
+pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
+    let mut request = args.request(context)?;
+    request.sources = Input::Batches(batches);
+    carry_out(&request, context)
+}
+
+fn carry_out(request: &PushRequest, context: &Context) -> anyhow::Result<Outcome> {
     if let BadRows::File(path) = &request.bad_rows
         && context.disk.exists(path)?
     {
@@ -254,8 +265,8 @@ pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
         );
     }
     let store = context.open_or_create_store()?;
-    let drawing = progress::for_output(context.output);
-    let report = push(&request, &store, &*drawing)?;
+    let drawing = context.progress();
+    let report = push(request, &store, &*drawing)?;
     match report.held() {
         // The reason of an exit code other than 0 is told even to those who want quiet.
         true if context.output.quiet => eprintln!("forebay: {}", held(&report)),

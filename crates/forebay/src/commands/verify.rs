@@ -9,7 +9,6 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
-use crate::progress;
 use crate::target::Target;
 
 /// Read a whole version back and check every checksum, count and order
@@ -30,7 +29,7 @@ pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
     let table = context.open_table(&args.target.table)?;
     let version = context.version_of(&table, &args.target)?;
     let manifest = table.manifest(version)?;
-    let drawing = progress::for_output(context.output);
+    let drawing = context.progress();
     drawing.stage("verifying", Some(manifest.pages()), Unit::Pages);
     let report = table.verify(version, &mut |pages| drawing.advance(pages))?;
     drop(drawing);
@@ -65,7 +64,7 @@ pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
 
 /// Opening it has read the log back.
 fn verify_live(table: &LiveTable, context: &Context) -> anyhow::Result<Outcome> {
-    let drawing = progress::for_output(context.output);
+    let drawing = context.progress();
     drawing.stage("verifying", None, Unit::Pages);
     let (runs, problems) = table.verify(&mut |pages| drawing.advance(pages))?;
     drop(drawing);

@@ -1,0 +1,93 @@
+//! The commands for a program that they are part of: the same words, defaults, errors and results, as
+//! JSON. What the binary prints to a person goes to a [`Listener`].
+
+use clap::Parser;
+use forebay_load::sources::Batches;
+
+use crate::cli::{Cli, Command};
+use crate::commands::{self, push};
+use crate::context::Context;
+pub use crate::context::Listener;
+pub use crate::exit::Outcome;
+
+/// Why a command gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The words are none that the command takes.
+    #[error("{0}")]
+    Words(String),
+    #[error("{0:#}")]
+    Failed(anyhow::Error),
+}
+
+/// Runs a command, given as the words of a command line without the program's name, and gives how it
+/// ended and what it printed: one JSON document. With `batches` a push takes its rows from them.
+pub fn run(
+    words: &[String],
+    batches: Option<Batches>,
+    listener: Listener,
+) -> Result<(Outcome, String), CommandError> {
+    let line = ["forebay", "--json"].map(str::to_owned);
+    let line = line.iter().chain(words);
+    let cli = Cli::try_parse_from(line).map_err(|error| CommandError::Words(plain(&error)))?;
+    forebay_run::raw::raise_open_files_limit();
+    let context = Context::embedded(&cli.global, listener);
+    let outcome = match (cli.command, batches) {
+        (Command::Push(args), Some(batches)) => push::run_batches(args, batches, &context),
+        (Command::Serve(_) | Command::Scan(_) | Command::Man(_) | Command::Completions(_), _) => {
+            return Err(CommandError::Words(
+                "this command prints as it goes: run the forebay binary".to_owned(),
+            ));
+        }
+        (command, _) => commands::run(command, &context),
+    };
+    let outcome = outcome.map_err(CommandError::Failed)?;
+    let text = String::from_utf8_lossy(&context.take_result()).into_owned();
+    Ok((outcome, text))
+}
+
+/// The parser's message without what is only for a terminal.
+fn plain(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let end = text
+        .find("\n\nUsage:")
+        .or_else(|| text.find("\n\nFor more"));
+    text[..end.unwrap_or(text.len())].trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_load::progress::Silent;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn results_come_back_as_json_and_errors_in_the_words_of_the_command_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("s");
+        let create = format!("create t --durability os --store {}", store.display());
+        let (outcome, text) = run(&words(&create), None, Arc::new(Silent)).unwrap();
+        assert_eq!(outcome, Outcome::Done);
+        assert!(text.starts_with("{\"durability\":\"os\"") || text.contains("\"mode\":\"live\""));
+        let again = run(&words(&create), None, Arc::new(Silent)).unwrap_err();
+        assert!(
+            again.to_string().contains("table t exists already"),
+            "{again}"
+        );
+        let wrong = run(&words("create t --order sideways"), None, Arc::new(Silent));
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("invalid value 'sideways' for '--order") && !wrong.contains("Usage"),
+            "{wrong}"
+        );
+        let refused = run(&words("serve"), None, Arc::new(Silent)).unwrap_err();
+        assert!(matches!(refused, CommandError::Words(_)));
+    }
+}

@@ -1,0 +1,127 @@
+//! What kind of failure an error is, for exit codes and for programs.
+
+use forebay_engine::live::LiveError;
+use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
+use forebay_load::push::PushError;
+use forebay_load::sort::SortError;
+use forebay_load::sources::SourceError;
+use forebay_run::RunError;
+
+/// What whoever gets an error can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Something else is at work on the table: try again.
+    Busy,
+    /// A live table is open in another process.
+    InUse,
+    /// A store, table, version or source that is not there.
+    Missing,
+    /// The options, or what is asked of the table, are wrong.
+    Usage,
+    /// The rows that came in are.
+    Data,
+    /// What is stored is damaged.
+    Damaged,
+    /// It was asked to stop.
+    Cancelled,
+    Other,
+}
+
+impl Failure {
+    pub fn of(error: &anyhow::Error) -> Self {
+        let found = (error.downcast_ref().map(of_push))
+            .or_else(|| error.downcast_ref().map(of_store))
+            .or_else(|| error.downcast_ref().map(of_read))
+            .or_else(|| error.downcast_ref().map(of_live))
+            .or_else(|| match error.downcast_ref()? {
+                TableError::Batch(error) => Some(of_read(error)),
+                TableError::Live(error) => Some(of_live(error)),
+            });
+        found.unwrap_or(Self::Other)
+    }
+}
+
+fn of_push(error: &PushError) -> Failure {
+    match error {
+        PushError::Source(SourceError::Missing { .. } | SourceError::NoMatch { .. }) => {
+            Failure::Missing
+        }
+        PushError::Source(SourceError::Io { .. } | SourceError::Runtime(_)) => Failure::Other,
+        PushError::Source(SourceError::NoSource | SourceError::ColumnType { .. })
+        | PushError::NoKey
+        | PushError::DeltaOfRows
+        | PushError::Onto { .. } => Failure::Usage,
+        PushError::Source(_)
+        | PushError::Encode(_)
+        | PushError::BadRow { .. }
+        | PushError::NothingLeft
+        | PushError::Sort(SortError::Duplicate { .. }) => Failure::Data,
+        PushError::Sort(SortError::Run(error)) => of_run(error),
+        PushError::Sort(SortError::Base(error)) => of_read(error),
+        PushError::Sort(SortError::Stopped) => Failure::Cancelled,
+        PushError::Engine(error) => match error {
+            EngineError::Busy { .. } => Failure::Busy,
+            EngineError::NotRising { .. } | EngineError::NoNumberLeft { .. } => Failure::Usage,
+            EngineError::BadManifest { .. } => Failure::Other,
+            EngineError::Store(error) => of_store(error),
+            EngineError::Read(error) => of_read(error),
+        },
+        PushError::Mismatch { .. } => Failure::Damaged,
+        PushError::Rejects { .. } => Failure::Other,
+    }
+}
+
+fn of_store(error: &StoreError) -> Failure {
+    match error {
+        StoreError::Locked { .. } | StoreError::PushRuns { .. } => Failure::Busy,
+        StoreError::InUse { .. } => Failure::InUse,
+        StoreError::NoStore { .. }
+        | StoreError::NoTable { .. }
+        | StoreError::NoVersion { .. }
+        | StoreError::NothingServes { .. }
+        | StoreError::NothingBefore { .. } => Failure::Missing,
+        StoreError::Name(_) | StoreError::IsLive { .. } | StoreError::NotEmpty { .. } => {
+            Failure::Usage
+        }
+        StoreError::Damaged { .. }
+        | StoreError::DamagedPointer { .. }
+        | StoreError::Incomplete { .. } => Failure::Damaged,
+        StoreError::Io { .. } | StoreError::Thread(_) => Failure::Other,
+    }
+}
+
+fn of_read(error: &ReadError) -> Failure {
+    match error {
+        ReadError::Run { source, .. } => of_run(source),
+        ReadError::NoKeyOrder { .. } => Failure::Usage,
+        ReadError::Value { .. } => Failure::Damaged,
+        ReadError::Store(error) => of_store(error),
+    }
+}
+
+fn of_live(error: &LiveError) -> Failure {
+    match error {
+        LiveError::NoTable { .. } => Failure::Missing,
+        LiveError::Exists { .. }
+        | LiveError::Batch { .. }
+        | LiveError::Options { .. }
+        | LiveError::Key { .. }
+        | LiveError::Value { .. }
+        | LiveError::NoDelta { .. }
+        | LiveError::NoExpiry { .. }
+        | LiveError::Operand { .. }
+        | LiveError::AcrossPartitions { .. }
+        | LiveError::NoKeyOrder { .. } => Failure::Usage,
+        LiveError::Run { source, .. } => of_run(source),
+        LiveError::Store(error) => of_store(error),
+        _ => Failure::Other,
+    }
+}
+
+fn of_run(error: &RunError) -> Failure {
+    match error {
+        RunError::Damaged { .. } | RunError::Unsupported { .. } => Failure::Damaged,
+        RunError::Duplicate { .. } | RunError::Operand { .. } => Failure::Data,
+        RunError::Io { .. } | RunError::Refused { .. } => Failure::Other,
+    }
+}

@@ -1,0 +1,32 @@
+//! The forebay command: the parser, and one file a command under `commands/`. The work itself is
+//! done by the libraries. [`main`] is the binary; [`embed`] runs the same commands for a program that
+//! they are part of.
+
+mod cli;
+mod commands;
+mod context;
+pub mod embed;
+mod exit;
+mod failure;
+mod human;
+mod log;
+mod memory;
+mod progress;
+mod render;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use context::{Context, Opened};
+pub use failure::Failure;
+pub use target::Target;
+
+/// Runs the command line that the process was started with.
+pub fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    forebay_run::raw::raise_open_files_limit();
+    let context = Context::new(&cli.global);
+    exit::report(context.output, commands::run(cli.command, &context))
+}
