@@ -48,7 +48,7 @@ pub enum StoreError {
     #[error("there is no table {table}")]
     NoTable { table: TableName },
     #[error(
-        "table {table} is a live table: it has no versions. Write to it, or load it, through its server"
+        "table {table} is a live table: it has no versions. Write to it through its server, or bring many rows by forebay load"
     )]
     IsLive { table: TableName },
     #[error("live table {table} is in use: {holder}; end that process, or talk to its server")]

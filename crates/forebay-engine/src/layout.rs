@@ -8,8 +8,10 @@
 //! STORE/tables/T/live                 a live table's manifest; the table is live when it is there
 //! STORE/tables/T/live.lock            held while a live table is open
 //! STORE/tables/T/log/N.log            its log
-//! STORE/tables/T/scratch/             a push's spill files; debris once its push is gone
-//! STORE/tables/T/push.lock            held while a push or a drop is under way
+//! STORE/tables/T/load-ID.*            how far a load of a live table is
+//! STORE/tables/T/runs/load-ID.*       its runs, until they are added
+//! STORE/tables/T/scratch/             a push's or load's spill files; debris once that is gone
+//! STORE/tables/T/push.lock            held while a push, a load or a drop is under way
 //! STORE/tables/T/pointer.lock         held for the moment of a swap, rollback, commit or removal
 //! ```
 

@@ -18,6 +18,7 @@ mod gets;
 mod glob;
 mod http;
 mod live;
+mod loads;
 mod metrics;
 mod pipeline;
 mod resp;

@@ -14,6 +14,7 @@ use tracing::{error, info};
 use crate::config::ServerConfig;
 use crate::http;
 use crate::live::LOOK;
+use crate::loads::Loads;
 use crate::shared::Shared;
 use crate::tls::{self, TlsError};
 use crate::users::{Token, Users, UsersError};
@@ -118,6 +119,14 @@ impl Server {
             while !following.is_stopping() {
                 following.store.clock().sleep(LOOK);
                 following.live.look(&following.store);
+            }
+        })?;
+        let taking = Arc::clone(&shared);
+        handle.spawn("forebay-loads".to_owned(), move || {
+            let mut loads = Loads::default();
+            while !taking.is_stopping() {
+                taking.store.clock().sleep(LOOK);
+                loads.take(&taking.live);
             }
         })?;
         if let Some(listener) = http {

@@ -48,13 +48,22 @@ impl Shared {
 
     /// See [`LiveTable::ingest`](crate::live::LiveTable::ingest).
     pub fn ingest(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
+        self.ingest_as(runs, None)
+    }
+
+    /// The same for the runs of a load, which the manifest then names.
+    pub fn ingest_load(&self, runs: &[IngestRun], load: &RunId) -> Result<(), LiveError> {
+        self.ingest_as(runs, Some(load))
+    }
+
+    fn ingest_as(&self, runs: &[IngestRun], load: Option<&RunId>) -> Result<(), LiveError> {
         let opened = self.open_ingested(runs);
         let added = opened.and_then(|opened| {
             self.flush()?;
             let _one_at_a_time = self.ingesting.lock();
             let _paused = Pause::new(self);
             self.flush()?;
-            self.add_runs(&opened)
+            self.add_runs(&opened, load)
         });
         if added.is_err() {
             self.remove_runs_unless_named(runs.iter().map(|run| &run.id));
@@ -104,9 +113,14 @@ impl Shared {
         Ok(())
     }
 
-    fn add_runs(&self, added: &[(usize, Arc<LiveRun>)]) -> Result<(), LiveError> {
+    fn add_runs(
+        &self,
+        added: &[(usize, Arc<LiveRun>)],
+        load: Option<&RunId>,
+    ) -> Result<(), LiveError> {
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
+        next.last_load = load.cloned().or(next.last_load);
         for (partition, run) in added {
             next.partitions[*partition].push(run.reference.clone());
         }

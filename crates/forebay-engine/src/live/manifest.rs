@@ -27,6 +27,9 @@ pub(crate) struct LiveManifest {
     pub options: LiveOptions,
     /// Segments of the log below this number are in the runs.
     pub log_from: u64,
+    /// The load that was added last: whoever takes loads asks whether one is in already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_load: Option<RunId>,
     /// The runs of each partition, oldest first.
     pub partitions: Vec<Vec<LiveRunRef>>,
 }
@@ -54,6 +57,7 @@ impl LiveManifest {
             table_id,
             created_unix_ms,
             log_from: 0,
+            last_load: None,
             partitions: vec![Vec::new(); options.lowers.len()],
             options,
         }

@@ -13,7 +13,7 @@
 //! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
 //! | `snapshot`, `scan` | reading                                                            |
 //! | `flush`, `growth`, `levels`, `background` | from memory to runs, and merging them       |
-//! | `ingest`     | adding runs that were built elsewhere                                    |
+//! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
 //! | `budget`, `pace`, `sweep` | memory, and keeping writers within it                       |
 //!
 //! ```
@@ -54,6 +54,7 @@ mod flush;
 mod growth;
 mod ingest;
 mod levels;
+mod load;
 pub mod log;
 mod manifest;
 mod many;
@@ -88,6 +89,7 @@ pub use self::commit::{Commit, Ticket};
 pub use self::error::LiveError;
 pub use self::expiry::Expiry;
 pub use self::ingest::IngestRun;
+pub use self::load::{Load, LoadError, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::open::LiveInfo;
 pub use self::options::LiveOptions;

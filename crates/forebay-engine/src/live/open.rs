@@ -21,6 +21,7 @@ use crate::live::LiveTable;
 use crate::live::batch::Records;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
+use crate::live::load::kept_for_load;
 use crate::live::log::{Log, LogError, LogOptions};
 use crate::live::manifest::LiveManifest;
 use crate::live::options::LiveOptions;
@@ -76,7 +77,7 @@ impl Store {
     }
 
     /// `None` when there is none.
-    fn read_live_manifest(
+    pub(crate) fn read_live_manifest(
         &self,
         name: &TableName,
         files: &TableFiles,
@@ -165,10 +166,16 @@ impl Store {
         self.open_locked(manifest, files, lock, budget)
     }
 
-    /// Removes a live table. Refused while it is open.
+    /// Removes a live table. Refused while it is open, and while a load of it is under way.
     pub(crate) fn drop_live(&self, name: &TableName) -> Result<(), StoreError> {
         let files = TableFiles::new(self.root(), name);
         let _lock = self.lock_live(name, &files)?;
+        let words = holder_words(&**self.disk(), &**self.clock(), "a drop");
+        let push = try_lock(&**self.disk(), &files.push_lock(), &words)?;
+        let _push = push.map_err(|holder| StoreError::PushRuns {
+            table: name.clone(),
+            holder,
+        })?;
         remove_if_there(&**self.disk(), &files.live_manifest())?;
         self.disk().sync_dir(&files.dir).at("sync", &files.dir)?;
         self.disk()
@@ -213,7 +220,8 @@ impl Store {
         budget: &Arc<Budget>,
     ) -> Result<LiveTable, LiveError> {
         let disk = &**self.disk();
-        remove_debris(disk, &files, &manifest)?;
+        let kept = kept_for_load(disk, &**self.clock(), &files)?;
+        remove_debris(disk, &files, &manifest, kept)?;
         let shape = Shape::new(
             manifest.table.clone(),
             &manifest.options,
@@ -329,13 +337,14 @@ fn open_parts(
     manifest.partitions.iter().map(open).collect()
 }
 
-/// Removes what a process that died left half-done.
+/// Removes what a process that died left half-done. `needed` are files that stay besides those that the
+/// manifest names.
 fn remove_debris(
     disk: &dyn Disk,
     files: &TableFiles,
     manifest: &LiveManifest,
+    mut needed: HashSet<String>,
 ) -> Result<(), StoreError> {
-    let mut needed = HashSet::new();
     for run in manifest.runs() {
         needed.insert(run_file(&run.id));
         needed.insert(extent_file(&run.id));

@@ -1,0 +1,248 @@
+//! Bulk-loading a live table, whether another process has it open or not.
+//!
+//! A loader writes runs beside those of the table and offers them; whoever has the table open takes
+//! them: a server, which looks for offers, or else the loader itself, which opens the table when nobody
+//! has. One load of a table goes on at a time: it holds the push lock.
+//!
+//! 1. The loader writes `runs/load-ID.run`, one a partition, then `load-ID.offer`, which lists them.
+//! 2. The owner renames the offer to `load-ID.taken`: from here on the loader cannot withdraw it.
+//! 3. The owner renames the runs to `runs/ID.run` and adds them ([`LiveTable::ingest`]). The one
+//!    replacement of the manifest that adds them also names the load.
+//! 4. The owner renames `load-ID.taken` to `load-ID.done`, or to `load-ID.refused` beside a
+//!    `load-ID.why`. Neither rename needs space, so that a full disk is told of, too.
+//!
+//! Whoever dies, the load is in the manifest or it is not. An offer is taken only while its loader
+//! lives. When the owner dies the next one goes on from step 2: a manifest that names the load says that
+//! step 3 is done, and its runs are kept when a table is opened. What a loader that died leaves is removed
+//! by the next load, or when the table is opened.
+
+mod offer;
+mod take;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_run::format::RunOptions;
+use forebay_run::io::{Lock, replace_file};
+use thiserror::Error;
+use tracing::warn;
+
+use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock};
+use crate::layout::TableFiles;
+use crate::live::{Budget, IngestRun, LiveError, LiveOptions, LiveTable};
+use crate::name::{RunId, TableName};
+use crate::push::NewRun;
+use crate::store::Store;
+pub(crate) use offer::kept_for_load;
+use offer::{Offer, State, file_of, staged, sweep};
+pub use take::Taken;
+
+/// How long an offer may wait while a process has the table open: a server looks several times a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A load that did not come to its end. Nothing of it was added, unless the text says that this is not
+/// known.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    #[error(
+        "table {table} is a batch table, which is made of whole versions: bring the rows by forebay push"
+    )]
+    Batch { table: TableName },
+    #[error(
+        "another load of table {table} is under way: {holder}; wait for it to end, or end that process: \
+         nothing of its load is added then"
+    )]
+    Busy { table: TableName, holder: String },
+    #[error(
+        "table {table} is in use: {holder}; that process takes no loads: end it, or have forebay serve \
+         serve the table, then load again"
+    )]
+    NotTaken { table: TableName, holder: String },
+    #[error("the server that has table {table} open did not add the load: {why}")]
+    Refused { table: TableName, why: String },
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A load under way; dropped before its end, nothing of it stays.
+#[derive(Debug)]
+pub struct Load {
+    store: Store,
+    table: TableName,
+    files: TableFiles,
+    id: RunId,
+    table_id: u64,
+    options: LiveOptions,
+    _lock: Box<dyn Lock>,
+}
+
+impl Store {
+    /// Begins to load a live table. Refused with the holder's words while another load of it is under way.
+    pub fn begin_load(&self, name: &TableName) -> Result<Load, LoadError> {
+        let table = name.clone();
+        if !self.is_live(name)? {
+            return Err(match self.table(name).is_ok() {
+                true => LoadError::Batch { table },
+                false => LiveError::NoTable { table }.into(),
+            });
+        }
+        let files = TableFiles::new(self.root(), name);
+        let disk = &**self.disk();
+        let words = holder_words(disk, &**self.clock(), "a load");
+        let lock =
+            try_lock(disk, &files.push_lock(), &words)?.map_err(|holder| LoadError::Busy {
+                table: table.clone(),
+                holder,
+            })?;
+        sweep(disk, &files)?;
+        let manifest = self.read_live_manifest(name, &files)?;
+        let manifest = manifest.ok_or_else(|| LiveError::NoTable {
+            table: table.clone(),
+        })?;
+        Ok(Load {
+            store: self.clone(),
+            table,
+            files,
+            id: RunId::plain(format!("{:016x}", self.random().next_u64())),
+            table_id: manifest.table_id,
+            options: manifest.options,
+            _lock: lock,
+        })
+    }
+}
+
+impl Load {
+    pub fn table(&self) -> &TableName {
+        &self.table
+    }
+
+    pub fn options(&self) -> &LiveOptions {
+        &self.options
+    }
+
+    /// An id and a path for a run of a partition. Each call gives another one.
+    pub fn new_run(&self, partition: usize) -> NewRun {
+        let chance = self.store.random().next_u64();
+        let id = RunId::plain(format!("{partition:05}-{chance:016x}"));
+        let path = self.files.run(&staged(&id));
+        NewRun { id, path }
+    }
+
+    /// How to write such runs; sizes of pages and filters are the writer's.
+    pub fn run_options(&self) -> RunOptions {
+        let prefix = self.table.wire_prefix();
+        RunOptions::new(self.options.order, self.options.compression, &prefix)
+    }
+
+    /// A directory for spill files, made if absent. It goes when the load does.
+    pub fn scratch_dir(&self) -> Result<PathBuf, StoreError> {
+        let scratch = self.files.scratch();
+        let made = self.store.disk().create_dir_all(&scratch);
+        made.at("create", &scratch)?;
+        Ok(scratch)
+    }
+
+    /// Adds finished, synced runs to the table at one moment of its history, and returns once that is
+    /// durable. `budget` is for opening the table where nobody has it open.
+    pub fn add(self, runs: &[IngestRun], budget: &Arc<Budget>) -> Result<(), LoadError> {
+        self.offer(runs)?;
+        let clock = self.store.clock();
+        let began = clock.monotonic();
+        loop {
+            if let Some(outcome) = self.outcome()? {
+                return outcome;
+            }
+            match self.store.live_table(&self.table, budget) {
+                Ok(table) => {
+                    // What comes of it is told by the files, as it is by another owner.
+                    table.take_load()?;
+                    return self.outcome()?.unwrap_or_else(|| {
+                        Err(self.refused("its files were removed meanwhile".to_owned()))
+                    });
+                }
+                Err(LiveError::Store(StoreError::InUse { holder, .. })) => {
+                    let waited = clock.monotonic().saturating_sub(began);
+                    if waited > PATIENCE && self.withdraw()? {
+                        let table = self.table.clone();
+                        return Err(LoadError::NotTaken { table, holder });
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            clock.sleep(POLL);
+        }
+    }
+
+    fn offer(&self, runs: &[IngestRun]) -> Result<(), StoreError> {
+        let disk = &**self.store.disk();
+        let dir = self.files.runs();
+        disk.sync_dir(&dir).at("sync", &dir)?;
+        let offer = Offer::new(self.id.clone(), self.table_id, runs);
+        let path = file_of(&self.files, &self.id, State::Offer);
+        let bytes = offer.to_bytes().map_err(|problem| StoreError::Damaged {
+            path: path.clone(),
+            problem,
+        })?;
+        replace_file(disk, &path, &bytes).at("write", &path)
+    }
+
+    /// What came of the offer, once that is known.
+    fn outcome(&self) -> Result<Option<Result<(), LoadError>>, StoreError> {
+        let disk = self.store.disk();
+        let file = |state| file_of(&self.files, &self.id, state);
+        let (done, refused) = (file(State::Done), file(State::Refused));
+        if disk.exists(&done).at("look for", &done)? {
+            return Ok(Some(Ok(())));
+        }
+        if !disk.exists(&refused).at("look for", &refused)? {
+            return Ok(None);
+        }
+        let why = disk.read(&file(State::Why));
+        let why = why.map_or_else(
+            |_| "its log says why".to_owned(),
+            |text| String::from_utf8_lossy(&text).into_owned(),
+        );
+        Ok(Some(Err(self.refused(why))))
+    }
+
+    fn refused(&self, why: String) -> LoadError {
+        let table = self.table.clone();
+        LoadError::Refused { table, why }
+    }
+
+    /// Takes the offer back, if nobody has taken it.
+    fn withdraw(&self) -> Result<bool, StoreError> {
+        let file = |state| file_of(&self.files, &self.id, state);
+        let (from, to) = (file(State::Offer), file(State::Withdrawn));
+        match self.store.disk().rename(&from, &to) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).at("rename", &from),
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let Err(error) = sweep(&**self.store.disk(), &self.files) {
+            let table = &self.table;
+            warn!(%table, %error, "an ended load left files; the next load removes them");
+        }
+    }
+}
+
+impl LiveTable {
+    /// Takes a load that waits to be added to this table, if one does; see the module `load`. For whoever
+    /// keeps tables open for long: call it several times a second.
+    pub fn take_load(&self) -> Result<Option<Taken>, StoreError> {
+        self.shared().take_load()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The files by which a loader and a table's owner talk.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+
+use forebay_run::io::{Clock, Disk};
+use serde::{Deserialize, Serialize};
+
+use crate::cleanup::remove_if_there;
+use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock};
+use crate::layout::{TableFiles, extent_file, run_file};
+use crate::live::IngestRun;
+use crate::name::RunId;
+use crate::seal::{DocumentError, seal, unseal};
+
+/// The format number of offers that this program writes and reads.
+const OFFER_FORMAT: u64 = 1;
+/// What the names of all files of loads begin with, and those of no others.
+const PREFIX: &str = "load-";
+
+/// How far a load is, by its file's ending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Offer,
+    Withdrawn,
+    Taken,
+    Done,
+    Refused,
+    /// Not a state: why it was refused.
+    Why,
+}
+
+impl State {
+    fn ending(self) -> &'static str {
+        match self {
+            State::Offer => "offer",
+            State::Withdrawn => "withdrawn",
+            State::Taken => "taken",
+            State::Done => "done",
+            State::Refused => "refused",
+            State::Why => "why",
+        }
+    }
+}
+
+pub fn file_of(files: &TableFiles, id: &RunId, state: State) -> PathBuf {
+    files.dir.join(format!("{PREFIX}{id}.{}", state.ending()))
+}
+
+/// The name of a run until it is taken.
+pub fn staged(id: &RunId) -> RunId {
+    RunId::plain(format!("{PREFIX}{id}"))
+}
+
+/// The runs of a load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offer {
+    forebay_load: u64,
+    pub id: RunId,
+    /// That of the table it was made for.
+    pub table_id: u64,
+    runs: Vec<OfferedRun>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfferedRun {
+    partition: usize,
+    id: RunId,
+}
+
+impl Offer {
+    pub fn new(id: RunId, table_id: u64, runs: &[IngestRun]) -> Self {
+        let runs = runs.iter().map(|run| OfferedRun {
+            partition: run.partition,
+            id: run.id.clone(),
+        });
+        Self {
+            forebay_load: OFFER_FORMAT,
+            id,
+            table_id,
+            runs: runs.collect(),
+        }
+    }
+
+    pub fn runs(&self) -> Vec<IngestRun> {
+        let run = |run: &OfferedRun| IngestRun {
+            partition: run.partition,
+            id: run.id.clone(),
+        };
+        self.runs.iter().map(run).collect()
+    }
+
+    pub fn to_bytes(&self) -> Result<Vec<u8>, DocumentError> {
+        seal(self).map(|(bytes, _)| bytes)
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
+        unseal(bytes, "forebay_load", OFFER_FORMAT).map(|(offer, _)| offer)
+    }
+}
+
+/// The load that waits or is being taken, and its file.
+pub fn pending(disk: &dyn Disk, files: &TableFiles) -> Result<Option<(RunId, State)>, StoreError> {
+    let names = disk.list(&files.dir).at("list", &files.dir)?;
+    let mut found = names.iter().filter_map(|name| {
+        let (id, ending) = name.strip_prefix(PREFIX)?.split_once('.')?;
+        let states = [State::Offer, State::Taken];
+        let state = states.into_iter().find(|state| state.ending() == ending)?;
+        Some((RunId::new(id).ok()?, state))
+    });
+    Ok(found.next_back())
+}
+
+/// Reads an offer; `None` when it is gone.
+pub fn read(
+    disk: &dyn Disk,
+    files: &TableFiles,
+    id: &RunId,
+    state: State,
+) -> Result<Option<Offer>, StoreError> {
+    let path = file_of(files, id, state);
+    let bytes = match disk.read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.at("read", &path)?,
+    };
+    let offer = Offer::parse(&bytes);
+    let offer = offer.map_err(|problem| StoreError::Damaged { path, problem })?;
+    Ok(Some(offer))
+}
+
+/// Whether the process of a table's load lives; if not, what it left is removed.
+pub fn loader_lives(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    files: &TableFiles,
+) -> Result<bool, StoreError> {
+    let words = holder_words(disk, clock, "cleaning up after a load");
+    match try_lock(disk, &files.push_lock(), &words)? {
+        Err(_holder) => Ok(true),
+        Ok(_lock) => sweep(disk, files).map(|()| false),
+    }
+}
+
+/// Removes the files of loads. REQUIRES the push lock. Runs that were taken are not among them: an owner
+/// may be about to add them.
+pub fn sweep(disk: &dyn Disk, files: &TableFiles) -> Result<(), StoreError> {
+    for dir in [&files.dir, &files.runs()] {
+        for name in disk.list(dir).at("list", dir)? {
+            if name.starts_with(PREFIX) {
+                remove_if_there(disk, &dir.join(name))?;
+            }
+        }
+    }
+    let scratch = files.scratch();
+    if disk.exists(&scratch).at("look for", &scratch)? {
+        disk.remove_dir_all(&scratch).at("remove", &scratch)?;
+    }
+    Ok(())
+}
+
+/// The files among the runs that opening a table must leave to a loader that lives.
+pub(crate) fn kept_for_load(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    files: &TableFiles,
+) -> Result<HashSet<String>, StoreError> {
+    let of_loads = |dir: PathBuf| -> Result<HashSet<String>, StoreError> {
+        let names = disk.list(&dir).at("list", &dir)?;
+        Ok(names
+            .into_iter()
+            .filter(|n| n.starts_with(PREFIX))
+            .collect())
+    };
+    let mut kept = of_loads(files.runs())?;
+    let none = kept.is_empty() && of_loads(files.dir.clone())?.is_empty();
+    if none || !loader_lives(disk, clock, files)? {
+        return Ok(HashSet::new());
+    }
+    // The owner before may have died with some of the runs renamed.
+    if let Some((id, state @ State::Taken)) = pending(disk, files)?
+        && let Some(offer) = read(disk, files, &id, state)?
+    {
+        for run in offer.runs() {
+            kept.extend([run_file(&run.id), extent_file(&run.id)]);
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,125 @@
+//! The side of a load that has the table open.
+
+use std::io::{self, Write};
+
+use forebay_run::io::Disk;
+use tracing::warn;
+
+use super::offer::{Offer, State, file_of, loader_lives, pending, read, staged};
+use crate::error::{At, StoreError};
+use crate::live::error::LiveError;
+use crate::live::shared::Shared;
+use crate::name::RunId;
+
+/// What came of a load that waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// So many runs were added.
+    Added { runs: usize },
+    /// Nothing was added.
+    Refused { why: String },
+}
+
+impl Shared {
+    /// See [`LiveTable::take_load`](crate::live::LiveTable::take_load).
+    pub fn take_load(&self) -> Result<Option<Taken>, StoreError> {
+        let disk = &**self.disk();
+        let Some((id, state)) = pending(disk, &self.files)? else {
+            return Ok(None);
+        };
+        if !loader_lives(disk, &**self.clock(), &self.files)? {
+            return Ok(None);
+        }
+        if state == State::Offer && !self.move_load(&id, State::Offer, State::Taken)? {
+            return Ok(None);
+        }
+        let Some(offer) = read(disk, &self.files, &id, State::Taken)? else {
+            return Ok(None);
+        };
+        let taken = match self.add_offered(&offer) {
+            Ok(()) => Taken::Added {
+                runs: offer.runs().len(),
+            },
+            Err(error) => Taken::Refused {
+                why: error.to_string(),
+            },
+        };
+        let state = match &taken {
+            Taken::Added { .. } => State::Done,
+            Taken::Refused { why } => {
+                self.say_why(&id, why);
+                State::Refused
+            }
+        };
+        self.move_load(&id, State::Taken, state)?;
+        Ok(Some(taken))
+    }
+
+    fn add_offered(&self, offer: &Offer) -> Result<(), LiveError> {
+        {
+            let manifest = self.structure.lock();
+            if manifest.last_load.as_ref() == Some(&offer.id) {
+                return Ok(());
+            }
+            if manifest.table_id != offer.table_id {
+                let table = self.shape.table.clone();
+                let problem = "the load was made for a table of this name that was dropped since";
+                return Err(LiveError::Ingest {
+                    table,
+                    problem: problem.to_owned(),
+                });
+            }
+        }
+        let runs = offer.runs();
+        let moved = runs.iter().try_for_each(|run| self.unstage(&run.id));
+        if let Err(error) = moved {
+            self.remove_runs_unless_named(runs.iter().map(|run| &run.id));
+            return Err(error.into());
+        }
+        self.ingest_load(&runs, &offer.id)
+    }
+
+    /// Gives a run's files the names under which the manifest will know them, unless they have them.
+    fn unstage(&self, id: &RunId) -> Result<(), StoreError> {
+        let (disk, from) = (&**self.disk(), staged(id));
+        // The extent first: a run is moved when its own file is.
+        let extent = (self.files.extent(&from), self.files.extent(id));
+        rename_if_there(disk, &extent)?;
+        let run = (self.files.run(&from), self.files.run(id));
+        let moved = rename_if_there(disk, &run)?;
+        if moved || disk.exists(&run.1).at("look for", &run.1)? {
+            return Ok(());
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound)).at("take", &run.0)
+    }
+
+    /// Whether the load was in the state `from`, and is in the state `to` now.
+    fn move_load(&self, id: &RunId, from: State, to: State) -> Result<bool, StoreError> {
+        let paths = (file_of(&self.files, id, from), file_of(&self.files, id, to));
+        rename_if_there(&**self.disk(), &paths)
+    }
+
+    /// The reason is told if there is space for it.
+    fn say_why(&self, id: &RunId, why: &str) {
+        let path = file_of(&self.files, id, State::Why);
+        let written = self
+            .disk()
+            .create(&path)
+            .and_then(|mut file| file.write_all(why.as_bytes()));
+        if let Err(error) = written {
+            let table = &self.shape.table;
+            warn!(%table, %error, why, "a load was refused, and its loader cannot be told why");
+        }
+    }
+}
+
+fn rename_if_there(
+    disk: &dyn Disk,
+    (from, to): &(std::path::PathBuf, std::path::PathBuf),
+) -> Result<bool, StoreError> {
+    match disk.rename(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).at("rename", from),
+    }
+}

@@ -1,0 +1,272 @@
+//! Loads whose loader or owner fails or dies at each call, and owners that come and go.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_run::RunWriter;
+use forebay_run::io::sim::{Fault, SimDisk};
+use forebay_run::io::{Clock, Disk, SystemClock, SystemRandom};
+use forebay_run::operation::Operation;
+use parking_lot::Mutex;
+
+use super::offer::{State, file_of, staged};
+use super::{Load, LoadError, Taken};
+use crate::live::{Budget, IngestRun, LiveOptions, LiveTable};
+use crate::name::TableName;
+use crate::store::Store;
+
+const KEYS: [&[u8]; 4] = [b"a", b"b", b"x", b"y"];
+
+fn name() -> TableName {
+    TableName::new("t").unwrap()
+}
+
+fn store_on(disk: &SimDisk) -> Store {
+    store_by(disk, Arc::new(SystemClock))
+}
+
+fn store_by(disk: &SimDisk, clock: Arc<dyn Clock>) -> Store {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Store::open_or_create(disk, clock, Arc::new(SystemRandom), Path::new("/s")).unwrap()
+}
+
+/// A clock that only sleeping moves.
+#[derive(Debug, Default)]
+struct Still(Mutex<Duration>);
+
+impl Clock for Still {
+    fn unix_ms(&self) -> u64 {
+        0
+    }
+    fn monotonic(&self) -> Duration {
+        *self.0.lock()
+    }
+    fn sleep(&self, time: Duration) {
+        *self.0.lock() += time;
+    }
+}
+
+/// A table of two partitions, in which everything is old.
+fn table() -> (SimDisk, LiveTable) {
+    let disk = SimDisk::new();
+    let options = LiveOptions::ordered(vec![b"m".to_vec()]);
+    let table = store_on(&disk).create_live(&name(), options, &Budget::new(64 << 20));
+    let table = table.unwrap();
+    for key in KEYS {
+        table.update(key, b"old").unwrap().wait().unwrap();
+    }
+    (disk, table)
+}
+
+fn open(disk: &SimDisk) -> LiveTable {
+    store_on(disk)
+        .live_table(&name(), &Budget::new(64 << 20))
+        .unwrap()
+}
+
+/// The value that all keys have.
+fn value_of_all(table: &LiveTable) -> Vec<u8> {
+    let values = table.get_many(&KEYS).unwrap();
+    assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+    values[0].clone().unwrap()
+}
+
+/// Two runs that make everything new, one with an extent.
+fn build(load: &Load, disk: &SimDisk) -> Result<Vec<IngestRun>, forebay_run::RunError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let mut runs = Vec::new();
+    for (partition, keys) in [(0, &KEYS[..2]), (1, &KEYS[2..])] {
+        let new = load.new_run(partition);
+        let mut writer = RunWriter::create(&disk, &new.path, load.run_options())?;
+        for key in keys {
+            writer.push(0, key, Operation::Update(&[b'n'; 5000]))?;
+        }
+        writer.finish()?;
+        runs.push(IngestRun {
+            partition,
+            id: new.id,
+        });
+    }
+    Ok(runs)
+}
+
+fn load(disk: &SimDisk) -> Result<(), LoadError> {
+    load_into(&store_on(disk), disk)
+}
+
+fn load_into(store: &Store, disk: &SimDisk) -> Result<(), LoadError> {
+    let load = store.begin_load(&name())?;
+    let runs = build(&load, disk).map_err(|source| LoadError::Refused {
+        table: name(),
+        why: source.to_string(),
+    })?;
+    load.add(&runs, &Budget::new(64 << 20))
+}
+
+fn is_new(value: &[u8]) -> bool {
+    match value {
+        b"old" => false,
+        value => {
+            assert_eq!(value, [b'n'; 5000]);
+            true
+        }
+    }
+}
+
+fn files_of_loads(disk: &SimDisk) -> usize {
+    let files = disk.files();
+    let of_loads = files
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("/load-"));
+    of_loads.count()
+}
+
+/// Takes loads as a server does until told to stop.
+fn serve(table: &LiveTable, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        // A failed call is tried again, as a server does.
+        let _ = table.take_load();
+        std::thread::yield_now();
+    }
+}
+
+/// Loads with call `nth` failing; whether it came to that call.
+fn fail_at(nth: u64, fault: Fault, owned: bool) -> bool {
+    let words = format!("call {nth}, {fault:?}, owned {owned}");
+    let (disk, table) = table();
+    let owner = owned.then_some(table);
+    let store = store_on(&disk);
+    let before = disk.calls();
+    disk.plan(nth, fault);
+    let stop = AtomicBool::new(false);
+    let loaded = std::thread::scope(|scope| {
+        if let Some(table) = &owner {
+            scope.spawn(|| serve(table, &stop));
+        }
+        let loaded = load_into(&store, &disk);
+        stop.store(true, Ordering::Relaxed);
+        loaded
+    });
+    let reached = disk.calls() - before > nth;
+    disk.plan(u64::MAX / 2, fault);
+    for found in [disk.after_kill(), disk.after_power_cut(nth)] {
+        let table = open(&found);
+        let new = is_new(&value_of_all(&table));
+        assert!(new || loaded.is_err(), "{words}: acknowledged, and lost");
+        assert_eq!(files_of_loads(&found), 0, "{words}: {:?}", found.files());
+        drop(table);
+        load(&found).unwrap_or_else(|error| panic!("{words}: {error}"));
+        assert!(is_new(&value_of_all(&open(&found))), "{words}");
+    }
+    reached
+}
+
+#[test]
+fn a_load_is_whole_or_nothing_whichever_call_fails() {
+    for fault in [Fault::Dead, Fault::Error, Fault::Full] {
+        let calls = (0..).take_while(|nth| fail_at(*nth, fault, false));
+        assert!(calls.count() > 40, "{fault:?}");
+        // An owner looks for loads all the time, so that there is no last call.
+        for nth in (0..200).step_by(4) {
+            fail_at(nth, fault, true);
+        }
+    }
+}
+
+#[test]
+fn an_owner_takes_a_load_between_the_writes_before_and_after() {
+    let (disk, table) = table();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(&table, &stop));
+        load(&disk).unwrap();
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(is_new(&value_of_all(&table)));
+    assert_eq!(files_of_loads(&disk), 0);
+    table.update(b"a", b"newer").unwrap().wait().unwrap();
+    assert_eq!(table.get(b"a").unwrap().unwrap(), b"newer");
+    drop(table);
+    assert_eq!(open(&disk).get(b"a").unwrap().unwrap(), b"newer");
+}
+
+#[test]
+fn what_an_owner_left_half_taken_is_ended_once() {
+    // The owner dies with its claim made and one of two runs renamed, then with all of it done.
+    for all in [false, true] {
+        let (disk, table) = table();
+        let load = store_on(&disk).begin_load(&name()).unwrap();
+        let runs = build(&load, &disk).unwrap();
+        load.offer(&runs).unwrap();
+        let files = load.files.clone();
+        if all {
+            assert_eq!(table.take_load().unwrap(), Some(Taken::Added { runs: 2 }));
+            table.update(b"a", b"newer").unwrap().wait().unwrap();
+            let done = file_of(&files, &load.id, State::Done);
+            let taken = file_of(&files, &load.id, State::Taken);
+            disk.rename(&done, &taken).unwrap();
+        } else {
+            let offer = file_of(&files, &load.id, State::Offer);
+            let taken = file_of(&files, &load.id, State::Taken);
+            disk.rename(&offer, &taken).unwrap();
+            let id = &runs[0].id;
+            let run = (files.run(&staged(id)), files.run(id));
+            disk.rename(&run.0, &run.1).unwrap();
+        }
+        drop(table);
+        load.add(&runs, &Budget::new(64 << 20)).unwrap();
+        let table = open(&disk);
+        if all {
+            assert_eq!(table.get(b"a").unwrap().unwrap(), b"newer");
+        } else {
+            assert!(is_new(&value_of_all(&table)));
+        }
+        assert_eq!(files_of_loads(&disk), 0);
+    }
+}
+
+#[test]
+fn an_offer_of_a_loader_that_died_is_not_taken() {
+    let (disk, table) = table();
+    let load = store_on(&disk).begin_load(&name()).unwrap();
+    let runs = build(&load, &disk).unwrap();
+    load.offer(&runs).unwrap();
+    drop(table);
+    let disk = disk.after_kill();
+    let table = open(&disk);
+    assert_eq!(table.take_load().unwrap(), None);
+    assert!(!is_new(&value_of_all(&table)));
+    assert_eq!(files_of_loads(&disk), 0);
+}
+
+#[test]
+fn one_load_at_a_time_and_nobody_drops_the_table_meanwhile() {
+    let (disk, table) = table();
+    drop(table);
+    let store = store_on(&disk);
+    let first = store.begin_load(&name()).unwrap();
+    let second = store.begin_load(&name()).unwrap_err();
+    assert!(matches!(&second, LoadError::Busy { .. }), "{second}");
+    let dropped = store.drop_table(&name()).unwrap_err();
+    assert!(
+        dropped.to_string().contains("a load by process"),
+        "{dropped}"
+    );
+    drop(first);
+    store.drop_table(&name()).unwrap();
+    let gone = store.begin_load(&name()).unwrap_err();
+    assert!(gone.to_string().contains("create it first"), "{gone}");
+}
+
+#[test]
+fn a_holder_that_takes_no_loads_is_named_and_the_offer_withdrawn() {
+    let (disk, table) = table();
+    let store = store_by(&disk, Arc::new(Still::default()));
+    let error = load_into(&store, &disk).unwrap_err();
+    assert!(matches!(&error, LoadError::NotTaken { .. }), "{error}");
+    assert_eq!(table.take_load().unwrap(), None);
+    assert!(!is_new(&value_of_all(&table)));
+    assert_eq!(files_of_loads(&disk), 0);
+}
