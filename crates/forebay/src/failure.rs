@@ -50,6 +50,7 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Source(SourceError::NoSource | SourceError::ColumnType { .. })
         | PushError::NoKey
         | PushError::DeltaOfRows
+        | PushError::AppendToNested { .. }
         | PushError::Onto { .. } => Failure::Usage,
         PushError::Source(_)
         | PushError::Encode(_)

@@ -1,20 +1,18 @@
-//! The second half of a push: the partitions' runs, held against what came in.
+//! The second half of a push or a load: the partitions' runs, held against what came in.
 
-use forebay_engine::{NewRun, Push, RunRef};
+use forebay_engine::{NewRun, RunRef};
 
-use super::layer::Layer;
-use super::partitions;
 use super::throttle::Throttle;
-use super::{Applied, PushError, PushRequest};
+use super::{Applied, PushError};
 use crate::progress::{Progress, Unit};
-use crate::sort::{AsTheyAre, Built, Collected, Cuts, Finish, SortPlan, Tally, write_partitions};
+use crate::sort::{Built, Collected, Cuts, Duplicates, Finish, SortPlan, Tally, write_partitions};
 
 /// What building runs takes.
 pub struct Job<'a> {
-    pub request: &'a PushRequest,
     pub plan: &'a SortPlan,
-    pub push: &'a Push,
-    pub layer: Option<&'a Layer>,
+    /// Else by the size of records.
+    pub page_bytes: Option<u32>,
+    pub finish: &'a dyn Finish,
     pub throttle: &'a Throttle,
     pub progress: &'a dyn Progress,
 }
@@ -23,44 +21,44 @@ pub struct Job<'a> {
 pub struct Outputs {
     /// At the index of its partition, if that got any.
     pub runs: Vec<Option<RunRef>>,
-    pub cuts: Cuts,
     pub kept: Tally,
     pub duplicates: u64,
-    pub applied: Applied,
+}
+
+/// What came in, and what was left out of it while it was collected.
+pub fn tallies(collected: &[Collected]) -> (Tally, Tally) {
+    let (mut source, mut dropped) = (Tally::default(), Tally::default());
+    for part in collected {
+        source.merge(&part.seen);
+        dropped.merge(&part.dropped);
+    }
+    (source, dropped)
 }
 
 impl Job<'_> {
-    /// Writes the partitions and holds what was read back of them against what came in.
-    pub fn build(&self, collected: &[Collected]) -> Result<Outputs, PushError> {
-        let (mut source, mut dropped) = (Tally::default(), Tally::default());
-        for part in collected {
-            source.merge(&part.seen);
-            dropped.merge(&part.dropped);
-        }
-        let cuts = match self.layer {
-            None => partitions::cuts(self.request, collected, source.bytes),
-            Some(layer) => layer.cuts(),
-        };
+    /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back of them
+    /// against what came in.
+    pub fn build(
+        &self,
+        collected: &[Collected],
+        cuts: &Cuts,
+        new_run: &dyn Fn(usize) -> NewRun,
+    ) -> Result<Outputs, PushError> {
+        let (source, dropped) = tallies(collected);
         let mut plan = self.plan.clone();
-        if self.request.page_bytes.is_none() {
+        if self.page_bytes.is_none() {
             plan.run = plan
                 .run
                 .for_records_of(source.bytes / source.records.max(1));
         }
-        let new: Vec<NewRun> = (0..cuts.len())
-            .map(|partition| self.push.new_run(partition))
-            .collect();
+        let new: Vec<NewRun> = (0..cuts.len()).map(new_run).collect();
         let records = source.records - dropped.records;
         self.progress.stage("building", Some(records), Unit::Rows);
-        let finish: &dyn Finish = match self.layer {
-            None => &AsTheyAre,
-            Some(layer) => layer,
-        };
         let built = write_partitions(
             &plan,
-            &cuts,
+            cuts,
             collected,
-            finish,
+            self.finish,
             &|partition: usize| new[partition].path.clone(),
             &|bytes| self.throttle.take(bytes),
             self.progress,
@@ -68,22 +66,17 @@ impl Job<'_> {
         let kept = self.compare(&source, dropped, &built)?;
         let mut outputs = Outputs {
             runs: (0..cuts.len()).map(|_| None).collect(),
-            cuts,
             kept,
-            duplicates: 0,
-            applied: Applied::default(),
+            duplicates: dropped.records,
         };
-        outputs.duplicates = dropped.records;
         for built in built {
             outputs.duplicates += built.dropped.records;
-            let run = RunRef {
-                id: new[built.partition].id.clone(),
-                summary: built.summary,
-                operations: built.operations,
-            };
-            outputs.applied.add(&run);
-            if run.summary.records > 0 {
-                outputs.runs[built.partition] = Some(run);
+            if built.summary.records > 0 {
+                outputs.runs[built.partition] = Some(RunRef {
+                    id: new[built.partition].id.clone(),
+                    summary: built.summary,
+                    operations: built.operations,
+                });
             }
         }
         Ok(outputs)
@@ -107,12 +100,12 @@ impl Job<'_> {
                 content: part.summary.content,
             });
         }
-        let source_tally = match self.layer {
-            None => source.without(&dropped),
-            Some(_) => Tally {
+        let source_tally = match self.plan.duplicates {
+            Duplicates::Compose(_) => Tally {
                 records: source.records - dropped.records - idle,
                 ..read_back
             },
+            _ => source.without(&dropped),
         };
         if source_tally == read_back {
             return Ok(read_back);
@@ -124,12 +117,17 @@ impl Job<'_> {
     }
 }
 
-impl Applied {
-    fn add(&mut self, run: &RunRef) {
-        let [updates, inserts, deletes, deltas] = run.counts();
-        self.updates += updates;
-        self.inserts += inserts;
-        self.deletes += deletes;
-        self.deltas += deltas;
+impl Outputs {
+    /// What the records of the runs do.
+    pub fn applied(&self) -> Applied {
+        let mut applied = Applied::default();
+        for run in self.runs.iter().flatten() {
+            let [updates, inserts, deletes, deltas] = run.counts();
+            applied.updates += updates;
+            applied.inserts += inserts;
+            applied.deletes += deletes;
+            applied.deltas += deltas;
+        }
+        applied
     }
 }

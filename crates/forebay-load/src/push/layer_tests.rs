@@ -314,6 +314,26 @@ fn floats_and_bytes_have_deltas_too() {
 }
 
 #[test]
+fn only_bytes_are_appended_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, path) = (store(dir.path()), dir.path().join("a.jsonl"));
+    write(&path, "{\"id\": 1, \"n\": [1, 2]}\n");
+    let lists = push(&counters(&path, DeltaKind::Append), &store, &Silent);
+    let lists = lists.unwrap_err().to_string();
+    assert!(lists.contains("the values are lists"), "{lists}");
+    let rows = PushRequest {
+        value: ValueChoice::Row,
+        ..counters(&path, DeltaKind::Append)
+    };
+    let rows = push(&rows, &store, &Silent).unwrap_err().to_string();
+    assert!(
+        rows.contains("bytes behind bytes") && rows.contains("whole rows"),
+        "{rows}"
+    );
+    assert!(store.tables().unwrap().is_empty());
+}
+
+#[test]
 fn rows_expire_so_long_after_their_push() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());

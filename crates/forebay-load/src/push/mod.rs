@@ -37,10 +37,10 @@ use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, V
 use crate::gate::{Finding, Limit};
 use crate::key::KeyTemplate;
 use crate::progress::Progress;
-use crate::sort::{Duplicates, SortError, SortPlan, Tally};
+use crate::sort::{AsTheyAre, Duplicates, Finish, SortError, SortPlan, Tally};
 use crate::sources::{Input, SourceError, SourceOptions, SourceSet};
 
-use build::{Job, Outputs};
+use build::{Job, Outputs, tallies};
 use layer::Layer;
 use publish::publish;
 pub use rejects::BadRows;
@@ -196,6 +196,11 @@ pub enum PushError {
         "deltas of this kind add up numbers, so that the value has to be one column: give --value COLUMN"
     )]
     DeltaOfRows,
+    #[error(
+        "deltas that append put bytes behind bytes, and the values are {values}: give --value a column of \
+         text or bytes, or leave --delta out"
+    )]
+    AppendToNested { values: &'static str },
     #[error("the version to go on with does not fit: {problem}")]
     Onto { problem: String },
 }
@@ -239,26 +244,37 @@ pub fn push(
     let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
     let plan = sort_plan(request, store, &push, layer.as_ref())?;
     let read = read::read(
-        request, &plan, &sources, &encoder, &throttle, store, progress,
+        &request.bad_rows,
+        &plan,
+        &sources,
+        &encoder,
+        &throttle,
+        store,
+        progress,
     )?;
     let job = Job {
-        request,
         plan: &plan,
-        push: &push,
-        layer: layer.as_ref(),
+        page_bytes: request.page_bytes,
+        finish: layer
+            .as_ref()
+            .map_or(&AsTheyAre as &dyn Finish, |layer| layer),
         throttle: &throttle,
         progress,
     };
-    let built = job.build(&read.collected)?;
+    let cuts = match &layer {
+        None => partitions::cuts(request, &read.collected, tallies(&read.collected).0.bytes),
+        Some(layer) => layer.cuts(),
+    };
+    let new_run = |partition| push.new_run(partition);
+    let built = job.build(&read.collected, &cuts, &new_run)?;
     if built.kept.records == 0 && read.rejected > 0 {
         return Err(PushError::NothingLeft);
     }
+    let applied = built.applied();
     let Outputs {
         runs,
-        cuts,
         kept,
         duplicates,
-        applied,
     } = built;
     let manifest = match &layer {
         Some(layer) => layer.finish(request, &push, runs, progress)?,
@@ -307,6 +323,11 @@ fn open(request: &PushRequest, store: &Store) -> Result<(SourceSet, RowEncoder),
     let mut sources = SourceSet::open(&request.sources, &request.source_options)?;
     let value = value_choice(request)?;
     let mut encoder = RowEncoder::new(&sources.schema, key, &value)?;
+    if request.delta == Some(DeltaKind::Append)
+        && !matches!(encoder.encoded(), Encoded::Bytes { .. })
+    {
+        return Err(PushError::AppendToNested { values: "lists" });
+    }
     let expiry = expiry_of(request.ttl.as_ref());
     if let Some(column) = value.column() {
         let mut needed: Vec<&str> = key.columns().collect();
@@ -334,6 +355,9 @@ fn open(request: &PushRequest, store: &Store) -> Result<(SourceSet, RowEncoder),
 fn value_choice(request: &PushRequest) -> Result<ValueChoice, PushError> {
     match (request.delta, request.value.column()) {
         (None, _) => Ok(request.value.clone()),
+        (Some(DeltaKind::Append), None) => Err(PushError::AppendToNested {
+            values: "whole rows",
+        }),
         (Some(_), None) => Err(PushError::DeltaOfRows),
         (Some(kind), Some(column)) => Ok(match kind.number() {
             None => request.value.clone(),

@@ -10,7 +10,7 @@ use forebay_run::operation::Operation;
 
 use super::rejects::Rejects;
 use super::throttle::Throttle;
-use super::{PushError, PushRequest};
+use super::{BadRows, PushError};
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{Collected, Collector, SortError, SortPlan};
@@ -48,7 +48,7 @@ struct Reading<'a> {
 
 /// Reads all sources. Stops at the first error of any thread.
 pub fn read(
-    request: &PushRequest,
+    bad_rows: &BadRows,
     plan: &SortPlan,
     sources: &SourceSet,
     encoder: &RowEncoder,
@@ -56,7 +56,7 @@ pub fn read(
     store: &Store,
     progress: &dyn Progress,
 ) -> Result<Read, PushError> {
-    let rejects = Rejects::new(&request.bad_rows, &**store.disk())?;
+    let rejects = Rejects::new(bad_rows, &**store.disk())?;
     let (total, unit) = sources.extent();
     progress.stage("reading", total, unit);
     let reading = Reading {

@@ -10,7 +10,7 @@ use forebay_run::io::{Disk, WriteFile};
 use serde_json::json;
 
 use super::PushError;
-use crate::sources::{Origin, Place, Reject};
+use crate::sources::{Origin, Place, Reject, row_as_json};
 
 /// What to do with bad rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,8 +54,12 @@ impl Rejects {
 
     /// A record that its source could not read.
     pub fn unread(&self, reject: &Reject<'_>) -> Result<(), PushError> {
-        let record = String::from_utf8_lossy(reject.record);
-        self.reject(reject.file, &reject.place, &reject.reason, || json!(record))
+        let text = || json!(String::from_utf8_lossy(reject.record));
+        let record = || match reject.place {
+            Place::Line(_) => text(),
+            _ => serde_json::from_slice(reject.record).unwrap_or_else(|_| text()),
+        };
+        self.reject(reject.file, &reject.place, &reject.reason, record)
     }
 
     /// A row of a batch that cannot be stored.
@@ -66,7 +70,7 @@ impl Rejects {
         row: usize,
         reason: &str,
     ) -> Result<(), PushError> {
-        let record = || row_as_json(batch, row);
+        let record = || serde_json::from_slice(&row_as_json(batch, row)).unwrap_or_default();
         self.reject(&origin.file, &origin.place(row), reason, record)
     }
 
@@ -119,18 +123,5 @@ fn failed(path: &Path, error: std::io::Error) -> PushError {
     PushError::Rejects {
         path: path.to_path_buf(),
         error,
-    }
-}
-
-/// A row as JSON for a person to read; its text when that fails.
-fn row_as_json(batch: &RecordBatch, row: usize) -> serde_json::Value {
-    let mut writer = arrow_json::LineDelimitedWriter::new(Vec::new());
-    let written = writer
-        .write(&batch.slice(row, 1))
-        .and_then(|()| writer.finish());
-    let bytes = writer.into_inner();
-    match written.map(|()| serde_json::from_slice(&bytes)) {
-        Ok(Ok(value)) => value,
-        _ => serde_json::Value::Null,
     }
 }

@@ -170,6 +170,47 @@ fn bad_rows_fail_are_skipped_or_written_down() {
 }
 
 #[test]
+fn a_value_that_does_not_fit_its_column_is_one_bad_row() {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let path = dir.path().join("birds.parquet");
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..5000));
+    let bad = [17, 18, 4000];
+    let count = |id: u32| match bad.contains(&id) {
+        true => "many".to_owned(),
+        false => id.to_string(),
+    };
+    let counts: ArrayRef = Arc::new(StringArray::from_iter_values((0..5000).map(count)));
+    let batch = RecordBatch::try_from_iter([("id", ids), ("count", counts)]).unwrap();
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let mut fails = request(&path, "{id}");
+    fails.source_options.columns = vec![("count".to_owned(), arrow_schema::DataType::Int64)];
+    let error = push(&fails, &store, &Silent).unwrap_err().to_string();
+    for word in ["birds.parquet: row 18: ", "'count'", "many", "--bad-rows"] {
+        assert!(error.contains(word), "{error}");
+    }
+    let rejects = dir.path().join("rejects.jsonl");
+    let skips = PushRequest {
+        bad_rows: BadRows::File(rejects.clone()),
+        ..fails
+    };
+    let report = push(&skips, &store, &Silent).unwrap();
+    assert_eq!((report.rows_between.1, report.rejected), (4997, 3));
+    let text = std::fs::read_to_string(&rejects).unwrap();
+    for (line, id) in text.lines().zip(bad) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["row"].as_u64(), Some(u64::from(id) + 1));
+        assert_eq!(line["record"]["id"].as_u64(), Some(u64::from(id)));
+    }
+    let version = store.table(&report.table).unwrap().open_version(1).unwrap();
+    assert!(version.exists(b"19").unwrap() && !version.exists(b"17").unwrap());
+}
+
+#[test]
 fn duplicates_are_refused_or_settled_by_order() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());

@@ -11,13 +11,13 @@ use regex::Regex;
 use super::CsvOptions;
 
 /// The fields of one record, unquoted.
-pub(super) fn fields(record: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
+pub(super) fn fields<'r>(record: &'r [u8], options: &CsvOptions) -> Vec<Cow<'r, [u8]>> {
     let record = record.strip_suffix(b"\n").unwrap_or(record);
     let record = record.strip_suffix(b"\r").unwrap_or(record);
     let mut fields = Vec::new();
     let mut rest = record;
     loop {
-        let (field, after) = field(rest, delimiter);
+        let (field, after) = field(rest, options);
         fields.push(field);
         match after {
             Some(after) => rest = after,
@@ -27,10 +27,11 @@ pub(super) fn fields(record: &[u8], delimiter: u8) -> Vec<Cow<'_, [u8]>> {
 }
 
 /// The first field, and what follows its delimiter.
-fn field(record: &[u8], delimiter: u8) -> (Cow<'_, [u8]>, Option<&[u8]>) {
+fn field<'r>(record: &'r [u8], options: &CsvOptions) -> (Cow<'r, [u8]>, Option<&'r [u8]>) {
+    let (delimiter, quote) = (options.delimiter, options.quote);
     let plain_end = |from: &[u8]| from.iter().position(|byte| *byte == delimiter);
     let after = |end: usize| record.get(end + 1..);
-    if record.first() != Some(&b'"') {
+    if record.first() != Some(&quote) {
         return match plain_end(record) {
             Some(end) => (Cow::Borrowed(&record[..end]), after(end)),
             None => (Cow::Borrowed(record), None),
@@ -39,16 +40,14 @@ fn field(record: &[u8], delimiter: u8) -> (Cow<'_, [u8]>, Option<&[u8]>) {
     let mut text = Vec::new();
     let mut at = 1;
     while at < record.len() {
-        match (record[at], record.get(at + 1)) {
-            (b'"', Some(b'"')) => {
-                text.push(b'"');
-                at += 2;
-            }
-            (b'"', _) => break,
-            (byte, _) => {
-                text.push(byte);
-                at += 1;
-            }
+        if record[at] != quote {
+            text.push(record[at]);
+            at += 1;
+        } else if record.get(at + 1) == Some(&quote) {
+            text.push(quote);
+            at += 2;
+        } else {
+            break;
         }
     }
     // What stands between the closing quote and the delimiter belongs to the field, as in the decoder.
@@ -66,7 +65,7 @@ fn field(record: &[u8], delimiter: u8) -> (Cow<'_, [u8]>, Option<&[u8]>) {
 }
 
 /// The names of a header, or what is wrong with it.
-pub(super) fn header(record: &[u8], delimiter: u8) -> Result<Vec<String>, String> {
+pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>, String> {
     if record.is_empty() {
         return Err(
             "the file is empty: a CSV file begins with a header (or say that it has none)"
@@ -74,7 +73,7 @@ pub(super) fn header(record: &[u8], delimiter: u8) -> Result<Vec<String>, String
         );
     }
     let mut names: Vec<String> = Vec::new();
-    for (index, field) in fields(record, delimiter).into_iter().enumerate() {
+    for (index, field) in fields(record, options).into_iter().enumerate() {
         let name = String::from_utf8(field.into_owned())
             .map_err(|_| format!("the name of column {} is not UTF-8", index + 1))?;
         let name = if name.is_empty() {
@@ -151,6 +150,7 @@ fn build(schema: &SchemaRef, options: &CsvOptions) -> Decoder {
     let builder = ReaderBuilder::new(schema.clone())
         .with_header(false)
         .with_delimiter(options.delimiter)
+        .with_quote(options.quote)
         .with_batch_size(super::BATCH_ROWS);
     match &options.null {
         None => builder.build_decoder(),
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn texts(record: &str) -> Vec<String> {
-        let fields = fields(record.as_bytes(), b',');
+        let fields = fields(record.as_bytes(), &CsvOptions::default());
         fields
             .iter()
             .map(|field| String::from_utf8_lossy(field).into_owned())
@@ -197,9 +197,10 @@ mod tests {
 
     #[test]
     fn headers_are_checked() {
-        assert_eq!(header(b"a,,c\n", b',').unwrap(), ["a", "column_2", "c"]);
-        assert!(header(b"a,a\n", b',').unwrap_err().contains("two columns"));
-        assert!(header(b"", b',').unwrap_err().contains("empty"));
-        assert!(header(b"\xff\n", b',').unwrap_err().contains("UTF-8"));
+        let header = |record: &[u8]| super::header(record, &CsvOptions::default());
+        assert_eq!(header(b"a,,c\n").unwrap(), ["a", "column_2", "c"]);
+        assert!(header(b"a,a\n").unwrap_err().contains("two columns"));
+        assert!(header(b"").unwrap_err().contains("empty"));
+        assert!(header(b"\xff\n").unwrap_err().contains("UTF-8"));
     }
 }

@@ -53,14 +53,6 @@ pub enum SourceError {
         second_file: String,
         second_type: String,
     },
-    #[error("{file}: {place}the column '{column}' does not fit the type {data_type}: {reason}")]
-    Cast {
-        file: String,
-        place: String,
-        column: String,
-        data_type: String,
-        reason: String,
-    },
     #[error("a type was given for the column '{column}', which no file has; they have: {columns}")]
     UnknownColumn { column: String, columns: String },
     #[error(

@@ -42,6 +42,7 @@ pub use error::SourceError;
 pub use format::Format;
 use format::Packing;
 use ipc::IpcFile;
+pub(crate) use origin::row_as_json;
 pub use origin::{Origin, Place, Reject};
 use parquet::ParquetFile;
 use text::{TextFile, TextFormat};
@@ -55,6 +56,8 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CsvOptions {
     pub delimiter: u8,
+    /// What stands around fields that hold a delimiter or a line end, and doubled within them for itself.
+    pub quote: u8,
     /// The first record has the columns' names; else they are `column_1` and so on.
     pub header: bool,
     /// A text that stands for null, besides the empty one.
@@ -65,6 +68,7 @@ impl Default for CsvOptions {
     fn default() -> CsvOptions {
         CsvOptions {
             delimiter: b',',
+            quote: b'"',
             header: true,
             null: None,
         }

@@ -1,7 +1,10 @@
 //! Where rows come from, for messages.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+
+use arrow_array::RecordBatch;
 
 /// A place within a file, as a person counts: from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +38,26 @@ pub(super) enum Places {
     Lines(Vec<u64>),
     /// The number in the file of the batch's first row, from 0.
     Rows(u64),
-    Batch(u64),
+    /// The number in the file of the record batch, and in that of the first row, from 0.
+    Batch {
+        batch: u64,
+        first: u64,
+    },
+}
+
+impl Places {
+    /// Those of some of the rows.
+    pub(super) fn slice(&self, rows: Range<usize>) -> Places {
+        let from = rows.start as u64;
+        match self {
+            Places::Lines(lines) => Places::Lines(lines.get(rows).unwrap_or_default().to_vec()),
+            Places::Rows(first) => Places::Rows(first + from),
+            Places::Batch { batch, first } => Places::Batch {
+                batch: *batch,
+                first: first + from,
+            },
+        }
+    }
 }
 
 impl Origin {
@@ -44,9 +66,9 @@ impl Origin {
         match &self.places {
             Places::Lines(lines) => Place::Line(lines.get(row).copied().unwrap_or_default()),
             Places::Rows(first) => Place::Row(first + row as u64 + 1),
-            Places::Batch(batch) => Place::BatchRow {
+            Places::Batch { batch, first } => Place::BatchRow {
                 batch: batch + 1,
-                row: row as u64 + 1,
+                row: first + row as u64 + 1,
             },
         }
     }
@@ -58,6 +80,18 @@ pub struct Reject<'a> {
     pub file: &'a Arc<str>,
     pub place: Place,
     pub reason: String,
-    /// The record as it stands in the file, without its line end.
+    /// The record as it stands in the file, without its line end; of formats that are not text, as JSON.
     pub record: &'a [u8],
+}
+
+/// A row as JSON for a person to read; `null` when that fails.
+pub(crate) fn row_as_json(batch: &RecordBatch, row: usize) -> Vec<u8> {
+    let mut writer = arrow_json::LineDelimitedWriter::new(Vec::new());
+    let written = writer
+        .write(&batch.slice(row, 1))
+        .and_then(|()| writer.finish());
+    match written {
+        Ok(()) => writer.into_inner().trim_ascii_end().to_vec(),
+        Err(_) => b"null".to_vec(),
+    }
 }

@@ -13,7 +13,11 @@ pub(super) enum Splitter {
     /// A record a line.
     Lines,
     /// A record a line, but for line ends within quotes.
-    Csv { delimiter: u8, state: Quotes },
+    Csv {
+        delimiter: u8,
+        quote: u8,
+        state: Quotes,
+    },
 }
 
 /// Where in a CSV field the next byte is. A quote means something only at a field's start, as
@@ -28,9 +32,10 @@ pub(super) enum Quotes {
 }
 
 impl Splitter {
-    pub fn csv(delimiter: u8) -> Splitter {
+    pub fn csv(delimiter: u8, quote: u8) -> Splitter {
         Splitter::Csv {
             delimiter,
+            quote,
             state: Quotes::Start,
         }
     }
@@ -43,16 +48,20 @@ impl Splitter {
                 .iter()
                 .position(|byte| *byte == b'\n')
                 .map(|at| at + 1),
-            Splitter::Csv { delimiter, state } => {
+            Splitter::Csv {
+                delimiter,
+                quote,
+                state,
+            } => {
                 for (at, byte) in bytes.iter().enumerate() {
                     *state = match (*state, *byte) {
-                        (Quotes::Quoted, b'"') => Quotes::Closing,
+                        (Quotes::Quoted, byte) if byte == *quote => Quotes::Closing,
                         (Quotes::Quoted, _) => Quotes::Quoted,
                         (_, b'\n') => {
                             *state = Quotes::Start;
                             return Some(at + 1);
                         }
-                        (Quotes::Start | Quotes::Closing, b'"') => Quotes::Quoted,
+                        (Quotes::Start | Quotes::Closing, byte) if byte == *quote => Quotes::Quoted,
                         (_, byte) if byte == *delimiter => Quotes::Start,
                         _ => Quotes::Plain,
                     };
@@ -64,10 +73,15 @@ impl Splitter {
 
     /// Goes over bytes without looking for ends.
     pub fn skim(&mut self, mut bytes: &[u8]) {
-        let Splitter::Csv { delimiter, state } = self else {
+        let Splitter::Csv {
+            delimiter,
+            quote,
+            state,
+        } = self
+        else {
             return;
         };
-        if *state != Quotes::Quoted && !bytes.contains(&b'"') {
+        if *state != Quotes::Quoted && !bytes.contains(quote) {
             match bytes.last() {
                 None => {}
                 Some(last) if *last == b'\n' || *last == *delimiter => *state = Quotes::Start,

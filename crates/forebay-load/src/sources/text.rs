@@ -71,7 +71,7 @@ fn open(blob: &Blob, packing: Packing, range: Range<u64>) -> Result<Reader, Sour
 
 fn splitter(format: &TextFormat) -> Splitter {
     match format {
-        TextFormat::Csv(options) => Splitter::csv(options.delimiter),
+        TextFormat::Csv(options) => Splitter::csv(options.delimiter, options.quote),
         TextFormat::JsonLines => Splitter::Lines,
     }
 }
@@ -106,11 +106,9 @@ impl TextFile {
             && csv_options.header
         {
             let header = first_record(&mut records).map_err(|e| cut_error(blob, packing, e))?;
-            names = csv::header(&header, csv_options.delimiter).map_err(|reason| {
-                SourceError::Header {
-                    file: blob.name.to_string(),
-                    reason,
-                }
+            names = csv::header(&header, csv_options).map_err(|reason| SourceError::Header {
+                file: blob.name.to_string(),
+                reason,
             })?;
         }
         let (start, line) = (records.position(), records.line());
@@ -201,7 +199,7 @@ fn first_record(records: &mut Records<Reader>) -> Result<Vec<u8>, CutError> {
 fn guess_csv(names: Vec<String>, sample: &Chunk<'_>, options: &CsvOptions) -> Fields {
     let mut guesses = vec![Guess::Nothing; names.len()];
     for record in &sample.records {
-        let fields = csv::fields(&sample.bytes[record.start..record.end], options.delimiter);
+        let fields = csv::fields(&sample.bytes[record.start..record.end], options);
         if names.is_empty() && guesses.is_empty() {
             guesses.resize(fields.len(), Guess::Nothing);
         }

@@ -1,15 +1,16 @@
 //! Units of reading: independent parts of files, each read by one thread.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::SchemaRef;
+use arrow_schema::{FieldRef, SchemaRef};
 
 use super::batches::Slice;
 use super::error::SourceError;
-use super::origin::{Origin, Place, Places, Reject};
+use super::origin::{Origin, Place, Places, Reject, row_as_json};
 use super::parquet::RowGroup;
 use super::text::{TextPart, decode_schema};
 use super::{Content, File};
@@ -145,24 +146,19 @@ impl Unit {
     }
 
     /// Reads the unit from front to back. `accept` gets batches of the set's schema, `reject` the records
-    /// that make no row (of text formats). An error of either ends the reading and is given back.
+    /// that make no row, or none of the schema's types. An error of either ends the reading and is given back.
     pub fn read<E: From<SourceError>>(
         &self,
         mut accept: impl FnMut(RecordBatch, &Origin) -> Result<(), E>,
-        mut reject: impl FnMut(Reject<'_>) -> Result<(), E>,
+        reject: impl FnMut(Reject<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        // Decoders reject records between batches, the cast rejects rows of a batch.
+        let reject = RefCell::new(reject);
+        let reject = |bad: Reject<'_>| (*reject.borrow_mut())(bad);
         let file = &self.file.name;
         let mut first_row = 0;
         let mut emit = |batch: RecordBatch, places: Places| -> Result<(), E> {
-            let rows = batch.num_rows() as u64;
-            let origin = Origin {
-                file: file.clone(),
-                first_row,
-                places,
-            };
-            let batch = self.conform(&batch, &origin)?;
-            first_row += rows;
-            accept(batch, &origin)
+            self.pass_on(&batch, &places, &mut first_row, &mut accept, &reject)
         };
         match (&self.file.content, &self.part) {
             (Content::Parquet(blob, parquet), Part::Group(group)) => {
@@ -175,7 +171,14 @@ impl Unit {
             }
             (Content::Ipc(blob, ipc), Part::Batches(range)) => {
                 ipc.read(blob, range, &self.columns, &mut |index, batch| {
-                    emit(batch, Places::Batch(index as u64))
+                    let batch_number = index as u64;
+                    emit(
+                        batch,
+                        Places::Batch {
+                            batch: batch_number,
+                            first: 0,
+                        },
+                    )
                 })
             }
             (Content::Text(blob, text), Part::Lines(part, types)) => text.read(
@@ -203,35 +206,72 @@ impl Unit {
         }
     }
 
-    /// Brings a file's batch to the schema: by name, cast where types widened, null where absent.
-    fn conform(&self, batch: &RecordBatch, origin: &Origin) -> Result<RecordBatch, SourceError> {
+    /// Brings rows to the schema and hands them on. Where one cannot be, they are halved until it is alone.
+    fn pass_on<E: From<SourceError>>(
+        &self,
+        batch: &RecordBatch,
+        places: &Places,
+        first_row: &mut u64,
+        accept: &mut impl FnMut(RecordBatch, &Origin) -> Result<(), E>,
+        reject: &impl Fn(Reject<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let rows = batch.num_rows();
+        let origin = Origin {
+            file: self.file.name.clone(),
+            first_row: *first_row,
+            places: places.clone(),
+        };
+        match self.conform(batch) {
+            Ok(columns) => {
+                *first_row += rows as u64;
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                let batch =
+                    RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
+                let batch = batch.map_err(|error| SourceError::Damaged {
+                    file: origin.file.to_string(),
+                    place: format!("{}: the batch ", origin.place(0)),
+                    reason: error.to_string(),
+                })?;
+                accept(batch, &origin)
+            }
+            Err(reason) if rows <= 1 => reject(Reject {
+                file: &origin.file,
+                place: origin.place(0),
+                reason,
+                record: &row_as_json(batch, 0),
+            }),
+            Err(_) => {
+                let half = rows / 2;
+                for (from, to) in [(0, half), (half, rows)] {
+                    let part = batch.slice(from, to - from);
+                    self.pass_on(&part, &places.slice(from..to), first_row, accept, reject)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The columns of the schema: by name, cast where types widened, null where absent. An error says
+    /// which column holds what the type does not.
+    fn conform(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, String> {
         let options = CastOptions {
             safe: false,
             ..CastOptions::default()
         };
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.sources.len());
-        for (field, source) in self.schema.fields().iter().zip(&self.sources) {
-            let failed = |reason: String| SourceError::Cast {
-                file: origin.file.to_string(),
-                place: format!("after {}, ", origin.place(0)),
-                column: field.name().clone(),
-                data_type: field.data_type().to_string(),
-                reason,
-            };
-            columns.push(match source.and_then(|index| batch.columns().get(index)) {
-                None => new_null_array(field.data_type(), batch.num_rows()),
-                Some(array) if array.data_type() == field.data_type() => array.clone(),
-                Some(array) => cast_with_options(array, field.data_type(), &options)
-                    .map_err(|error| failed(error.to_string()))?,
-            });
-        }
-        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows).map_err(|error| {
-            SourceError::Damaged {
-                file: origin.file.to_string(),
-                place: format!("{}: the batch ", origin.place(0)),
-                reason: error.to_string(),
+        let column = |(field, source): (&FieldRef, &Option<usize>)| {
+            let array = source.and_then(|index| batch.columns().get(index));
+            match array {
+                None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+                Some(array) if array.data_type() == field.data_type() => Ok(array.clone()),
+                Some(array) => {
+                    cast_with_options(array, field.data_type(), &options).map_err(|error| {
+                        let (name, data_type) = (field.name(), field.data_type());
+                        format!("the column '{name}' does not fit the type {data_type}: {error}")
+                    })
+                }
             }
-        })
+        };
+        let fields = self.schema.fields().iter();
+        fields.zip(&self.sources).map(column).collect()
     }
 }

@@ -128,6 +128,10 @@ pub struct Push {
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Sources")]
     pub csv_delimiter: Option<u8>,
 
+    /// The character around fields that hold a delimiter or a line end; within them it is doubled
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = "\"", help_heading = "Sources")]
+    pub csv_quote: u8,
+
     /// The text of an absent value, beside the empty field
     #[arg(long, value_name = "TEXT", help_heading = "Sources")]
     pub csv_null: Option<String>,
@@ -331,6 +335,7 @@ impl Push {
             format: self.format.map(sources::Format::from),
             csv: CsvOptions {
                 delimiter: self.csv_delimiter.unwrap_or(b','),
+                quote: self.csv_quote,
                 header: !self.csv_no_header,
                 null: self.csv_null.clone(),
             },

@@ -68,11 +68,12 @@ fn csv_that_is_not_utf8() {
 #[test]
 fn csv_options() {
     let dir = Dir::new(&[
-        ("a.csv", b"1;NA;007\n2;x;008\n"),
+        ("a.csv", b"1;NA;007\n2;'x\n;''\"';008\n"),
         ("b.tsv", b"a\tb\n1\t2\n"),
     ]);
     let csv = CsvOptions {
         delimiter: b';',
+        quote: b'\'',
         header: false,
         null: Some("NA".into()),
     };
@@ -87,7 +88,7 @@ fn csv_options() {
         content.schema,
         ["column_1:Int64?", "column_2:Utf8?", "column_3:Int32?"]
     );
-    assert_eq!(content.rows, ["1|-|7", "2|x|8"]);
+    assert_eq!(content.rows, ["1|-|7", "2|x\n;'\"|8"]);
     let content = read(&dir.open("b.tsv").unwrap()).unwrap();
     assert_eq!(content.rows, ["1|2"]);
 }
