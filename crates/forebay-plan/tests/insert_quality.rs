@@ -155,3 +155,30 @@ fn faster_machines_get_more_and_the_bound_still_holds() {
         );
     }
 }
+
+#[test]
+fn costs_of_the_smallest_numbers_end_the_search() {
+    let least = f64::from_bits(1);
+    let item = Item {
+        insert: least,
+        moving: 100.0,
+        home: 0,
+        pinned: false,
+    };
+    let fast = Machine {
+        insert_speed: 7.5,
+        ..Machine::default()
+    };
+    let problem = Problem {
+        items: vec![item],
+        machines: vec![Machine::default(), fast],
+    };
+    for mode in [Mode::Fast, Mode::Polish] {
+        let mut asked = 0;
+        let solution = solve(&problem, mode, 1, &mut || {
+            asked += 1;
+            asked > 1000
+        });
+        assert!(solution.cost <= least, "{}", solution.cost);
+    }
+}

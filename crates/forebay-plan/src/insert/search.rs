@@ -14,6 +14,9 @@ use crate::Random;
 /// Steps between two questions whether time is over.
 const STEPS_A_QUESTION: u64 = 512;
 
+/// What a round costs at least: a target can be met at once.
+const STEPS_A_ROUND: u64 = 64;
+
 const HEAT_LEAST: f64 = 0.03;
 const HEAT_RANGE: f64 = 100.0;
 
@@ -33,6 +36,11 @@ impl Budget<'_> {
             self.steps = 0;
         }
         true
+    }
+
+    /// Spends what is missing to `steps` since there were `before`.
+    fn spend_at_least(&mut self, before: u64, steps: u64) {
+        while before - self.steps < steps && self.spend() {}
     }
 }
 
@@ -118,6 +126,11 @@ pub fn improve(
     let mut best_insert = problem.loads(&best.1).insert_max();
     while budget.steps > 0 && best.0 > bound * (1.0 + 1e-9) {
         let cost = best.0 - step;
+        // Among the smallest numbers half of a difference is nothing: no cost lies between.
+        if cost >= best.0 {
+            break;
+        }
+        let before = budget.steps;
         let (low, high) = fluid.range(center, cost);
         let limit = match random.below(4) {
             0 => 0.5 * (low + high),
@@ -136,6 +149,7 @@ pub fn improve(
         let range = if hot { HEAT_RANGE } else { 20.0 };
         let heat = mean * HEAT_LEAST * f64::powf(range, random.unit());
         let met = anneal(&mut state, &mut target, random, budget, length, heat);
+        budget.spend_at_least(before, STEPS_A_ROUND);
         state.recompute();
         let cost = problem.cost(state.dest());
         if cost < best.0 {
