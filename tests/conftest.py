@@ -1,5 +1,9 @@
 """Fixtures: an empty store, and one with a table of people."""
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 from data import people, write
 from harness import Store
@@ -30,3 +34,18 @@ def served(store, source):
     with store.serve() as server:
         server.store = store
         yield server
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 6 MB. It is mounted in a namespace of its own, which needs no root, seen
+    through /proc, and gone with the process that holds it."""
+    (tmp_path / "small").mkdir()
+    script = f"mount -t tmpfs -o size=6m small {tmp_path}/small && echo ready && exec sleep 600"
+    user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+    words = ["unshare", *user, "--mount", "sh", "-c", script]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"ready\n", "cannot mount a tmpfs in a namespace"
+    yield Path(f"/proc/{holder.pid}/root{tmp_path}/small")
+    holder.kill()
+    holder.communicate()

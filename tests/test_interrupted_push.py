@@ -5,12 +5,9 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import time
-from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from data import people, person, write
 from harness import Store
 
@@ -106,21 +103,6 @@ def test_a_push_into_files_that_may_not_grow(store, source):
     assert store.json("get", "people", "99") == [person(99, 1)]
     assert store.push("people", big, args=["--force"])["version"] == 2
     only_what_manifests_name(store, "people", [1, 2])
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 6 MB. It is mounted in a namespace of its own, which needs no root, seen
-    through /proc, and gone with the process that holds it."""
-    (tmp_path / "small").mkdir()
-    script = f"mount -t tmpfs -o size=6m small {tmp_path}/small && echo ready && exec sleep 600"
-    user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
-    words = ["unshare", *user, "--mount", "sh", "-c", script]
-    holder = subprocess.Popen(words, stdout=subprocess.PIPE)
-    assert holder.stdout.readline() == b"ready\n", "cannot mount a tmpfs in a namespace"
-    yield Path(f"/proc/{holder.pid}/root{tmp_path}/small")
-    holder.kill()
-    holder.communicate()
 
 
 def test_a_full_disk(small_disk, source, tmp_path):

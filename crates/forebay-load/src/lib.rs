@@ -2,12 +2,13 @@
 //!
 //! `sources` reads Parquet, CSV, JSON lines and Arrow files as batches; `encode` makes keys and values
 //! of their rows; `sort` brings them in order within a memory budget and writes runs; `gate` compares
-//! a version with the one that serves; `push` is all of it together.
+//! a version with the one that serves; `push` is all of it together, and `load` the same into live tables.
 
 pub mod encode;
 pub mod export;
 pub mod gate;
 pub mod key;
+pub mod load;
 pub mod progress;
 pub mod push;
 pub mod sort;

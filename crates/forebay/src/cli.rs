@@ -4,8 +4,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    compact, completions, create, diff, drop, export, get, man, plan, push, rollback, scan, serve,
-    swap, tables, verify, versions,
+    compact, completions, create, diff, drop, export, get, load, man, plan, push, rollback, scan,
+    serve, swap, tables, verify, versions,
 };
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
@@ -54,6 +54,7 @@ pub struct Global {
 pub enum Command {
     Push(push::Push),
     Create(create::Create),
+    Load(load::Load),
     Serve(serve::Serve),
     Get(get::Get),
     Scan(scan::Scan),
@@ -101,6 +102,8 @@ mod tests {
              --merge-rate 50M --compression lz4",
             "forebay create t --value row --column name:text --column n:int64",
             "forebay create t --value list --item text",
+            "forebay load t a.parquet --key {id} --value n --as delta --ttl 7d --csv-quote ' --threads 1",
+            "forebay load t a.csv b.csv --key {id} --op what --ttl-column until --bad-rows skip",
             "forebay serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --threads 1",
             "forebay get t k1 k2 --json",
             "forebay scan t --from a --to b --limit 3 --reverse --store /s",
@@ -143,6 +146,9 @@ mod tests {
             "forebay create t --mode batch",
             "forebay create t --durability often",
             "forebay create t --delta bits",
+            "forebay load t a.csv",
+            "forebay load t a.csv --key {id} --as delete",
+            "forebay load t a.csv --key {id} --as delta --op what",
             "forebay swap t newest",
             "forebay get t",
             "forebay verify t@x",

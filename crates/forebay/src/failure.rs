@@ -1,7 +1,8 @@
 //! What kind of failure an error is, for exit codes and for programs.
 
-use forebay_engine::live::LiveError;
+use forebay_engine::live::{LiveError, LoadError as EngineLoadError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
+use forebay_load::load::LoadError;
 use forebay_load::push::PushError;
 use forebay_load::sort::SortError;
 use forebay_load::sources::SourceError;
@@ -30,6 +31,7 @@ pub enum Failure {
 impl Failure {
     pub fn of(error: &anyhow::Error) -> Self {
         let found = (error.downcast_ref().map(of_push))
+            .or_else(|| error.downcast_ref().map(of_load))
             .or_else(|| error.downcast_ref().map(of_store))
             .or_else(|| error.downcast_ref().map(of_read))
             .or_else(|| error.downcast_ref().map(of_live))
@@ -69,6 +71,21 @@ fn of_push(error: &PushError) -> Failure {
         },
         PushError::Mismatch { .. } => Failure::Damaged,
         PushError::Rejects { .. } => Failure::Other,
+    }
+}
+
+fn of_load(error: &LoadError) -> Failure {
+    match error {
+        LoadError::Rows(error) => of_push(error),
+        LoadError::Fit { .. } => Failure::Usage,
+        LoadError::Engine(error) => match error {
+            EngineLoadError::Busy { .. } => Failure::Busy,
+            EngineLoadError::NotTaken { .. } => Failure::InUse,
+            EngineLoadError::Batch { .. } => Failure::Usage,
+            EngineLoadError::Refused { .. } => Failure::Other,
+            EngineLoadError::Live(error) => of_live(error),
+            EngineLoadError::Store(error) => of_store(error),
+        },
     }
 }
 

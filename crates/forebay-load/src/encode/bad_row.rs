@@ -36,9 +36,14 @@ pub enum BadRow {
     )]
     Operation { column: Arc<str>, word: String },
     #[error(
-        "a delta, and the table was pushed without --delta, which says what deltas do: push it anew with it"
+        "a delta, and the table was made without --delta, which says what deltas do: make it anew with it"
     )]
     NoDelta,
+    #[error(
+        "an insert, which takes a look at what is there where rows expire, and a load takes none: let the \
+         row update, or write it through the server"
+    )]
+    NoInsert,
     #[error("the column '{column}' gives no time at which the row expires")]
     Expiry { column: Arc<str> },
     #[error("{reason}")]

@@ -26,14 +26,14 @@ use forebay_run::row::{Kind, Schema};
 pub use bad_row::BadRow;
 pub use conform::{conform, plain_schema};
 pub use keys::MAX_KEY_BYTES;
-pub use operations::{Expiry, OperationChoice};
+pub use operations::{Expiry, OperationChoice, Verb};
 
 use crate::key::KeyTemplate;
 use crate::types::{TypeError, row_schema};
 use cells::Cells;
 use keys::KeyWriter;
 use numbers::{number_writer, write_number};
-use operations::{Operations, Verb};
+use operations::Operations;
 use packer::{ListPacker, RowPacker};
 use scalar::scalar;
 
@@ -154,9 +154,19 @@ impl RowEncoder {
         key: &KeyTemplate,
         value: &ValueChoice,
     ) -> Result<RowEncoder, EncodeError> {
-        let arrow = plain_schema(schema);
-        let schema = row_schema(&arrow)?;
-        let keys = KeyWriter::new(&schema, key)?;
+        Self::beside(schema, Vec::new(), key, value)
+    }
+
+    /// The same for rows of `stored` that come beside other columns, which the key may name.
+    pub fn beside(
+        stored: &SchemaRef,
+        extra: Vec<FieldRef>,
+        key: &KeyTemplate,
+        value: &ValueChoice,
+    ) -> Result<RowEncoder, EncodeError> {
+        let arrow = joined(stored, extra);
+        let schema = row_schema(&plain_schema(stored))?;
+        let keys = KeyWriter::new(&row_schema(&arrow)?, key)?;
         let (values, encoded) = value_writer(&schema, value)?;
         let (key, value) = (Vec::new(), Vec::new());
         Ok(RowEncoder {
@@ -179,10 +189,7 @@ impl RowEncoder {
         choice: &OperationChoice,
         extra: Vec<FieldRef>,
     ) -> Result<RowEncoder, EncodeError> {
-        let fields = self.arrow.fields().iter().cloned().chain(extra);
-        self.arrow = plain_schema(&Arc::new(arrow_schema::Schema::new(
-            fields.collect::<Vec<FieldRef>>(),
-        )));
+        self.arrow = joined(&self.arrow, extra);
         let all = row_schema(&self.arrow)?;
         self.operations = Some(Operations::new(&all, &self.schema, choice)?);
         Ok(self)
@@ -298,6 +305,14 @@ impl ValueWriter {
             reason: error.to_string(),
         })
     }
+}
+
+/// The columns of a schema and more, without dictionaries and run ends.
+fn joined(schema: &SchemaRef, extra: Vec<FieldRef>) -> SchemaRef {
+    let fields = schema.fields().iter().cloned().chain(extra);
+    plain_schema(&Arc::new(arrow_schema::Schema::new(
+        fields.collect::<Vec<FieldRef>>(),
+    )))
 }
 
 fn value_writer(

@@ -12,10 +12,14 @@ use super::scalar::scalar;
 use super::{EncodeError, find};
 
 /// How rows become operations, beyond an update for each.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OperationChoice {
-    /// The column that says what a row does: insert, update, delete or delta. Without one all update.
+    /// The column that says what a row does: insert, update, delete or delta.
     pub column: Option<String>,
+    /// What rows do without one.
+    pub verb: Verb,
+    /// Inserts make bad rows.
+    pub refuse_inserts: bool,
     /// What deltas mean in the table, if it has any.
     pub delta: Option<DeltaKind>,
     pub expiry: Expiry,
@@ -32,13 +36,15 @@ pub enum Expiry {
     Never,
     /// So long after the push.
     AfterMs(u64),
-    /// When this column says: a time, or a number of seconds after the push; never where it is null.
-    Column(String),
+    /// When this column says: a time, or a number of seconds after the push; where it is null so many
+    /// milliseconds after the push.
+    Column { name: String, else_ms: u64 },
 }
 
 /// What a row does, before its value is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    #[default]
     Update,
     Insert,
     Delete,
@@ -48,7 +54,9 @@ pub(super) enum Verb {
 /// An [`OperationChoice`] bound to the columns of a schema.
 #[derive(Debug, Clone)]
 pub(super) struct Operations {
-    verb: Option<Place>,
+    column: Option<Place>,
+    verb: Verb,
+    refuse_inserts: bool,
     delta: Option<DeltaKind>,
     expiry: BoundExpiry,
     now_ms: u64,
@@ -67,7 +75,7 @@ struct Place {
 enum BoundExpiry {
     Never,
     At(u64),
-    Column(Place),
+    Column { place: Place, else_ms: u64 },
 }
 
 impl Operations {
@@ -85,22 +93,23 @@ impl Operations {
                 kind: all.columns()[index].kind.clone(),
             })
         };
-        let verb = choice.column.as_ref().map(|column| place(column, "--op"));
-        let verb = verb.transpose()?;
-        if let Some(verb) = &verb
-            && verb.kind != Kind::Text
+        let column = choice.column.as_ref().map(|column| place(column, "--op"));
+        let column = column.transpose()?;
+        if let Some(column) = &column
+            && column.kind != Kind::Text
         {
             return Err(EncodeError::OperationType {
-                column: verb.name.to_string(),
+                column: column.name.to_string(),
             });
         }
         let expiry = match &choice.expiry {
             Expiry::Never => BoundExpiry::Never,
             Expiry::AfterMs(ms) => BoundExpiry::At(choice.now_ms.saturating_add(*ms)),
-            Expiry::Column(column) => {
-                let place = place(column, "--ttl-column")?;
+            Expiry::Column { name, else_ms } => {
+                let place = place(name, "--ttl-column")?;
                 check_expiry(&place)?;
-                BoundExpiry::Column(place)
+                let else_ms = choice.now_ms.saturating_add(*else_ms);
+                BoundExpiry::Column { place, else_ms }
             }
         };
         let columns = stored.columns().iter().enumerate();
@@ -108,7 +117,9 @@ impl Operations {
             .filter(|(_, column)| choice.may_lack_values && !column.nullable)
             .map(|(index, column)| (index, Arc::from(column.name.as_str())));
         Ok(Operations {
-            verb,
+            column,
+            verb: choice.verb,
+            refuse_inserts: choice.refuse_inserts,
             delta: choice.delta,
             expiry,
             now_ms: choice.now_ms,
@@ -123,8 +134,8 @@ impl Operations {
 
     /// What the row does.
     pub fn verb(&self, cells: &[Cells<'_>], row: usize) -> Result<Verb, BadRow> {
-        let Some(place) = &self.verb else {
-            return Ok(Verb::Update);
+        let Some(place) = &self.column else {
+            return Ok(self.verb);
         };
         let unreadable = |error: forebay_run::row::RowError| BadRow::Unreadable {
             reason: error.to_string(),
@@ -144,6 +155,7 @@ impl Operations {
             .find(|(name, _)| word.eq_ignore_ascii_case(name))
         {
             Some((_, Verb::Delta)) if self.delta.is_none() => Err(BadRow::NoDelta),
+            Some((_, Verb::Insert)) if self.refuse_inserts => Err(BadRow::NoInsert),
             Some((_, verb)) => Ok(*verb),
             None => Err(BadRow::Operation {
                 column: place.name.clone(),
@@ -183,7 +195,9 @@ impl Operations {
         let expires_ms = match &self.expiry {
             BoundExpiry::Never => return Ok(plain),
             BoundExpiry::At(ms) => *ms,
-            BoundExpiry::Column(place) => self.expires_ms(place, cells, row)?,
+            BoundExpiry::Column { place, else_ms } => {
+                self.expires_ms(place, *else_ms, cells, row)?
+            }
         };
         Ok(plain.with_times(Times {
             written_ms: self.now_ms,
@@ -191,7 +205,13 @@ impl Operations {
         }))
     }
 
-    fn expires_ms(&self, place: &Place, cells: &[Cells<'_>], row: usize) -> Result<u64, BadRow> {
+    fn expires_ms(
+        &self,
+        place: &Place,
+        else_ms: u64,
+        cells: &[Cells<'_>],
+        row: usize,
+    ) -> Result<u64, BadRow> {
         let bad = || BadRow::Expiry {
             column: place.name.clone(),
         };
@@ -202,7 +222,7 @@ impl Operations {
         };
         // What is said to expire at the end of time never does; never is stored otherwise.
         let moment = match datum {
-            Datum::Null => return Ok(u64::MAX),
+            Datum::Null => return Ok(else_ms),
             Datum::Int(seconds) => after(seconds as f64),
             Datum::UInt(seconds) => after(seconds as f64),
             Datum::Float32(seconds) => after(f64::from(seconds)),

@@ -73,6 +73,7 @@ impl Layer {
             expiry: expiry_of(manifest.ttl.as_ref()),
             now_ms: self.now_ms,
             may_lack_values: true,
+            ..OperationChoice::default()
         };
         let encoder = RowEncoder::new(
             &Arc::new(Schema::new(fields)),
@@ -189,7 +190,7 @@ impl Finish for Layer {
 }
 
 /// A type is given for each column of the table, so that a missing one shows there.
-fn lacking(error: SourceError) -> PushError {
+pub(crate) fn lacking(error: SourceError) -> PushError {
     match error {
         SourceError::UnknownColumn { column, columns } => PushError::Onto {
             problem: format!(
@@ -200,7 +201,7 @@ fn lacking(error: SourceError) -> PushError {
     }
 }
 
-fn text_field(name: &str) -> FieldRef {
+pub(crate) fn text_field(name: &str) -> FieldRef {
     Arc::new(Field::new(name, DataType::Utf8, true))
 }
 

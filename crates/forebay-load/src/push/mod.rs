@@ -14,13 +14,13 @@
 //!
 //! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
 
-mod build;
-mod layer;
+pub(crate) mod build;
+pub(crate) mod layer;
 mod partitions;
 mod publish;
-mod read;
+pub(crate) mod read;
 mod rejects;
-mod throttle;
+pub(crate) mod throttle;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -332,8 +332,8 @@ fn open(request: &PushRequest, store: &Store) -> Result<(SourceSet, RowEncoder),
     if let Some(column) = value.column() {
         let mut needed: Vec<&str> = key.columns().collect();
         needed.push(column);
-        if let Expiry::Column(column) = &expiry {
-            needed.push(column);
+        if let Expiry::Column { name, .. } = &expiry {
+            needed.push(name);
         }
         sources.keep_columns(&needed);
         encoder = RowEncoder::new(&sources.schema, key, &value)?;
@@ -345,6 +345,7 @@ fn open(request: &PushRequest, store: &Store) -> Result<(SourceSet, RowEncoder),
             expiry,
             now_ms: store.clock().unix_ms(),
             may_lack_values: false,
+            ..OperationChoice::default()
         };
         encoder = encoder.with_operations(&choice, Vec::new())?;
     }
@@ -373,7 +374,10 @@ fn expiry_of(ttl: Option<&Ttl>) -> Expiry {
     match ttl {
         None => Expiry::Never,
         Some(Ttl::AfterMs(ms)) => Expiry::AfterMs(*ms),
-        Some(Ttl::Column(column)) => Expiry::Column(column.clone()),
+        Some(Ttl::Column(column)) => Expiry::Column {
+            name: column.clone(),
+            else_ms: u64::MAX,
+        },
     }
 }
 

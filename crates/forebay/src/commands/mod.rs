@@ -7,10 +7,12 @@ pub mod diff;
 pub mod drop;
 pub mod export;
 pub mod get;
+pub mod load;
 pub mod man;
 pub mod plan;
 pub mod push;
 mod pushed;
+pub mod reading;
 pub mod rollback;
 pub mod scan;
 pub mod serve;
@@ -28,6 +30,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
     match command {
         Command::Push(args) => push::run(args, context),
         Command::Create(args) => create::run(&args, context),
+        Command::Load(args) => load::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Get(args) => get::run(&args, context),
         Command::Scan(args) => scan::run(&args, context),

@@ -1,23 +1,22 @@
 //! `forebay push`: builds a version from files, checks it, swaps it in.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
-use forebay_load::push::{BadRows, Onto, PushRequest, push};
+use forebay_load::push::{Onto, PushRequest, push};
 use forebay_load::sort;
-use forebay_load::sources::{self, Batches, CsvOptions, Input, SourceOptions, parse_column};
+use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
 
 use super::pushed::{Pushed, held, summary};
+use super::reading::{SourceArgs, WorkArgs};
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::{human, memory};
+use crate::human;
 
 /// Build a version of a table from files, check it and swap it in
 ///
@@ -106,39 +105,8 @@ pub struct Push {
     )]
     pub op: Option<String>,
 
-    /// What to do with rows that cannot be stored (a null key, a line that does not parse): give up,
-    /// leave them out, or leave them out and write them to FILE with their line and the reason
-    #[arg(
-        long,
-        value_name = "fail|skip|FILE",
-        default_value = "fail",
-        help_heading = "Rows"
-    )]
-    pub bad_rows: String,
-
-    /// Format of the sources, where their names do not tell
-    #[arg(long, value_enum, help_heading = "Sources")]
-    pub format: Option<Format>,
-
-    /// The type of a column, where it is not to be guessed: 'price:decimal(12,2)'; may be repeated
-    #[arg(long, value_name = "NAME:TYPE", help_heading = "Sources")]
-    pub column: Vec<String>,
-
-    /// The character between two fields, \t for a tab [default: a comma, a tab for .tsv]
-    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Sources")]
-    pub csv_delimiter: Option<u8>,
-
-    /// The character around fields that hold a delimiter or a line end; within them it is doubled
-    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = "\"", help_heading = "Sources")]
-    pub csv_quote: u8,
-
-    /// The text of an absent value, beside the empty field
-    #[arg(long, value_name = "TEXT", help_heading = "Sources")]
-    pub csv_null: Option<String>,
-
-    /// The first line holds data: the columns are called column_1, column_2 and so on
-    #[arg(long, help_heading = "Sources")]
-    pub csv_no_header: bool,
+    #[command(flatten)]
+    pub reading: SourceArgs,
 
     /// hashed for look-ups by key, ordered for ranges too
     #[arg(
@@ -172,17 +140,8 @@ pub struct Push {
     #[arg(long, value_name = "SIZE", value_parser = parse_page_size, help_heading = "Version")]
     pub page_size: Option<u32>,
 
-    /// Memory for sorting; what does not fit is spilled to the store [default: a quarter of RAM]
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
-    pub memory: Option<u64>,
-
-    /// Threads that read, sort and write [default: one a core]
-    #[arg(long, value_name = "N", help_heading = "Work")]
-    pub threads: Option<usize>,
-
-    /// Read and write at most so many bytes of records a second, to spare what else runs here
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
-    pub rate: Option<u64>,
+    #[command(flatten)]
+    pub work: WorkArgs,
 
     /// Build and keep the version, but leave the serving one in place
     #[arg(long, help_heading = "Swap")]
@@ -225,16 +184,6 @@ pub enum Delta {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    Parquet,
-    Csv,
-    /// JSON lines: one object a line
-    Jsonl,
-    /// Arrow IPC, file or stream
-    Arrow,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
     Hashed,
     Ordered,
@@ -260,14 +209,6 @@ pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::R
 }
 
 fn carry_out(request: &PushRequest, context: &Context) -> anyhow::Result<Outcome> {
-    if let BadRows::File(path) = &request.bad_rows
-        && context.disk.exists(path)?
-    {
-        bail!(
-            "--bad-rows {}: the file exists already; remove it, or name another one",
-            path.display()
-        );
-    }
     let store = context.open_or_create_store()?;
     let drawing = context.progress();
     let report = push(request, &store, &*drawing)?;
@@ -288,7 +229,8 @@ fn carry_out(request: &PushRequest, context: &Context) -> anyhow::Result<Outcome
 
 impl Push {
     fn request(self, context: &Context) -> anyhow::Result<PushRequest> {
-        let source_options = self.source_options()?;
+        let source_options = self.reading.options()?;
+        let work = self.work.settle(context)?;
         Ok(PushRequest {
             table: self.table,
             sources: self.sources.into(),
@@ -310,49 +252,16 @@ impl Push {
             compression: self.compression.into(),
             page_bytes: self.page_size,
             duplicates: self.duplicates.into(),
-            bad_rows: match self.bad_rows.as_str() {
-                "fail" => BadRows::Fail,
-                "skip" => BadRows::Skip,
-                path => BadRows::File(PathBuf::from(path)),
-            },
-            memory_bytes: self
-                .memory
-                .unwrap_or_else(|| memory::quarter(&*context.disk)),
-            threads: self.threads.unwrap_or_else(memory::cores),
-            rate_bytes: self.rate,
+            bad_rows: work.bad_rows,
+            memory_bytes: work.memory_bytes,
+            threads: work.threads,
+            rate_bytes: work.rate_bytes,
             version: self.version,
             limits: self.gate,
             force: self.force,
             swap: !self.no_swap,
             keep: self.keep,
         })
-    }
-
-    fn source_options(&self) -> anyhow::Result<SourceOptions> {
-        let columns = self.column.iter().map(|text| parse_column(text));
-        let columns = columns.collect::<Result<_, _>>().context("--column")?;
-        Ok(SourceOptions {
-            format: self.format.map(sources::Format::from),
-            csv: CsvOptions {
-                delimiter: self.csv_delimiter.unwrap_or(b','),
-                quote: self.csv_quote,
-                header: !self.csv_no_header,
-                null: self.csv_null.clone(),
-            },
-            delimiter_given: self.csv_delimiter.is_some(),
-            columns,
-            ..SourceOptions::default()
-        })
-    }
-}
-
-fn parse_delimiter(text: &str) -> Result<u8, String> {
-    match text.as_bytes() {
-        b"\\t" => Ok(b'\t'),
-        [byte] if byte.is_ascii() => Ok(*byte),
-        _ => Err(format!(
-            "'{text}' is not one ASCII character, or \\t for a tab"
-        )),
     }
 }
 
@@ -383,17 +292,6 @@ impl From<Duplicates> for sort::Duplicates {
             Duplicates::Fail => Self::Fail,
             Duplicates::First => Self::First,
             Duplicates::Last => Self::Last,
-        }
-    }
-}
-
-impl From<Format> for sources::Format {
-    fn from(value: Format) -> Self {
-        match value {
-            Format::Parquet => Self::Parquet,
-            Format::Csv => Self::Csv,
-            Format::Jsonl => Self::JsonLines,
-            Format::Arrow => Self::Arrow,
         }
     }
 }

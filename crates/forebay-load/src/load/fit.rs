@@ -1,0 +1,264 @@
+//! How the columns of sources become those of a live table.
+//!
+//! A table of rows takes its columns by name, cast to its types; the key may use columns besides. A table
+//! of bytes, numbers or lists takes one column.
+
+use std::sync::Arc;
+
+use arrow_schema::{Field, FieldRef, Schema};
+use forebay_engine::live::{self, LiveOptions};
+use forebay_engine::{Ttl, ValueKind};
+
+use super::{LoadError, LoadRequest};
+use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
+use crate::push::PushError;
+use crate::push::layer::{lacking, text_field};
+use crate::sources::SourceSet;
+use crate::types::{arrow_field, arrow_type};
+
+/// A load's sources, held against its table.
+pub struct Fit<'a> {
+    request: &'a LoadRequest,
+    options: &'a LiveOptions,
+    now_ms: u64,
+}
+
+impl<'a> Fit<'a> {
+    pub fn new(request: &'a LoadRequest, options: &'a LiveOptions, now_ms: u64) -> Self {
+        Self {
+            request,
+            options,
+            now_ms,
+        }
+    }
+
+    /// Opens the sources, and what encodes their rows.
+    pub fn open(&self) -> Result<(SourceSet, RowEncoder), LoadError> {
+        let request = self.request;
+        let choice = self.operations()?;
+        let mut options = request.source_options.clone();
+        let typed = self.typed();
+        let names = |name: &String| typed.iter().any(|field| field.name() == name);
+        options.columns.retain(|(name, _)| !names(name));
+        let given = typed.iter();
+        options
+            .columns
+            .extend(given.map(|field| (field.name().clone(), field.data_type().clone())));
+        let mut sources = SourceSet::open(&request.sources, &options)
+            .map_err(PushError::from)
+            .map_err(|error| match error {
+                PushError::Source(error) => self.lacks(lacking(error)),
+                other => other.into(),
+            })?;
+        let (stored, value) = self.stored(&sources)?;
+        let extra = self.extra(&sources, &stored)?;
+        let encoder =
+            RowEncoder::beside(&Arc::new(Schema::new(stored)), extra, &request.key, &value);
+        let encoder = encoder
+            .and_then(|encoder| encoder.with_operations(&choice, Vec::new()))
+            .map_err(PushError::from)?;
+        self.check_values(&encoder)?;
+        // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
+        let loose = encoder.batch_schema().fields().iter();
+        let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
+        sources.arrange(Arc::new(Schema::new(loose.collect::<Vec<Field>>())));
+        Ok((sources, encoder))
+    }
+
+    fn operations(&self) -> Result<OperationChoice, LoadError> {
+        let request = self.request;
+        if request.verb == Verb::Delta && self.options.delta.is_none() {
+            return Err(self.unfit(
+                "it was made without --delta, which says what deltas do: make it anew with it, or \
+                 let the rows update"
+                    .to_owned(),
+            ));
+        }
+        let own_ms = match self.options.expiry {
+            live::Expiry::Never if request.ttl.is_some() => {
+                return Err(self.unfit(
+                    "it was made without expiry: make it anew with it, or load without --ttl and \
+                     --ttl-column"
+                        .to_owned(),
+                ));
+            }
+            live::Expiry::Never | live::Expiry::PerRecord => u64::MAX,
+            live::Expiry::AfterMs(ms) => ms,
+        };
+        let expires = self.options.expiry != live::Expiry::Never;
+        if expires && request.verb == Verb::Insert {
+            return Err(self.unfit(
+                "its rows may expire, so that an insert takes a look at what is there, and a load takes \
+                 none: let the rows update, or write them through the server"
+                    .to_owned(),
+            ));
+        }
+        Ok(OperationChoice {
+            column: request.operation_column.clone(),
+            verb: request.verb,
+            refuse_inserts: expires,
+            delta: self.options.delta,
+            expiry: match &request.ttl {
+                None if !expires => Expiry::Never,
+                None => Expiry::AfterMs(own_ms),
+                Some(Ttl::AfterMs(ms)) => Expiry::AfterMs(*ms),
+                Some(Ttl::Column(name)) => Expiry::Column {
+                    name: name.clone(),
+                    else_ms: own_ms,
+                },
+            },
+            now_ms: self.now_ms,
+            may_lack_values: request.operation_column.is_some(),
+        })
+    }
+
+    /// The columns whose types the table decides.
+    fn typed(&self) -> Vec<FieldRef> {
+        let columns = self.options.schema.columns();
+        let mut typed: Vec<FieldRef> = match (&self.options.value, &self.request.value_column) {
+            (ValueKind::Row, _) => columns.iter().map(arrow_field).collect(),
+            (ValueKind::List { .. }, Some(name)) => {
+                let lists = columns.iter().map(|column| arrow_type(&column.kind));
+                lists
+                    .map(|list| Arc::new(Field::new(name, list, true)))
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+        typed.extend(
+            self.request
+                .operation_column
+                .iter()
+                .map(|name| text_field(name)),
+        );
+        typed
+    }
+
+    /// The columns that are stored, and how.
+    fn stored(&self, sources: &SourceSet) -> Result<(Vec<FieldRef>, ValueChoice), LoadError> {
+        if self.options.value == ValueKind::Row {
+            if self.request.value_column.is_some() {
+                return Err(self.unfit("its values are rows: leave --value out".to_owned()));
+            }
+            let fields = self.options.schema.columns().iter().map(arrow_field);
+            return Ok((fields.collect(), ValueChoice::Row));
+        }
+        let column = self.value_column(sources)?;
+        let field = sources.schema.field_with_name(&column);
+        let field = field.map_err(|_| self.no_column("--value", &column, sources))?;
+        let number = self.options.delta.and_then(|kind| kind.number());
+        let value = match number {
+            Some(number) => ValueChoice::Number { column, number },
+            None => ValueChoice::Column(column),
+        };
+        Ok((vec![Arc::new(field.clone())], value))
+    }
+
+    fn value_column(&self, sources: &SourceSet) -> Result<String, LoadError> {
+        if let Some(column) = &self.request.value_column {
+            return Ok(column.clone());
+        }
+        let others = self.other_columns();
+        let names = sources.schema.fields().iter().map(|field| field.name());
+        let left: Vec<&String> = names
+            .filter(|name| !others.contains(&name.as_str()))
+            .collect();
+        match left[..] {
+            [only] => Ok(only.clone()),
+            _ => Err(self.unfit(format!(
+                "a key has one value: say by --value COLUMN which; the sources have {}",
+                names_of(sources.schema.fields())
+            ))),
+        }
+    }
+
+    /// The columns that the key, --op and --ttl-column name.
+    fn other_columns(&self) -> Vec<&str> {
+        let request = self.request;
+        let ttl = match &request.ttl {
+            Some(Ttl::Column(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let operation = request.operation_column.as_deref();
+        request.key.columns().chain(operation).chain(ttl).collect()
+    }
+
+    /// The columns that are needed and not stored. A column of rows that the table does not have would
+    /// be lost.
+    fn extra(&self, sources: &SourceSet, stored: &[FieldRef]) -> Result<Vec<FieldRef>, LoadError> {
+        let is_stored = |name: &str| stored.iter().any(|field| field.name() == name);
+        let others = self.other_columns();
+        if self.options.value == ValueKind::Row {
+            let fields = sources.schema.fields();
+            let unknown = fields
+                .iter()
+                .find(|field| !is_stored(field.name()) && !others.contains(&field.name().as_str()));
+            if let Some(field) = unknown {
+                return Err(self.unfit(format!(
+                    "the sources have the column '{}', which its rows do not ({}): leave it out of them",
+                    field.name(),
+                    names_of(stored)
+                )));
+            }
+        }
+        let mut extra: Vec<FieldRef> = Vec::new();
+        for name in others {
+            if is_stored(name) || extra.iter().any(|field| field.name() == name) {
+                continue;
+            }
+            let field = sources.schema.field_with_name(name);
+            let field = field.map_err(|_| self.no_column("an option", name, sources))?;
+            extra.push(Arc::new(field.clone()));
+        }
+        Ok(extra)
+    }
+
+    /// The table's values are of one kind, and so have to be those that come.
+    fn check_values(&self, encoder: &RowEncoder) -> Result<(), LoadError> {
+        let (wanted, fits) = match (&self.options.value, encoder.encoded()) {
+            (ValueKind::Row, encoded) => ("rows", *encoded == Encoded::Row),
+            (ValueKind::List { item, .. }, Encoded::List { item: comes, .. }) => {
+                ("lists of items of another type", item == comes)
+            }
+            (ValueKind::List { .. }, _) => ("lists", false),
+            (ValueKind::Bytes { .. } | ValueKind::Number { .. }, encoded) => {
+                ("bytes", !matches!(encoded, Encoded::List { .. }))
+            }
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(self.unfit(format!(
+            "its values are {wanted}: give --value a column of such, or make a table for these"
+        )))
+    }
+
+    fn no_column(&self, what: &str, name: &str, sources: &SourceSet) -> LoadError {
+        self.unfit(format!(
+            "{what} names the column '{name}', which the sources do not have; they have: {}",
+            names_of(sources.schema.fields())
+        ))
+    }
+
+    fn lacks(&self, error: PushError) -> LoadError {
+        match error {
+            PushError::Onto { problem } => self.unfit(problem),
+            other => other.into(),
+        }
+    }
+
+    fn unfit(&self, problem: String) -> LoadError {
+        LoadError::Fit {
+            table: self.request.table.clone(),
+            problem,
+        }
+    }
+}
+
+fn names_of<'f>(fields: impl IntoIterator<Item = &'f FieldRef>) -> String {
+    let names: Vec<&str> = fields
+        .into_iter()
+        .map(|field| field.name().as_str())
+        .collect();
+    names.join(", ")
+}

@@ -1,0 +1,204 @@
+//! A bulk load of a live table: from source files to runs that are added to it at one moment.
+//!
+//! Reading, encoding, sorting, building and reading back are those of a push (`crate::push`). What differs:
+//! the table is there, with its columns, partitions, kind of deltas and expiry, so the sources are fitted
+//! to it (`fit`); its rows are operations on what it holds; and instead of a manifest and a swap there is
+//! the engine's load (`forebay_engine::live::Load`), which adds the runs to the table wherever it is open.
+//! There is no gate: nothing is replaced whole, and nothing can be rolled back.
+
+mod fit;
+
+use std::sync::Arc;
+
+use forebay_engine::live::{self, Budget, IngestRun, Load};
+use forebay_engine::{Store, StoreError, TableName, Ttl};
+use forebay_run::filter::BITS_PER_KEY;
+use forebay_run::operation::{DeltaKind, Operation};
+use serde::Serialize;
+
+use crate::encode::Verb;
+use crate::key::KeyTemplate;
+use crate::progress::{Progress, Unit};
+use crate::push::build::{Job, tallies};
+use crate::push::read::{read, record_memory};
+use crate::push::throttle::Throttle;
+use crate::push::{Applied, BadRows, PushError};
+use crate::sort::{Collected, Cut, Cuts, Duplicates, Finish, SortError, SortPlan};
+use crate::sources::{Input, SourceOptions};
+use fit::Fit;
+
+/// What to load, and how.
+#[derive(Debug, Clone)]
+pub struct LoadRequest {
+    pub table: TableName,
+    pub sources: Input,
+    pub source_options: SourceOptions,
+    pub key: KeyTemplate,
+    /// The column of the values, in a table whose values are not rows; by default the one that is left
+    /// over.
+    pub value_column: Option<String>,
+    /// What rows do where no column says so.
+    pub verb: Verb,
+    /// The column that says what a row does.
+    pub operation_column: Option<String>,
+    /// When rows expire, where the table's own expiry is not to hold.
+    pub ttl: Option<Ttl>,
+    /// Of updates of one key; other operations are composed.
+    pub duplicates: Duplicates,
+    pub bad_rows: BadRows,
+    /// The memory that the load may use for records.
+    pub memory_bytes: u64,
+    pub threads: usize,
+    /// At most so many bytes of records a second, in reading and in writing each.
+    pub rate_bytes: Option<u64>,
+}
+
+/// What a load did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadReport {
+    pub table: TableName,
+    /// Keys that were loaded.
+    pub rows: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+    /// What the operations on those keys were.
+    #[serde(flatten)]
+    pub applied: Applied,
+    /// Rows left out because they could not be stored.
+    pub rejected: u64,
+    /// Rows left out because of another of the same key, or composed with one.
+    pub duplicates: u64,
+    pub seconds: f64,
+}
+
+/// Why a load did not come to its end. Nothing of it is in the table, unless the text says that this is not
+/// known.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Rows(#[from] PushError),
+    #[error("table {table}: {problem}")]
+    Fit { table: TableName, problem: String },
+    #[error(transparent)]
+    Engine(#[from] live::LoadError),
+}
+
+impl From<StoreError> for LoadError {
+    fn from(error: StoreError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+/// Carries a load out. Blocks until it is done.
+pub fn load(
+    request: &LoadRequest,
+    store: &Store,
+    progress: &dyn Progress,
+) -> Result<LoadReport, LoadError> {
+    let started = store.clock().monotonic();
+    let load = store.begin_load(&request.table)?;
+    let (sources, encoder) = Fit::new(request, load.options(), store.clock().unix_ms()).open()?;
+    let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
+    let plan = sort_plan(request, store, &load)?;
+    let (bad_rows, store_ref) = (&request.bad_rows, store);
+    let read = read(
+        bad_rows, &plan, &sources, &encoder, &throttle, store_ref, progress,
+    )?;
+    let job = Job {
+        plan: &plan,
+        page_bytes: None,
+        finish: &Filtered::new(&read.collected, request.memory_bytes),
+        throttle: &throttle,
+        progress,
+    };
+    let new_run = |partition| load.new_run(partition);
+    let built = job.build(&read.collected, &cuts(&load), &new_run)?;
+    // What was collected is written, and its memory may serve to open the table.
+    drop(read.collected);
+    if built.kept.records == 0 && read.rejected > 0 {
+        return Err(PushError::NothingLeft.into());
+    }
+    let runs = built.runs.iter().enumerate();
+    let runs: Vec<IngestRun> = runs
+        .filter_map(|(partition, run)| {
+            let id = run.as_ref()?.id.clone();
+            Some(IngestRun { partition, id })
+        })
+        .collect();
+    progress.stage("adding", None, Unit::Rows);
+    let budget = Budget::new(usize::try_from(request.memory_bytes).unwrap_or(usize::MAX));
+    load.add(&runs, &budget)?;
+    progress.advance(built.kept.records);
+    let seconds = (store.clock().monotonic() - started).as_secs_f64();
+    Ok(LoadReport {
+        table: request.table.clone(),
+        rows: built.kept.records,
+        bytes: built.kept.bytes,
+        applied: built.applied(),
+        rejected: read.rejected,
+        duplicates: built.duplicates,
+        seconds: (seconds * 1000.0).round() / 1000.0,
+    })
+}
+
+fn sort_plan(request: &LoadRequest, store: &Store, load: &Load) -> Result<SortPlan, StoreError> {
+    let only_updates = request.operation_column.is_none() && request.verb == Verb::Update;
+    let kind = load.options().delta.unwrap_or(DeltaKind::Append);
+    let expires = load.options().expiry != live::Expiry::Never;
+    Ok(SortPlan {
+        disk: Arc::clone(store.disk()),
+        scratch: load.scratch_dir()?,
+        run: load.run_options(),
+        duplicates: match only_updates {
+            true => request.duplicates,
+            false => Duplicates::Compose(kind),
+        },
+        with_operations: expires || !only_updates,
+        memory_bytes: record_memory(request.memory_bytes, request.threads),
+        threads: request.threads.max(1),
+    })
+}
+
+/// The partitions of the table.
+fn cuts(load: &Load) -> Cuts {
+    let cut = |bound: &forebay_engine::Bound| match bound {
+        forebay_engine::Bound::Slot(slot) => Cut::Slot(*slot),
+        forebay_engine::Bound::Key(key) => Cut::Key(key.clone()),
+    };
+    Cuts::at(load.options().lowers.iter().map(cut).collect())
+}
+
+/// Operations are written as they are, into runs that are looked up beside others.
+#[derive(Debug)]
+struct Filtered {
+    wanted: bool,
+}
+
+impl Filtered {
+    /// A filter is kept in memory while its run is written.
+    fn new(collected: &[Collected], memory_bytes: u64) -> Self {
+        let (source, dropped) = tallies(collected);
+        let records = source.records - dropped.records;
+        Self {
+            wanted: records.saturating_mul(BITS_PER_KEY) / 8 <= memory_bytes / 4,
+        }
+    }
+}
+
+impl Finish for Filtered {
+    fn finish<'a>(
+        &self,
+        _partition: usize,
+        _key: &[u8],
+        operation: Operation<'a>,
+    ) -> Result<Option<Operation<'a>>, SortError> {
+        Ok(Some(operation))
+    }
+
+    fn wants_filter(&self, _partition: usize) -> bool {
+        self.wanted
+    }
+}
+
+#[cfg(test)]
+mod tests;

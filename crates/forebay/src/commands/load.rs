@@ -1,0 +1,162 @@
+//! `forebay load`: adds rows from files to a live table, all at once.
+
+use std::time::Duration;
+
+use clap::Args;
+use forebay_engine::{TableName, Ttl};
+use forebay_load::encode::Verb;
+use forebay_load::key::KeyTemplate;
+use forebay_load::load::{LoadReport, LoadRequest, load};
+use forebay_load::push::Applied;
+
+use super::push::Duplicates;
+use super::reading::{SourceArgs, WorkArgs};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+
+/// Load rows from files into a live table, while it is served or while it is not
+///
+/// The rows are sorted, written as runs and read back beside the table, then added to it at one moment:
+/// what was written before is older, what is written after is newer. A load that fails or is killed adds
+/// nothing, or all of it where the server was adding it already. Where no server has the table open, the
+/// command opens it.
+///
+///   forebay load people people.parquet --key '{id}'
+///   forebay load clicks counts.csv --key '{page}' --value n --as delta
+///
+/// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, duplicates,
+/// seconds}; rows counts keys.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// The live table, made by forebay create
+    pub table: TableName,
+
+    /// Files or globs ('days/*.parquet', quoted), or file:// URLs of them
+    #[arg(required = true, value_name = "SOURCE")]
+    pub sources: Vec<String>,
+
+    /// The key, as a template over columns: '{carrier}/{flight:05}' pads flight with zeros to five
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
+    pub key: KeyTemplate,
+
+    /// The column of the values, in a table that is not one of rows [default: the one that is left over]
+    #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
+    pub value: Option<String>,
+
+    /// What rows do: update, insert (only where the key is absent), or delta (add to the value, by the
+    /// table's kind)
+    #[arg(
+        long = "as",
+        value_enum,
+        default_value = "update",
+        conflicts_with = "op",
+        help_heading = "Rows"
+    )]
+    pub verb: RowVerb,
+
+    /// The column that says what a row does: insert, update, delete or delta. Rows of one key are
+    /// composed in the order of the sources
+    #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
+    pub op: Option<String>,
+
+    /// Which of several updates of one key holds, in the order of the sources, or fail
+    #[arg(long, value_enum, default_value = "last", help_heading = "Rows")]
+    pub duplicates: Duplicates,
+
+    /// When the rows expire, counted from now: 7d, 12h, 90m, 30s [default: as the table says]
+    #[arg(long, value_name = "TIME", value_parser = human::parse_time, help_heading = "Rows")]
+    pub ttl: Option<Duration>,
+
+    /// The column that says when a row expires: a time, or a number of seconds from now; where it is null,
+    /// as the table says
+    #[arg(
+        long,
+        value_name = "COLUMN",
+        conflicts_with = "ttl",
+        help_heading = "Rows"
+    )]
+    pub ttl_column: Option<String>,
+
+    #[command(flatten)]
+    pub reading: SourceArgs,
+
+    #[command(flatten)]
+    pub work: WorkArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RowVerb {
+    Update,
+    Insert,
+    Delta,
+}
+
+pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
+    let request = args.request(context)?;
+    let store = context.open_store()?;
+    let drawing = context.progress();
+    let report = load(&request, &store, &*drawing)?;
+    drop(drawing);
+    context.print(&report, || summary(&report))?;
+    Ok(Outcome::Done)
+}
+
+impl Load {
+    fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
+        let source_options = self.reading.options()?;
+        let work = self.work.settle(context)?;
+        Ok(LoadRequest {
+            table: self.table,
+            sources: self.sources.into(),
+            source_options,
+            key: self.key,
+            value_column: self.value,
+            verb: match self.verb {
+                RowVerb::Update => Verb::Update,
+                RowVerb::Insert => Verb::Insert,
+                RowVerb::Delta => Verb::Delta,
+            },
+            operation_column: self.op,
+            ttl: match (self.ttl, self.ttl_column) {
+                (Some(time), _) => Some(Ttl::AfterMs(time.as_millis() as u64)),
+                (None, column) => column.map(Ttl::Column),
+            },
+            duplicates: self.duplicates.into(),
+            bad_rows: work.bad_rows,
+            memory_bytes: work.memory_bytes,
+            threads: work.threads,
+            rate_bytes: work.rate_bytes,
+        })
+    }
+}
+
+fn summary(report: &LoadReport) -> String {
+    let Applied {
+        updates,
+        inserts,
+        deletes,
+        deltas,
+    } = report.applied;
+    let (rows, bytes) = (
+        human::counted(report.rows, "key"),
+        human::bytes(report.bytes),
+    );
+    let time = human::duration(Duration::from_secs_f64(report.seconds.max(0.0)));
+    let mut text = format!(
+        "{} has {rows} more written, {bytes}, in {time}",
+        report.table
+    );
+    if updates < report.rows {
+        text +=
+            &format!(": {updates} updates, {inserts} inserts, {deletes} deletes, {deltas} deltas");
+    }
+    if report.rejected > 0 {
+        text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));
+    }
+    if report.duplicates > 0 {
+        let what = human::counted(report.duplicates, "row");
+        text += &format!("; {what} more of the same keys");
+    }
+    text
+}

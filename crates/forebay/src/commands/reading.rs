@@ -1,0 +1,150 @@
+//! The arguments of commands that read rows from files: `push` and `load`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use forebay_load::push::BadRows;
+use forebay_load::sources::{self, CsvOptions, SourceOptions, parse_column};
+
+use crate::context::Context;
+use crate::{human, memory};
+
+/// How the sources are read.
+#[derive(Debug, Args)]
+pub struct SourceArgs {
+    /// Format of the sources, where their names do not tell
+    #[arg(long, value_enum, help_heading = "Sources")]
+    pub format: Option<Format>,
+
+    /// The type of a column, where it is not to be guessed: 'price:decimal(12,2)'; may be repeated
+    #[arg(long, value_name = "NAME:TYPE", help_heading = "Sources")]
+    pub column: Vec<String>,
+
+    /// The character between two fields, \t for a tab [default: a comma, a tab for .tsv]
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Sources")]
+    pub csv_delimiter: Option<u8>,
+
+    /// The character around fields that hold a delimiter or a line end; within them it is doubled
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = "\"", help_heading = "Sources")]
+    pub csv_quote: u8,
+
+    /// The text of an absent value, beside the empty field
+    #[arg(long, value_name = "TEXT", help_heading = "Sources")]
+    pub csv_null: Option<String>,
+
+    /// The first line holds data: the columns are called column_1, column_2 and so on
+    #[arg(long, help_heading = "Sources")]
+    pub csv_no_header: bool,
+}
+
+/// What becomes of bad rows, and what the work may take.
+#[derive(Debug, Args)]
+pub struct WorkArgs {
+    /// What to do with rows that cannot be stored (a null key, a line that does not parse): give up,
+    /// leave them out, or leave them out and write them to FILE with their line and the reason
+    #[arg(
+        long,
+        value_name = "fail|skip|FILE",
+        default_value = "fail",
+        help_heading = "Rows"
+    )]
+    pub bad_rows: String,
+
+    /// Memory for sorting; what does not fit is spilled to the store [default: a quarter of RAM]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
+    pub memory: Option<u64>,
+
+    /// Threads that read, sort and write [default: one a core]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    pub threads: Option<usize>,
+
+    /// Read and write at most so many bytes of records a second, to spare what else runs here
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
+    pub rate: Option<u64>,
+}
+
+/// [`WorkArgs`] with what is left to choose chosen.
+#[derive(Debug)]
+pub struct Work {
+    pub bad_rows: BadRows,
+    pub memory_bytes: u64,
+    pub threads: usize,
+    pub rate_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    Parquet,
+    Csv,
+    /// JSON lines: one object a line
+    Jsonl,
+    /// Arrow IPC, file or stream
+    Arrow,
+}
+
+impl SourceArgs {
+    pub fn options(&self) -> anyhow::Result<SourceOptions> {
+        let columns = self.column.iter().map(|text| parse_column(text));
+        let columns = columns.collect::<Result<_, _>>().context("--column")?;
+        Ok(SourceOptions {
+            format: self.format.map(sources::Format::from),
+            csv: CsvOptions {
+                delimiter: self.csv_delimiter.unwrap_or(b','),
+                quote: self.csv_quote,
+                header: !self.csv_no_header,
+                null: self.csv_null.clone(),
+            },
+            delimiter_given: self.csv_delimiter.is_some(),
+            columns,
+            ..SourceOptions::default()
+        })
+    }
+}
+
+impl WorkArgs {
+    pub fn settle(self, context: &Context) -> anyhow::Result<Work> {
+        let bad_rows = match self.bad_rows.as_str() {
+            "fail" => BadRows::Fail,
+            "skip" => BadRows::Skip,
+            path => BadRows::File(PathBuf::from(path)),
+        };
+        if let BadRows::File(path) = &bad_rows
+            && context.disk.exists(path)?
+        {
+            bail!(
+                "--bad-rows {}: the file exists already; remove it, or name another one",
+                path.display()
+            );
+        }
+        Ok(Work {
+            bad_rows,
+            memory_bytes: self
+                .memory
+                .unwrap_or_else(|| memory::quarter(&*context.disk)),
+            threads: self.threads.unwrap_or_else(memory::cores),
+            rate_bytes: self.rate,
+        })
+    }
+}
+
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err(format!(
+            "'{text}' is not one ASCII character, or \\t for a tab"
+        )),
+    }
+}
+
+impl From<Format> for sources::Format {
+    fn from(value: Format) -> Self {
+        match value {
+            Format::Parquet => Self::Parquet,
+            Format::Csv => Self::Csv,
+            Format::Jsonl => Self::JsonLines,
+            Format::Arrow => Self::Arrow,
+        }
+    }
+}
