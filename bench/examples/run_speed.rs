@@ -145,7 +145,8 @@ fn write_merge(
         let mut merge = merge(runs);
         let mut writer = RunWriter::create(disk, path, options(order, cli.page_bytes))?;
         while merge.advance()? {
-            writer.push(merge.hash(), merge.key(), merge.operation())?;
+            let (tag, payload) = merge.encoded();
+            writer.push_encoded(merge.hash(), merge.key(), tag, &payload)?;
         }
         Ok(writer.finish_unsynced()?)
     })?;
@@ -164,7 +165,7 @@ fn scan(name: &str, mut cursor: impl Cursor, expected: u64) -> Result<()> {
         let (mut records, mut sum) = (0, 0u64);
         while cursor.advance()? {
             records += 1;
-            if let Operation::Update(value) = cursor.operation() {
+            if let Some((value, _)) = cursor.value() {
                 sum = sum.wrapping_add(u64::from(value[0]) + u64::from(cursor.key()[0]));
             }
         }

@@ -57,9 +57,7 @@ impl RunError {
 
     /// Whether the cause is a full disk (or a quota).
     pub fn is_out_of_space(&self) -> bool {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        matches!(self, Self::Io { source, .. }
-            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+        matches!(self, Self::Io { source, .. } if crate::io::is_out_of_space(source))
     }
 }
 

@@ -56,6 +56,8 @@ pub struct RunOptions {
     /// Write a filter for about so many records (at least as many as there will be, at best), for runs
     /// that are looked up beside others; a run of its own needs none.
     pub filter_records: Option<u64>,
+    /// Have the system write to the device as the run grows, where it is to be durable soon.
+    pub write_back: bool,
 }
 
 impl RunOptions {
@@ -74,6 +76,7 @@ impl RunOptions {
             hash_prefix,
             meta: Vec::new(),
             filter_records: None,
+            write_back: false,
         }
     }
 

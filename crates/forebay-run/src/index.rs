@@ -265,6 +265,21 @@ impl KeyIndex {
         low
     }
 
+    /// About which share of the keys of its page a key lies above, were they spread evenly between the page's
+    /// separator and the next one's; a half where that says nothing.
+    pub fn share(&self, page: usize, key: &[u8]) -> f32 {
+        const UNKNOWN: f32 = 0.5;
+        let Some(&[from, to]) = self.heads.get(page..page.saturating_add(2)) else {
+            return UNKNOWN;
+        };
+        let head = key_head(key.get(self.common.len()..).unwrap_or_default());
+        if (from..to).contains(&head) {
+            (head - from) as f32 / (to - from) as f32
+        } else {
+            UNKNOWN
+        }
+    }
+
     pub fn memory_bytes(&self) -> usize {
         4 * self.ends.len() + self.bytes.len() + 8 * self.heads.len()
     }

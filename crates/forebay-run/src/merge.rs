@@ -1,5 +1,6 @@
 //! Merging sorted streams of records into one.
 
+use std::borrow::Cow;
 use std::hint::select_unpredictable;
 
 use crate::content::ContentSum;
@@ -36,11 +37,31 @@ pub struct Dropped {
 #[derive(Debug, Clone, Copy)]
 struct Entrant {
     rank: u64,
-    cursor: usize,
+    /// The cursor's number, and [`TIED`]: one word, so that moving an entrant takes two.
+    mark: usize,
 }
 
-/// The `cursor` of an entrant whose cursor is at its end: it loses to all others.
-const ENDED: usize = usize::MAX;
+/// In an entrant's mark: it has beaten another one of its key. Who stands lower and has the key of the
+/// winner lost to the winner itself or to one of that key that did, so that the winner's mark tells of all.
+const TIED: usize = 1 << (usize::BITS - 1);
+
+/// An entrant whose cursor is at its end: it loses to all others.
+const ENDED: Entrant = Entrant {
+    rank: u64::MAX,
+    mark: usize::MAX & !TIED,
+};
+
+impl Entrant {
+    #[inline]
+    fn has_ended(self) -> bool {
+        self.cursor() == ENDED.mark
+    }
+
+    #[inline]
+    fn cursor(self) -> usize {
+        self.mark & !TIED
+    }
+}
 
 /// A merge of cursors, itself a [`Cursor`].
 pub struct Merge<C> {
@@ -79,56 +100,56 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn enter(&mut self, cursor: usize) -> Result<Entrant> {
         if !self.cursors[cursor].advance()? {
-            return Ok(Entrant {
-                rank: u64::MAX,
-                cursor: ENDED,
-            });
+            return Ok(ENDED);
         }
         let head = self.cursors[cursor].head();
         let rank = match self.direction {
             Direction::Forward => head,
             Direction::Backward => !head,
         };
-        Ok(Entrant { rank, cursor })
+        Ok(Entrant { rank, mark: cursor })
     }
 
     /// Whether `a` comes out before `b` whose rank is the same: by key, and of one key the older first.
+    /// And whether they are of one key.
     #[cold]
-    fn wins_tie(&self, a: Entrant, b: Entrant) -> bool {
-        if a.cursor == ENDED || b.cursor == ENDED {
-            return b.cursor == ENDED;
+    fn wins_tie(&self, a: Entrant, b: Entrant) -> (bool, bool) {
+        if a.has_ended() || b.has_ended() {
+            return (b.has_ended(), false);
         }
-        let keys = self.cursors[a.cursor]
-            .key()
-            .cmp(self.cursors[b.cursor].key());
-        let order = match self.direction {
-            Direction::Forward => keys,
-            Direction::Backward => keys.reverse(),
+        let key = |entrant: Entrant| self.cursors[entrant.cursor()].key();
+        let keys = match self.direction {
+            Direction::Forward => key(a).cmp(key(b)),
+            Direction::Backward => key(b).cmp(key(a)),
         };
-        order.then(a.cursor.cmp(&b.cursor)).is_lt()
+        let order = keys.then(a.cursor().cmp(&b.cursor()));
+        (order.is_lt(), keys.is_eq())
     }
 
+    /// Whether `a` wins against `b`, and the bits that the winner's mark takes.
     #[inline]
-    fn wins(&self, a: Entrant, b: Entrant) -> bool {
+    fn wins(&self, a: Entrant, b: Entrant) -> (bool, usize) {
         if a.rank == b.rank {
-            self.wins_tie(a, b)
+            let (wins, tied) = self.wins_tie(a, b);
+            (wins, if tied { TIED } else { 0 })
         } else {
-            a.rank < b.rank
+            (a.rank < b.rank, 0)
         }
     }
 
     /// Advances the winner and plays its matches again.
     #[inline]
     fn advance_winner(&mut self) -> Result<()> {
-        let cursor = self.tree[0].cursor;
+        let cursor = self.tree[0].cursor();
         let mut winner = self.enter(cursor)?;
         let mut node = (cursor + self.cursors.len()) / 2;
         while node > 0 {
             let other = self.tree[node];
-            let lost = self.wins(other, winner);
+            let (lost, tied) = self.wins(other, winner);
             // Which of two streams comes next is not to be predicted: moves, not branches.
             self.tree[node] = select_unpredictable(lost, winner, other);
             winner = select_unpredictable(lost, other, winner);
+            winner.mark |= tied;
             node /= 2;
         }
         self.tree[0] = winner;
@@ -138,56 +159,34 @@ impl<C: Cursor> Merge<C> {
     fn start(&mut self) -> Result<()> {
         self.started = true;
         let count = self.cursors.len();
-        let none = Entrant {
-            rank: u64::MAX,
-            cursor: ENDED,
-        };
-        self.tree = vec![none; count.max(1)];
+        self.tree = vec![ENDED; count.max(1)];
         // Who comes out of each node; the cursors themselves stand behind the nodes.
-        let mut winners = vec![none; 2 * count.max(1)];
+        let mut winners = vec![ENDED; 2 * count.max(1)];
         for cursor in 0..count {
             winners[count + cursor] = self.enter(cursor)?;
         }
         for node in (1..count).rev() {
             let (a, b) = (winners[2 * node], winners[2 * node + 1]);
-            let lost = self.wins(b, a);
+            let (lost, tied) = self.wins(b, a);
             (winners[node], self.tree[node]) = if lost { (b, a) } else { (a, b) };
+            winners[node].mark |= tied;
         }
         self.tree[0] = winners[1];
         Ok(())
     }
 
-    /// Whether another cursor stands on the winner's head: it then was the loser of one of the
-    /// winner's matches, or of one of that loser's, with the same head all along.
-    #[inline]
-    fn head_is_shared(&self) -> bool {
-        let winner = self.tree[0];
-        let mut node = (winner.cursor + self.cursors.len()) / 2;
-        let mut shared = false;
-        while node > 0 {
-            shared |= self.tree[node].rank == winner.rank;
-            node /= 2;
-        }
-        shared
-    }
-
-    /// Gathers the cursors that stand on the winner's key, and if there are several settles what
-    /// comes of their records.
+    /// Gathers the cursors that stand on the winner's key, and settles what comes of their records.
     #[cold]
     #[inline(never)]
     fn settle(&mut self) -> Result<()> {
         let winner = self.tree[0];
-        let key = self.cursors[winner.cursor].key();
+        let key = self.cursors[winner.cursor()].key();
         let shares = |other: &&Entrant| {
-            let same_head = other.rank == winner.rank && other.cursor != ENDED;
-            same_head && self.cursors[other.cursor].key() == key
+            let same_head = other.rank == winner.rank && !other.has_ended();
+            same_head && self.cursors[other.cursor()].key() == key
         };
-        self.pending
-            .extend(self.tree.iter().filter(shares).map(|other| other.cursor));
-        if self.pending.len() == 1 {
-            self.pending.clear();
-            return Ok(());
-        }
+        let sharing = self.tree.iter().filter(shares);
+        self.pending.extend(sharing.map(|other| other.cursor()));
         let cursors = &self.cursors;
         self.pending
             .sort_by_key(|&cursor| (cursors[cursor].age(), cursor));
@@ -204,7 +203,7 @@ impl<C: Cursor> Merge<C> {
         for (place, &cursor) in self.pending.iter().enumerate() {
             if place != kept {
                 let cursor = &self.cursors[cursor];
-                let (_, payload) = encode(cursor.operation());
+                let (_, payload) = cursor.encoded();
                 self.dropped.records += 1;
                 self.dropped.key_bytes += cursor.key().len() as u64;
                 self.dropped.value_bytes += payload.len() as u64;
@@ -253,7 +252,7 @@ impl<C: Cursor> Cursor for Merge<C> {
         if !self.started {
             self.start()?;
         } else if self.pending.is_empty() {
-            if self.tree[0].cursor != ENDED {
+            if !self.tree[0].has_ended() {
                 self.advance_winner()?;
             }
         } else {
@@ -263,11 +262,12 @@ impl<C: Cursor> Cursor for Merge<C> {
             }
             self.pending.clear();
         }
-        self.current = self.tree[0].cursor;
-        if self.current == ENDED {
+        let winner = self.tree[0];
+        if winner.has_ended() {
             return Ok(false);
         }
-        if self.head_is_shared() {
+        self.current = winner.cursor();
+        if winner.mark & TIED != 0 {
             self.settle()?;
         }
         Ok(true)
@@ -293,6 +293,22 @@ impl<C: Cursor> Cursor for Merge<C> {
         match &self.composed {
             Some(operation) => operation.borrow(),
             None => self.cursors[self.current].operation(),
+        }
+    }
+
+    #[inline]
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        match &self.composed {
+            Some(operation) => encode(operation.borrow()),
+            None => self.cursors[self.current].encoded(),
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> Option<(&[u8], u64)> {
+        match &self.composed {
+            Some(operation) => operation.borrow().value(),
+            None => self.cursors[self.current].value(),
         }
     }
 }

@@ -264,9 +264,25 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
+    /// Starts fetching the lines that [`Page::lower_bound`] will need, `share` of the page's keys being below
+    /// the one sought.
+    #[inline]
+    pub fn prefetch_near(&self, share: f32) {
+        // Of records so small that it pays, the offsets take a tenth of the page.
+        let offsets = self.bytes.len() / 10;
+        let at = offsets + (share * (self.bytes.len() - offsets) as f32) as usize;
+        prefetch(self.bytes, 0);
+        prefetch(self.bytes, (share * offsets as f32) as usize);
+        for line in 0..6 {
+            prefetch(self.bytes, (at + 64 * line).saturating_sub(192));
+        }
+    }
+
     /// The number of the first record of an ordered page whose key is not less than `key`, and
-    /// whether it is `key`.
-    pub fn lower_bound(&self, key: &[u8]) -> PageResult<(usize, bool)> {
+    /// whether it is `key`. `share` is the guess of how many of the page's keys are below, from 0 to 1: the
+    /// search begins there and widens, so that a good guess touches few lines.
+    pub fn lower_bound(&self, key: &[u8], share: f32) -> PageResult<(usize, bool)> {
+        const FIRST_STEP: usize = 8;
         let records = self.records()?;
         let prefix = self.prefix()?;
         let head = &key[..key.len().min(prefix.len())];
@@ -277,13 +293,21 @@ impl<'a> Page<'a> {
         }
         let suffix = &key[prefix.len()..];
         let (mut low, mut high) = (0, records);
+        let (mut guess, mut step) = ((share * records as f32) as usize, FIRST_STEP);
         while low < high {
-            let middle = low.midpoint(high);
-            match self.slot(middle, records, false)?.suffix.cmp(suffix) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Ok((middle, true)),
-                std::cmp::Ordering::Greater => high = middle,
+            let at = guess.clamp(low, high - 1);
+            match self.slot(at, records, false)?.suffix.cmp(suffix) {
+                std::cmp::Ordering::Less => low = at + 1,
+                std::cmp::Ordering::Equal => return Ok((at, true)),
+                std::cmp::Ordering::Greater => high = at,
             }
+            // Wider and wider, until there is a bound on both sides.
+            guess = match (low > 0, high < records) {
+                (true, true) => low.midpoint(high),
+                (true, false) => low + step,
+                (false, _) => high.saturating_sub(step),
+            };
+            step *= 4;
         }
         Ok((low, false))
     }

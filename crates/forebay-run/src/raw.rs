@@ -8,14 +8,15 @@
 //!   mapping as [`Mapping::damaged`] and lets the reader go on. Readers look at that mark after they
 //!   have read and before they answer, and turn it into an error.
 //! - [`WriteWindow`] is written through by its one owner, and read by nobody. Its blocks were reserved
-//!   before; should somebody cut the file meanwhile, the next write to it ends the process.
+//!   before; should somebody cut the file meanwhile, the handler puts memory of no file in the hole and
+//!   marks the window, and the write is an error.
 //! - [`prefetch`] and [`match_byte`] never read outside the slice they are given.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions, UncheckedAdvice};
@@ -39,7 +40,7 @@ impl Mapping {
         let map = unsafe { MmapOptions::new().map(file)? };
         // Hints: a kernel without huge pages for files says no, and nothing changes.
         let _ = map.advise(Advice::HugePage);
-        let guard = Guarded::register(map.as_ptr() as usize, map.len());
+        let guard = Guarded::register(map.as_ptr() as usize, map.len(), libc::PROT_READ);
         Ok(Self { map, guard })
     }
 
@@ -101,16 +102,25 @@ impl Drop for Mapping {
 pub struct WriteWindow {
     map: MmapMut,
     start: u64,
+    guard: &'static Guarded,
 }
 
 impl WriteWindow {
     /// Maps `len` bytes of `file` from `start` on, a multiple of the system's page. REQUIRES:
     /// [`reserve_blocks`] has reserved them, and the file is not cut before this is dropped.
     pub fn new(file: &File, start: u64, len: usize) -> io::Result<Self> {
+        install_handler();
         // SAFETY: nobody reads through this mapping or another one of the file, so that it does not
         // matter who else changes the bytes.
         let map = unsafe { MmapOptions::new().offset(start).len(len).map_mut(file)? };
-        Ok(Self { map, start })
+        let guard = Guarded::register(map.as_ptr() as usize, map.len(), libc::PROT_WRITE);
+        Ok(Self { map, start, guard })
+    }
+
+    /// Whether a part of the file was found missing since it was mapped: what was written there is lost.
+    #[inline]
+    pub fn damaged(&self) -> bool {
+        self.guard.damaged.load(Ordering::Relaxed)
     }
 
     /// Writes as much of `bytes` at `offset` of the file as lies in the window; returns how much.
@@ -124,6 +134,12 @@ impl WriteWindow {
         let count = bytes.len().min(len - at);
         self.map[at..at + count].copy_from_slice(&bytes[..count]);
         count
+    }
+}
+
+impl Drop for WriteWindow {
+    fn drop(&mut self) {
+        self.guard.release();
     }
 }
 
@@ -164,6 +180,8 @@ struct Guarded {
     start: AtomicUsize,
     len_bytes: AtomicUsize,
     damaged: AtomicBool,
+    /// How the range is mapped.
+    protection: AtomicI32,
     next: AtomicPtr<Guarded>,
 }
 
@@ -171,13 +189,14 @@ static RANGES: AtomicPtr<Guarded> = AtomicPtr::new(std::ptr::null_mut());
 static FREE: Mutex<Vec<&'static Guarded>> = Mutex::new(Vec::new());
 
 impl Guarded {
-    fn register(start: usize, len_bytes: usize) -> &'static Guarded {
+    fn register(start: usize, len_bytes: usize, protection: i32) -> &'static Guarded {
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let guard = free.unwrap_or_else(|| {
             let guard: &'static Guarded = Box::leak(Box::new(Guarded {
                 start: AtomicUsize::new(0),
                 len_bytes: AtomicUsize::new(0),
                 damaged: AtomicBool::new(false),
+                protection: AtomicI32::new(libc::PROT_NONE),
                 next: AtomicPtr::new(std::ptr::null_mut()),
             }));
             let me = std::ptr::from_ref(guard).cast_mut();
@@ -191,6 +210,7 @@ impl Guarded {
             }
         });
         guard.damaged.store(false, Ordering::Relaxed);
+        guard.protection.store(protection, Ordering::Relaxed);
         guard.start.store(start, Ordering::Relaxed);
         guard.len_bytes.store(len_bytes, Ordering::Release);
         guard
@@ -238,7 +258,8 @@ extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
                 let page = address & !(SYSTEM_PAGE_BYTES - 1);
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
                 let page = page as *mut libc::c_void;
-                libc::mmap(page, SYSTEM_PAGE_BYTES, libc::PROT_READ, flags, -1, 0);
+                let protection = guard.protection.load(Ordering::Relaxed);
+                libc::mmap(page, SYSTEM_PAGE_BYTES, protection, flags, -1, 0);
                 return;
             }
             node = guard.next.load(Ordering::Acquire);
@@ -256,6 +277,14 @@ pub fn expect_random_reads(file: &File) {
     // SAFETY: a system call on an open descriptor.
     unsafe {
         libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM);
+    }
+}
+
+/// Has the system begin to write the file's changed pages to the device. A hint.
+pub fn start_write_back(file: &File) {
+    // SAFETY: a system call on an open descriptor; 0 and 0 are the whole file.
+    unsafe {
+        libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE);
     }
 }
 

@@ -35,6 +35,41 @@ pub fn encode<'a>(operation: Operation<'a>) -> (u8, Cow<'a, [u8]>) {
     }
 }
 
+/// Whether the tag is of an operation without times whose payload is its only operand: any will do.
+#[inline]
+pub fn is_plain(tag: u8) -> bool {
+    tag <= DELTA
+}
+
+/// What a key has whose whole history a record is that decodes: see [`Operation::value`].
+#[inline]
+pub fn value_of(tag: u8, payload: &[u8]) -> Option<(&[u8], u64)> {
+    match tag {
+        UPDATE | INSERT | DELTA => Some((payload, u64::MAX)),
+        DELETE => None,
+        _ => decode(tag, payload).ok()?.value(),
+    }
+}
+
+/// A record with nothing older below it: one that sets the value it comes to.
+#[inline]
+pub(crate) fn settled<'a>((tag, payload): (u8, Cow<'a, [u8]>)) -> (u8, Cow<'a, [u8]>) {
+    match tag {
+        UPDATE | INSERT | DELTA => (UPDATE, payload),
+        DELETE => (DELETE, payload),
+        _ => settled_composed(tag, &payload),
+    }
+}
+
+#[cold]
+fn settled_composed(tag: u8, payload: &[u8]) -> (u8, Cow<'static, [u8]>) {
+    let Some((value, expires_ms)) = value_of(tag, payload) else {
+        return (DELETE, Cow::Borrowed(&[]));
+    };
+    let (tag, payload) = encode(Operation::Update(value).with_times(Times::until(expires_ms)));
+    (tag, Cow::Owned(payload.into_owned()))
+}
+
 fn encode_timed(operation: Operation<'_>) -> (u8, Cow<'static, [u8]>) {
     let (mut tag, rest) = encode(operation.plain());
     let times = operation.times();

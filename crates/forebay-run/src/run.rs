@@ -326,7 +326,7 @@ impl Run {
         let page = Page::new(bytes);
         let found = match &self.index {
             Index::Hashed(_) => page.find_hashed(hash as u8, key),
-            Index::Ordered(_) => find_ordered(&page, key),
+            Index::Ordered(index) => find_ordered(&page, key, index.share(number, key)),
         };
         let answer = match found.map_err(damaged)? {
             None => Lookup::Absent,
@@ -426,8 +426,9 @@ fn own(lookup: Lookup<'_>) -> Lookup<'static> {
     }
 }
 
-fn find_ordered<'p>(page: &Page<'p>, key: &[u8]) -> PageResult<Option<Slot<'p>>> {
-    match page.lower_bound(key)? {
+fn find_ordered<'p>(page: &Page<'p>, key: &[u8], share: f32) -> PageResult<Option<Slot<'p>>> {
+    page.prefetch_near(share);
+    match page.lower_bound(key, share)? {
         (index, true) => page.slot(index, page.records()?, false).map(Some),
         (_, false) => Ok(None),
     }

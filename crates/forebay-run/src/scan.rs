@@ -9,9 +9,9 @@ use crate::error::Result;
 use crate::format::Order;
 use crate::hash::key_head;
 use crate::operation::Operation;
-use crate::page::{Page, Slot};
+use crate::page::{OPERATION_MASK, Page, Slot};
 use crate::pages::Access;
-use crate::record::decode;
+use crate::record::{decode, encode, is_plain, value_of};
 use crate::run::{Index, Run};
 
 /// A sorted stream of records: what scans, merges and sort buffers have in common.
@@ -28,6 +28,14 @@ pub trait Cursor {
     fn head(&self) -> u64;
     fn key(&self) -> &[u8];
     fn operation(&self) -> Operation<'_>;
+    /// The operation as tag and payload: what [`encode`] makes of it.
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        encode(self.operation())
+    }
+    /// What a key has whose whole history this record is: see [`Operation::value`].
+    fn value(&self) -> Option<(&[u8], u64)> {
+        self.operation().value()
+    }
     /// The record's place in history among those of its key in other streams; where ages are equal
     /// (as they are by default) the streams' own order decides.
     fn age(&self) -> u64 {
@@ -50,6 +58,12 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn operation(&self) -> Operation<'_> {
         (**self).operation()
+    }
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        (**self).encoded()
+    }
+    fn value(&self) -> Option<(&[u8], u64)> {
+        (**self).value()
     }
     fn age(&self) -> u64 {
         (**self).age()
@@ -102,7 +116,26 @@ impl ScanRange {
         }
     }
 
-    /// Whether a place comes before the range.
+    /// Whether a place comes before the range, for whoever walks in that direction.
+    #[inline]
+    pub fn is_early(&self, direction: Direction, hash: u64, key: &[u8]) -> bool {
+        match direction {
+            Direction::Forward => self.is_below(hash, key),
+            Direction::Backward => self.is_above(hash, key),
+        }
+    }
+
+    /// Whether a place comes behind the range, for whoever walks in that direction.
+    #[inline]
+    pub fn is_late(&self, direction: Direction, hash: u64, key: &[u8]) -> bool {
+        match direction {
+            Direction::Forward => self.is_above(hash, key),
+            Direction::Backward => self.is_below(hash, key),
+        }
+    }
+
+    /// Whether a place lies below the range.
+    #[inline]
     pub fn is_below(&self, hash: u64, key: &[u8]) -> bool {
         let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
         match &self.from {
@@ -112,7 +145,8 @@ impl ScanRange {
         }
     }
 
-    /// Whether a place comes behind the range.
+    /// Whether a place lies above the range.
+    #[inline]
     pub fn is_above(&self, hash: u64, key: &[u8]) -> bool {
         let order = |at: &Position| hash.cmp(&at.hash).then_with(|| key.cmp(&at.key));
         match &self.to {
@@ -158,8 +192,9 @@ pub struct RunScan {
     hash: u64,
     /// The key's first bytes, in ordered order: the page's prefix, and behind it the suffix.
     key: Vec<u8>,
-    /// How long the page's prefix is.
+    /// How long the page's prefix is, and its [`key_head`].
     prefix_bytes: usize,
+    prefix_head: u64,
     /// The key, in ordered order without the prefix: where in the page.
     suffix_at: Range<usize>,
     tag: u8,
@@ -190,6 +225,7 @@ impl RunScan {
             hash: 0,
             key: Vec::new(),
             prefix_bytes: 0,
+            prefix_head: 0,
             suffix_at: 0..0,
             tag: 0,
             payload_at: 0..0,
@@ -241,6 +277,7 @@ impl RunScan {
         if !self.hashed {
             let prefix = page.prefix().map_err(damaged)?;
             self.prefix_bytes = prefix.len();
+            self.prefix_head = key_head(prefix);
             self.key.clear();
             self.key.extend_from_slice(prefix);
         }
@@ -256,7 +293,7 @@ impl RunScan {
         let slot = page
             .slot(index, self.records, self.hashed)
             .map_err(damaged)?;
-        self.tag = slot.tag;
+        self.tag = slot.tag & OPERATION_MASK;
         self.suffix_at = slot.at..slot.at + slot.suffix.len();
         self.payload_at = self.suffix_at.end..self.suffix_at.end + slot.payload.len();
         if self.hashed {
@@ -270,7 +307,9 @@ impl RunScan {
         } else {
             None
         };
-        decode(self.tag, self.payload()).map_err(damaged)?;
+        if !is_plain(self.tag) {
+            decode(self.tag, self.payload()).map_err(damaged)?;
+        }
         Ok(())
     }
 
@@ -284,21 +323,6 @@ impl RunScan {
         match &self.distant {
             Some(payload) => payload,
             None => &self.bytes[self.payload_at.clone()],
-        }
-    }
-
-    /// Whether the loaded record comes before the range, in the scan's direction.
-    fn is_early(&self) -> bool {
-        match self.direction {
-            Direction::Forward => self.range.is_below(self.hash(), self.key()),
-            Direction::Backward => self.range.is_above(self.hash(), self.key()),
-        }
-    }
-
-    fn is_late(&self) -> bool {
-        match self.direction {
-            Direction::Forward => self.range.is_above(self.hash(), self.key()),
-            Direction::Backward => self.range.is_below(self.hash(), self.key()),
         }
     }
 }
@@ -316,13 +340,14 @@ impl Cursor for RunScan {
                 continue;
             };
             self.load(index)?;
-            if self.seeking && self.is_early() {
+            let (range, direction) = (&self.range, self.direction);
+            if self.seeking && range.is_early(direction, self.hash, self.key()) {
                 continue;
             }
-            self.seeking = false;
-            if self.is_late() {
+            if range.is_late(direction, self.hash, self.key()) {
                 break;
             }
+            self.seeking = false;
             return Ok(true);
         }
         self.done = true;
@@ -337,10 +362,12 @@ impl Cursor for RunScan {
     #[inline]
     fn head(&self) -> u64 {
         if self.hashed {
-            self.hash
-        } else {
-            key_head(&self.key)
+            return self.hash;
         }
+        // From where it lies: reading the key back just after it was put together would wait for that.
+        let suffix_head = key_head(&self.bytes[self.suffix_at.clone()]);
+        let behind = suffix_head.checked_shr(8 * self.prefix_bytes as u32);
+        self.prefix_head | behind.unwrap_or(0)
     }
 
     #[inline]
@@ -356,6 +383,16 @@ impl Cursor for RunScan {
     fn operation(&self) -> Operation<'_> {
         // `load` has decoded it once already.
         decode(self.tag, self.payload()).unwrap_or(Operation::Delete)
+    }
+
+    #[inline]
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        (self.tag, Cow::Borrowed(self.payload()))
+    }
+
+    #[inline]
+    fn value(&self) -> Option<(&[u8], u64)> {
+        value_of(self.tag, self.payload())
     }
 }
 

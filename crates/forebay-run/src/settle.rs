@@ -1,7 +1,10 @@
 //! The end of a history: what a merge writes that includes the oldest run.
 
+use std::borrow::Cow;
+
 use crate::error::Result;
 use crate::operation::Operation;
+use crate::record::settled;
 use crate::scan::Cursor;
 use crate::times::Times;
 
@@ -24,17 +27,14 @@ impl<C: Cursor> Settled<C> {
     pub fn inner(&self) -> &C {
         &self.inner
     }
-
-    fn value(&self) -> Option<(&[u8], u64)> {
-        let value = self.inner.operation().value();
-        value.filter(|(_, expires_ms)| *expires_ms > self.expired_ms)
-    }
 }
 
 impl<C: Cursor> Cursor for Settled<C> {
+    #[inline]
     fn advance(&mut self) -> Result<bool> {
         while self.inner.advance()? {
-            if self.value().is_some() {
+            let value = self.inner.value();
+            if value.is_some_and(|(_, expires_ms)| expires_ms > self.expired_ms) {
                 return Ok(true);
             }
         }
@@ -58,6 +58,16 @@ impl<C: Cursor> Cursor for Settled<C> {
             Operation::Update(value).with_times(Times::until(expires_ms))
         });
         settled.unwrap_or(Operation::Delete)
+    }
+
+    #[inline]
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        settled(self.inner.encoded())
+    }
+
+    #[inline]
+    fn value(&self) -> Option<(&[u8], u64)> {
+        self.inner.value()
     }
 
     fn age(&self) -> u64 {

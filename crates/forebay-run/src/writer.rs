@@ -23,6 +23,8 @@ use crate::record::encode;
 
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes written before the system is asked to pass them on to the device.
+const WRITE_BACK_BYTES: u64 = 4 << 20;
 
 /// The name of the file beside `run` that holds values too large for a page.
 pub fn ext_path(run: &Path) -> PathBuf {
@@ -35,10 +37,12 @@ struct Sink {
     file: Box<dyn WriteFile>,
     buffer: Vec<u8>,
     written_bytes: u64,
+    /// What of it the system was asked to pass on; absent where it is not to be.
+    passed_on_bytes: Option<u64>,
 }
 
 impl Sink {
-    fn create(disk: &dyn Disk, path: &Path) -> Result<Self> {
+    fn create(disk: &dyn Disk, path: &Path, write_back: bool) -> Result<Self> {
         let file = disk
             .create(path)
             .map_err(|e| RunError::io(path, "create the file", e))?;
@@ -48,6 +52,7 @@ impl Sink {
             file,
             buffer,
             written_bytes: 0,
+            passed_on_bytes: write_back.then_some(0),
         })
     }
 
@@ -81,6 +86,12 @@ impl Sink {
         let written = self.file.write_all(bytes);
         written.map_err(|e| RunError::io(&self.path, "write", e))?;
         self.written_bytes += bytes.len() as u64;
+        if let Some(passed_on) = &mut self.passed_on_bytes
+            && self.written_bytes - *passed_on >= WRITE_BACK_BYTES
+        {
+            *passed_on = self.written_bytes;
+            self.file.write_back();
+        }
         Ok(())
     }
 
@@ -129,7 +140,7 @@ impl RunWriter {
         let blocks = (options.compression != Compression::None)
             .then(|| BlockWriter::new(options.compression, page_bytes as usize));
         Ok(Self {
-            out: Sink::create(&**disk, path)?,
+            out: Sink::create(&**disk, path, options.write_back)?,
             disk: Arc::clone(disk),
             ext: None,
             page: PageBuilder::new(page_bytes as usize, hashed),
@@ -162,13 +173,19 @@ impl RunWriter {
     /// that of the record before; `hash` is the key's hash64 (any number in ordered order).
     #[inline]
     pub fn push(&mut self, hash: u64, key: &[u8], operation: Operation<'_>) -> Result<()> {
+        let (tag, payload) = encode(operation);
+        self.push_encoded(hash, key, tag, &payload)
+    }
+
+    /// [`RunWriter::push`] of a record as [`Cursor::encoded`](crate::scan::Cursor::encoded) has it.
+    #[inline]
+    pub fn push_encoded(&mut self, hash: u64, key: &[u8], tag: u8, payload: &[u8]) -> Result<()> {
         let head = match self.options.order {
             Order::Hashed => hash,
             Order::Ordered => key_head(key),
         };
         self.check_key(head, key)?;
-        let (tag, payload) = encode(operation);
-        self.push_payload(hash, key, tag, &payload)?;
+        self.push_payload(hash, key, tag, payload)?;
         self.last_head = head;
         Ok(())
     }
@@ -231,7 +248,11 @@ impl RunWriter {
     fn push_extent(&mut self, payload: &[u8]) -> Result<[u8; 24]> {
         let ext = match &mut self.ext {
             Some(ext) => ext,
-            none => none.insert(Sink::create(&*self.disk, &ext_path(&self.out.path))?),
+            none => none.insert(Sink::create(
+                &*self.disk,
+                &ext_path(&self.out.path),
+                self.options.write_back,
+            )?),
         };
         let mut reference = [0; 24];
         reference[..8].copy_from_slice(&ext.len_bytes().to_le_bytes());

@@ -34,6 +34,18 @@ struct State {
     may_map: bool,
 }
 
+impl State {
+    /// An error when somebody cut the file off below what was written through the window.
+    fn check_whole(&self) -> io::Result<()> {
+        match &self.window {
+            Some(window) if window.damaged() => Err(io::Error::other(
+                "the file was cut short while it was written",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl OsLogFile {
     /// `file` is open for reading and writing; `len_bytes` long.
     pub fn new(file: File, len_bytes: u64, may_map: bool) -> Self {
@@ -87,6 +99,7 @@ impl LogFile for OsLogFile {
                 Some(window) => window.write(rest, at),
                 None => 0,
             };
+            state.check_whole()?;
             rest = &rest[written..];
             if written == 0 && !self.open_window(&mut state, at) {
                 self.file.write_all_at(rest, at)?;
@@ -108,7 +121,8 @@ impl LogFile for OsLogFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data()?;
+        self.state().check_whole()
     }
 }
 
@@ -158,6 +172,20 @@ mod tests {
             drop(file);
             assert!(content(&path) == expected);
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a real file")]
+    fn a_file_that_somebody_else_cuts_takes_no_more_and_does_not_end_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.log");
+        let file = OsDisk::default().create_log(&path).unwrap();
+        file.write_all_at(&[1; 10_000], 0).unwrap();
+        std::fs::write(&path, b"").unwrap();
+        let error = file.write_all_at(&[2; 10_000], 10_000).unwrap_err();
+        assert!(error.to_string().contains("cut short"), "{error}");
+        assert!(file.sync().is_err());
+        assert!(file.write_all_at(&[3; 10], 20_000).is_err());
     }
 
     #[test]

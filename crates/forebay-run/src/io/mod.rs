@@ -71,6 +71,9 @@ pub trait ReadFile: Debug + Send + Sync {
 
 /// A file being written, front to back.
 pub trait WriteFile: Write + Debug + Send {
+    /// Has the system begin to write to the device what it has of the file so far, so that a sync at the
+    /// end finds little left to do. A hint: nothing is durable by that.
+    fn write_back(&mut self) {}
     /// Makes all that was written durable. After an error the file's state is unknown: the caller
     /// gives the file up, it never calls `sync` again.
     fn sync(&mut self) -> io::Result<()>;
@@ -89,8 +92,8 @@ pub trait LogFile: Debug + Send + Sync {
 
 /// Whether an error of writing says that there is no room now, which may come back.
 pub fn is_out_of_space(error: &io::Error) -> bool {
-    use io::ErrorKind::{QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// Wall-clock and monotonic time.

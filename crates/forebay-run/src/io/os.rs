@@ -185,6 +185,10 @@ impl Write for OsWriteFile {
 }
 
 impl WriteFile for OsWriteFile {
+    fn write_back(&mut self) {
+        raw::start_write_back(&self.0);
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()
     }
