@@ -35,6 +35,7 @@ mod store;
 mod table;
 mod verify;
 mod version;
+mod walk;
 
 pub use bound::Bound;
 pub use compact::{Compacted, Counting, MAX_RUNS, due};

@@ -1,15 +1,15 @@
 //! Walking a version's records in its order, either way, over all partitions.
 
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use forebay_run::Order;
-use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::DeltaKind;
-use forebay_run::scan::{Cursor, Direction, Position, RunScan, ScanRange};
+use forebay_run::scan::{Direction, RunScan, ScanRange};
 
 use crate::error::ReadError;
 use crate::version::Version;
+use crate::walk::Walk;
 
 /// A walk over records, in hash order or key order as the table is. It holds its version open.
 ///
@@ -17,20 +17,7 @@ use crate::version::Version;
 /// moved to; otherwise they mean nothing. What had expired when the walk was begun is left out.
 pub struct VersionScan {
     version: Arc<Version>,
-    range: ScanRange,
-    direction: Direction,
-    /// The partitions still to come.
-    partitions: Range<usize>,
-    current: Option<PartScan>,
-    /// How many records may still come.
-    left: u64,
-    /// The moment that the walk sees.
-    now_ms: u64,
-}
-
-enum PartScan {
-    One(RunScan),
-    Many(Merge<RunScan>),
+    walk: Walk<RunScan>,
 }
 
 impl Version {
@@ -56,36 +43,30 @@ impl Version {
 
     /// Walks the records of a range of positions in the table's own order.
     pub fn scan_range(self: &Arc<Self>, range: ScanRange, direction: Direction) -> VersionScan {
-        let partition = |at: &Position| self.router.partition(at.hash, &at.key);
-        let first = match &range.from {
-            Bound::Included(at) | Bound::Excluded(at) => partition(at),
-            Bound::Unbounded => 0,
-        };
-        let last = match &range.to {
-            Bound::Included(at) | Bound::Excluded(at) => partition(at),
-            Bound::Unbounded => self.parts.len() - 1,
-        };
-        VersionScan {
-            version: Arc::clone(self),
+        let walk = Walk::new(
+            &self.router,
+            self.parts.len(),
             range,
             direction,
-            partitions: first..last + 1,
-            current: None,
-            left: u64::MAX,
-            now_ms: self.now_ms(),
+            self.now_ms(),
+        );
+        VersionScan {
+            version: Arc::clone(self),
+            walk,
         }
     }
 
-    fn scan_part(&self, partition: usize, range: &ScanRange, direction: Direction) -> PartScan {
-        let runs = &self.parts[partition].runs;
+    fn cursors(
+        &self,
+        partition: usize,
+        range: &ScanRange,
+        direction: Direction,
+    ) -> (Vec<RunScan>, DeltaKind) {
+        let runs = self.parts[partition].runs.iter();
         let scan = |run| RunScan::new(Arc::clone(run), range.clone(), direction);
-        if let [run] = &**runs {
-            return PartScan::One(scan(run));
-        }
         // A table without a kind of deltas has none, so that any kind will do.
         let kind = self.manifest().delta.unwrap_or(DeltaKind::Append);
-        let scans = runs.iter().map(scan).collect();
-        PartScan::Many(Merge::new(scans, Resolve::Compose(kind), direction))
+        (runs.map(scan).collect(), kind)
     }
 }
 
@@ -93,82 +74,40 @@ impl VersionScan {
     /// Ends the walk after `records`.
     #[must_use]
     pub fn limit(mut self, records: u64) -> Self {
-        self.left = records;
+        self.walk.limit(records);
         self
     }
 
     /// Moves to the next record; `false` when there is none.
     pub fn advance(&mut self) -> Result<bool, ReadError> {
-        while self.left > 0 {
-            let Some(current) = &mut self.current else {
-                let next = match self.direction {
-                    Direction::Forward => self.partitions.next(),
-                    Direction::Backward => self.partitions.next_back(),
-                };
-                let Some(next) = next else { break };
-                self.current = Some(self.version.scan_part(next, &self.range, self.direction));
-                continue;
-            };
-            let moved = current.cursor_mut().advance();
-            if !moved.map_err(|error| self.version.read_error(error))? {
-                self.current = None;
-                continue;
-            }
-            let value = current.cursor().operation().value();
-            if value.is_some_and(|(_, expires_ms)| self.now_ms < expires_ms) {
-                self.left -= 1;
-                return Ok(true);
-            }
-        }
-        self.left = 0;
-        self.current = None;
-        Ok(false)
+        let version = &self.version;
+        let enter = |partition, range: &_, direction| version.cursors(partition, range, direction);
+        let moved = self.walk.advance(enter);
+        moved.map_err(|error| version.read_error(error))
     }
 
     /// The key's hash64; 0 in ordered tables.
     pub fn hash(&self) -> u64 {
-        self.current
-            .as_ref()
-            .map_or(0, |current| current.cursor().hash())
+        self.walk.hash()
     }
 
     pub fn key(&self) -> &[u8] {
-        self.current
-            .as_ref()
-            .map_or(&[], |current| current.cursor().key())
+        self.walk.key()
     }
 
     pub fn value(&self) -> &[u8] {
-        let current = self.current.as_ref();
-        let value = current.and_then(|current| current.cursor().operation().value());
-        value.map_or(&[], |(value, _)| value)
+        self.walk.value().map_or(&[], |(value, _)| value)
     }
 
     /// When the record expires, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
     pub fn expires_ms(&self) -> u64 {
-        let current = self.current.as_ref();
-        let value = current.and_then(|current| current.cursor().operation().value());
-        value.map_or(u64::MAX, |(_, expires_ms)| expires_ms)
+        self.walk
+            .value()
+            .map_or(u64::MAX, |(_, expires_ms)| expires_ms)
     }
 
     pub fn version(&self) -> &Arc<Version> {
         &self.version
-    }
-}
-
-impl PartScan {
-    fn cursor(&self) -> &dyn Cursor {
-        match self {
-            PartScan::One(scan) => scan,
-            PartScan::Many(merge) => merge,
-        }
-    }
-
-    fn cursor_mut(&mut self) -> &mut dyn Cursor {
-        match self {
-            PartScan::One(scan) => scan,
-            PartScan::Many(merge) => merge,
-        }
     }
 }
 
@@ -177,7 +116,7 @@ impl std::fmt::Debug for VersionScan {
         f.debug_struct("VersionScan")
             .field("table", self.version.table())
             .field("version", &self.version.version())
-            .field("range", &self.range)
+            .field("range", &self.walk.range)
             .finish_non_exhaustive()
     }
 }

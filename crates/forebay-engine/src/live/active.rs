@@ -8,6 +8,7 @@ use forebay_run::operation::Operation;
 use forebay_run::record::encode;
 
 use crate::live::error::LiveError;
+use crate::live::expiry::{delta_written_ms, earliest};
 use crate::live::mini::MiniRun;
 use crate::live::record::{Record, append_raw};
 use crate::live::shape::{Place, Shape};
@@ -36,6 +37,8 @@ pub(crate) struct Active {
     slots: Vec<u16>,
     /// How many operations met one of their key here.
     met: usize,
+    /// See [`MiniRun::deltas_since_ms`].
+    deltas_since_ms: Option<u64>,
 }
 
 impl Active {
@@ -51,6 +54,10 @@ impl Active {
     /// Whether operations meet others of their key often enough that merging buffers makes them fewer.
     pub fn is_repetitive(&self) -> bool {
         self.met * 8 >= self.entries.len()
+    }
+
+    pub fn deltas_since_ms(&self) -> Option<u64> {
+        self.deltas_since_ms
     }
 
     /// The bytes of the records in it.
@@ -111,6 +118,7 @@ impl Active {
         if (self.entries.len() + 1) * 4 > self.slots.len() * 3 {
             self.grow();
         }
+        self.deltas_since_ms = earliest([self.deltas_since_ms, delta_written_ms(operation)]);
         let slot = self.slot_of(place, key);
         if let Some(number) = usize::from(self.slots[slot]).checked_sub(1) {
             return self.change(shape, number, key, operation);
@@ -182,8 +190,11 @@ impl Active {
     pub fn seal(&mut self) -> MiniRun {
         let bytes = &self.bytes;
         let key = |entry: &Entry| Record::read(bytes, entry.at as usize).map(|record| record.key);
-        self.entries
-            .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(&key(b))));
+        self.entries.sort_unstable_by_key(|entry| entry.head);
+        let of_one_head = self.entries.chunk_by_mut(|a, b| a.head == b.head);
+        for entries in of_one_head.filter(|entries| entries.len() > 1) {
+            entries.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        }
         let mut mini = MiniRun::with_capacity(bytes.len(), self.entries.len() as u64);
         for entry in &self.entries {
             if let Some(record) = Record::read(bytes, entry.at as usize) {
@@ -191,6 +202,7 @@ impl Active {
             }
         }
         mini.shrink();
+        mini.deltas_since_ms = self.deltas_since_ms;
         self.clear();
         mini
     }
@@ -202,5 +214,6 @@ impl Active {
         self.entries.clear();
         self.slots.fill(0);
         self.met = 0;
+        self.deltas_since_ms = None;
     }
 }

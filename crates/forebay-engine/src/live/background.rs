@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_run::RunError;
+use forebay_run::io::is_out_of_space;
 use tracing::warn;
 
 use crate::error::StoreError;
@@ -149,14 +150,39 @@ impl Shared {
         }
     }
 
+    /// Lets the other tables of the budget know that this one's memory does not come back now.
+    pub fn is_stuck(&self, why: &str) {
+        let table = &self.shape.table;
+        self.memory.set_stuck(Some(format!(
+            "the runs of table {table} cannot be written: {why}"
+        )));
+    }
+
+    /// Passes on what came of work on the runs that a caller did itself; closes the table where the same in
+    /// the background would have.
+    pub fn closing<R>(&self, result: Result<R, LiveError>) -> Result<R, LiveError> {
+        if let Err(error) = &result
+            && matches!(consequence(error, true), Consequence::Fail)
+        {
+            self.fail(&error.to_string());
+        }
+        result
+    }
+
     /// What a step's outcome means for writers. Returns whether there may be another step.
     fn note(&self, worker: Worker, result: Result<(), LiveError>) -> bool {
         let Err(error) = result else {
+            if !worker.reads_runs {
+                self.memory.set_stuck(None);
+            }
             self.tell(|progress| (worker.trouble)(progress).problem = None);
             return true;
         };
         let text = error.to_string();
         warn!(table = %self.shape.table, error = text, "a flush or a merge failed");
+        if !worker.reads_runs {
+            self.is_stuck(&text);
+        }
         let consequence = consequence(&error, worker.reads_runs);
         if let Consequence::Fail = consequence {
             self.fail(&text);
@@ -181,12 +207,9 @@ enum Consequence {
 /// For want of space the same step may succeed later. A damaged run stays damaged, and is no reason to
 /// refuse writes. After any other error of the device nobody knows what it holds.
 fn consequence(error: &LiveError, reads_runs: bool) -> Consequence {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let out_of_space = match error {
         LiveError::Run { source, .. } => source.is_out_of_space(),
-        LiveError::Store(StoreError::Io { source, .. }) => {
-            matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
-        }
+        LiveError::Store(StoreError::Io { source, .. }) => is_out_of_space(source),
         _ => false,
     };
     match error {

@@ -30,7 +30,10 @@ pub struct Budget {
 #[derive(Default)]
 struct Usage {
     growing_bytes: AtomicUsize,
+    frozen_bytes: AtomicUsize,
     run_bytes: AtomicUsize,
+    /// Why its generations cannot be written, while that is so.
+    stuck: Mutex<Option<String>>,
     /// Has the table freeze its generation soon, from a thread of its own.
     ask: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -105,7 +108,38 @@ impl Budget {
         Member {
             budget: Arc::clone(self),
             usage,
-            frozen_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Sees to it that memory for writes comes back: that some is being written, or has its table asked for it.
+    /// An error is why none will.
+    pub(crate) fn make_room(&self) -> Result<(), String> {
+        let members: Vec<_> = self
+            .members
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let (stuck, moving): (Vec<_>, Vec<_>) = members
+            .into_iter()
+            .partition(|usage| usage.stuck.lock().is_some());
+        let frozen = |usage: &Arc<Usage>| usage.frozen_bytes.load(Ordering::Relaxed);
+        let growing = |usage: &Arc<Usage>| usage.growing_bytes.load(Ordering::Relaxed);
+        if moving.iter().any(|usage| frozen(usage) > 0) {
+            return Ok(());
+        }
+        if let Some(usage) = moving.iter().max_by_key(|usage| growing(usage))
+            && growing(usage) > 0
+        {
+            if let Some(ask) = usage.ask.get() {
+                ask();
+            }
+            return Ok(());
+        }
+        let why = stuck.into_iter().max_by_key(frozen);
+        match why.and_then(|usage| usage.stuck.lock().clone()) {
+            Some(why) => Err(why),
+            None => Ok(()),
         }
     }
 
@@ -122,7 +156,6 @@ impl Budget {
 pub(crate) struct Member {
     budget: Arc<Budget>,
     usage: Arc<Usage>,
-    frozen_bytes: AtomicUsize,
 }
 
 impl Member {
@@ -141,7 +174,12 @@ impl Member {
     }
 
     pub fn frozen_bytes(&self) -> usize {
-        self.frozen_bytes.load(Ordering::Relaxed)
+        self.usage.frozen_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Says why the table's generations cannot be written, or that they can.
+    pub fn set_stuck(&self, why: Option<String>) {
+        *self.usage.stuck.lock() = why;
     }
 
     pub fn run_bytes(&self) -> usize {
@@ -179,21 +217,24 @@ impl Member {
         }
     }
 
-    /// The generation was frozen; returns what it takes.
+    /// The generation was frozen; returns what it takes. REQUIRES: nothing grows meanwhile.
     pub fn freeze(&self) -> usize {
-        let bytes = self.usage.growing_bytes.swap(0, Ordering::Relaxed);
-        self.budget
-            .growing_bytes
-            .fetch_sub(bytes, Ordering::Relaxed);
-        self.budget.frozen_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.frozen_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Counted twice for a moment rather than not at all.
+        let bytes = self.growing_bytes();
+        for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
+            sum.fetch_add(bytes, Ordering::Relaxed);
+        }
+        for sum in [&self.budget.growing_bytes, &self.usage.growing_bytes] {
+            sum.fetch_sub(bytes, Ordering::Relaxed);
+        }
         bytes
     }
 
     /// A frozen generation was written.
     pub fn thaw(&self, bytes: usize) {
-        self.budget.frozen_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.frozen_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
+            sum.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Filters and indexes of the runs take so much now.

@@ -1,5 +1,6 @@
 //! Walking a sorted run in memory, and walking any source of records, either way.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use forebay_run::Order;
 use forebay_run::error::Result;
 use forebay_run::hash::key_head;
 use forebay_run::operation::Operation;
-use forebay_run::record::decode;
+use forebay_run::record::{decode, value_of};
 use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
 
 use crate::live::mini::MiniRun;
@@ -113,33 +114,20 @@ impl MiniCursor {
         }
         true
     }
-
-    fn is_early(&self) -> bool {
-        match self.direction {
-            Direction::Forward => self.range.is_below(self.hash, self.key()),
-            Direction::Backward => self.range.is_above(self.hash, self.key()),
-        }
-    }
-
-    fn is_late(&self) -> bool {
-        match self.direction {
-            Direction::Forward => self.range.is_above(self.hash, self.key()),
-            Direction::Backward => self.range.is_below(self.hash, self.key()),
-        }
-    }
 }
 
 impl Cursor for MiniCursor {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         while !self.done && self.load_next() {
-            if self.seeking && self.is_early() {
+            let (range, direction) = (&self.range, self.direction);
+            if self.seeking && range.is_early(direction, self.hash, self.key()) {
                 continue;
             }
-            self.seeking = false;
-            if self.is_late() {
+            if range.is_late(direction, self.hash, self.key()) {
                 break;
             }
+            self.seeking = false;
             return Ok(true);
         }
         self.done = true;
@@ -165,6 +153,16 @@ impl Cursor for MiniCursor {
     fn operation(&self) -> Operation<'_> {
         // What lies in memory was encoded here.
         decode(self.tag, self.mini.slice(self.payload)).unwrap_or(Operation::Delete)
+    }
+
+    #[inline]
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        (self.tag, Cow::Borrowed(self.mini.slice(self.payload)))
+    }
+
+    #[inline]
+    fn value(&self) -> Option<(&[u8], u64)> {
+        value_of(self.tag, self.mini.slice(self.payload))
     }
 }
 
@@ -213,6 +211,22 @@ impl Cursor for SourceCursor {
         match self {
             SourceCursor::Mini(cursor) => cursor.operation(),
             SourceCursor::Run(cursor) => cursor.operation(),
+        }
+    }
+
+    #[inline]
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        match self {
+            SourceCursor::Mini(cursor) => cursor.encoded(),
+            SourceCursor::Run(cursor) => cursor.encoded(),
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> Option<(&[u8], u64)> {
+        match self {
+            SourceCursor::Mini(cursor) => cursor.value(),
+            SourceCursor::Run(cursor) => cursor.value(),
         }
     }
 }

@@ -67,7 +67,7 @@ pub enum LiveError {
     Failed { table: TableName, why: String },
     /// Writes go on once there is space.
     #[error(
-        "table {table} has no memory left for writes, as it cannot write runs: {why}; free some space"
+        "table {table} has no memory left for writes, as no runs can be written: {why}; free some space"
     )]
     Full { table: TableName, why: String },
     #[error("table {table}: {source}")]

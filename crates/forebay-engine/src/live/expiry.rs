@@ -29,6 +29,18 @@ pub enum Expiry {
     AfterMs(u64),
 }
 
+/// When an operation was written that makes something of what it meets; 0 where it does not say.
+#[inline]
+pub(crate) fn delta_written_ms(operation: Operation<'_>) -> Option<u64> {
+    (!operation.is_final()).then(|| operation.times().written_ms)
+}
+
+/// The earliest of some moments, if there is one.
+#[inline]
+pub(crate) fn earliest(moments: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    moments.into_iter().flatten().min()
+}
+
 impl Shared {
     /// The operation as it is kept.
     #[inline]
@@ -47,12 +59,14 @@ impl Shared {
         })
     }
 
-    /// What expired by then may be left out of a run with nothing older below it. Where there are deltas
-    /// that is nothing: one that was written while a value lasted may still wait to be merged with it.
-    pub fn droppable_ms(&self) -> u64 {
-        match (self.options.expiry, self.shape.delta) {
-            (Expiry::Never, _) | (_, Some(_)) => 0,
-            (_, None) => self.shape.now_ms(),
+    /// What expired by then may be left out of a run with nothing older below it: now, but not after the
+    /// earliest delta elsewhere was written. A delta that was written while a value lasted may still wait
+    /// to be merged with it; those to come are written later than now. REQUIRES: `now_ms` was read before
+    /// `newer` was seen, under the partition's lock, which tells of all that is not in that run.
+    pub fn droppable_ms(&self, now_ms: u64, newer: impl Iterator<Item = Option<u64>>) -> u64 {
+        match self.options.expiry {
+            Expiry::Never => 0,
+            _ => earliest(newer.chain([Some(now_ms)])).unwrap_or(0),
         }
     }
 
@@ -87,17 +101,17 @@ impl Shared {
         wait: Wait,
     ) -> Result<Option<Commit<'_>>, LiveError> {
         let keys: Vec<&[u8]> = batch.records().map(|(key, _)| key).collect();
-        let written = self.transact(&keys, wait, |values| {
-            let values = values.iter().map(Option::is_some);
-            let mut present: HashMap<&[u8], bool> = keys.iter().copied().zip(values).collect();
-            (settle(batch, &mut present), ())
-        })?;
+        let written = self.transact(&keys, wait, |_| (batch.clone(), ()))?;
         Ok(written.map(|(commit, ())| commit))
     }
 }
 
 /// The batch without inserts, given which keys are there before it.
-fn settle<'a>(batch: &'a Batch, present: &mut HashMap<&'a [u8], bool>) -> Batch {
+pub(crate) fn settle<'a>(
+    batch: &'a Batch,
+    present: &mut HashMap<&'a [u8], bool>,
+    now_ms: u64,
+) -> Batch {
     let mut settled = Batch::new();
     for (key, operation) in batch.records() {
         let is_there = present.get(key).copied().unwrap_or(false);
@@ -111,7 +125,8 @@ fn settle<'a>(batch: &'a Batch, present: &mut HashMap<&'a [u8], bool>) -> Batch 
             Operation::InsertDelta { value, .. } => Operation::Update(value).with_times(times),
             _ => operation,
         };
-        present.insert(key, operation != Operation::Delete);
+        let stays = operation != Operation::Delete && now_ms < operation.times().expires_ms;
+        present.insert(key, stays);
         settled.push(key, operation);
     }
     settled

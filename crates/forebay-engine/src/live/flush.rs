@@ -16,21 +16,21 @@ use forebay_run::RunWriter;
 use forebay_run::format::{RunOptions, RunSummary};
 use forebay_run::io::replace_file;
 use forebay_run::merge::{Merge, Resolve};
-use forebay_run::operation::Operation;
-use forebay_run::scan::{Cursor, Direction};
-use forebay_run::times::Times;
+use forebay_run::scan::{Cursor, Direction, ScanRange};
+use forebay_run::settle::Settled;
 use tracing::warn;
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
 use crate::live::cursor::{MiniCursor, SourceCursor};
 use crate::live::error::LiveError;
+use crate::live::expiry::earliest;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
+use crate::live::mini::MiniRun;
 use crate::live::part::{LiveRun, Minis, PartView};
 use crate::live::shared::{Frozen, Shared};
 use crate::name::RunId;
-use forebay_run::scan::ScanRange;
 
 impl Shared {
     /// Ends the generation that takes writes. Returns its number, or that of the last one frozen when
@@ -74,11 +74,10 @@ impl Shared {
                 drop(progress);
                 return Err(self.ended());
             }
-            if let Some(why) = progress.flushes.problem.clone()
+            if let Some(why) = &progress.flushes.problem
                 && progress.flushes.failures > failures
             {
-                let table = self.shape.table.clone();
-                return Err(LiveError::Full { table, why });
+                return Err(self.full(why));
             }
             self.changed.wait(&mut progress);
         }
@@ -108,7 +107,11 @@ impl Shared {
 
     fn write_generation(&self, written: &mut Vec<Option<Arc<LiveRun>>>) -> Result<(), LiveError> {
         for part in &self.parts {
-            let view = Arc::clone(&part.lock().view);
+            let now_ms = self.shape.now_ms();
+            let (view, buffered) = {
+                let part = part.lock();
+                (Arc::clone(&part.view), part.active.deltas_since_ms())
+            };
             let minis: Minis = view.frozen.first().cloned().unwrap_or_default();
             if minis.is_empty() {
                 written.push(None);
@@ -121,11 +124,15 @@ impl Shared {
             let cursors = minis.iter().map(cursor).collect();
             let records = minis.iter().map(|mini| mini.records()).sum();
             let bytes = minis.iter().map(|mini| mini.end() as u64).sum();
+            let since = |mini: &Arc<MiniRun>| mini.deltas_since_ms;
+            let newer = view.all_minis().skip(minis.len()).map(since);
+            let settled_ms = self.droppable_ms(now_ms, newer.chain([buffered]));
             let output = Output {
                 level: 0,
                 records,
                 bytes,
-                is_oldest: view.runs.is_empty(),
+                settled_ms: view.runs.is_empty().then_some(settled_ms),
+                deltas_since_ms: earliest(minis.iter().map(since)),
             };
             written.push(self.write_run(cursors, output, &mut |_| Ok(()))?);
         }
@@ -177,43 +184,44 @@ impl Shared {
         let options = self.run_options(&output);
         let writer = RunWriter::create(self.disk(), &self.files.run(&id), options);
         let writer = writer.map_err(|source| self.shape.run_error(source))?;
-        let summary = match self.write_records(writer, cursors, output.is_oldest, pace) {
+        let resolve = Resolve::Compose(self.shape.kind());
+        let merge = Merge::new(cursors, resolve, Direction::Forward);
+        let written = match output.settled_ms {
+            Some(expired_ms) => self.write_records(writer, Settled::new(merge, expired_ms), pace),
+            None => self.write_records(writer, merge, pace),
+        };
+        let summary = match written {
             Ok(Some(summary)) => summary,
             nothing_or_error => {
                 self.remove_run(&id);
                 return nothing_or_error.map(|_| None);
             }
         };
-        let level = output.level;
-        self.open_run(LiveRunRef { id, level, summary }).map(Some)
+        let reference = LiveRunRef {
+            id,
+            level: output.level,
+            deltas_since_ms: match output.settled_ms {
+                Some(_) => None,
+                None => output.deltas_since_ms,
+            },
+            summary,
+        };
+        self.open_run(reference).map(Some)
     }
 
     fn write_records(
         &self,
         mut writer: RunWriter,
-        cursors: Vec<SourceCursor>,
-        is_oldest: bool,
+        mut cursor: impl Cursor,
         pace: &mut dyn FnMut(u64) -> Result<(), LiveError>,
     ) -> Result<Option<RunSummary>, LiveError> {
         const PACE_RECORDS: u64 = 16 * 1024;
         let failed = |source| self.shape.run_error(source);
-        let resolve = Resolve::Compose(self.shape.kind());
-        let mut merge = Merge::new(cursors, resolve, Direction::Forward);
-        let expired_ms = self.droppable_ms();
         let mut left = PACE_RECORDS;
-        while merge.advance().map_err(failed)? {
-            let mut operation = merge.operation();
-            if is_oldest {
-                let Some((value, expires_ms)) = operation.value() else {
-                    continue;
-                };
-                if expires_ms <= expired_ms {
-                    continue;
-                }
-                operation = Operation::Update(value).with_times(Times::until(expires_ms));
-            }
+        while cursor.advance().map_err(failed)? {
+            let (tag, payload) = cursor.encoded();
             writer
-                .push(merge.hash(), merge.key(), operation)
+                .push_encoded(cursor.hash(), cursor.key(), tag, &payload)
                 .map_err(failed)?;
             left -= 1;
             if left == 0 {
@@ -233,10 +241,11 @@ impl Shared {
         let record_bytes = output.bytes / output.records.max(1);
         let filter_bytes = output.records * forebay_run::filter::BITS_PER_KEY / 8;
         // The oldest run is where a look-up mostly ends: its filter would tell of absent keys only.
-        let share = if output.is_oldest { 4 } else { 1 };
+        let share = if output.settled_ms.is_some() { 4 } else { 1 };
         let filtered = filter_bytes <= self.budget().run_room() as u64 / share;
         RunOptions {
             filter_records: filtered.then_some(output.records),
+            write_back: true,
             ..options.for_records_of(record_bytes)
         }
     }
@@ -311,6 +320,9 @@ pub(crate) struct Output {
     /// At most so many records, of so many bytes.
     pub records: u64,
     pub bytes: u64,
-    /// Nothing of its keys is older: deletes are dropped, and what is left is values.
-    pub is_oldest: bool,
+    /// Nothing of its keys is older: deletes are dropped, and so is what had expired by this moment; what
+    /// is left is values.
+    pub settled_ms: Option<u64>,
+    /// See [`LiveRunRef`]; of the records before they are settled.
+    pub deltas_since_ms: Option<u64>,
 }

@@ -9,6 +9,7 @@ use parking_lot::MutexGuard;
 
 use crate::live::cursor::SourceCursor;
 use crate::live::error::LiveError;
+use crate::live::expiry::earliest;
 use crate::live::flush::Output;
 use crate::live::levels::{Due, due};
 use crate::live::manifest::LiveManifest;
@@ -55,14 +56,11 @@ impl Shared {
             // A single run may still hold what only a merge with the oldest one drops, if it was added
             // as it came.
             if runs.len() > 1 {
-                self.merge_runs(
-                    &growing,
-                    partition,
-                    Due {
-                        runs: 0..runs.len(),
-                        level,
-                    },
-                )?;
+                let due = Due {
+                    runs: 0..runs.len(),
+                    level,
+                };
+                self.closing(self.merge_runs(&growing, partition, due))?;
             }
         }
         Ok(())
@@ -77,20 +75,30 @@ impl Shared {
         partition: usize,
         due: Due,
     ) -> Result<(), LiveError> {
-        let view = Arc::clone(&self.parts[partition].lock().view);
+        let now_ms = self.shape.now_ms();
+        let (view, buffered) = {
+            let part = self.parts[partition].lock();
+            (Arc::clone(&part.view), part.active.deltas_since_ms())
+        };
         let inputs: Vec<Arc<LiveRun>> = view.runs[due.runs.clone()].to_vec();
-        drop(view);
+        let since = |run: &Arc<LiveRun>| run.reference.deltas_since_ms;
+        let newer_runs = view.runs[due.runs.end..].iter().map(since);
+        let newer_minis = view.all_minis().map(|mini| mini.deltas_since_ms);
+        let newer = newer_runs.chain(newer_minis).chain([buffered]);
+        let settled_ms = self.droppable_ms(now_ms, newer);
         let sum = |of: fn(&LiveRun) -> u64| inputs.iter().map(|run| of(run)).sum::<u64>();
         let output = Output {
             level: due.level,
             records: sum(|run| run.reference.summary.records),
             bytes: sum(|run| run.reference.summary.key_bytes + run.reference.summary.value_bytes),
-            is_oldest: due.runs.start == 0,
+            settled_ms: (due.runs.start == 0).then_some(settled_ms),
+            deltas_since_ms: earliest(inputs.iter().map(since)),
         };
         let scan = |run: &Arc<LiveRun>| {
             let scan = RunScan::new(Arc::clone(&run.run), ScanRange::all(), Direction::Forward);
             SourceCursor::Run(scan.releasing())
         };
+        drop(view);
         let cursors = inputs.iter().map(scan).collect();
         let start = self.clock().monotonic();
         let merged = self.write_run(cursors, output, &mut |bytes| self.pace_merge(start, bytes))?;

@@ -5,6 +5,7 @@
 //! little can have come in between; then one replacement of the manifest adds the runs of all partitions,
 //! and one moment shows them to readers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_run::RunError;
@@ -42,7 +43,8 @@ impl Shared {
             level: 0,
             records,
             bytes,
-            is_oldest: false,
+            settled_ms: None,
+            deltas_since_ms: None,
         })
     }
 
@@ -57,18 +59,33 @@ impl Shared {
     }
 
     fn ingest_as(&self, runs: &[IngestRun], load: Option<&RunId>) -> Result<(), LiveError> {
+        let _one_at_a_time = self.ingesting.lock();
+        self.check_new(runs)?;
         let opened = self.open_ingested(runs);
         let added = opened.and_then(|opened| {
             self.flush()?;
-            let _one_at_a_time = self.ingesting.lock();
             let _paused = Pause::new(self);
             self.flush()?;
-            self.add_runs(&opened, load)
+            self.closing(self.add_runs(&opened, load))
         });
         if added.is_err() {
             self.remove_runs_unless_named(runs.iter().map(|run| &run.id));
         }
         added
+    }
+
+    /// Refuses a run that is part of the table already, or is given twice: the first merge of one would
+    /// remove the file of both.
+    fn check_new(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
+        let manifest = self.structure.lock();
+        let mut ids: HashSet<&RunId> = manifest.runs().map(|run| &run.id).collect();
+        match runs.iter().find(|run| !ids.insert(&run.id)) {
+            Some(run) => Err(self.refused(format!(
+                "run {} is part of it already, or was given twice: write each to a path of its own",
+                run.id
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn open_ingested(&self, runs: &[IngestRun]) -> Result<Vec<(usize, Arc<LiveRun>)>, LiveError> {
@@ -86,6 +103,7 @@ impl Shared {
             let run = self.open_run(LiveRunRef {
                 id: new.id.clone(),
                 level,
+                deltas_since_ms: Some(0),
                 summary,
             })?;
             self.check_bounds(new.partition, &run)?;

@@ -41,6 +41,9 @@ pub(crate) struct LiveRunRef {
     pub id: RunId,
     /// How many times its records were merged: see `levels`.
     pub level: u32,
+    /// When the earliest of its deltas was written, if it has some; 0 where nobody knows. See
+    /// [`Shared::droppable_ms`](crate::live::shared::Shared::droppable_ms).
+    pub deltas_since_ms: Option<u64>,
     pub summary: RunSummary,
 }
 
@@ -100,6 +103,7 @@ mod tests {
         manifest.partitions[1].push(LiveRunRef {
             id,
             level: 2,
+            deltas_since_ms: Some(4),
             summary: RunSummary::default(),
         });
         let bytes = manifest.to_bytes().unwrap();

@@ -26,6 +26,9 @@ struct Block {
 pub(crate) struct MiniRun {
     /// How often its records were merged in memory: see `levels`.
     pub level: u32,
+    /// When the earliest of its deltas was written, in milliseconds since 1970-01-01 UTC: see
+    /// [`Shared::droppable_ms`](crate::live::shared::Shared::droppable_ms).
+    pub deltas_since_ms: Option<u64>,
     bytes: Vec<u8>,
     blocks: Vec<Block>,
     records: u64,
@@ -37,6 +40,7 @@ impl MiniRun {
         Self {
             bytes: Vec::with_capacity(bytes),
             level: 0,
+            deltas_since_ms: None,
             blocks: Vec::with_capacity((records / BLOCK_RECORDS) as usize + 1),
             records: 0,
             filter: OnceLock::new(),
@@ -60,7 +64,7 @@ impl MiniRun {
 
     /// The memory it takes.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.blocks.capacity() * size_of::<Block>()
+        size_of::<Self>() + self.bytes.capacity() + self.blocks.capacity() * size_of::<Block>()
     }
 
     /// Gives memory back that turned out not to be needed.

@@ -12,7 +12,7 @@
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
 //! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
 //! | `snapshot`, `scan` | reading                                                            |
-//! | `flush`, `growth`, `levels`, `background` | from memory to runs, and merging them       |
+//! | `tidy`, `flush`, `growth`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
 //! | `budget`, `pace`, `sweep` | memory, and keeping writers within it                       |
 //!
@@ -72,6 +72,7 @@ mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod tidy;
 mod write;
 
 use std::ops::Bound;

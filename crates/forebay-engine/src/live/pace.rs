@@ -7,6 +7,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+
 use crate::live::error::LiveError;
 use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
 
@@ -30,6 +32,14 @@ impl Shared {
         (runs - free) / (2.0 * free)
     }
 
+    /// Why there is no memory for writes, when only free space helps.
+    pub fn full(&self, why: &str) -> LiveError {
+        LiveError::Full {
+            table: self.shape.table.clone(),
+            why: why.to_owned(),
+        }
+    }
+
     /// Waits until writes may pass, or says why they may not.
     #[cold]
     pub fn wait_at_gate(&self) -> Result<(), LiveError> {
@@ -49,10 +59,12 @@ impl Shared {
                 if let Some(why) = &progress.flushes.problem
                     && progress.flushes.failures > failures
                 {
-                    return Err(LiveError::Full {
-                        table: self.shape.table.clone(),
-                        why: why.clone(),
-                    });
+                    return Err(self.full(why));
+                }
+                // Another table's memory may be what is missing, and may not come back.
+                if progress.flushes.problem.is_none() {
+                    let room = MutexGuard::unlocked(&mut progress, || self.budget().make_room());
+                    room.map_err(|why| self.full(&why))?;
                 }
             }
             if reasons == 0 {

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, Operation};
-use forebay_run::record::encode;
 use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
 use forebay_run::{Run, RunError};
 
@@ -22,6 +21,7 @@ use crate::live::active::Active;
 use crate::live::budget::Member;
 use crate::live::cursor::{MiniCursor, SourceCursor};
 use crate::live::error::LiveError;
+use crate::live::expiry::earliest;
 use crate::live::levels::{Due, due_at};
 use crate::live::manifest::LiveRunRef;
 use crate::live::mini::MiniRun;
@@ -151,7 +151,7 @@ impl PartView {
     }
 
     /// Every run in memory, oldest first.
-    fn all_minis(&self) -> impl DoubleEndedIterator<Item = &Arc<MiniRun>> {
+    pub fn all_minis(&self) -> impl DoubleEndedIterator<Item = &Arc<MiniRun>> {
         self.frozen
             .iter()
             .flat_map(|minis| minis.iter())
@@ -286,9 +286,10 @@ pub(crate) fn merge_minis(
     let mut merged = MiniRun::with_capacity(bytes, records);
     merged.level = level;
     while merge.advance()? {
-        let (tag, payload) = encode(merge.operation());
+        let (tag, payload) = merge.encoded();
         merged.push(merge.head(), merge.key(), tag, &payload);
     }
     merged.shrink();
+    merged.deltas_since_ms = earliest(minis.iter().map(|mini| mini.deltas_since_ms));
     Ok(merged)
 }

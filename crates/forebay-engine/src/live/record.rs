@@ -61,6 +61,9 @@ pub(crate) fn append(out: &mut Vec<u8>, key: &[u8], operation: Operation<'_>) {
 
 #[inline]
 pub(crate) fn append_raw(out: &mut Vec<u8>, key: &[u8], tag: u8, payload: &[u8]) {
+    if let (Ok(key), Ok(payload)) = (key.try_into(), payload.try_into()) {
+        return append_words(out, tag, key, payload);
+    }
     if key.len() < 0x80 && payload.len() < 0x80 {
         out.extend_from_slice(&[tag, key.len() as u8, payload.len() as u8]);
     } else {
@@ -70,6 +73,16 @@ pub(crate) fn append_raw(out: &mut Vec<u8>, key: &[u8], tag: u8, payload: &[u8])
     }
     append_bytes(out, key);
     append_bytes(out, payload);
+}
+
+/// Two numbers: one move each.
+#[inline]
+fn append_words(out: &mut Vec<u8>, tag: u8, key: &[u8; 8], payload: &[u8; 8]) {
+    let mut record = [0; 19];
+    record[..3].copy_from_slice(&[tag, 8, 8]);
+    record[3..11].copy_from_slice(key);
+    record[11..].copy_from_slice(payload);
+    out.extend_from_slice(&record);
 }
 
 #[inline]

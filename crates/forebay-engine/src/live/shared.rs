@@ -150,12 +150,14 @@ impl Shared {
 
     /// Takes no more writes; reads go on. The first reason stays.
     pub fn fail(&self, why: &str) {
-        self.gate.close(GATE_ENDED);
+        self.is_stuck(why);
         self.tell(|progress| {
             if progress.failed.is_none() {
                 error!(table = %self.shape.table, why, "no more writes are taken");
                 progress.failed = Some(why.to_owned());
             }
+            // Whoever finds it closed finds the reason, too.
+            self.gate.close(GATE_ENDED);
         });
     }
 

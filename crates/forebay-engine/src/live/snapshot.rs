@@ -105,6 +105,7 @@ impl Shared {
         if freeze {
             self.freeze();
         }
+        self.tidy_after_snapshot();
         Snapshot {
             shape: Arc::clone(&self.shape),
             parts: views,

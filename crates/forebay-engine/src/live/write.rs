@@ -6,6 +6,7 @@
 //! 3. A full buffer is sorted into a run in memory; when there are many of those they are merged, without
 //!    the lock. When the memory of all tables has reached its share, the generation is frozen.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,10 +20,9 @@ use crate::error::show_key;
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
-use crate::live::expiry::Expiry;
+use crate::live::expiry::{Expiry, settle};
 use crate::live::log::{LogError, Lsn};
-use crate::live::mini::MiniRun;
-use crate::live::part::{Found, Part, merge_minis};
+use crate::live::part::{Found, Part};
 use crate::live::record;
 use crate::live::shape::Place;
 use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
@@ -30,6 +30,8 @@ use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
 const MAX_BATCH_BYTES: usize = 1 << 30;
+/// The longest pause that a writer is asked for: what it wrote is in memory, which has a limit of its own.
+const GREATEST_DELAY: Duration = Duration::from_secs(1);
 
 /// Whether a writer may wait: for memory, for runs that are being added, for the device where it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,10 +190,40 @@ impl Shared {
                 Err(self.across(keys[0], key))
             }
             Some(_) => {
-                let commit = self.apply_batch(part, partition, &batch)?;
+                let settled = self.settled_batch(&part, keys, &values, &batch)?;
+                let batch = settled.as_ref().unwrap_or(&batch);
+                let commit = match batch.is_empty() {
+                    true => Commit::nothing(self),
+                    false => self.apply_batch(part, partition, batch)?,
+                };
                 Ok(Some((commit, outcome)))
             }
         }
+    }
+
+    /// A batch with its inserts settled by what is there under the lock; `None` when it has none that must
+    /// be. Keys that were not read before are read now, however long that takes.
+    fn settled_batch(
+        &self,
+        part: &Part,
+        keys: &[&[u8]],
+        values: &Values,
+        batch: &Batch,
+    ) -> Result<Option<Batch>, LiveError> {
+        if !self.must_settle(batch) {
+            return Ok(None);
+        }
+        let values = values.iter().map(Option::is_some);
+        let mut present: HashMap<&[u8], bool> = keys.iter().copied().zip(values).collect();
+        for (key, _) in batch.records() {
+            if !present.contains_key(key) {
+                let place = self.shape.place(key);
+                let newest = part.active.get(place, key).map(|found| found.to_owned());
+                let found = part.view.get(&self.shape, place, key, newest, true)?;
+                present.insert(key, matches!(found, Found::Value(Some(_))));
+            }
+        }
+        Ok(Some(settle(batch, &mut present, self.shape.now_ms())))
     }
 
     /// The partition locked, and values as they are under its lock. Pages are brought into memory
@@ -299,56 +331,6 @@ impl Shared {
         self.delay_after(bytes)
     }
 
-    /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat, or
-    /// somebody reads. Else all of them are merged when they are flushed, once. Another thread may do the
-    /// same: whose outcome comes first is taken.
-    fn tidy_buffers(&self, partition: usize) -> Result<(), LiveError> {
-        let part = self.parts[partition].lock();
-        if !part.is_repetitive && !self.counts.memory_is_read.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let view = Arc::clone(&part.view);
-        drop(part);
-        match view.due_buffers() {
-            Some((minis, level)) => self.merge_in_memory(partition, minis, level),
-            None => Ok(()),
-        }
-    }
-
-    /// Merges runs in memory, of all partitions, while some are due.
-    pub fn tidy_memory(&self) -> Result<(), LiveError> {
-        for partition in 0..self.parts.len() {
-            loop {
-                let view = Arc::clone(&self.parts[partition].lock().view);
-                let due = view.due_buffers().or_else(|| view.due_large_minis());
-                let Some((minis, level)) = due else { break };
-                self.merge_in_memory(partition, minis, level)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn merge_in_memory(
-        &self,
-        partition: usize,
-        minis: &[Arc<MiniRun>],
-        level: u32,
-    ) -> Result<(), LiveError> {
-        let merged = merge_minis(&self.shape, minis, level);
-        let merged = Arc::new(merged.map_err(|source| self.shape.run_error(source))?);
-        let bytes = merged.memory_bytes();
-        let old: usize = minis.iter().map(|mini| mini.memory_bytes()).sum();
-        let mut part = self.parts[partition].lock();
-        if part.replace_minis(minis, merged) {
-            self.memory.regrow(old, bytes);
-            if part.view.due_large_minis().is_some() {
-                drop(part);
-                self.tell(|progress| progress.tidy_asked = true);
-            }
-        }
-        Ok(())
-    }
-
     /// How long the writer of so many bytes should pause: nothing while there is room, then rising
     /// smoothly with what flushes and merges are behind.
     fn delay_after(&self, bytes: usize) -> Duration {
@@ -358,6 +340,7 @@ impl Shared {
         }
         // At full pressure about 8 MB/s pass.
         let delay = Duration::from_secs_f64(bytes as f64 / 8e6 * pressure * pressure);
+        let delay = delay.min(GREATEST_DELAY);
         self.counts
             .delayed_us
             .fetch_add(delay.as_micros() as u64, Ordering::Relaxed);

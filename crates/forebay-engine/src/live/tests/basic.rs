@@ -215,3 +215,21 @@ fn values_larger_than_every_buffer_are_kept() {
         assert_eq!(collect(table.entries()).len(), 3);
     }
 }
+
+#[test]
+fn many_snapshots_leave_few_runs_in_memory() {
+    let (_, table) = create(LiveOptions::hashed().partitions(2));
+    for number in 0..3000u64 {
+        table
+            .update(&super::key(number), b"v")
+            .unwrap()
+            .wait()
+            .unwrap();
+        let mut scan = table.entries();
+        assert!(scan.advance().unwrap());
+    }
+    for part in &table.shared().parts {
+        let minis = part.lock().view.minis.len();
+        assert!(minis < 100, "{minis} runs in memory");
+    }
+}

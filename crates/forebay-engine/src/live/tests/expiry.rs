@@ -160,3 +160,108 @@ fn what_has_expired_gives_its_space_back() {
     );
     assert!(table.stats().run_records < 10);
 }
+
+#[test]
+fn an_insert_sees_what_had_expired_in_its_own_batch_and_in_transactions() {
+    let (table, clock) = create(Expiry::PerRecord);
+    *clock.0.lock() = 100;
+    let mut batch = Batch::new();
+    batch.push(
+        b"k",
+        Operation::Update(b"gone").with_times(Times::until(50)),
+    );
+    batch.insert(b"k", b"new");
+    table.write(&batch).unwrap().wait().unwrap();
+    assert_eq!(get(&table, b"k").as_deref(), Some("new"));
+    let mut batch = Batch::new();
+    for key in [&b"a"[..], b"b"] {
+        batch.push(key, Operation::Update(b"old").with_times(Times::until(200)));
+    }
+    table.write(&batch).unwrap().wait().unwrap();
+    *clock.0.lock() = 200;
+    let inserts = |_: &[Option<Vec<u8>>]| {
+        let mut batch = Batch::new();
+        for key in [&b"a"[..], b"b", b"k"] {
+            batch.insert(key, b"inserted");
+        }
+        (batch, ())
+    };
+    // One key is read, the others are not.
+    let (commit, ()) = table.transact(&[&b"a"[..]], inserts).unwrap();
+    commit.wait().unwrap();
+    assert_eq!(get(&table, b"a").as_deref(), Some("inserted"));
+    assert_eq!(get(&table, b"b").as_deref(), Some("inserted"));
+    assert_eq!(get(&table, b"k").as_deref(), Some("new"));
+}
+
+#[test]
+fn with_deltas_what_has_expired_goes_unless_a_delta_may_still_need_it() {
+    let (table, clock) = create_with(
+        LiveOptions::ordered(Vec::new())
+            .delta(DeltaKind::Append)
+            .factor(2)
+            .expiry(Expiry::AfterMs(100)),
+    );
+    let update = |key: &[u8]| table.update(key, b"x").unwrap().wait().unwrap();
+    let merged = || {
+        table.flush().unwrap();
+        while table.stats().is_merge_due {
+            std::thread::yield_now();
+        }
+    };
+    *clock.0.lock() = 1000;
+    update(b"needed");
+    update(b"not");
+    merged();
+    *clock.0.lock() = 1050;
+    update(b"other");
+    merged();
+    // Written while the value lasted, and not merged with it yet.
+    *clock.0.lock() = 1090;
+    table.delta(b"needed", b"y").unwrap().wait().unwrap();
+    *clock.0.lock() = 1120;
+    table.optimize().unwrap();
+    assert_eq!(get(&table, b"needed").as_deref(), Some("xy"));
+    // By now all of it is in one run: nothing waits.
+    assert_eq!(table.stats().run_records, 2);
+    *clock.0.lock() = 1195;
+    update(b"last");
+    table.optimize().unwrap();
+    assert_eq!(table.stats().run_records, 1);
+    assert_eq!(get(&table, b"needed"), None);
+}
+
+/// Merges of the oldest runs while deltas wait in newer ones, in memory, in the buffer.
+#[test]
+fn a_merge_keeps_the_expired_value_that_a_waiting_delta_met() {
+    for flushes in [false, true] {
+        let (table, clock) = create_with(
+            LiveOptions::ordered(Vec::new())
+                .delta(DeltaKind::Append)
+                .factor(2)
+                .expiry(Expiry::AfterMs(100)),
+        );
+        let update = |key: &[u8]| table.update(key, b"x").unwrap().wait().unwrap();
+        *clock.0.lock() = 1000;
+        update(b"k");
+        table.flush().unwrap();
+        *clock.0.lock() = 1090;
+        let growing = table.shared().growing.lock();
+        update(b"other");
+        table.flush().unwrap();
+        table.delta(b"k", b"y").unwrap().wait().unwrap();
+        if flushes {
+            table.flush().unwrap();
+        }
+        *clock.0.lock() = 1150;
+        drop(growing);
+        table.shared().tell(|_| ());
+        while table.stats().is_merge_due {
+            std::thread::yield_now();
+        }
+        assert!(table.stats().merges > 0);
+        assert_eq!(get(&table, b"k").as_deref(), Some("xy"));
+        let other = get(&table, b"other");
+        assert_eq!(other.as_deref(), Some("x"));
+    }
+}

@@ -224,3 +224,25 @@ fn verifying_reads_every_run_and_tells_of_the_damaged_one() {
     assert_eq!((runs, problems.len()), (1, 1));
     assert!(problems[0].to_string().contains(&name), "{problems:?}");
 }
+
+#[test]
+fn a_table_that_cannot_be_written_does_not_hold_others_up_without_a_word() {
+    let budget = Budget::new(1 << 20);
+    let disks = [SimDisk::new(), SimDisk::new()];
+    let [full, fine] =
+        [0, 1].map(|at| create_on(&disks[at], LiveOptions::hashed().unlogged(), &budget));
+    disks[0].plan(0, Fault::Full);
+    let value = vec![b'v'; 40_000];
+    let refused = (0u32..).find_map(|number| full.update(&number.to_be_bytes(), &value).err());
+    assert!(
+        matches!(refused, Some(LiveError::Full { .. })),
+        "{refused:?}"
+    );
+    // There is no memory but what the other table holds.
+    let refused = (0u32..).find_map(|number| fine.update(&number.to_be_bytes(), &value).err());
+    let refused = refused.unwrap();
+    assert!(matches!(&refused, LiveError::Full { .. }), "{refused}");
+    disks[0].make_room();
+    full.flush().unwrap();
+    fine.update(b"k", b"v").unwrap().wait().unwrap();
+}

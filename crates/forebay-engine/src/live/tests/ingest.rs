@@ -1,7 +1,7 @@
 //! Runs built elsewhere.
 
 use forebay_run::RunWriter;
-use forebay_run::io::sim::SimDisk;
+use forebay_run::io::sim::{Fault, SimDisk};
 use forebay_run::operation::{DeltaKind, Operation};
 
 use super::{create, open};
@@ -95,4 +95,44 @@ fn a_run_that_does_not_belong_there_is_refused_and_removed() {
         Err(LiveError::Ingest { .. })
     ));
     table.update(b"k", b"v").unwrap().wait().unwrap();
+}
+
+#[test]
+fn a_run_is_added_once() {
+    let (disk, table) = table();
+    let run = build(&disk, &table, 0, &[("a", Operation::Update(b"1"))]);
+    let twice = table.ingest(&[run.clone(), run.clone()]).unwrap_err();
+    assert!(matches!(&twice, LiveError::Ingest { .. }), "{twice}");
+    table.ingest(std::slice::from_ref(&run)).unwrap();
+    let again = table.ingest(&[run]).unwrap_err();
+    assert!(matches!(&again, LiveError::Ingest { .. }), "{again}");
+    drop(table);
+    let table = open(&disk).unwrap();
+    assert_eq!(table.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(table.stats().run_records, 1);
+}
+
+#[test]
+fn an_error_of_the_device_while_runs_are_added_closes_the_table_to_writes() {
+    let (disk, table) = table();
+    let run = build(&disk, &table, 0, &[("a", Operation::Update(b"1"))]);
+    // The first call opens the run, the next ones make names and manifest durable.
+    let calls = disk.calls();
+    table.ingest(&[run]).unwrap();
+    let calls = disk.calls() - calls;
+    let mut closed = 0;
+    for nth in 0..calls {
+        let (disk, table) = self::table();
+        let run = build(&disk, &table, 0, &[("a", Operation::Update(b"1"))]);
+        disk.plan(nth, Fault::Error);
+        let error = table.ingest(&[run]).unwrap_err();
+        let is_device = matches!(&error, LiveError::Store(_));
+        assert_eq!(
+            table.stats().failed.is_some(),
+            is_device,
+            "call {nth}: {error}"
+        );
+        closed += u64::from(is_device);
+    }
+    assert!(closed >= 3, "{closed} of {calls} calls");
 }

@@ -1,0 +1,80 @@
+//! Merging runs in memory, so that there are never many to look through.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tracing::warn;
+
+use crate::live::error::LiveError;
+use crate::live::mini::MiniRun;
+use crate::live::part::merge_minis;
+use crate::live::shared::Shared;
+
+/// From so many sorted buffers of a partition on they are merged whether that pays or not: each new one
+/// copies their list. More than a generation of some 80 MiB has.
+const MOST_BUFFERS: usize = 1024;
+
+impl Shared {
+    /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat, or
+    /// somebody reads. Else all of them are merged when they are flushed, once. Another thread may do the
+    /// same: whose outcome comes first is taken.
+    pub fn tidy_buffers(&self, partition: usize) -> Result<(), LiveError> {
+        let part = self.parts[partition].lock();
+        let is_read = self.counts.memory_is_read.load(Ordering::Relaxed);
+        if !part.is_repetitive && !is_read && part.view.minis.len() < MOST_BUFFERS {
+            return Ok(());
+        }
+        let view = Arc::clone(&part.view);
+        drop(part);
+        match view.due_buffers() {
+            Some((minis, level)) => self.merge_in_memory(partition, minis, level),
+            None => Ok(()),
+        }
+    }
+
+    /// Merges what snapshots have cut into small buffers: there may be many of those, and somebody reads.
+    pub fn tidy_after_snapshot(&self) {
+        for partition in 0..self.parts.len() {
+            let view = Arc::clone(&self.parts[partition].lock().view);
+            if let Some((minis, level)) = view.due_buffers()
+                && let Err(error) = self.merge_in_memory(partition, minis, level)
+            {
+                warn!(table = %self.shape.table, %error, "runs in memory were not merged");
+            }
+        }
+    }
+
+    /// Merges runs in memory, of all partitions, while some are due.
+    pub fn tidy_memory(&self) -> Result<(), LiveError> {
+        for partition in 0..self.parts.len() {
+            loop {
+                let view = Arc::clone(&self.parts[partition].lock().view);
+                let due = view.due_buffers().or_else(|| view.due_large_minis());
+                let Some((minis, level)) = due else { break };
+                self.merge_in_memory(partition, minis, level)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_in_memory(
+        &self,
+        partition: usize,
+        minis: &[Arc<MiniRun>],
+        level: u32,
+    ) -> Result<(), LiveError> {
+        let merged = merge_minis(&self.shape, minis, level);
+        let merged = Arc::new(merged.map_err(|source| self.shape.run_error(source))?);
+        let bytes = merged.memory_bytes();
+        let old: usize = minis.iter().map(|mini| mini.memory_bytes()).sum();
+        let mut part = self.parts[partition].lock();
+        if part.replace_minis(minis, merged) {
+            self.memory.regrow(old, bytes);
+            if part.view.due_large_minis().is_some() {
+                drop(part);
+                self.tell(|progress| progress.tidy_asked = true);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Walking records over partitions, either way: what scans of versions and of live tables have in common.
+
+use std::ops::{Bound, Range};
+
+use forebay_run::RunError;
+use forebay_run::merge::{Merge, Resolve};
+use forebay_run::operation::DeltaKind;
+use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
+
+use crate::route::Router;
+
+/// A walk; where the records of a partition come from is told to [`Walk::advance`]. What had expired when it
+/// was begun is left out.
+pub(crate) struct Walk<C> {
+    pub range: ScanRange,
+    direction: Direction,
+    /// The partitions still to come.
+    partitions: Range<usize>,
+    current: Option<PartWalk<C>>,
+    /// How many records may still come.
+    left: u64,
+    /// The moment that the walk sees.
+    now_ms: u64,
+}
+
+/// The records of a partition.
+enum PartWalk<C> {
+    One(C),
+    Many(Merge<C>),
+}
+
+impl<C: Cursor> Walk<C> {
+    /// `partitions`: how many there are.
+    pub fn new(
+        router: &Router,
+        partitions: usize,
+        range: ScanRange,
+        direction: Direction,
+        now_ms: u64,
+    ) -> Self {
+        let partition = |at: &Position| router.partition(at.hash, &at.key);
+        let first = match &range.from {
+            Bound::Included(at) | Bound::Excluded(at) => partition(at),
+            Bound::Unbounded => 0,
+        };
+        let last = match &range.to {
+            Bound::Included(at) | Bound::Excluded(at) => partition(at),
+            Bound::Unbounded => partitions - 1,
+        };
+        Self {
+            range,
+            direction,
+            partitions: first..last + 1,
+            current: None,
+            left: u64::MAX,
+            now_ms,
+        }
+    }
+
+    /// Ends the walk after `records`.
+    pub fn limit(&mut self, records: u64) {
+        self.left = records;
+    }
+
+    /// Moves to the next record; `false` when there is none. `enter` gives cursors over all sources of a
+    /// partition, oldest first, whose operations compose by the kind.
+    pub fn advance(
+        &mut self,
+        enter: impl Fn(usize, &ScanRange, Direction) -> (Vec<C>, DeltaKind),
+    ) -> Result<bool, RunError> {
+        while self.left > 0 {
+            let Some(current) = &mut self.current else {
+                let next = match self.direction {
+                    Direction::Forward => self.partitions.next(),
+                    Direction::Backward => self.partitions.next_back(),
+                };
+                let Some(next) = next else { break };
+                let (cursors, kind) = enter(next, &self.range, self.direction);
+                self.current = Some(PartWalk::new(cursors, kind, self.direction));
+                continue;
+            };
+            match current.advance() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.current = None;
+                    continue;
+                }
+                Err(error) => {
+                    // Nobody knows where the cursors stand.
+                    self.left = 0;
+                    self.current = None;
+                    return Err(error);
+                }
+            }
+            let value = current.value();
+            if value.is_some_and(|(_, expires_ms)| self.now_ms < expires_ms) {
+                self.left -= 1;
+                return Ok(true);
+            }
+        }
+        self.left = 0;
+        self.current = None;
+        Ok(false)
+    }
+
+    pub fn hash(&self) -> u64 {
+        match &self.current {
+            Some(PartWalk::One(cursor)) => cursor.hash(),
+            Some(PartWalk::Many(merge)) => merge.hash(),
+            None => 0,
+        }
+    }
+
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match &self.current {
+            Some(PartWalk::One(cursor)) => cursor.key(),
+            Some(PartWalk::Many(merge)) => merge.key(),
+            None => &[],
+        }
+    }
+
+    /// The record's value and when it expires.
+    #[inline]
+    pub fn value(&self) -> Option<(&[u8], u64)> {
+        self.current.as_ref().and_then(PartWalk::value)
+    }
+}
+
+impl<C: Cursor> PartWalk<C> {
+    fn new(mut cursors: Vec<C>, kind: DeltaKind, direction: Direction) -> Self {
+        match cursors.len() {
+            1 => PartWalk::One(cursors.remove(0)),
+            _ => PartWalk::Many(Merge::new(cursors, Resolve::Compose(kind), direction)),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool, RunError> {
+        match self {
+            PartWalk::One(cursor) => cursor.advance(),
+            PartWalk::Many(merge) => merge.advance(),
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> Option<(&[u8], u64)> {
+        match self {
+            PartWalk::One(cursor) => cursor.value(),
+            PartWalk::Many(merge) => merge.value(),
+        }
+    }
+}
