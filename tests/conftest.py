@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from data import people, write
 from harness import Store
+from object_store import Proxy, RemoteStore, S3Server
 
 
 @pytest.fixture
@@ -49,3 +50,24 @@ def small_disk(tmp_path):
     yield Path(f"/proc/{holder.pid}/root{tmp_path}/small")
     holder.kill()
     holder.communicate()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    """One S3 server for all tests; who kills it starts it again."""
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def remote(s3_server, tmp_path):
+    """An empty store in the bucket, under a prefix of its own."""
+    return RemoteStore(s3_server, tmp_path / "machine", f"stores/{tmp_path.name}")
+
+
+@pytest.fixture
+def proxy(s3_server):
+    proxy = Proxy(s3_server)
+    yield proxy
+    proxy.stop()

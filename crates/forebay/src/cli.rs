@@ -1,6 +1,8 @@
 //! The command line as clap sees it. Parser, help, shell completions and man page all come from
 //! here and from the argument structs beside each command.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
@@ -30,7 +32,7 @@ at work on the same table.";
 /// What every command takes.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// The store: a directory, or a file:// URL of one
+    /// The store: a directory, or the URL of one in object storage: s3://BUCKET/PREFIX, gs://, az://
     #[arg(
         long,
         global = true,
@@ -40,6 +42,17 @@ pub struct Global {
         help_heading = "Everywhere"
     )]
     pub store: String,
+
+    /// Where pushes to object storage build their files before they are sent, and keep what a killed
+    /// push has sent [default: a directory of the user's cache]
+    #[arg(
+        long,
+        global = true,
+        env = "FOREBAY_WORK_DIR",
+        value_name = "DIR",
+        help_heading = "Everywhere"
+    )]
+    pub work_dir: Option<PathBuf>,
 
     /// Results as JSON on standard output, progress and messages as JSON lines on standard error
     #[arg(long, global = true, help_heading = "Everywhere")]
@@ -108,6 +121,7 @@ mod tests {
             "forebay get t k1 k2 --json",
             "forebay scan t --from a --to b --limit 3 --reverse --store /s",
             "forebay --json tables",
+            "forebay tables --store s3://bucket/prefix --work-dir /w",
             "forebay versions t",
             "forebay swap t 3",
             "forebay rollback t",

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Source, Store, Table, TableName, Version};
 use forebay_load::progress::Progress;
+use forebay_remote::{Patience, RemoteDisk, RemoteStore};
 use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use serde::Serialize;
 
@@ -44,6 +45,7 @@ pub struct Context {
     pub random: Arc<dyn Random>,
     store: String,
     sink: Sink,
+    work_dir: Option<PathBuf>,
 }
 
 /// A table that was opened to be read.
@@ -80,6 +82,7 @@ impl Context {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
             store: global.store.clone(),
+            work_dir: global.work_dir.clone(),
             sink: Sink::Stdout,
         }
     }
@@ -97,6 +100,7 @@ impl Context {
     pub fn of_store(store: &str) -> Self {
         Self::new(&Global {
             store: store.to_owned(),
+            work_dir: None,
             json: true,
             quiet: true,
         })
@@ -113,7 +117,7 @@ impl Context {
     }
 
     /// What draws the progress of a long command, until it is dropped.
-    pub fn progress(&self) -> Box<dyn Progress> {
+    pub fn progress(&self) -> Box<dyn Progress + Send> {
         match &self.sink {
             Sink::Stdout => progress::for_output(self.output),
             Sink::Memory { listener, .. } => Box::new(Arc::clone(listener)),
@@ -121,7 +125,7 @@ impl Context {
     }
 
     /// The directory that --store names.
-    pub fn store_path(&self) -> anyhow::Result<PathBuf> {
+    fn store_path(&self) -> anyhow::Result<PathBuf> {
         match self.store.split_once("://") {
             None if self.store.is_empty() => bail!("--store is empty: give a directory"),
             None => Ok(PathBuf::from(&self.store)),
@@ -131,31 +135,70 @@ impl Context {
                 self.store
             ),
             Some((scheme, _)) => bail!(
-                "{}: stores at {scheme}:// are not supported: give a directory of this machine",
+                "{}: stores at {scheme}:// are not supported: give a directory of this machine, or an \
+                 s3://, gs:// or az:// URL",
                 self.store
             ),
         }
     }
 
+    /// Whether --store names one in object storage.
+    pub fn is_remote(&self) -> bool {
+        forebay_remote::is_remote(&self.store)
+    }
+
+    /// The store in object storage that --store names.
+    pub fn open_remote(
+        &self,
+        patience: Patience,
+        create: bool,
+    ) -> anyhow::Result<(Store, Arc<RemoteDisk>)> {
+        let on = RemoteStore {
+            disk: self.disk.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            work_dir: self.work_dir.clone(),
+            patience,
+        };
+        Ok(forebay_remote::open(&self.store, &on, create)?)
+    }
+
     /// The store, which has to exist.
     pub fn open_store(&self) -> anyhow::Result<Store> {
-        let path = self.store_path()?;
+        if self.is_remote() {
+            return Ok(self.open_remote(Patience::Short, false)?.0);
+        }
+        self.open_directory(&self.store_path()?)
+    }
+
+    fn open_directory(&self, path: &Path) -> anyhow::Result<Store> {
         Ok(Store::open(
             self.disk.clone(),
             self.clock.clone(),
             self.random.clone(),
-            &path,
+            path,
         )?)
     }
 
-    /// The store, made when it does not exist.
+    /// The store, made when it does not exist. For live tables and servers: one in a directory.
     pub fn open_or_create_store(&self) -> anyhow::Result<Store> {
-        let path = self.store_path()?;
+        if self.is_remote() {
+            bail!(
+                "{}: a live table and a server need a directory of this machine; a server pulls a store \
+                 in object storage into one: forebay serve --store {0} --cache DIR",
+                self.store
+            );
+        }
+        self.open_or_create_directory(&self.store_path()?)
+    }
+
+    /// A store in a directory, made when it does not exist.
+    pub fn open_or_create_directory(&self, path: &Path) -> anyhow::Result<Store> {
         Ok(Store::open_or_create(
             self.disk.clone(),
             self.clock.clone(),
             self.random.clone(),
-            &path,
+            path,
         )?)
     }
 

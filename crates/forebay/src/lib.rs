@@ -14,6 +14,7 @@ mod memory;
 mod progress;
 mod render;
 mod target;
+mod uploading;
 
 use std::process::ExitCode;
 

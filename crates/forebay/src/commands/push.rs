@@ -1,5 +1,6 @@
 //! `forebay push`: builds a version from files, checks it, swaps it in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -209,16 +210,17 @@ pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::R
 }
 
 fn carry_out(request: &PushRequest, context: &Context) -> anyhow::Result<Outcome> {
-    let store = context.open_or_create_store()?;
-    let drawing = context.progress();
-    let report = push(request, &store, &*drawing)?;
+    let drawing = Arc::new(context.progress());
+    let store = context.open_for_push(&drawing)?;
+    let report = push(request, &store, &**drawing)?;
     match report.held() {
         // The reason of an exit code other than 0 is told even to those who want quiet.
         true if context.output.quiet => eprintln!("forebay: {}", held(&report)),
         true => drawing.message(&held(&report)),
         false => {}
     }
-    drop(drawing);
+    // What is drawn goes with the last who holds it.
+    drop((drawing, store));
     context.print(&Pushed::of(&report), || summary(&report))?;
     Ok(if report.held() {
         Outcome::Held

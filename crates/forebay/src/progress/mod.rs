@@ -14,7 +14,7 @@ use crate::context::Output;
 
 /// The drawing that fits the output: none when quiet, objects with `--json`, bars on a terminal,
 /// lines everywhere else.
-pub fn for_output(output: Output) -> Box<dyn Progress> {
+pub fn for_output(output: Output) -> Box<dyn Progress + Send> {
     match output {
         Output { quiet: true, .. } => Box::new(Silent),
         Output { json: true, .. } => Box::new(lines::Lines::new(lines::Form::Json)),

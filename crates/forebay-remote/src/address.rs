@@ -1,0 +1,130 @@
+//! Where a store lies: the parts of its URL.
+
+use object_store::path::Path as Key;
+use thiserror::Error;
+
+/// A URL of a store in object storage, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    pub kind: Kind,
+    pub bucket: String,
+    /// What all keys begin with; may be empty.
+    pub prefix: Key,
+}
+
+/// Whose object storage it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    S3,
+    Google,
+    Azure,
+}
+
+/// Why a URL names no store.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AddressError {
+    #[error("{url}: stores are at s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX")]
+    Scheme { url: String },
+    #[error("{url}: it names no bucket; write {scheme}://BUCKET/PREFIX")]
+    NoBucket { url: String, scheme: String },
+    #[error("{url}: {problem}; the prefix is made of names with single slashes between them")]
+    Prefix { url: String, problem: String },
+}
+
+/// Whether a store's name is the URL of one in object storage, by its scheme.
+pub fn is_remote(text: &str) -> bool {
+    text.split_once("://")
+        .is_some_and(|(scheme, _)| kind_of(scheme).is_some())
+}
+
+impl Address {
+    pub fn parse(url: &str) -> Result<Self, AddressError> {
+        let scheme = || AddressError::Scheme {
+            url: url.to_owned(),
+        };
+        let (name, rest) = url.split_once("://").ok_or_else(scheme)?;
+        let kind = kind_of(name).ok_or_else(scheme)?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if bucket.is_empty() || !bucket.chars().all(plain) {
+            return Err(AddressError::NoBucket {
+                url: url.to_owned(),
+                scheme: name.to_owned(),
+            });
+        }
+        let bad = |problem: String| AddressError::Prefix {
+            url: url.to_owned(),
+            problem,
+        };
+        let prefix = prefix.trim_end_matches('/');
+        if prefix.split('/').any(|part| part == "." || part == "..") {
+            return Err(bad("it goes up".to_owned()));
+        }
+        let prefix = Key::parse(prefix).map_err(|error| bad(error.to_string()))?;
+        Ok(Self {
+            kind,
+            bucket: bucket.to_owned(),
+            prefix,
+        })
+    }
+
+    /// The URL again, in the one way that is written in messages.
+    pub fn url(&self) -> String {
+        let scheme = match self.kind {
+            Kind::S3 => "s3",
+            Kind::Google => "gs",
+            Kind::Azure => "az",
+        };
+        let bucket = &self.bucket;
+        match self.prefix.as_ref() {
+            "" => format!("{scheme}://{bucket}"),
+            prefix => format!("{scheme}://{bucket}/{prefix}"),
+        }
+    }
+}
+
+fn kind_of(scheme: &str) -> Option<Kind> {
+    match scheme {
+        "s3" => Some(Kind::S3),
+        "gs" => Some(Kind::Google),
+        "az" => Some(Kind::Azure),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_and_written_one_way() {
+        for (url, written) in [
+            ("s3://b", "s3://b"),
+            ("s3://b/", "s3://b"),
+            ("s3://b/a/c/", "s3://b/a/c"),
+            ("gs://my.bucket/x", "gs://my.bucket/x"),
+            ("az://container/x", "az://container/x"),
+        ] {
+            assert!(is_remote(url));
+            assert_eq!(
+                Address::parse(url).map(|at| at.url()).as_deref(),
+                Ok(written)
+            );
+        }
+    }
+
+    #[test]
+    fn what_names_no_bucket_is_refused() {
+        for url in [
+            "s3://",
+            "s3:///x",
+            "s3://b/../x",
+            "s3://b//x",
+            "s3://u@b/x",
+            "http://b/x",
+        ] {
+            assert!(Address::parse(url).is_err(), "{url}");
+        }
+        assert!(!is_remote("/srv/forebay") && !is_remote("file:///x") && !is_remote("./s3"));
+    }
+}

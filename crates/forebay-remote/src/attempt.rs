@@ -1,0 +1,185 @@
+//! One push to a store in object storage, as seen from the machine that makes it.
+//!
+//! Its runs are built in a directory of this machine, the place of work, and sent from there. Runs get
+//! random names; a push that goes on where a killed one stopped has to give the same ones, or nothing of
+//! what was sent would be of use. So the random numbers of a push come from a seed that lies in the
+//! place of work until the push is committed.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_run::io::{Disk, Lock, Random, replace_file};
+use parking_lot::Mutex;
+use tracing::warn;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::journal::Journal;
+use crate::objects::Objects;
+use crate::upload::{Uploaded, Uploads};
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The table's name.
+    pub table: String,
+    dir: PathBuf,
+    disk: Arc<dyn Disk>,
+    journal: Journal,
+    pub uploads: Uploads,
+    /// What an earlier push sent, which is no debris.
+    kept: HashSet<String>,
+    state: Mutex<State>,
+    _lock: Box<dyn Lock>,
+}
+
+#[derive(Debug)]
+struct State {
+    seed: u64,
+    drawn: u64,
+    committed: bool,
+    /// The names that the store was found to have: what is removed of these is removed there.
+    listed: HashSet<String>,
+}
+
+impl Attempt {
+    /// Begins or goes on. `Err` in `Ok`: the words of another process that pushes from here.
+    pub fn begin(
+        objects: &Objects,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        table: &str,
+        holder: &str,
+        random: &dyn Random,
+    ) -> io::Result<Result<Self, String>> {
+        let uploads_dir = dir.join("uploads");
+        disk.create_dir_all(&uploads_dir)?;
+        let lock = match disk.lock(&dir.join("lock"), holder)? {
+            Ok(lock) => lock,
+            Err(holder) => return Ok(Err(holder)),
+        };
+        // Runs that a killed push built are built anew, for the sources may have changed.
+        let runs = dir.join("runs");
+        if disk.exists(&runs)? {
+            disk.remove_dir_all(&runs)?;
+        }
+        let journal = Journal::new(Arc::clone(disk), uploads_dir);
+        let kept = journal.files()?.into_iter().collect();
+        let uploads = Uploads::new(
+            objects.clone(),
+            Arc::clone(disk),
+            journal.clone(),
+            dir.join("runs"),
+            format!("tables/{table}"),
+        );
+        Ok(Ok(Self {
+            table: table.to_owned(),
+            dir: dir.to_path_buf(),
+            disk: Arc::clone(disk),
+            journal,
+            uploads,
+            kept,
+            state: Mutex::new(State {
+                seed: seed(&**disk, dir, random)?,
+                drawn: 0,
+                committed: false,
+                listed: HashSet::new(),
+            }),
+            _lock: lock,
+        }))
+    }
+
+    /// The next number of the push's own.
+    pub fn draw(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.drawn += 1;
+        xxh3_64_with_seed(&state.drawn.to_le_bytes(), state.seed)
+    }
+
+    /// Where a file of the table lies here.
+    pub fn run(&self, file: &str) -> PathBuf {
+        self.dir.join("runs").join(file)
+    }
+
+    /// Leaves out of a list of runs what the push still needs.
+    pub fn without_kept(&self, names: Vec<String>) -> Vec<String> {
+        let mut state = self.state.lock();
+        let names: Vec<String> = names
+            .into_iter()
+            .filter(|name| !self.kept.contains(name))
+            .collect();
+        state.listed.extend(names.iter().cloned());
+        names
+    }
+
+    /// Whether removing this file removes it from the store. A push that fails leaves what it sent to the
+    /// next one.
+    pub fn removes_there(&self, file: &str) -> bool {
+        let state = self.state.lock();
+        state.committed || state.listed.contains(file)
+    }
+
+    /// What this place of work is called in leases.
+    pub fn owner(&self, disk: &dyn Disk, random: &dyn Random) -> io::Result<String> {
+        let path = self.dir.join("owner");
+        match disk.read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+                if !text.is_empty() {
+                    return Ok(text);
+                }
+            }
+        }
+        let owner = format!("{:016x}", random.next_u64());
+        replace_file(disk, &path, owner.as_bytes())?;
+        Ok(owner)
+    }
+
+    pub fn wait(&self, report: &dyn Fn(Uploaded)) -> io::Result<()> {
+        self.uploads.wait(report)
+    }
+
+    /// The version is there: nothing has to be kept for another push.
+    pub fn committed(&self) {
+        self.state.lock().committed = true;
+        if let Err(error) = self.clear() {
+            warn!(table = self.table, %error, "files of an ended push stay in its place of work");
+        }
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        for file in self.journal.files()? {
+            self.uploads.forget(&file)?;
+        }
+        for dir in [self.dir.join("runs"), self.journal.dir().to_path_buf()] {
+            if self.disk.exists(&dir)? {
+                self.disk.remove_dir_all(&dir)?;
+            }
+        }
+        match self.disk.remove(&self.dir.join("seed")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The seed of the push that did not come to its end, or a new one.
+fn seed(disk: &dyn Disk, dir: &Path, random: &dyn Random) -> io::Result<u64> {
+    let path = dir.join("seed");
+    match disk.read(&path) {
+        Ok(bytes) => {
+            let known = std::str::from_utf8(&bytes).ok();
+            if let Some(seed) = known.and_then(|text| text.trim().parse().ok()) {
+                return Ok(seed);
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let seed = random.next_u64();
+    replace_file(disk, &path, format!("{seed}\n").as_bytes())?;
+    Ok(seed)
+}

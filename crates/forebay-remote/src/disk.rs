@@ -1,0 +1,547 @@
+//! A store's files in object storage, as a [`Disk`].
+//!
+//! | what the engine does | what happens |
+//! | --- | --- |
+//! | reads a small file, looks for one | GET, HEAD; what was seen is remembered |
+//! | replaces a small file (`.NAME.new`, renamed) | a PUT on the condition that the object is as it was seen |
+//! | writes a run, a spill file | a file of this machine, in the place of work; a sealed run's upload begins |
+//! | syncs `runs/` | waits for the uploads |
+//! | opens a run | the file of this machine, while there is one; else ranges of the object |
+//! | takes a lock | a lease (`crate::lease`) |
+//!
+//! The names are those of a local store. Paths that are not below the store's root are this machine's.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_run::io::{Clock, Disk, Lock, LogFile, Random, ReadFile, WriteFile};
+use parking_lot::Mutex;
+
+use crate::attempt::Attempt;
+use crate::documents::Documents;
+use crate::file::RemoteFile;
+use crate::lease::{Held, Lease, Wanted};
+use crate::objects::Objects;
+use crate::upload::Uploaded;
+
+/// The locks of swaps and the like, which take moments, and of pushes.
+const SHORT_LEASE: Duration = Duration::from_secs(6);
+const PUSH_LEASE: Duration = Duration::from_secs(15);
+
+/// Told of uploads while somebody waits for them.
+pub type Report = Box<dyn Fn(Uploaded) + Send + Sync>;
+
+/// See the module's text.
+pub struct RemoteDisk {
+    shared: Arc<Shared>,
+}
+
+/// What a [`RemoteDisk`] is made of.
+pub struct Parts {
+    /// The store's URL, as a path.
+    pub root: PathBuf,
+    pub objects: Objects,
+    /// For locks: a renewal is soon tried again anyway.
+    pub leases: Objects,
+    pub local: Arc<dyn Disk>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    /// The place of work on this machine.
+    pub work_dir: PathBuf,
+}
+
+struct Shared {
+    parts: Parts,
+    documents: Documents,
+    /// Written and not renamed yet.
+    unfinished: Mutex<HashMap<String, Bytes>>,
+    /// The leases that this process holds.
+    held: Mutex<Vec<Weak<Held>>>,
+    /// The pushes under way, by table.
+    attempts: Mutex<HashMap<String, Arc<Attempt>>>,
+    report: Mutex<Option<Report>>,
+}
+
+/// What a path stands for.
+enum Place {
+    /// A file of this machine.
+    Local,
+    /// A directory that the store lies in.
+    Above,
+    /// `tables/T/runs/FILE`.
+    Run { table: String, file: String },
+    /// At or below `tables/T/scratch`.
+    Scratch(PathBuf),
+    /// Any other name below the root.
+    Name(String),
+}
+
+impl std::fmt::Debug for RemoteDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RemoteDisk({})", self.shared.parts.root.display())
+    }
+}
+
+impl RemoteDisk {
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                parts,
+                documents: Documents::default(),
+                unfinished: Mutex::default(),
+                held: Mutex::default(),
+                attempts: Mutex::default(),
+                report: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Whom to tell while uploads are waited for.
+    pub fn report_to(&self, report: Report) {
+        *self.shared.report.lock() = Some(report);
+    }
+
+    /// The random numbers of the store: those of the push under way while there is one.
+    pub fn random(&self) -> Arc<dyn Random> {
+        Arc::new(PushRandom(Arc::clone(&self.shared)))
+    }
+
+    fn place(&self, path: &Path) -> Place {
+        self.shared.place(path)
+    }
+
+    fn local(&self) -> &dyn Disk {
+        &*self.shared.parts.local
+    }
+
+    fn objects(&self) -> &Objects {
+        &self.shared.parts.objects
+    }
+
+    /// The file of this machine that a push under way has made, if it is there.
+    fn staged(&self, table: &str, file: &str) -> io::Result<Option<PathBuf>> {
+        let Some(attempt) = self.shared.attempt(table) else {
+            return Ok(None);
+        };
+        let path = attempt.run(file);
+        Ok(self.local().exists(&path)?.then_some(path))
+    }
+}
+
+impl Shared {
+    fn place(&self, path: &Path) -> Place {
+        let root = &self.parts.root;
+        let Ok(below) = path.strip_prefix(root) else {
+            return if root.starts_with(path) {
+                Place::Above
+            } else {
+                Place::Local
+            };
+        };
+        let words: Option<Vec<&str>> = below.iter().map(|word| word.to_str()).collect();
+        let words = words.unwrap_or_default();
+        match words[..] {
+            ["tables", table, "runs", file] => Place::Run {
+                table: table.to_owned(),
+                file: file.to_owned(),
+            },
+            ["tables", table, "scratch", ..] => {
+                let rest: PathBuf = words[2..].iter().collect();
+                Place::Scratch(self.work_dir(table).join(rest))
+            }
+            _ => Place::Name(words.join("/")),
+        }
+    }
+
+    fn work_dir(&self, table: &str) -> PathBuf {
+        self.parts.work_dir.join("tables").join(table)
+    }
+
+    fn attempt(&self, table: &str) -> Option<Arc<Attempt>> {
+        self.attempts.lock().get(table).cloned()
+    }
+
+    /// Fails when a lock of this process is no longer its own.
+    fn confirm_locks(&self) -> io::Result<()> {
+        let held: Vec<Arc<Held>> = {
+            let mut held = self.held.lock();
+            held.retain(|lease| lease.strong_count() > 0);
+            held.iter().filter_map(Weak::upgrade).collect()
+        };
+        held.iter().try_for_each(|lease| lease.confirm())
+    }
+
+    fn lease(
+        self: &Arc<Self>,
+        name: &str,
+        holder: &str,
+        owner: &str,
+    ) -> io::Result<Result<Lease, String>> {
+        let time = if name.ends_with("push.lock") {
+            PUSH_LEASE
+        } else {
+            SHORT_LEASE
+        };
+        let wanted = Wanted {
+            name,
+            holder,
+            owner,
+            time,
+        };
+        let Parts {
+            leases,
+            clock,
+            random,
+            ..
+        } = &self.parts;
+        let taken = Lease::take(leases, clock, &**random, wanted)?;
+        if let Ok(lease) = &taken {
+            self.held.lock().push(Arc::downgrade(lease.held()));
+        }
+        Ok(taken)
+    }
+
+    /// The lock of a push, of which the place of work is a part.
+    fn begin_push(
+        self: &Arc<Self>,
+        table: &str,
+        name: &str,
+        holder: &str,
+    ) -> io::Result<Result<PushLock, String>> {
+        let parts = &self.parts;
+        let dir = self.work_dir(table);
+        let (objects, local, random) = (&parts.objects, &parts.local, &*parts.random);
+        let attempt = match Attempt::begin(objects, local, &dir, table, holder, random)? {
+            Ok(attempt) => Arc::new(attempt),
+            Err(holder) => return Ok(Err(holder)),
+        };
+        let owner = attempt.owner(&**local, random)?;
+        let lease = match self.lease(name, holder, &owner)? {
+            Ok(lease) => lease,
+            Err(holder) => return Ok(Err(holder)),
+        };
+        attempt.uploads.abort_strangers()?;
+        self.attempts.lock().insert(table.to_owned(), attempt);
+        Ok(Ok(PushLock {
+            shared: Arc::clone(self),
+            table: table.to_owned(),
+            _lease: lease,
+        }))
+    }
+}
+
+/// Dropping it ends the push.
+#[derive(Debug)]
+struct PushLock {
+    shared: Arc<Shared>,
+    table: String,
+    _lease: Lease,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("root", &self.parts.root)
+            .finish()
+    }
+}
+
+impl Lock for PushLock {}
+
+impl Drop for PushLock {
+    fn drop(&mut self) {
+        self.shared.attempts.lock().remove(&self.table);
+    }
+}
+
+#[derive(Debug)]
+struct PushRandom(Arc<Shared>);
+
+impl Random for PushRandom {
+    fn next_u64(&self) -> u64 {
+        let attempts = self.0.attempts.lock();
+        match attempts.values().next() {
+            Some(attempt) => attempt.draw(),
+            None => self.0.parts.random.next_u64(),
+        }
+    }
+}
+
+impl Disk for RemoteDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let name = match self.place(path) {
+            Place::Local => return self.local().open(path),
+            Place::Scratch(path) => return self.local().open(&path),
+            Place::Above => return Err(io::ErrorKind::IsADirectory.into()),
+            Place::Run { table, file } => {
+                if let Some(path) = self.staged(&table, &file)? {
+                    return self.local().open(&path);
+                }
+                format!("tables/{table}/runs/{file}")
+            }
+            Place::Name(name) => name,
+        };
+        let (len_bytes, _) = self.objects().head(&name)?.ok_or(io::ErrorKind::NotFound)?;
+        let objects = self.objects().clone();
+        Ok(Arc::new(RemoteFile::new(objects, name, len_bytes)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        match self.place(path) {
+            Place::Local => self.local().create(path),
+            Place::Scratch(path) => self.local().create(&path),
+            Place::Run { table, file } => {
+                let attempt = self.shared.attempt(&table).ok_or_else(no_push)?;
+                let inner = self.local().create(&attempt.run(&file))?;
+                Ok(Box::new(RunFile {
+                    inner,
+                    attempt,
+                    file,
+                }))
+            }
+            Place::Name(name) if is_unfinished(&name) => Ok(Box::new(DocumentFile {
+                shared: Arc::clone(&self.shared),
+                name,
+                bytes: Vec::new(),
+            })),
+            Place::Name(_) | Place::Above => Err(unsupported("such a file")),
+        }
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        match self.place(path) {
+            Place::Local => self.local().create_log(path),
+            _ => Err(unsupported("a live table")),
+        }
+    }
+
+    fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
+        match self.place(path) {
+            Place::Local => self.local().open_log(path),
+            _ => Err(unsupported("a live table")),
+        }
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let name = match self.place(path) {
+            Place::Local => return self.local().read(path),
+            Place::Scratch(path) => return self.local().read(&path),
+            Place::Above => return Err(io::ErrorKind::IsADirectory.into()),
+            Place::Run { table, file } => format!("tables/{table}/runs/{file}"),
+            Place::Name(name) => name,
+        };
+        let read = self.shared.documents.read(self.objects(), &name);
+        read.map(|bytes| bytes.to_vec())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from_name, to_name) = match (self.place(from), self.place(to)) {
+            (Place::Local, Place::Local) => return self.local().rename(from, to),
+            (Place::Scratch(from), Place::Scratch(to)) => return self.local().rename(&from, &to),
+            (Place::Name(from), Place::Name(to)) => (from, to),
+            _ => return Err(unsupported("a renaming")),
+        };
+        let content = self.shared.unfinished.lock().remove(&from_name);
+        let content = content.ok_or(io::ErrorKind::NotFound)?;
+        self.shared.confirm_locks()?;
+        self.shared
+            .documents
+            .replace(self.objects(), &to_name, content)?;
+        if let ["tables", table, "versions", file] = to_name.split('/').collect::<Vec<_>>()[..]
+            && file.ends_with(".manifest")
+            && let Some(attempt) = self.shared.attempt(table)
+        {
+            attempt.committed();
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let name = match self.place(path) {
+            Place::Local => return self.local().remove(path),
+            Place::Scratch(path) => return self.local().remove(&path),
+            Place::Above => return Err(io::ErrorKind::IsADirectory.into()),
+            Place::Run { table, file } => {
+                if let Some(attempt) = self.shared.attempt(&table) {
+                    match self.local().remove(&attempt.run(&file)) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                        _ if !attempt.removes_there(&file) => return Ok(()),
+                        _ => {}
+                    }
+                }
+                format!("tables/{table}/runs/{file}")
+            }
+            Place::Name(name) if is_unfinished(&name) => {
+                let removed = self.shared.unfinished.lock().remove(&name);
+                return removed.map(drop).ok_or(io::ErrorKind::NotFound.into());
+            }
+            Place::Name(name) => name,
+        };
+        self.shared.confirm_locks()?;
+        self.shared.documents.forget(&name);
+        self.objects().delete(&name)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        match self.place(path) {
+            Place::Local => self.local().create_dir_all(path),
+            Place::Scratch(path) => self.local().create_dir_all(&path),
+            Place::Name(name) => {
+                match runs_of(&name).and_then(|table| self.shared.attempt(table)) {
+                    Some(attempt) => self.local().create_dir_all(&attempt.run("")),
+                    None => Ok(()),
+                }
+            }
+            Place::Run { .. } | Place::Above => Ok(()),
+        }
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        match self.place(path) {
+            Place::Local => self.local().remove_dir_all(path),
+            Place::Scratch(path) => self.local().remove_dir_all(&path),
+            Place::Name(name) if name.starts_with("tables/") => self.objects().delete_all(&name),
+            _ => Err(unsupported("the removal of the whole store")),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        match self.place(path) {
+            Place::Local => self.local().list(path),
+            Place::Scratch(path) => self.local().list(&path),
+            Place::Name(name) => {
+                let names = self.objects().list(&name)?;
+                Ok(
+                    match runs_of(&name).and_then(|table| self.shared.attempt(table)) {
+                        Some(attempt) => attempt.without_kept(names),
+                        None => names,
+                    },
+                )
+            }
+            Place::Run { .. } | Place::Above => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        match self.place(path) {
+            Place::Local => self.local().sync_dir(path),
+            Place::Name(name) => {
+                match runs_of(&name).and_then(|table| self.shared.attempt(table)) {
+                    Some(attempt) => attempt.wait(&|uploaded| {
+                        if let Some(report) = &*self.shared.report.lock() {
+                            report(uploaded);
+                        }
+                    }),
+                    None => Ok(()),
+                }
+            }
+            Place::Scratch(_) | Place::Run { .. } | Place::Above => Ok(()),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match self.place(path) {
+            Place::Local => self.local().exists(path),
+            Place::Scratch(path) => self.local().exists(&path),
+            Place::Above => Ok(true),
+            Place::Run { table, file } => {
+                let name = format!("tables/{table}/runs/{file}");
+                Ok(self.staged(&table, &file)?.is_some() || self.objects().head(&name)?.is_some())
+            }
+            Place::Name(name) => self.shared.documents.exists(self.objects(), &name),
+        }
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
+        let name = match self.place(path) {
+            Place::Name(name) => name,
+            _ => return self.local().lock(path, holder),
+        };
+        if let ["tables", table, "push.lock"] = name.split('/').collect::<Vec<_>>()[..] {
+            let lock = self.shared.begin_push(table, &name, holder)?;
+            return Ok(lock.map(|lock| Box::new(lock) as Box<dyn Lock>));
+        }
+        let lease = self.shared.lease(&name, holder, "")?;
+        Ok(lease.map(|lease| Box::new(lease) as Box<dyn Lock>))
+    }
+}
+
+/// A run being built. Once it is sealed it is on its way.
+#[derive(Debug)]
+struct RunFile {
+    inner: Box<dyn WriteFile>,
+    attempt: Arc<Attempt>,
+    file: String,
+}
+
+impl Write for RunFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl WriteFile for RunFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.inner.sync()?;
+        self.attempt.uploads.begin(&self.file);
+        Ok(())
+    }
+}
+
+/// A small file before it is renamed.
+#[derive(Debug)]
+struct DocumentFile {
+    shared: Arc<Shared>,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl Write for DocumentFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for DocumentFile {
+    fn sync(&mut self) -> io::Result<()> {
+        let bytes = Bytes::copy_from_slice(&self.bytes);
+        self.shared
+            .unfinished
+            .lock()
+            .insert(self.name.clone(), bytes);
+        Ok(())
+    }
+}
+
+fn is_unfinished(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.starts_with('.') && file.ends_with(".new")
+}
+
+/// The table whose directory of runs this is.
+fn runs_of(name: &str) -> Option<&str> {
+    let table = name.strip_prefix("tables/")?.strip_suffix("/runs")?;
+    (!table.contains('/')).then_some(table)
+}
+
+fn unsupported(what: &str) -> io::Error {
+    let text = format!("{what} has no place in object storage: use a store in a directory");
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+fn no_push() -> io::Error {
+    io::Error::other("no push is under way")
+}

@@ -1,0 +1,160 @@
+//! A run in object storage, read by ranges.
+//!
+//! A read that goes on where one before it ended doubles what is asked for at once, up to eight
+//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB. A few
+//! pieces are kept: neighbours in one version are neighbours in the other, as the gate's samples find.
+
+use std::io;
+use std::ops::Range;
+
+use bytes::Bytes;
+use forebay_run::io::ReadFile;
+use forebay_run::raw::Mapping;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::objects::Objects;
+
+const LEAST_BYTES: u64 = 64 << 10;
+const GREATEST_BYTES: u64 = 8 << 20;
+const AHEAD_FROM_BYTES: u64 = 1 << 20;
+const PIECES: usize = 8;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct RemoteFile {
+    objects: Objects,
+    name: String,
+    len_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The one used last is the last.
+    pieces: Vec<Piece>,
+    window_bytes: u64,
+    ahead: Option<(u64, JoinHandle<io::Result<Bytes>>)>,
+}
+
+#[derive(Debug, Clone)]
+struct Piece {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+impl RemoteFile {
+    pub fn new(objects: Objects, name: String, len_bytes: u64) -> Self {
+        Self {
+            objects,
+            name,
+            len_bytes,
+            state: Mutex::new(State {
+                pieces: Vec::new(),
+                window_bytes: LEAST_BYTES,
+                ahead: None,
+            }),
+        }
+    }
+
+    /// The piece that begins at or before `at` and goes on at least to the next byte.
+    fn piece(&self, state: &mut State, at: u64) -> io::Result<Piece> {
+        let holds = |piece: &Piece| piece.start <= at && at < piece.end();
+        if let Some(place) = state.pieces.iter().position(holds) {
+            let piece = state.pieces.remove(place);
+            state.pieces.push(piece.clone());
+            return Ok(piece);
+        }
+        let follows = state.pieces.iter().any(|piece| piece.end() == at);
+        let start = if follows {
+            state.window_bytes = (state.window_bytes * 2).min(GREATEST_BYTES);
+            at
+        } else {
+            state.window_bytes = LEAST_BYTES;
+            at / LEAST_BYTES * LEAST_BYTES
+        };
+        let bytes = match state.ahead.take() {
+            Some((ahead, task)) if ahead == start => self
+                .objects
+                .runtime()
+                .block_on(task)
+                .map_err(io::Error::other)??,
+            other => {
+                if let Some((_, task)) = other {
+                    task.abort();
+                }
+                self.objects
+                    .range(&self.name, self.window(start, state.window_bytes))?
+            }
+        };
+        let piece = Piece { start, bytes };
+        if follows && state.window_bytes >= AHEAD_FROM_BYTES && piece.end() < self.len_bytes {
+            self.ask_ahead(state, piece.end());
+        }
+        if state.pieces.len() >= PIECES {
+            state.pieces.remove(0);
+        }
+        state.pieces.push(piece.clone());
+        Ok(piece)
+    }
+
+    fn ask_ahead(&self, state: &mut State, start: u64) {
+        let window = self.window(start, (state.window_bytes * 2).min(GREATEST_BYTES));
+        let (objects, name) = (self.objects.clone(), self.name.clone());
+        let runtime = self.objects.runtime();
+        let task = runtime.spawn(async move { objects.fetch(&name, window).await });
+        state.ahead = Some((start, task));
+    }
+
+    fn window(&self, start: u64, bytes: u64) -> Range<u64> {
+        start..start.saturating_add(bytes).min(self.len_bytes)
+    }
+}
+
+impl ReadFile for RemoteFile {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.len_bytes) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // A whole section, or a large value: asked for as it is.
+        if buf.len() as u64 > GREATEST_BYTES {
+            let range = offset..offset + buf.len() as u64;
+            buf.copy_from_slice(&self.objects.range(&self.name, range)?);
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        let mut filled = 0;
+        while filled < buf.len() {
+            let at = offset + filled as u64;
+            let piece = self.piece(&mut state, at)?;
+            let from = (at - piece.start) as usize;
+            let length = (buf.len() - filled).min(piece.bytes.len() - from);
+            buf[filled..filled + length].copy_from_slice(&piece.bytes[from..from + length]);
+            filled += length;
+        }
+        Ok(())
+    }
+
+    fn map(&self) -> io::Result<Option<Mapping>> {
+        Ok(None)
+    }
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        if let Some((_, task)) = self.state.get_mut().ahead.take() {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a push has sent so far, on the machine that sends: one small file for each file of the version.
+//!
+//! A push that was killed left it behind. The next one builds its runs anew and compares them part by
+//! part with what is written here: what was sent already is not sent again.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_run::io::{Disk, replace_file};
+use serde::{Deserialize, Serialize};
+
+const MIB: u64 = 1 << 20;
+/// Object stores take parts of 5 MiB and more, and 10,000 of them at most.
+const PART_BYTES: u64 = 8 * MIB;
+const PARTS: u64 = 8000;
+
+/// One file on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub len_bytes: u64,
+    pub part_bytes: u64,
+    pub parts: Vec<Part>,
+    /// The store's name for an upload in parts, once it has begun.
+    pub upload: Option<String>,
+    /// Whether the object is there, whole.
+    pub complete: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// XXH3-64 of its bytes.
+    pub sum: u64,
+    /// The store's receipt, once it is sent.
+    pub receipt: Option<String>,
+}
+
+impl Entry {
+    pub fn new(len_bytes: u64, sums: &[u64]) -> Self {
+        let part = |sum: &u64| Part {
+            sum: *sum,
+            receipt: None,
+        };
+        Self {
+            len_bytes,
+            part_bytes: part_bytes(len_bytes),
+            parts: sums.iter().map(part).collect(),
+            upload: None,
+            complete: false,
+        }
+    }
+
+    /// Whether it is of a file with the same bytes.
+    pub fn is_of(&self, other: &Entry) -> bool {
+        let sums = |entry: &Entry| entry.parts.iter().map(|part| part.sum).collect::<Vec<_>>();
+        (self.len_bytes, self.part_bytes) == (other.len_bytes, other.part_bytes)
+            && sums(self) == sums(other)
+    }
+
+    /// Where a part lies in the file.
+    pub fn place(&self, part: usize) -> std::ops::Range<u64> {
+        let start = part as u64 * self.part_bytes;
+        start..(start + self.part_bytes).min(self.len_bytes)
+    }
+}
+
+/// The size of the parts of a file.
+pub fn part_bytes(len_bytes: u64) -> u64 {
+    PART_BYTES.max(len_bytes.div_ceil(PARTS).div_ceil(MIB) * MIB)
+}
+
+/// The entries of one table.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+}
+
+impl Journal {
+    pub fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
+        Self { disk, dir }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.dir.join(format!("{file}.json"))
+    }
+
+    /// `None` also when it cannot be understood: the file is sent anew then.
+    pub fn read(&self, file: &str) -> io::Result<Option<Entry>> {
+        match self.disk.read(&self.path(file)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn write(&self, file: &str, entry: &Entry) -> io::Result<()> {
+        let bytes = serde_json::to_vec(entry).map_err(io::Error::other)?;
+        replace_file(&*self.disk, &self.path(file), &bytes)
+    }
+
+    pub fn remove(&self, file: &str) -> io::Result<()> {
+        match self.disk.remove(&self.path(file)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The names of the files that have an entry.
+    pub fn files(&self) -> io::Result<Vec<String>> {
+        let names = match self.disk.list(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names?,
+        };
+        let files = names.iter().filter_map(|name| name.strip_suffix(".json"));
+        Ok(files
+            .filter(|file| !file.starts_with('.'))
+            .map(str::to_owned)
+            .collect())
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_a_file_of_any_size() {
+        for len_bytes in [0, 1, PART_BYTES, PART_BYTES + 1, 70 << 30, 5 << 40] {
+            let size = part_bytes(len_bytes);
+            let count = len_bytes.div_ceil(size);
+            assert!(
+                size >= PART_BYTES && count <= PARTS,
+                "{len_bytes}: {count} of {size}"
+            );
+            let entry = Entry::new(len_bytes, &[0]);
+            let last = count.max(1) as usize - 1;
+            assert_eq!(entry.place(last).end, len_bytes);
+        }
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_parts() {
+        let (a, b) = (Entry::new(9, &[1]), Entry::new(9, &[2]));
+        let mut sent = a.clone();
+        sent.parts[0].receipt = Some("x".to_owned());
+        assert!(sent.is_of(&a) && !b.is_of(&a) && !Entry::new(8, &[1]).is_of(&a));
+    }
+}

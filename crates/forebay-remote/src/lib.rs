@@ -1,0 +1,25 @@
+//! Stores in object storage: S3, Google Cloud Storage, Azure Blob Storage, and whatever speaks like them.
+//!
+//! [`open`] gives a [`Store`](forebay_engine::Store) of the engine whose files lie in a bucket, under the
+//! same names as a local store's in its directory. What makes that possible is [`RemoteDisk`], a
+//! [`Disk`](forebay_run::io::Disk) made of requests: the engine and the loader know nothing of it.
+//!
+//! No other crate knows object stores' interfaces. They are asynchronous; here a small runtime waits for
+//! them, so that nothing outside has to.
+
+mod address;
+mod attempt;
+mod disk;
+mod documents;
+mod file;
+mod journal;
+mod lease;
+mod objects;
+mod open;
+mod upload;
+
+pub use address::{Address, AddressError, is_remote};
+pub use disk::RemoteDisk;
+pub use objects::Patience;
+pub use open::{OpenError, RemoteStore, open};
+pub use upload::Uploaded;

@@ -1,0 +1,405 @@
+//! Requests to an object store, for callers that wait.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::multipart::MultipartStore;
+use object_store::multipart::PartId;
+use object_store::path::Path as Key;
+use object_store::{
+    BackoffConfig, ClientOptions, Error, GetOptions, MultipartId, ObjectStore, ObjectStoreExt,
+    PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
+};
+use tokio::runtime::Runtime;
+
+use crate::address::{Address, Kind};
+
+/// From the first try of a request on, how long it is tried again while the store does not answer or
+/// answers that it cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// For somebody who waits at a terminal.
+    Short,
+    /// For a push: a restart of the store must not end it.
+    Long,
+    /// For who asks again anyway.
+    Little,
+}
+
+/// What a conditional request met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Put {
+    Done(Seen),
+    /// Somebody else wrote it since.
+    Changed,
+}
+
+/// What tells an object's content from any other; `None`: there is none.
+pub type Seen = Option<UpdateVersion>;
+
+/// The answer to a question for news.
+#[derive(Debug)]
+pub enum News {
+    Same,
+    Absent,
+    Content(Bytes, UpdateVersion),
+}
+
+/// An object store with all that is needed of it.
+pub trait Backend: ObjectStore + MultipartStore {}
+
+impl<T: ObjectStore + MultipartStore> Backend for T {}
+
+/// The objects under one prefix. Clones share connections, the runtime and the count of requests.
+#[derive(Clone)]
+pub struct Objects {
+    backend: Arc<dyn Backend>,
+    runtime: Arc<Runtime>,
+    prefix: Key,
+    requests: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Objects({} {})", self.backend, self.prefix)
+    }
+}
+
+impl Objects {
+    /// Connects, which sends nothing yet. Credentials and endpoints come from the environment, as the
+    /// providers' own tools take them.
+    pub fn connect(address: &Address, patience: Patience) -> io::Result<Self> {
+        // Another part of the process may have installed it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (retry, client) = (patience.retry(), patience.client());
+        let bucket = &address.bucket;
+        let backend: Result<Arc<dyn Backend>, Error> = match address.kind {
+            Kind::S3 => AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .with_client_options(with_environment(client, "AWS_ALLOW_HTTP"))
+                .build()
+                .map(|store| Arc::new(store) as _),
+            Kind::Google => GoogleCloudStorageBuilder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .with_client_options(client)
+                .build()
+                .map(|store| Arc::new(store) as _),
+            Kind::Azure => MicrosoftAzureBuilder::from_env()
+                .with_container_name(bucket)
+                .with_retry(retry)
+                .with_client_options(with_environment(client, "AZURE_ALLOW_HTTP"))
+                .build()
+                .map(|store| Arc::new(store) as _),
+        };
+        Self::over(backend.map_err(said)?, address.prefix.clone())
+    }
+
+    /// Over a store that is there already.
+    pub fn over(backend: Arc<dyn Backend>, prefix: Key) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("forebay-remote")
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            backend,
+            runtime: Arc::new(runtime),
+            prefix,
+            requests: Arc::default(),
+        })
+    }
+
+    /// Requests sent, tries again left out.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    fn wait<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.runtime.block_on(request)
+    }
+
+    /// The whole key of a name below the prefix.
+    fn key(&self, name: &str) -> Key {
+        match (self.prefix.as_ref(), name) {
+            ("", name) => Key::from(name),
+            (prefix, "") => Key::from(prefix),
+            (prefix, name) => Key::from(format!("{prefix}/{name}")),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> io::Result<(Bytes, UpdateVersion)> {
+        match self.news(name, None)? {
+            News::Content(bytes, seen) => Ok((bytes, seen)),
+            News::Same | News::Absent => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The content, unless it is what was `seen`.
+    pub fn news(&self, name: &str, seen: Option<&UpdateVersion>) -> io::Result<News> {
+        let options = GetOptions {
+            if_none_match: seen.and_then(|seen| seen.e_tag.clone()),
+            ..GetOptions::default()
+        };
+        let key = self.key(name);
+        let answer = self.wait(async {
+            let found = self.backend.get_opts(&key, options).await?;
+            let seen = UpdateVersion {
+                e_tag: found.meta.e_tag.clone(),
+                version: found.meta.version.clone(),
+            };
+            let expected = found.meta.size;
+            Ok((found.bytes().await?, seen, expected))
+        });
+        match answer {
+            Ok((bytes, _, expected)) if bytes.len() as u64 != expected => {
+                Err(short(bytes.len(), expected))
+            }
+            Ok((bytes, seen, _)) => Ok(News::Content(bytes, seen)),
+            Err(Error::NotModified { .. }) => Ok(News::Same),
+            Err(Error::NotFound { .. }) => Ok(News::Absent),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    /// Length and identity; `None`: there is none.
+    pub fn head(&self, name: &str) -> io::Result<Option<(u64, UpdateVersion)>> {
+        let key = self.key(name);
+        match self.wait(self.backend.head(&key)) {
+            Ok(meta) => {
+                let seen = UpdateVersion {
+                    e_tag: meta.e_tag,
+                    version: meta.version,
+                };
+                Ok(Some((meta.size, seen)))
+            }
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    pub fn range(&self, name: &str, range: Range<u64>) -> io::Result<Bytes> {
+        let this = self.clone();
+        let name = name.to_owned();
+        self.runtime
+            .block_on(async move { this.fetch(&name, range).await })
+    }
+
+    /// [`Objects::range`] for tasks.
+    pub async fn fetch(&self, name: &str, range: Range<u64>) -> io::Result<Bytes> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let expected = range.end - range.start;
+        let bytes = self
+            .backend
+            .get_range(&self.key(name), range)
+            .await
+            .map_err(said)?;
+        if bytes.len() as u64 != expected {
+            return Err(short(bytes.len(), expected));
+        }
+        Ok(bytes)
+    }
+
+    /// Writes an object, if it is still what was `seen`. A store that did it and then failed to say so
+    /// would refuse the next try; so after a refusal the object is read, and what is there as it was to be
+    /// is done. Content has something of its own therefore: a stamp, a token.
+    pub fn put_if(&self, name: &str, content: Bytes, seen: &Seen) -> io::Result<Put> {
+        let mode = match seen {
+            None => PutMode::Create,
+            Some(seen) => PutMode::Update(seen.clone()),
+        };
+        let key = self.key(name);
+        let options = PutOptions::from(mode);
+        let put = self
+            .backend
+            .put_opts(&key, PutPayload::from(content.clone()), options);
+        match self.wait(put) {
+            Ok(done) => Ok(Put::Done(Some(done.into()))),
+            Err(
+                Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. },
+            ) => match self.news(name, None)? {
+                News::Content(found, seen) if found == content => Ok(Put::Done(Some(seen))),
+                _ => Ok(Put::Changed),
+            },
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    /// Writes an object whatever was there. For tasks.
+    pub async fn put(&self, name: &str, content: Bytes) -> io::Result<()> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let payload = PutPayload::from(content);
+        self.backend
+            .put(&self.key(name), payload)
+            .await
+            .map_err(said)?;
+        Ok(())
+    }
+
+    /// Removes an object; that it is gone already is as good.
+    pub fn delete(&self, name: &str) -> io::Result<()> {
+        self.runtime.block_on(self.remove(name))
+    }
+
+    /// [`Objects::delete`] for tasks.
+    pub async fn remove(&self, name: &str) -> io::Result<()> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        match self.backend.delete(&self.key(name)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    /// The names right below `dir`, sorted: objects and what has objects below it.
+    pub fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        let key = self.key(dir);
+        let prefix = (!key.as_ref().is_empty()).then_some(&key);
+        let found = self
+            .wait(self.backend.list_with_delimiter(prefix))
+            .map_err(said)?;
+        let objects = found.objects.iter().map(|object| &object.location);
+        let mut names: Vec<String> = objects
+            .chain(&found.common_prefixes)
+            .filter_map(|key| key.filename().map(str::to_owned))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Removes all objects below `dir`.
+    pub fn delete_all(&self, dir: &str) -> io::Result<()> {
+        let key = self.key(dir);
+        let all = self
+            .wait(self.backend.list(Some(&key)).try_collect::<Vec<_>>())
+            .map_err(said)?;
+        for object in all {
+            match self.wait(self.backend.delete(&object.location)) {
+                Ok(()) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(said(error)),
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn begin_parts(&self, name: &str) -> io::Result<MultipartId> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let key = self.key(name);
+        let begun = self.backend.create_multipart(&key);
+        begun.await.map_err(said)
+    }
+
+    pub async fn put_part(
+        &self,
+        name: &str,
+        upload: &MultipartId,
+        index: usize,
+        content: Bytes,
+    ) -> io::Result<PartId> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let key = self.key(name);
+        let put = self.backend.put_part(&key, upload, index, content.into());
+        put.await.map_err(said)
+    }
+
+    pub async fn finish_parts(
+        &self,
+        name: &str,
+        upload: &MultipartId,
+        parts: Vec<PartId>,
+    ) -> io::Result<()> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let key = self.key(name);
+        let finished = self.backend.complete_multipart(&key, upload, parts);
+        finished.await.map_err(said)?;
+        Ok(())
+    }
+
+    /// Gives an upload up; that there is none of this name is as good.
+    pub async fn abort_parts(&self, name: &str, upload: &MultipartId) -> io::Result<()> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        match self.backend.abort_multipart(&self.key(name), upload).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(said(error)),
+        }
+    }
+
+    /// Length and identity, for tasks.
+    pub async fn length(&self, name: &str) -> io::Result<Option<u64>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        match self.backend.head(&self.key(name)).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(said(error)),
+        }
+    }
+}
+
+impl Patience {
+    fn retry(self) -> RetryConfig {
+        let (max_retries, seconds) = match self {
+            Patience::Short => (8, 15),
+            Patience::Long => (60, 150),
+            Patience::Little => (2, 5),
+        };
+        RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: Duration::from_millis(100),
+                max_backoff: Duration::from_secs(4),
+                base: 2.0,
+            },
+            max_retries,
+            retry_timeout: Duration::from_secs(seconds),
+        }
+    }
+
+    fn client(self) -> ClientOptions {
+        let seconds = match self {
+            Patience::Long => 60,
+            Patience::Short | Patience::Little => 30,
+        };
+        ClientOptions::new()
+            .with_connect_timeout(Duration::from_secs(5))
+            .with_timeout(Duration::from_secs(seconds))
+    }
+}
+
+/// Options that are given replace those of the environment; this one has to come from there.
+fn with_environment(client: ClientOptions, variable: &str) -> ClientOptions {
+    let allowed =
+        std::env::var(variable).is_ok_and(|value| matches!(&*value, "1" | "true" | "TRUE"));
+    client.with_allow_http(allowed)
+}
+
+fn short(found: usize, expected: u64) -> io::Error {
+    let text = format!("the store sent {found} bytes of {expected}");
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+/// An object store's error, with all that its sources say.
+fn said(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            io::ErrorKind::PermissionDenied
+        }
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error.to_string())
+}

@@ -1,0 +1,83 @@
+//! Opening a store in object storage.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_engine::{Store, StoreError};
+use forebay_run::io::{Clock, Disk, Random};
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::address::{Address, AddressError};
+use crate::disk::{Parts, RemoteDisk};
+use crate::objects::{Objects, Patience};
+
+/// What a store in object storage needs of this machine.
+#[derive(Debug, Clone)]
+pub struct RemoteStore {
+    pub disk: Arc<dyn Disk>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    /// Where pushes build their runs; by default a directory of the user's cache, one for each store.
+    pub work_dir: Option<PathBuf>,
+    pub patience: Patience,
+}
+
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error("{url}: cannot use it: {source}; docs/operations.md says which variables it takes")]
+    Connect { url: String, source: io::Error },
+    #[error("no directory for the work of pushes: set HOME or XDG_CACHE_HOME, or give --work-dir")]
+    NoWorkDir,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Opens the store at a URL; with `create`, makes it when there is none. The disk is given too, for who
+/// wants to hear of uploads.
+pub fn open(
+    url: &str,
+    on: &RemoteStore,
+    create: bool,
+) -> Result<(Store, Arc<RemoteDisk>), OpenError> {
+    let address = Address::parse(url)?;
+    let url = address.url();
+    let connect = |patience| {
+        Objects::connect(&address, patience).map_err(|source| OpenError::Connect {
+            url: url.clone(),
+            source,
+        })
+    };
+    let work_dir = match &on.work_dir {
+        Some(dir) => dir.clone(),
+        None => default_work_dir(&url).ok_or(OpenError::NoWorkDir)?,
+    };
+    let disk = Arc::new(RemoteDisk::new(Parts {
+        root: PathBuf::from(&url),
+        objects: connect(on.patience)?,
+        leases: connect(Patience::Little)?,
+        local: Arc::clone(&on.disk),
+        clock: Arc::clone(&on.clock),
+        random: Arc::clone(&on.random),
+        work_dir,
+    }));
+    let (clock, random) = (Arc::clone(&on.clock), disk.random());
+    let as_disk: Arc<dyn Disk> = disk.clone();
+    let store = if create {
+        Store::open_or_create(as_disk, clock, random, Path::new(&url))?
+    } else {
+        Store::open(as_disk, clock, random, Path::new(&url))?
+    };
+    Ok((store, disk))
+}
+
+fn default_work_dir(url: &str) -> Option<PathBuf> {
+    let of = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
+    let cache = of("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(of("HOME")?).join(".cache")))?;
+    let name = format!("{:016x}", xxh3_64(url.as_bytes()));
+    Some(cache.join("forebay").join("pushes").join(name))
+}

@@ -1,0 +1,38 @@
+//! The store of a push: one in object storage says how far its uploads are.
+
+use std::sync::{Arc, Mutex};
+
+use forebay_engine::Store;
+use forebay_load::progress::{Progress, Unit};
+use forebay_remote::{Patience, Uploaded};
+
+use crate::context::Context;
+use crate::human;
+
+impl Context {
+    /// The store, made when there is none.
+    pub fn open_for_push(&self, drawing: &Arc<Box<dyn Progress + Send>>) -> anyhow::Result<Store> {
+        if !self.is_remote() {
+            return self.open_or_create_store();
+        }
+        let (store, disk) = self.open_remote(Patience::Long, true)?;
+        let (drawing, drawn) = (Arc::clone(drawing), Mutex::new(None));
+        disk.report_to(Box::new(move |uploaded: Uploaded| {
+            let Ok(mut drawn) = drawn.lock() else { return };
+            let done = uploaded.sent_bytes + uploaded.found_bytes;
+            let before = *drawn.get_or_insert_with(|| {
+                drawing.stage("uploading", Some(uploaded.total_bytes), Unit::Bytes);
+                if uploaded.found_bytes > 0 {
+                    drawing.message(&format!(
+                        "an earlier push has sent {} of it",
+                        human::bytes(uploaded.found_bytes)
+                    ));
+                }
+                0
+            });
+            drawing.advance(done.saturating_sub(before));
+            *drawn = Some(done);
+        }));
+        Ok(store)
+    }
+}

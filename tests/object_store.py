@@ -1,0 +1,286 @@
+"""A real S3 server for the tests (SeaweedFS), stores in it, and a proxy that counts and breaks."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+from harness import Store
+
+KEY, SECRET, BUCKET = "test", "testsecret", "bucket"
+
+# The status of an exchange that did not come to its end.
+CUT = -1
+
+
+def weed():
+    """The server's program, as its package installs it."""
+    return str(Path(sys.executable).with_name("weed"))
+
+
+def free_ports(count):
+    """Ports that are free, and free 10,000 above, where the server opens another one."""
+    ports = []
+    while len(ports) < count:
+        with socket.socket() as low, socket.socket() as high:
+            low.bind(("127.0.0.1", 0))
+            port = low.getsockname()[1] - 12000
+            if port < 2000 or port in ports:
+                continue
+            try:
+                with socket.socket() as chosen:
+                    chosen.bind(("127.0.0.1", port))
+                    high.bind(("127.0.0.1", port + 10000))
+            except OSError:
+                continue
+            ports.append(port)
+    return ports
+
+
+class S3Server:
+    """SeaweedFS on free ports of this machine."""
+
+    def __init__(self, directory):
+        self.directory = Path(directory)
+        self.ports = free_ports(4)
+        self.process = None
+        identity = {
+            "name": KEY,
+            "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        (self.directory / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        (self.directory / "data").mkdir()
+        self.start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.ports[0]}"
+
+    def start(self):
+        s3, master, volume, filer = self.ports
+        words = [
+            *[weed(), "server", f"-dir={self.directory}/data"],
+            *["-ip=127.0.0.1", "-ip.bind=127.0.0.1"],
+            *["-s3", f"-s3.config={self.directory}/s3.json", f"-s3.port={s3}"],
+            *[f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"],
+            *["-master.volumeSizeLimitMB=64", "-volume.max=50"],
+            *["-s3.port.iceberg=0", "-s3.port.lance=0"],
+        ]
+        with (self.directory / "weed.log").open("ab") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                names = [bucket["Name"] for bucket in self.client().list_buckets()["Buckets"]]
+                if BUCKET not in names:
+                    self.client().create_bucket(Bucket=BUCKET)
+                self.client().put_object(Bucket=BUCKET, Key="ready", Body=b"ready")
+                return
+            except Exception:
+                assert self.process.poll() is None and time.monotonic() < end, "no S3 server"
+                time.sleep(0.2)
+
+    def client(self):
+        """A client of another make than Forebay's."""
+        options = Config(retries={"max_attempts": 1}, connect_timeout=5, read_timeout=20)
+        return boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name="us-east-1",
+            aws_access_key_id=KEY,
+            aws_secret_access_key=SECRET,
+            config=options,
+        )
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class RemoteStore(Store):
+    """A store in the bucket, and the commands on it. `path` is a directory of this machine."""
+
+    def __init__(self, server, path, prefix, endpoint=None):
+        super().__init__(path)
+        self.path.mkdir(exist_ok=True)
+        self.server, self.prefix = server, prefix
+        self.endpoint = endpoint or server.url
+        self.work = self.path / "work"
+
+    def through(self, endpoint, name="other"):
+        """The same store, from another machine as it were."""
+        return RemoteStore(self.server, self.path.with_name(name), self.prefix, endpoint)
+
+    def environment(self):
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "FOREBAY_STORE": f"s3://{BUCKET}/{self.prefix}",
+            "FOREBAY_WORK_DIR": str(self.work),
+            "RUST_BACKTRACE": "0",
+        }
+
+    def keys(self, below=""):
+        """The store's objects, by their names below the prefix."""
+        pages = self.server.client().get_paginator("list_objects_v2")
+        prefix = f"{self.prefix}/{below}"
+        found = pages.paginate(Bucket=BUCKET, Prefix=prefix)
+        names = [entry["Key"] for page in found for entry in page.get("Contents", [])]
+        return sorted(name.removeprefix(f"{self.prefix}/") for name in names)
+
+    def read(self, name):
+        found = self.server.client().get_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
+        return found["Body"].read()
+
+    def write(self, name, content):
+        client = self.server.client()
+        client.put_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}", Body=content)
+
+    def unfinished_uploads(self):
+        found = self.server.client().list_multipart_uploads(Bucket=BUCKET, Prefix=self.prefix)
+        return [entry["Key"] for entry in found.get("Uploads", [])]
+
+    def versions(self, table):
+        return [entry["version"] for entry in self.json("versions", table)]
+
+
+class Exchange:
+    """One request that went through the proxy."""
+
+    def __init__(self, method, path, length):
+        self.method, self.path, self.length = method, path, length
+        self.status = None
+
+    @property
+    def part(self):
+        """Key and part number of a part's upload."""
+        path, _, query = self.path.partition("?")
+        fields = dict(field.partition("=")[::2] for field in query.split("&"))
+        if self.method == "PUT" and "partNumber" in fields:
+            return (path, int(fields["partNumber"]))
+        return None
+
+
+class Proxy:
+    """Passes requests on to the S3 server, counts them, and does what it is told instead.
+
+    before(exchange): may sleep, or answer at once with a status. after(exchange, status, body):
+    gives status and body as the client is to see them; a body shorter than it should be is sent as
+    such, and the connection cut.
+    """
+
+    def __init__(self, server):
+        self.exchanges, self.lock = [], threading.Lock()
+        self.before = lambda exchange: None
+        self.after = lambda exchange, status, body: (status, body)
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *words):
+                pass
+
+            def handle_all(self):
+                proxy.pass_on(self, server)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_all
+
+        class Quiet(ThreadingHTTPServer):
+            def handle_error(self, *words):
+                """A client that was killed is part of the test."""
+
+        self.http = Quiet(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
+        self.thread.start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def pass_on(self, handler, server):
+        length = int(handler.headers.get("Content-Length", 0))
+        exchange = Exchange(handler.command, handler.path, length)
+        with self.lock:
+            self.exchanges.append(exchange)
+        body = handler.rfile.read(length) if length else None
+        if body is not None and len(body) < length:
+            exchange.status = CUT
+            handler.close_connection = True
+            return
+        status = self.before(exchange)
+        headers, found = [], b""
+        if status is None:
+            try:
+                status, headers, found = self.ask(handler, server, body)
+            except (OSError, http.client.HTTPException):
+                exchange.status = CUT
+                handler.close_connection = True
+                return
+        full = len(found)
+        status, found = self.after(exchange, status, found)
+        exchange.status = status
+        try:
+            self.answer(handler, status, headers, found, max(full, len(found)))
+        except OSError:
+            handler.close_connection = True
+
+    @staticmethod
+    def ask(handler, server, body):
+        connection = http.client.HTTPConnection("127.0.0.1", server.ports[0], timeout=60)
+        try:
+            connection.putrequest(
+                handler.command, handler.path, skip_host=True, skip_accept_encoding=True
+            )
+            for name, value in handler.headers.items():
+                if name.lower() != "connection":
+                    connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            connection.close()
+
+    @staticmethod
+    def answer(handler, status, headers, body, length):
+        handler.send_response(status)
+        for name, value in headers:
+            skipped = ["connection", "transfer-encoding", "date", "server"]
+            if name.lower() == "content-length" and handler.command == "HEAD":
+                handler.send_header(name, value)
+            elif name.lower() not in [*skipped, "content-length"]:
+                handler.send_header(name, value)
+        if handler.command != "HEAD":
+            handler.send_header("Content-Length", str(length))
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(body)
+        handler.wfile.flush()
+        if len(body) < length:
+            handler.close_connection = True
+
+    def parts(self, since=0):
+        """The parts that were sent and taken, as (key, number), from the exchange `since` on."""
+        with self.lock:
+            sent = [exchange for exchange in self.exchanges[since:] if exchange.status == 200]
+        return [exchange.part for exchange in sent if exchange.part]
+
+    def stop(self):
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
