@@ -151,8 +151,15 @@ class RemoteStore(Store):
         client.put_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}", Body=content)
 
     def unfinished_uploads(self):
-        found = self.server.client().list_multipart_uploads(Bucket=BUCKET, Prefix=self.prefix)
-        return [entry["Key"] for entry in found.get("Uploads", [])]
+        """Those that hold parts: one whose beginning a kill met before it was noted has none."""
+        client, prefix = self.server.client(), self.prefix
+        found = client.list_multipart_uploads(Bucket=BUCKET, Prefix=prefix).get("Uploads", [])
+
+        def parts(entry):
+            upload = {"Key": entry["Key"], "UploadId": entry["UploadId"]}
+            return client.list_parts(Bucket=BUCKET, **upload).get("Parts", [])
+
+        return [entry["Key"] for entry in found if parts(entry)]
 
     def versions(self, table):
         return [entry["version"] for entry in self.json("versions", table)]

@@ -57,6 +57,9 @@ impl Address {
             problem,
         };
         let prefix = prefix.trim_end_matches('/');
+        if prefix.starts_with('/') {
+            return Err(bad("it begins with a slash".to_owned()));
+        }
         if prefix.split('/').any(|part| part == "." || part == "..") {
             return Err(bad("it goes up".to_owned()));
         }
