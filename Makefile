@@ -38,18 +38,26 @@ demo-release: ## The same with the release binary
 	@FOREBAY=$(RELEASE_BINARY) $(PYTHON) scripts/demo.py
 
 .PHONY: test
-test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it
+test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it, Python
 	@scripts/setup test
 	cargo test --workspace --locked
 	cargo build --locked -p forebay
 	@$(MAKE) --no-print-directory test-fuzz
 	@$(MAKE) --no-print-directory test-binary
+	@$(MAKE) --no-print-directory test-python
 
 .PHONY: test-binary
 test-binary: ## Only the tests that drive the built binary (ARGS='-k swap' picks some)
 	@scripts/setup test
 	cargo build --locked -p forebay
 	FOREBAY=$(DEBUG_BINARY) $(PYTHON) -m pytest tests $(ARGS)
+
+.PHONY: test-python
+test-python: ## Only the tests of the Python package, installed as pip does it
+	@scripts/setup test
+	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' $(PYTHON) -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation ./python
+	$(PYTHON) -m pytest python/tests $(ARGS)
 
 .PHONY: test-fuzz
 test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)
@@ -69,7 +77,9 @@ lint: ## Formatting, clippy, licences and sources of dependencies, house rules
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
-	.venv-lint/bin/ruff check --quiet scripts tests
+	.venv-lint/bin/ruff check --quiet scripts tests python
+	.venv-lint/bin/ruff format --check --quiet python
+	.venv-lint/bin/pyright --pythonpath $(PYTHON) --project python
 	scripts/house-rules
 
 .PHONY: advisories

@@ -223,9 +223,13 @@ impl Context {
 
     /// A live table, for this process alone.
     pub fn open_live(&self, name: &TableName) -> anyhow::Result<LiveTable> {
+        Ok(self.open_store()?.live_table(name, &self.live_budget())?)
+    }
+
+    /// The memory of live tables: a quarter of the machine's.
+    pub fn live_budget(&self) -> Arc<Budget> {
         let memory_bytes = usize::try_from(memory::quarter(&*self.disk)).unwrap_or(usize::MAX);
-        let budget = Budget::new(memory_bytes);
-        Ok(self.open_store()?.live_table(name, &budget)?)
+        Budget::new(memory_bytes)
     }
 
     /// The version that a target names.

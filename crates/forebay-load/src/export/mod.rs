@@ -1,4 +1,4 @@
-//! Export: the records of a version as a parquet, CSV or JSON-lines file.
+//! Export: the records of a version as a parquet, CSV or JSON-lines file, or as Arrow batches.
 //!
 //! Tables of rows give their columns, with their types; the key comes first as a column of its own only
 //! when its template has columns that the rows lack. Tables of bytes, numbers and lists give `key` and `value`.
@@ -7,6 +7,7 @@
 mod build;
 mod lines;
 mod parquet;
+mod rows;
 
 #[cfg(test)]
 mod tests;
@@ -15,12 +16,14 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use arrow_schema::ArrowError;
+use forebay_engine::ValueKind;
 use forebay_run::number::Number;
 use forebay_run::row::{Column, Datum, Kind, ListView, RowError, RowView, Schema};
 
 use crate::key::KeyTemplate;
 use lines::{CsvLines, JsonLines};
 use parquet::ParquetRows;
+pub use rows::ScanBatches;
 
 /// A file format that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +62,18 @@ pub enum ExportValues<'a> {
     Numbers(Number),
     /// Lists of items of a kind.
     Lists(&'a Kind),
+}
+
+impl<'a> ExportValues<'a> {
+    /// Of a table: what its values are, its columns, and the number that a value is, if it is one.
+    pub fn new(kind: &'a ValueKind, schema: &'a Schema, number: Option<Number>) -> Self {
+        match (kind, number) {
+            (_, Some(number)) => ExportValues::Numbers(number),
+            (ValueKind::Row, None) => ExportValues::Rows(schema),
+            (ValueKind::List { item, .. }, None) => ExportValues::Lists(item),
+            (ValueKind::Bytes { .. } | ValueKind::Number { .. }, None) => ExportValues::Bytes,
+        }
+    }
 }
 
 /// What is exported, and how.
@@ -124,18 +139,11 @@ enum Values {
 }
 
 impl Layout {
-    fn new(options: &ExportOptions<'_>) -> Layout {
-        let plain = if options.binary {
-            Kind::Binary
-        } else {
-            Kind::Text
-        };
-        let (values, mut columns) = match options.values {
+    /// `key_kind` and `bytes_kind` are text or binary: what keys are, and values of bytes.
+    fn new(export: ExportValues<'_>, key: &str, key_kind: Kind, bytes_kind: Kind) -> Layout {
+        let (values, mut columns) = match export {
             ExportValues::Rows(schema) => (Values::Rows(schema.clone()), schema.columns().to_vec()),
-            ExportValues::Bytes => (
-                Values::Bytes,
-                vec![Column::new("value", plain.clone(), false)],
-            ),
+            ExportValues::Bytes => (Values::Bytes, vec![Column::new("value", bytes_kind, false)]),
             ExportValues::Numbers(number) => {
                 let kind = match number {
                     Number::I64 => Kind::Int64,
@@ -158,8 +166,8 @@ impl Layout {
                 )
             }
         };
-        let with_key = match options.values {
-            ExportValues::Rows(schema) => !key_is_in(options.key, schema),
+        let with_key = match export {
+            ExportValues::Rows(schema) => !key_is_in(key, schema),
             _ => true,
         };
         if with_key {
@@ -167,7 +175,7 @@ impl Layout {
             while columns.iter().any(|column| column.name == name) {
                 name.insert(0, '_');
             }
-            columns.insert(0, Column::new(name, plain, false));
+            columns.insert(0, Column::new(name, key_kind, false));
         }
         Layout {
             columns,
@@ -225,7 +233,12 @@ fn key_is_in(template: &str, schema: &Schema) -> bool {
 impl<W: Write + Send> Exporter<W> {
     /// Begins a file. `output` should be buffered.
     pub fn new(options: &ExportOptions<'_>, output: W) -> Result<Exporter<W>, ExportError> {
-        let layout = Layout::new(options);
+        let plain = if options.binary {
+            Kind::Binary
+        } else {
+            Kind::Text
+        };
+        let layout = Layout::new(options.values, options.key, plain.clone(), plain);
         let output = match options.format {
             ExportFormat::Parquet => {
                 Output::Parquet(Box::new(ParquetRows::new(&layout.columns, output)?))

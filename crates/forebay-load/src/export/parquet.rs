@@ -6,88 +6,53 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use forebay_run::row::{Column, Datum, Kind, RowError};
+use forebay_run::row::Column;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::build::BatchBuilder;
-use super::{ExportError, Layout, row_error};
+use super::rows::Rows;
+use super::{ExportError, Layout};
 use crate::encode::conform;
 
 const GROUP_ROWS: usize = 128 << 10;
 const GROUP_BYTES: usize = 64 << 20;
 
 pub(super) struct ParquetRows<W: Write + Send> {
-    builder: BatchBuilder,
+    rows: Rows,
     /// The schema of the file.
     schema: SchemaRef,
-    text: Vec<bool>,
     writer: ArrowWriter<W>,
-}
-
-/// What can go wrong with one record.
-enum Failed {
-    Row(RowError),
-    NotText(usize),
-}
-
-impl From<RowError> for Failed {
-    fn from(error: RowError) -> Failed {
-        Failed::Row(error)
-    }
 }
 
 impl<W: Write + Send> ParquetRows<W> {
     pub fn new(columns: &[Column], output: W) -> Result<ParquetRows<W>, ExportError> {
-        let builder = BatchBuilder::new(columns);
+        let rows = Rows::new(columns);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .build();
-        let schema = file_schema(builder.schema());
+        let schema = file_schema(rows.schema());
         let writer =
             ArrowWriter::try_new(output, schema.clone(), Some(properties)).map_err(failed)?;
-        let text = columns
-            .iter()
-            .map(|column| column.kind == Kind::Text)
-            .collect();
         Ok(ParquetRows {
-            builder,
+            rows,
             schema,
-            text,
             writer,
         })
     }
 
     pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
-        let (builder, text) = (&mut self.builder, &self.text);
-        let pushed = layout.record::<Failed>(key, value, |column, value| {
-            // Keys and bytes values are of no stated type.
-            if let (Datum::Bytes(bytes), Some(true)) = (value, text.get(column))
-                && std::str::from_utf8(bytes).is_err()
-            {
-                return Err(Failed::NotText(column));
-            }
-            Ok(builder.push(column, value)?)
-        });
-        pushed.map_err(|error| match error {
-            Failed::Row(error) => row_error(key, error),
-            Failed::NotText(column) => ExportError::NotText {
-                what: if column == 0 { "text" } else { "value" },
-                key: String::from_utf8_lossy(key).into_owned(),
-            },
-        })?;
-        builder.end_row(key.len() + value.len());
-        if builder.full() {
+        self.rows.push(layout, key, value)?;
+        if self.rows.full() {
             self.flush()?;
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), ExportError> {
-        let batch = conform(&self.builder.finish()?, &self.schema)?;
+        let batch = conform(&self.rows.finish()?, &self.schema)?;
         self.writer.write(&batch).map_err(failed)?;
         if self.writer.in_progress_size() >= GROUP_BYTES {
             self.writer.flush().map_err(failed)?;
@@ -96,7 +61,7 @@ impl<W: Write + Send> ParquetRows<W> {
     }
 
     pub fn finish(mut self) -> Result<W, ExportError> {
-        if !self.builder.is_empty() {
+        if !self.rows.is_empty() {
             self.flush()?;
         }
         let mut output = self.writer.into_inner().map_err(failed)?;

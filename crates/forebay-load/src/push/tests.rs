@@ -7,10 +7,12 @@ use std::path::Path;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use arrow_schema::ArrowError;
 
-use forebay_engine::Store;
+use forebay_engine::{Source, Store};
 use forebay_run::io::{OsDisk, SystemClock, SystemRandom};
+use forebay_run::scan::{Direction, ScanRange};
 
 use super::*;
+use crate::export::{ExportValues, ScanBatches};
 use crate::progress::Silent;
 use crate::sources::Batches;
 
@@ -321,4 +323,36 @@ fn a_reader_of_batches_that_fails_leaves_nothing() {
         "{error}"
     );
     assert!(store.tables().unwrap().is_empty());
+}
+
+#[test]
+fn a_table_is_read_as_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let rows = letters(0..20_000, "a");
+    let request = PushRequest {
+        sources: handed_over(vec![Ok(rows.clone())]),
+        order: Order::Ordered,
+        partitions: Some(3),
+        ..request(Path::new(""), "{id:05}")
+    };
+    push(&request, &store, &Silent).unwrap();
+    let version = store
+        .table(&request.table)
+        .unwrap()
+        .open_version(1)
+        .unwrap();
+    let read = |limit| -> Vec<RecordBatch> {
+        let source = Source::Batch(&version);
+        let values = ExportValues::new(source.kind(), source.schema(), source.number());
+        let scan = source.scan(ScanRange::all(), Direction::Forward);
+        let batches = ScanBatches::new(scan, values, "{id:05}", false, limit);
+        batches.collect::<Result<_, _>>().unwrap()
+    };
+    let schema = rows.schema();
+    let all = arrow_select::concat::concat_batches(&schema, &read(u64::MAX)).unwrap();
+    assert_eq!(all.columns(), rows.columns());
+    let first = read(9000);
+    assert_eq!(first.iter().map(RecordBatch::num_rows).sum::<usize>(), 9000);
+    assert!(read(0).is_empty());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use forebay_engine::{Source, ValueKind, show_key};
+use forebay_engine::{Source, show_key};
 use forebay_load::export::{ExportFormat, ExportOptions, ExportValues, Exporter};
 use forebay_load::progress::{Progress, Unit};
 use forebay_run::io::WriteFile;
@@ -116,7 +116,7 @@ fn write(
 ) -> anyhow::Result<u64> {
     let binary = args.binary;
     let options = ExportOptions {
-        values: values(source),
+        values: ExportValues::new(source.kind(), source.schema(), source.number()),
         key: match source {
             Source::Batch(version) => &version.manifest().key,
             Source::Live(_) => "{key}",
@@ -149,16 +149,5 @@ fn version_of(source: Source<'_>) -> Option<u64> {
     match source {
         Source::Batch(version) => Some(version.version()),
         Source::Live(_) => None,
-    }
-}
-
-fn values(source: Source<'_>) -> ExportValues<'_> {
-    if let Some(number) = source.number() {
-        return ExportValues::Numbers(number);
-    }
-    match source.kind() {
-        ValueKind::Row => ExportValues::Rows(source.schema()),
-        ValueKind::Bytes { .. } | ValueKind::Number { .. } => ExportValues::Bytes,
-        ValueKind::List { item, .. } => ExportValues::Lists(item),
     }
 }

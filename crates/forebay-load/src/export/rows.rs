@@ -1,0 +1,151 @@
+//! Records as Arrow batches: for files, and for programs that read a table through Arrow.
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use forebay_engine::Scan;
+use forebay_run::row::{Column, Datum, Kind, RowError};
+
+use super::build::BatchBuilder;
+use super::{ExportError, ExportValues, Layout, row_error};
+
+/// Makes rows of records, one after another.
+pub(super) struct Rows {
+    builder: BatchBuilder,
+    text: Vec<bool>,
+}
+
+/// What can go wrong with one record.
+enum Failed {
+    Row(RowError),
+    NotText(usize),
+}
+
+impl From<RowError> for Failed {
+    fn from(error: RowError) -> Failed {
+        Failed::Row(error)
+    }
+}
+
+impl Rows {
+    pub fn new(columns: &[Column]) -> Rows {
+        let text = columns.iter().map(|column| column.kind == Kind::Text);
+        Rows {
+            builder: BatchBuilder::new(columns),
+            text: text.collect(),
+        }
+    }
+
+    pub fn schema(&self) -> &SchemaRef {
+        self.builder.schema()
+    }
+
+    pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
+        let (builder, text) = (&mut self.builder, &self.text);
+        let pushed = layout.record::<Failed>(key, value, |column, value| {
+            // Keys and bytes values are of no stated type.
+            if let (Datum::Bytes(bytes), Some(true)) = (value, text.get(column))
+                && std::str::from_utf8(bytes).is_err()
+            {
+                return Err(Failed::NotText(column));
+            }
+            Ok(builder.push(column, value)?)
+        });
+        pushed.map_err(|error| match error {
+            Failed::Row(error) => row_error(key, error),
+            Failed::NotText(column) => ExportError::NotText {
+                what: if column == 0 { "text" } else { "value" },
+                key: String::from_utf8_lossy(key).into_owned(),
+            },
+        })?;
+        builder.end_row(key.len() + value.len());
+        Ok(())
+    }
+
+    /// Whether it is time to [`Rows::finish`].
+    pub fn full(&self) -> bool {
+        self.builder.full()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.builder.is_empty()
+    }
+
+    pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
+        self.builder.finish()
+    }
+}
+
+/// A walk through a table as record batches, with the columns that an export has; values of bytes are binary.
+pub struct ScanBatches {
+    scan: Scan,
+    /// Records still to give.
+    left: u64,
+    layout: Layout,
+    rows: Rows,
+    ended: bool,
+}
+
+impl ScanBatches {
+    /// At most `limit` records of the walk. `key` is the template of the table's keys; they are text unless
+    /// `binary`, and then one that is not UTF-8 ends the reading with an error.
+    pub fn new(
+        scan: Scan,
+        values: ExportValues<'_>,
+        key: &str,
+        binary: bool,
+        limit: u64,
+    ) -> ScanBatches {
+        let key_kind = if binary { Kind::Binary } else { Kind::Text };
+        let layout = Layout::new(values, key, key_kind, Kind::Binary);
+        let rows = Rows::new(&layout.columns);
+        ScanBatches {
+            scan,
+            left: limit,
+            layout,
+            rows,
+            ended: false,
+        }
+    }
+
+    /// The next records, as many as make a batch.
+    fn fill(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        let external = |error| ArrowError::ExternalError(error);
+        while self.left > 0 && !self.rows.full() {
+            if !self
+                .scan
+                .advance()
+                .map_err(|error| external(error.into()))?
+            {
+                self.left = 0;
+                break;
+            }
+            self.left -= 1;
+            let (key, value) = (self.scan.key(), self.scan.value());
+            let pushed = self.rows.push(&self.layout, key, value);
+            pushed.map_err(|error| external(error.into()))?;
+        }
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        self.rows.finish().map(Some)
+    }
+}
+
+impl Iterator for ScanBatches {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let batch = self.fill().transpose();
+        self.ended = !matches!(batch, Some(Ok(_)));
+        batch
+    }
+}
+
+impl RecordBatchReader for ScanBatches {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema().clone()
+    }
+}

@@ -1,0 +1,66 @@
+"""Forebay publishes big computed data sets into live serving.
+
+`push` builds a version of a table from a data frame, a query or files, checks it and swaps it in;
+`open` reads tables in this process, and writes live ones.
+
+>>> import pyarrow as pa
+>>> import forebay
+>>> birds = pa.table({"id": [1, 2, 3], "name": ["wren", "lark", "kite"]})
+>>> result = forebay.push(birds, "birds", key="{id}", store=store)
+>>> result.version, result.rows
+(1, 3)
+>>> with forebay.open(store) as opened:
+...     opened["birds"][2]
+{'id': 2, 'name': 'lark'}
+"""
+
+from ._errors import (
+    BusyError,
+    DamagedError,
+    DataError,
+    Error,
+    GateHeld,
+    MissingError,
+    UsageError,
+)
+from ._forebay import version as __version__
+from ._progress import Progress
+from ._push import PushResult, push
+from ._results import (
+    Applied,
+    Diff,
+    Difference,
+    Listing,
+    Swapped,
+    TableInfo,
+    Verified,
+    VersionInfo,
+)
+from ._store import Batch, Scan, Store, Table, open
+
+__all__ = [
+    "Applied",
+    "Batch",
+    "BusyError",
+    "DamagedError",
+    "DataError",
+    "Diff",
+    "Difference",
+    "Error",
+    "GateHeld",
+    "Listing",
+    "MissingError",
+    "Progress",
+    "PushResult",
+    "Scan",
+    "Store",
+    "Swapped",
+    "Table",
+    "TableInfo",
+    "UsageError",
+    "Verified",
+    "VersionInfo",
+    "__version__",
+    "open",
+    "push",
+]

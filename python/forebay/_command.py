@@ -1,0 +1,51 @@
+"""The commands of the command line, called in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
+from typing import Any
+
+from ._forebay import command as call
+from ._progress import Drawing
+
+Path = str | PathLike[str]
+
+
+def words(options: Mapping[str, Any]) -> list[str]:
+    """Options as the words of a command line: `page_size=4096` as `--page-size=4096`."""
+    out: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        match value:
+            case None | False:
+                pass
+            case True:
+                out.append(flag)
+            case str() | int() | float():
+                out.append(f"{flag}={value}")
+            case PathLike():
+                out.append(f"{flag}={fspath(value)}")  # pyright: ignore[reportUnknownArgumentType]
+            case Mapping():
+                items: Any = value.items()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                out += [f"{flag}={key}:{kind}" for key, kind in items]
+            case Iterable():
+                items = value  # pyright: ignore[reportUnknownVariableType]
+                out += [f"{flag}={item}" for item in items]
+            case _:
+                raise TypeError(f"{name} is {value!r}, which is no option")
+    return out
+
+
+def run(
+    command: str,
+    arguments: Iterable[str] = (),
+    options: Mapping[str, Any] | None = None,
+    store: Path | None = None,
+    drawing: Drawing | None = None,
+) -> Any:
+    """Runs a command and gives its result."""
+    line = [command, *words({"store": store, **(options or {})}), "--", *arguments]
+    _, text, _ = call(line, listener=drawing)
+    return json.loads(text) if text else None

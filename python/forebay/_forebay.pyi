@@ -1,0 +1,126 @@
+"""The extension module; see ../src. What it has is for the package's own use."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self, TypeVar, overload
+
+from ._progress import Drawing
+
+_Key = str | bytes | int
+_Default = TypeVar("_Default")
+
+version: str
+
+def command(
+    words: list[str],
+    data: object | None = None,
+    name: str = "data",
+    rows: int | None = None,
+    listener: Drawing | None = None,
+) -> tuple[bool, str, list[str]]: ...
+
+class RawStore:
+    def __new__(cls, url: str, create: bool = False, memory_bytes: int | None = None) -> Self: ...
+    @property
+    def url(self) -> str:
+        """The store's directory or URL."""
+
+    def is_live(self, name: str) -> bool:
+        """Whether a table is live."""
+
+    def close_table(self, name: str) -> None:
+        """Closes the live table of that name, if it is open here."""
+
+    def close(self) -> None:
+        """Closes all live tables that are open here."""
+
+class RawTable:
+    def __new__(cls, store: RawStore, target: str) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int | None:
+        """The version that is read; None where the table is live."""
+
+    @property
+    def rows_between(self) -> tuple[int, int]:
+        """The least and the greatest possible number of rows."""
+
+    @property
+    def order(self) -> str:
+        """`hashed` or `ordered`."""
+
+    @property
+    def kind(self) -> str:
+        """What values are: `bytes`, `number`, `row` or `list`."""
+
+    @property
+    def key_template(self) -> str: ...
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """Names and Arrow types."""
+
+    @overload
+    def get(self, key: _Key, default: None = None) -> Any:
+        """The value of a key; `default` where it is absent."""
+
+    @overload
+    def get(self, key: _Key, default: _Default) -> Any | _Default: ...
+    def __getitem__(self, key: _Key) -> Any: ...
+    def __contains__(self, key: _Key) -> bool: ...
+    def get_many(self, keys: Iterable[_Key]) -> list[Any]:
+        """The values of many keys, in their order; None for one that is absent."""
+
+    def scan(
+        self,
+        start: _Key | None = None,
+        end: _Key | None = None,
+        *,
+        limit: int | None = None,
+        reverse: bool = False,
+        binary: bool = False,
+    ) -> RawScan:
+        """The records from `start` to before `end`, as an Arrow stream, and to loop over.
+
+        Only ordered tables have ranges. A live table is read as it is now, however long that takes.
+        With `binary` keys are bytes.
+        """
+
+    def put(self, key: _Key, value: Any) -> None:
+        """Sets a key's value in a live table; durable when it returns, as the table promises."""
+
+    def insert(self, key: _Key, value: Any) -> None:
+        """Sets a key's value if the key is absent."""
+
+    def delta(self, key: _Key, delta: Any) -> None:
+        """Adds to a key's value, by the table's kind of deltas."""
+
+    def delete(self, key: _Key) -> None:
+        """Removes a key."""
+
+    def write_many(self, writes: Iterable[tuple[str, _Key, Any]], atomic: bool) -> int:
+        """Does operations: `put`, `insert`, `delta` or `delete`, a key, a value."""
+
+    def flush(self) -> None:
+        """Writes all that is in memory to runs."""
+
+    def optimize(self) -> None:
+        """Flushes, then merges each partition's runs into one."""
+
+    def verify_live(self) -> tuple[int, list[str]]: ...
+    def live_stats(self) -> tuple[list[int], int, int, int]: ...
+    def go_to(self, store: RawStore, target: str) -> bool: ...
+    def close(self) -> None:
+        """Closes a live table, which other processes may open then."""
+
+class RawScan:
+    """A range of a table, to be gone through any number of times.
+
+    It is an Arrow stream (`pyarrow.table(scan)`, `polars.DataFrame(scan)`), and pairs of key and
+    value to loop over.
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __iter__(self) -> Iterator[tuple[str, Any]]: ...
+
+class RawRecords(Iterator[tuple[str, Any]]):
+    def __next__(self) -> tuple[str, Any]: ...

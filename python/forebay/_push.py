@@ -1,0 +1,197 @@
+"""`forebay.push`: from data to a version that serves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ._command import Path, words
+from ._data import Data, Input
+from ._errors import GateHeld
+from ._forebay import command
+from ._progress import ProgressOption, drawing
+from ._results import Applied
+from ._text import between, count, html_table, size
+
+Order = Literal["hashed", "ordered"]
+Duplicates = Literal["fail", "first", "last"]
+Delta = Literal["i64", "i64-saturating", "f64", "append", "min", "max"]
+Compression = Literal["none", "lz4", "zstd"]
+Format = Literal["parquet", "csv", "jsonl", "arrow"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PushResult:
+    """What a push did."""
+
+    table: str
+    version: int
+    rows: int
+    """The rows of the version; of one that goes on with another the greatest possible number."""
+    rows_least: int
+    bytes: int
+    """Of the keys and values that were pushed."""
+    rejected: int
+    """Bad rows left out."""
+    duplicates: int
+    """Rows dropped for, or composed with, another of the same key."""
+    seconds: float
+    swapped: bool
+    """Whether the version serves."""
+    onto: int | None
+    """The version whose rows it goes on with."""
+    applied: Applied | None
+    """What the keys came to, in a push onto another version."""
+    messages: tuple[str, ...]
+    """What else there was to say."""
+
+    def __str__(self) -> str:
+        state = "serves" if self.swapped else "is built and does not serve"
+        noun = "row" if self.rows == self.rows_least == 1 else "rows"
+        text = (
+            f"{self.table} version {self.version} {state}: {between(self.rows_least, self.rows)} "
+            f"{noun}, {size(self.bytes)}, in {self.seconds:.2f} s"
+        )
+        if self.applied is not None:
+            a = self.applied
+            text += (
+                f"; onto version {self.onto}: {a.updates} updates, {a.inserts} inserts, "
+                f"{a.deletes} deletes, {a.deltas} deltas"
+            )
+        if self.rejected:
+            text += f"; {count(self.rejected, 'bad row')} rejected"
+        if self.duplicates:
+            what = "left out" if self.onto is None else "composed"
+            text += f"; {count(self.duplicates, 'duplicate')} {what}"
+        return text
+
+    def __repr__(self) -> str:
+        return f"<forebay push: {self}>"
+
+    def _repr_html_(self) -> str:
+        rate = self.rows / self.seconds if self.seconds > 0 else 0
+        rows = [
+            ("rows", between(self.rows_least, self.rows)),
+            ("bytes", size(self.bytes)),
+            ("time", f"{self.seconds:.2f} s ({rate:,.0f} rows/s)"),
+        ]
+        if self.applied is not None:
+            a = self.applied
+            changes = f"{a.updates:,} updates, {a.inserts:,} inserts, {a.deletes:,} deletes, "
+            rows.append((f"onto version {self.onto}", f"{changes}{a.deltas:,} deltas"))
+        if self.rejected:
+            rows.append(("bad rows left out", f"{self.rejected:,}"))
+        if self.duplicates:
+            rows.append(("duplicates", f"{self.duplicates:,}"))
+        rows += [("", message) for message in self.messages]
+        state = "serves" if self.swapped else "is built and does not serve"
+        return html_table(f"{self.table} version {self.version} {state}", ("", " "), rows)
+
+
+def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
+    onto = answer.get("onto")
+    applied = None
+    if onto is not None:
+        applied = Applied(*(answer[n] for n in ("updates", "inserts", "deletes", "deltas")))
+    return PushResult(
+        table=answer["table"],
+        version=answer["version"],
+        rows=answer["rows"],
+        rows_least=answer.get("rows_least", answer["rows"]),
+        bytes=answer["bytes"],
+        rejected=answer["rejected"],
+        duplicates=answer["duplicates"],
+        seconds=answer["seconds"],
+        swapped=answer["swapped"],
+        onto=onto,
+        applied=applied,
+        messages=tuple(messages),
+    )
+
+
+def push(
+    data: Data,
+    table: str,
+    *,
+    key: str | None = None,
+    store: Path | None = None,
+    work_dir: Path | None = None,
+    value: str | None = None,
+    order: Order | None = None,
+    partitions: int | None = None,
+    duplicates: Duplicates | None = None,
+    bad_rows: Literal["fail", "skip"] | Path | None = None,
+    onto: Literal["current"] | int | None = None,
+    op: str | None = None,
+    delta: Delta | None = None,
+    ttl: str | None = None,
+    ttl_column: str | None = None,
+    column: Mapping[str, str] | Sequence[str] | None = None,
+    format: Format | None = None,
+    csv_delimiter: str | None = None,
+    csv_null: str | None = None,
+    csv_quote: str | None = None,
+    csv_no_header: bool = False,
+    version: int | None = None,
+    compression: Compression | None = None,
+    page_size: int | str | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    rate: int | str | None = None,
+    gate: str | Sequence[str] | None = None,
+    force: bool = False,
+    no_swap: bool = False,
+    keep: int | None = None,
+    progress: ProgressOption = None,
+) -> PushResult:
+    """Builds a version of a table from data, checks it and swaps it in.
+
+    `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
+    table, reader or dataset of pyarrow), which is read as it comes, or paths and globs of files.
+    `key` is a template over its columns, as in `"{carrier}/{flight:05}"`. `store` is a directory or
+    URL; without it `FOREBAY_STORE`, else `./forebay-data`.
+
+    The other options are those of `forebay push`, by the same names, and the loader is the same;
+    see `forebay push --help`. `progress` is True for bars (by tqdm, where it is installed), False
+    for none, or a function that is called with a `Progress`; by default bars are drawn where there
+    is somebody to see them.
+
+    Raises `GateHeld`, with the result, when the version was built but differs too much from the
+    one that serves; `DataError` for rows that cannot be stored; `BusyError` while somebody else
+    pushes to the table. Whatever is raised, what serves goes on serving. Ctrl-C stops it.
+
+    >>> import pyarrow as pa
+    >>> prices = pa.table({"article": ["a1", "a2"], "price": [3.5, 7.25]})
+    >>> forebay.push(prices, "prices", key="{article}", store=store).rows
+    2
+
+    Changes on top of what serves:
+
+    >>> changes = pa.table({"article": ["a2", "a3"], "price": [7.0, 1.0]})
+    >>> result = forebay.push(changes, "prices", onto="current", store=store)
+    >>> result.onto, result.applied.updates
+    (1, 2)
+    """
+    options: dict[str, Any] = {
+        name: option
+        for name, option in locals().items()
+        if name not in ("data", "table", "progress")
+    }
+    source = Input(data)
+    draws = drawing(progress, table)
+    # Something has to stand where files would.
+    sources = source.paths if source.paths is not None else [source.name]
+    line = ["push", *words(options), "--", table, *sources]
+    try:
+        held, text, messages = command(
+            line, data=source.arrow, name=source.name, rows=source.rows, listener=draws
+        )
+    finally:
+        if draws is not None:
+            draws.close()
+    result = _result(json.loads(text), messages)
+    if held:
+        raise GateHeld(messages[-1] if messages else str(result), result)
+    return result

@@ -1,0 +1,370 @@
+"""`forebay.open`: a store in this process, its tables and their versions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import fspath
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from ._command import Path, run
+from ._data import Data
+from ._errors import DamagedError, UsageError
+from ._forebay import RawScan, RawStore, RawTable
+from ._progress import ProgressOption, drawing
+from ._push import Compression, Delta, Order, PushResult
+from ._push import push as publish
+from ._results import (
+    TABLES,
+    VERSIONS,
+    Diff,
+    Difference,
+    Listing,
+    Swapped,
+    TableInfo,
+    Verified,
+    VersionInfo,
+)
+from ._text import between, html_table
+
+Key = str | bytes | int
+Scan = RawScan
+
+
+def open(store: Path, *, create: bool = False, memory_bytes: int | None = None) -> Store:
+    """Opens a store on this machine, to be read and written in this process.
+
+    With `create` one is made where there is none. `memory_bytes` is what its live tables may use
+    for what is not written yet, by default a quarter of the machine's memory.
+
+    >>> forebay.open("nowhere")
+    Traceback (most recent call last):
+        ...
+    forebay.MissingError: there is no forebay store at nowhere: push a table to create one, ...
+    """
+    return Store(fspath(store), create, memory_bytes)
+
+
+class Store(RawStore):
+    """An open store: `store["people"]` is a table, `store["people@3"]` a version of it.
+
+    Live tables are opened when they are asked for, for this process alone, until they or the store
+    are closed. A store is a context manager, and may be used by several threads.
+    """
+
+    def __getitem__(self, target: str) -> Table:
+        return Table(self, target)
+
+    def __contains__(self, name: object) -> bool:
+        return any(table.table == name for table in self.tables())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([table.table for table in self.tables()])
+
+    def __len__(self) -> int:
+        return len(self.tables())
+
+    def tables(self) -> Listing[TableInfo]:
+        """The tables of the store."""
+        rows = run("tables", store=self.url)
+        items = [TableInfo(**row) for row in rows]
+        title = f"Tables of {self.url}"
+        return Listing(items, title, TABLES)
+
+    def push(self, data: Data, table: str, **options: Any) -> PushResult:
+        """`forebay.push` into this store, with the same options."""
+        return publish(data, table, store=self.url, **options)
+
+    def create(
+        self,
+        table: str,
+        *,
+        order: Order | None = None,
+        partitions: int | None = None,
+        boundary: Sequence[str] | None = None,
+        value: Literal["bytes", "row", "list"] | None = None,
+        delta: Delta | None = None,
+        column: Mapping[str, str] | Sequence[str] | None = None,
+        item: str | None = None,
+        durability: str | None = None,
+        factor: int | None = None,
+        merge_rate: int | str | None = None,
+        compression: Compression | None = None,
+        **more: Any,
+    ) -> Table:
+        """Makes a live table, with the options of `forebay create`, and opens it.
+
+        >>> with forebay.open(store, create=True) as opened:
+        ...     clicks = opened.create("clicks", delta="i64", durability="100ms")
+        ...     clicks.delta("page-7", 3)
+        ...     clicks.delta("page-7", 4)
+        ...     clicks["page-7"]
+        7
+        """
+        options = {
+            "order": order,
+            "partitions": partitions,
+            "boundary": boundary,
+            "value": value,
+            "delta": delta,
+            "column": column,
+            "item": item,
+            "durability": durability,
+            "factor": factor,
+            "merge_rate": merge_rate,
+            "compression": compression,
+            **more,
+        }
+        run("create", [table], options, store=self.url)
+        return self[table]
+
+    def drop(self, table: str) -> None:
+        """Removes a table with all its versions, or a live table."""
+        self.close_table(table)
+        run("drop", [table], store=self.url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<forebay store {self.url}>"
+
+    def _repr_html_(self) -> str:
+        return self.tables()._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
+class Table(RawTable):
+    """A table of a store, read by key, and written where it is live.
+
+    Of a batch table this is one version, the serving one when it was taken from its store, so that
+    all reads agree; `refresh` goes on to what serves by then. A live table is read as it is. Values
+    are bytes, numbers, dicts of columns or lists, as `kind` says; keys are text, bytes or whole
+    numbers.
+    """
+
+    def __init__(  # pyright: ignore[reportInconsistentConstructor]
+        self, store: Store, target: str
+    ) -> None:
+        self._store = store
+        self._target = target
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def live(self) -> bool:
+        return self.version is None
+
+    def refresh(self) -> bool:
+        """Goes on to the version that serves now; gives whether that is another one."""
+        return self.go_to(self._store, self._target)
+
+    def keys(self) -> Iterator[str]:
+        """The keys, in the table's order."""
+        return (key for key, _ in self.scan())
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Keys and values, in the table's order."""
+        return iter(self.scan())
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    # Versions.
+
+    def versions(self) -> Listing[VersionInfo]:
+        """The versions of a batch table, oldest first."""
+        rows = run("versions", [self.name], store=self._store.url)
+        items = [VersionInfo(**row) for row in rows]
+        return Listing(items, f"Versions of {self.name}", VERSIONS)
+
+    def push(self, data: Data, **options: Any) -> PushResult:
+        """`forebay.push` to this table. Goes on to the version that serves then."""
+        try:
+            return self._store.push(data, self.name, **options)
+        finally:
+            self.refresh()
+
+    def swap(self, version: int) -> Swapped:
+        """Lets a version serve, for everybody, and goes on to it."""
+        return self._moved(run("swap", [self.name, str(version)], store=self._store.url))
+
+    def rollback(self) -> Swapped:
+        """Back to the version that served before, for everybody; goes on to it."""
+        return self._moved(run("rollback", [self.name], store=self._store.url))
+
+    def _moved(self, answer: dict[str, Any]) -> Swapped:
+        self.refresh()
+        return Swapped(**answer)
+
+    def diff(self, before: int, after: int, *, limit: int = 10) -> Diff:
+        """What changed between two versions; `limit` differences of each kind are shown."""
+        arguments = [self.name, str(before), str(after)]
+        answer = run("diff", arguments, {"limit": limit}, store=self._store.url)
+        schema = answer["schema"]
+        return Diff(
+            table=answer["table"],
+            before=answer["from"],
+            after=answer["to"],
+            added=answer["added"],
+            removed=answer["removed"],
+            changed=answer["changed"],
+            unchanged=answer["unchanged"],
+            columns=answer["columns"],
+            columns_added=schema["added"],
+            columns_removed=schema["removed"],
+            columns_retyped=schema["retyped"],
+            differences=[
+                Difference(
+                    key=str(sample["key"]),
+                    change=sample["change"],
+                    columns={
+                        change["column"]: (change["before"], change["after"])
+                        for change in sample["columns"]
+                    },
+                )
+                for sample in answer["differences"]
+            ],
+        )
+
+    def verify(self, *, progress: ProgressOption = None) -> Verified:
+        """Reads all back and checks every checksum, count and order; raises if any is wrong."""
+        if self.live:
+            _, problems = self.verify_live()
+            if problems:
+                raise DamagedError("\nalso: ".join(problems))
+            _, records, _, _ = self.live_stats()
+            return Verified(self.name, None, records, None, None)
+        draws = drawing(progress, self.name)
+        try:
+            target = f"{self.name}@{self.version}"
+            answer = run("verify", [target], store=self._store.url, drawing=draws)
+        finally:
+            if draws is not None:
+                draws.close()
+        return Verified(**answer)
+
+    def compact(self, *, threads: int | None = None) -> dict[str, Any]:
+        """Merges the runs of the serving version."""
+        answer = run("compact", [self.name], {"threads": threads}, store=self._store.url)
+        self.refresh()
+        return answer
+
+    # Writes to live tables.
+
+    def put_many(self, items: Mapping[Any, Any] | Iterable[tuple[Key, Any]]) -> int:
+        """Sets many keys, each by itself, and waits once for all to be durable; gives how many."""
+        pairs: Any = items
+        if isinstance(items, Mapping):
+            pairs = cast(Any, items).items()
+        return self.write_many((("put", key, value) for key, value in pairs), atomic=False)
+
+    def batch(self) -> Batch:
+        """Writes that take effect together when the `with` block ends; their keys must lie in one
+        partition, as keys with the same hashtag do.
+
+        >>> with forebay.open(store, create=True) as opened:
+        ...     carts = opened.create("carts")
+        ...     with carts.batch() as batch:
+        ...         batch.put("{u1}:lamp", "2")
+        ...         batch.put("{u1}:desk", "1")
+        ...         batch.delete("{u1}:sofa")
+        ...     carts.get_many(["{u1}:lamp", "{u1}:sofa"])
+        [b'2', None]
+        """
+        return Batch(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _facts(self) -> list[tuple[str, str]]:
+        least, most = self.rows_between
+        facts = [("mode", "live" if self.live else "batch")]
+        if self.live:
+            facts.append(("records in runs", f"{most:,}"))
+        else:
+            facts += [("version", str(self.version)), ("rows", between(least, most))]
+        facts += [("order", self.order), ("key", self.key_template)]
+        if self.kind == "row":
+            facts += [(f"column {name}", kind) for name, kind in self.columns]
+        else:
+            facts.append(("values", self.kind))
+        return facts
+
+    def __repr__(self) -> str:
+        if self.live:
+            return f"<forebay table {self.name}: live, {self.order}, values are {self.kind}>"
+        rows = between(*self.rows_between)
+        return f"<forebay table {self.name} version {self.version}: {rows} rows, {self.order}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Table {self.name}", ("", " "), self._facts())
+
+
+class Batch:
+    """Operations on a live table that are done all at once; see `Table.batch`."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._lock = threading.Lock()
+        self._writes: list[tuple[str, Key, Any]] | None = []
+
+    def _add(self, verb: str, key: Key, value: Any = None) -> None:
+        with self._lock:
+            if self._writes is None:
+                raise UsageError("the batch was written already: begin another one")
+            self._writes.append((verb, key, value))
+
+    def put(self, key: Key, value: Any) -> None:
+        """Sets a key's value."""
+        self._add("put", key, value)
+
+    def insert(self, key: Key, value: Any) -> None:
+        """Sets a key's value if the key is absent."""
+        self._add("insert", key, value)
+
+    def delta(self, key: Key, delta: Any) -> None:
+        """Adds to a key's value."""
+        self._add("delta", key, delta)
+
+    def delete(self, key: Key) -> None:
+        """Removes a key."""
+        self._add("delete", key)
+
+    def write(self) -> int:
+        """Writes them, and waits until they are durable; gives how many there are."""
+        with self._lock:
+            writes, self._writes = self._writes, None
+        if writes is None:
+            raise UsageError("the batch was written already: begin another one")
+        return self._table.write_many(writes, atomic=True) if writes else 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.write()

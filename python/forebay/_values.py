@@ -1,0 +1,89 @@
+"""Python's classes of dates, times and decimals, for the extension module.
+
+A stored time counts units; `per_second` says how many are in a second. What does not fit Python's
+classes (years beyond 9999, fractions of a microsecond) is an error rather than another value.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal as dec
+from typing import Any
+
+from ._errors import UsageError
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def decimal(text: str) -> dec.Decimal:
+    return dec.Decimal(text)
+
+
+def date(days: int) -> dt.date:
+    return _EPOCH.date() + dt.timedelta(days=days)
+
+
+def _span(units: int, per_second: int) -> dt.timedelta:
+    if per_second > 1_000_000:
+        micros, rest = divmod(units, per_second // 1_000_000)
+        if rest:
+            raise UsageError("the value has nanoseconds, which Python's times lack: use scan()")
+        return dt.timedelta(microseconds=micros)
+    return dt.timedelta(microseconds=units * (1_000_000 // per_second))
+
+
+def timestamp(units: int, per_second: int, zoned: bool) -> dt.datetime:
+    return (_EPOCH_UTC if zoned else _EPOCH) + _span(units, per_second)
+
+
+def time(units: int, per_second: int) -> dt.time:
+    return (_EPOCH + _span(units, per_second)).time()
+
+
+def duration(units: int, per_second: int) -> dt.timedelta:
+    return _span(units, per_second)
+
+
+def _units(span: dt.timedelta, per_second: int) -> int:
+    units, rest = divmod(span // _MICROSECOND * per_second, 1_000_000)
+    if rest:
+        raise UsageError(f"{span} is finer than the column's unit of 1/{per_second} s")
+    return units
+
+
+def days_of(value: Any) -> int:
+    if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
+        raise UsageError(f"{value!r} is no date")
+    return (value - _EPOCH.date()).days
+
+
+def timestamp_of(value: Any, per_second: int) -> int:
+    if not isinstance(value, dt.datetime):
+        raise UsageError(f"{value!r} is no datetime")
+    return _units(value - (_EPOCH if value.tzinfo is None else _EPOCH_UTC), per_second)
+
+
+def time_of(value: Any, per_second: int) -> int:
+    if not isinstance(value, dt.time):
+        raise UsageError(f"{value!r} is no time")
+    return _units(dt.datetime.combine(_EPOCH.date(), value) - _EPOCH, per_second)
+
+
+def duration_of(value: Any, per_second: int) -> int:
+    if not isinstance(value, dt.timedelta):
+        raise UsageError(f"{value!r} is no timedelta")
+    return _units(value, per_second)
+
+
+def scaled(value: Any, precision: int, scale: int) -> int:
+    if not isinstance(value, dec.Decimal | int) or isinstance(value, bool):
+        raise UsageError(f"{value!r} is no Decimal")
+    number = dec.Decimal(value)
+    with dec.localcontext(prec=100):
+        shifted = number.scaleb(scale)
+        whole = int(shifted) if number.is_finite() else None
+        if whole is None or whole != shifted or abs(whole) >= 10**precision:
+            raise UsageError(f"{value} is no decimal({precision}, {scale})")
+        return whole

@@ -1,0 +1,57 @@
+//! The commands of the command line, called from Python.
+
+use std::sync::Arc;
+
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_pyarrow::FromPyArrow;
+use forebay::embed::{self, CommandError, Outcome};
+use forebay_load::sources::Batches;
+use pyo3::prelude::*;
+
+use crate::errors::{of_anyhow, usage};
+use crate::listener::Listener;
+
+/// Runs a command, given as its words. Gives whether the gate held the swap, the result as JSON, and what
+/// else there was to say. With `data`, an object with an Arrow stream or a batch, a push takes its rows from there;
+/// `rows` is how many there are, where that is known.
+#[pyfunction]
+#[pyo3(signature = (words, data=None, name="data", rows=None, listener=None))]
+pub fn command(
+    py: Python<'_>,
+    words: Vec<String>,
+    data: Option<Bound<'_, PyAny>>,
+    name: &str,
+    rows: Option<u64>,
+    listener: Option<Py<PyAny>>,
+) -> PyResult<(bool, String, Vec<String>)> {
+    let batches = match &data {
+        None => None,
+        Some(data) if data.hasattr("__arrow_c_stream__")? => {
+            let reader = RecordBatchStreamReader::from_pyarrow_bound(data)?;
+            Some(Batches::new(name, rows, reader))
+        }
+        Some(data) => {
+            let batch = RecordBatch::from_pyarrow_bound(data)?;
+            let (rows, schema) = (batch.num_rows() as u64, batch.schema());
+            let reader = RecordBatchIterator::new([Ok(batch)], schema);
+            Some(Batches::new(name, Some(rows), reader))
+        }
+    };
+    let listener = Arc::new(Listener::new(listener));
+    let heard = Arc::clone(&listener);
+    let result = py.detach(move || embed::run(&words, batches, heard));
+    let raised = listener.take_raised();
+    match (result, raised) {
+        (Ok((outcome, text)), None) => {
+            Ok((outcome == Outcome::Held, text, listener.take_messages()))
+        }
+        // It was done before it could be stopped; whoever asked for that hears of it all the same.
+        (_, Some(raised)) => Err(raised),
+        (Err(CommandError::Words(text)), None) => Err(usage(py, text)),
+        (Err(CommandError::Failed(error)), None) => {
+            py.check_signals()?;
+            Err(of_anyhow(py, &error))
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Errors of the libraries as the exceptions of `forebay/_errors.py`, with the same words.
+
+use forebay::Failure;
+use pyo3::prelude::*;
+
+/// An exception by its class in `forebay._errors`.
+pub fn exception(py: Python<'_>, class: &str, message: String) -> PyErr {
+    let made = py
+        .import("forebay._errors")
+        .and_then(|module| module.getattr(class))
+        .and_then(|class| class.call1((message,)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// Wrong options, keys or values.
+pub fn usage(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    exception(py, "UsageError", message.into())
+}
+
+/// The exception of a failed command.
+pub fn of_anyhow(py: Python<'_>, error: &anyhow::Error) -> PyErr {
+    let class = match Failure::of(error) {
+        Failure::Busy | Failure::InUse => "BusyError",
+        Failure::Missing => "MissingError",
+        Failure::Usage => "UsageError",
+        Failure::Data => "DataError",
+        Failure::Damaged => "DamagedError",
+        Failure::Cancelled | Failure::Other => "Error",
+    };
+    exception(py, class, format!("{error:#}"))
+}
+
+/// [`of_anyhow`] of any error of the libraries.
+pub fn of_error(py: Python<'_>, error: impl std::error::Error + Send + Sync + 'static) -> PyErr {
+    of_anyhow(py, &anyhow::Error::new(error))
+}
+
+/// A stored value that cannot be read.
+pub fn unreadable(py: Python<'_>, error: &impl std::fmt::Display) -> PyErr {
+    let message = format!("cannot read the value: {error}; verify the table");
+    exception(py, "DamagedError", message)
+}

@@ -1,0 +1,31 @@
+//! The extension module of the Python package: commands, and tables embedded in the process.
+//!
+//! What a person sees (classes with their documentation, results, drawings) is Python, in `../forebay`;
+//! here is what needs the libraries. Every call that may wait for a disk, a lock or a thread lets go of the
+//! interpreter meanwhile, and every object may be used by several threads.
+
+mod command;
+mod errors;
+mod keys;
+mod listener;
+mod operations;
+mod pack;
+mod scan;
+mod shape;
+mod store;
+mod table;
+mod values;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    forebay_run::raw::raise_open_files_limit();
+    module.add_function(wrap_pyfunction!(command::command, module)?)?;
+    module.add_class::<store::RawStore>()?;
+    module.add_class::<table::RawTable>()?;
+    module.add_class::<scan::RawScan>()?;
+    module.add_class::<scan::RawRecords>()?;
+    module.add("version", env!("CARGO_PKG_VERSION"))?;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What a command says while it runs, told to a Python object; and Ctrl-C, told to the command.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::ThreadId;
+
+use forebay_load::progress::{Progress, Unit};
+use forebay_run::io::{Clock, SystemClock};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+/// Between two looks at what is new, in milliseconds.
+const PAUSE_MS: u64 = 100;
+
+/// Calls `stage(name, total, unit)` and `advance(n)` of a Python object, from whichever thread; what they
+/// raise stops the command, as an interrupt does.
+pub struct Listener {
+    object: Option<Py<PyAny>>,
+    /// The thread that the command was called on, which alone hears of signals.
+    caller: ThreadId,
+    clock: SystemClock,
+    /// Done since it was last told.
+    done: AtomicU64,
+    due_ms: AtomicU64,
+    signals_due_ms: AtomicU64,
+    cancelled: AtomicBool,
+    raised: Mutex<Option<PyErr>>,
+    messages: Mutex<Vec<String>>,
+}
+
+impl Listener {
+    pub fn new(object: Option<Py<PyAny>>) -> Self {
+        Self {
+            object,
+            caller: std::thread::current().id(),
+            clock: SystemClock,
+            done: AtomicU64::new(0),
+            due_ms: AtomicU64::new(0),
+            signals_due_ms: AtomicU64::new(0),
+            cancelled: AtomicBool::new(false),
+            raised: Mutex::new(None),
+            messages: Mutex::default(),
+        }
+    }
+
+    /// What was raised, if anything was.
+    pub fn take_raised(&self) -> Option<PyErr> {
+        self.raised.lock().take()
+    }
+
+    /// What there was to say, apart from progress.
+    pub fn take_messages(&self) -> Vec<String> {
+        std::mem::take(&mut *self.messages.lock())
+    }
+
+    fn raise(&self, error: PyErr) {
+        self.raised.lock().get_or_insert(error);
+        self.cancelled.store(true, Relaxed);
+    }
+
+    fn tell(&self, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
+        let Some(object) = &self.object else { return };
+        if self.cancelled.load(Relaxed) {
+            return;
+        }
+        Python::attach(|py| {
+            if let Err(error) = call(object.bind(py)) {
+                self.raise(error);
+            }
+        });
+    }
+
+    fn tell_done(&self) {
+        let done = self.done.swap(0, Relaxed);
+        if done > 0 {
+            self.tell(|object| object.call_method1("advance", (done,)).map(drop));
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.monotonic().as_millis() as u64
+    }
+
+    /// Whether it is time, at most every [`PAUSE_MS`], for whoever asks first.
+    fn is_due(&self, due_ms: &AtomicU64) -> bool {
+        let now = self.now_ms();
+        let due = due_ms.load(Relaxed);
+        now >= due && (due_ms.compare_exchange(due, now + PAUSE_MS, Relaxed, Relaxed)).is_ok()
+    }
+
+    fn look_for_signals(&self) {
+        let is_caller = std::thread::current().id() == self.caller;
+        if is_caller && self.is_due(&self.signals_due_ms) {
+            Python::attach(|py| {
+                if let Err(error) = py.check_signals() {
+                    self.raise(error);
+                }
+            });
+        }
+    }
+}
+
+impl Progress for Listener {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) {
+        self.tell_done();
+        let unit = match unit {
+            Unit::Rows => "rows",
+            Unit::Bytes => "bytes",
+            Unit::Pages => "pages",
+        };
+        self.tell(|object| object.call_method1("stage", (name, total, unit)).map(drop));
+        self.look_for_signals();
+    }
+
+    fn advance(&self, n: u64) {
+        self.done.fetch_add(n, Relaxed);
+        if self.object.is_some() && self.is_due(&self.due_ms) {
+            self.tell_done();
+        }
+        self.look_for_signals();
+    }
+
+    fn message(&self, text: &str) {
+        self.messages.lock().push(text.to_owned());
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+}

@@ -1,0 +1,294 @@
+//! Python objects as stored values, by the kinds of their table's columns.
+
+use forebay_engine::ValueKind;
+use forebay_run::number::Number;
+use forebay_run::operation::DeltaKind;
+use forebay_run::row::{
+    Datum, Kind, ListView, ListWriter, RowError, RowView, RowWriter, Schema, TimeUnit,
+};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
+
+use crate::errors::usage;
+use crate::keys::bytes_of;
+use crate::shape::Shape;
+
+/// A whole value of a table.
+pub fn value_of(shape: &Shape, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let py = value.py();
+    if let Some(number) = shape.number {
+        return number_of(number, value);
+    }
+    match &shape.kind {
+        ValueKind::Row => {
+            let row = value
+                .cast::<PyDict>()
+                .map_err(|_| wrong(value, "a row is a dict of its columns"))?;
+            row_of(&shape.schema, row)
+        }
+        ValueKind::List { item, .. } => list_of(item, value),
+        ValueKind::Bytes { .. } => Ok(bytes_of(value, "a value of this table")?.into_owned()),
+        ValueKind::Number { .. } => Err(usage(py, "the table's numbers have no kind of deltas")),
+    }
+}
+
+/// What a delta adds.
+pub fn delta_of(
+    shape: &Shape,
+    kind: Option<DeltaKind>,
+    delta: &Bound<'_, PyAny>,
+) -> PyResult<Vec<u8>> {
+    match (kind, shape.number) {
+        (Some(DeltaKind::Append), _) => Ok(bytes_of(delta, "what is appended")?.into_owned()),
+        (_, Some(number)) => number_of(number, delta),
+        // The engine refuses it, in its words.
+        (_, None) => Ok(Vec::new()),
+    }
+}
+
+fn number_of(number: Number, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let bytes = match number {
+        Number::I64 if is_integer(value) => value.extract::<i64>()?.to_le_bytes(),
+        Number::I64 => return Err(wrong(value, "a value of this table is a whole number")),
+        Number::F64 if is_integer(value) || value.is_instance_of::<PyFloat>() => {
+            let value: f64 = value.extract()?;
+            if value.is_nan() {
+                return Err(usage_of(value, "is no number that deltas could add to"));
+            }
+            value.to_le_bytes()
+        }
+        Number::F64 => return Err(wrong(value, "a value of this table is a number")),
+    };
+    Ok(bytes.to_vec())
+}
+
+fn usage_of(value: f64, what: &str) -> PyErr {
+    Python::attach(|py| usage(py, format!("{value} {what}")))
+}
+
+fn is_integer(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>()
+}
+
+fn wrong(value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
+    let kind = value.get_type().name();
+    let kind = kind.map_or_else(|_| "that".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("{rule}, not {kind}"))
+}
+
+fn row_of(schema: &Schema, row: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
+    let py = row.py();
+    let mut known = 0;
+    let mut writer = RowWriter::new(schema);
+    writer.begin();
+    for (index, column) in schema.columns().iter().enumerate() {
+        let value = row.get_item(&column.name)?;
+        known += usize::from(value.is_some());
+        let cell = match &value {
+            Some(value) => Cell::of(&column.kind, value, &column.name)?,
+            None => Cell::Null,
+        };
+        if matches!(cell, Cell::Null) && !column.nullable {
+            let name = &column.name;
+            return Err(usage(
+                py,
+                format!("the column '{name}' cannot be null, and the row has none"),
+            ));
+        }
+        let datum = cell.datum(&column.kind).map_err(|error| fits(py, &error))?;
+        let set = writer.datum(index, &column.kind, &datum);
+        set.map_err(|error| fits(py, &error))?;
+    }
+    if known < row.len() {
+        let names: Vec<&str> = schema
+            .columns()
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        let unknown = row.keys().iter().find(|name| {
+            let name = name.extract::<String>();
+            name.map_or(true, |name| !names.contains(&name.as_str()))
+        });
+        let unknown = unknown.map_or_else(String::new, |name| name.to_string());
+        return Err(usage(
+            py,
+            format!(
+                "the table has no column '{unknown}'; it has: {}",
+                names.join(", ")
+            ),
+        ));
+    }
+    let mut out = Vec::new();
+    writer.finish(&mut out).map_err(|error| fits(py, &error))?;
+    Ok(out)
+}
+
+fn list_of(item: &Kind, list: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let py = list.py();
+    if list.is_instance_of::<pyo3::types::PyString>()
+        || list.is_instance_of::<pyo3::types::PyBytes>()
+    {
+        return Err(wrong(list, "a list is a sequence of its items"));
+    }
+    let mut writer = ListWriter::new(item);
+    writer.begin();
+    for value in list.try_iter()? {
+        let cell = Cell::of(item, &value?, "item")?;
+        let datum = cell.datum(item).map_err(|error| fits(py, &error))?;
+        let pushed = writer.datum(item, &datum);
+        pushed.map_err(|error| fits(py, &error))?;
+    }
+    let mut out = Vec::new();
+    writer.finish(&mut out).map_err(|error| fits(py, &error))?;
+    Ok(out)
+}
+
+fn fits(py: Python<'_>, error: &RowError) -> PyErr {
+    usage(py, format!("the value does not fit the table: {error}"))
+}
+
+/// A value of a column, owned.
+enum Cell {
+    Null,
+    Bool(bool),
+    Int(i64),
+    UInt(u64),
+    Float32(f32),
+    Float64(f64),
+    Decimal(i128),
+    Text(String),
+    /// Bytes, or a packed list or struct.
+    Bytes(Vec<u8>),
+}
+
+impl Cell {
+    fn of(kind: &Kind, value: &Bound<'_, PyAny>, name: &str) -> PyResult<Cell> {
+        if value.is_none() {
+            return Ok(Cell::Null);
+        }
+        let integer = |least: i64, most: i64| -> PyResult<Cell> {
+            let number = is_integer(value)
+                .then(|| value.extract::<i64>().ok())
+                .flatten();
+            match number {
+                Some(number) if (least..=most).contains(&number) => Ok(Cell::Int(number)),
+                _ => Err(outside(value, name, kind)),
+            }
+        };
+        let natural = |most: u64| -> PyResult<Cell> {
+            let number = is_integer(value)
+                .then(|| value.extract::<u64>().ok())
+                .flatten();
+            match number {
+                Some(number) if number <= most => Ok(Cell::UInt(number)),
+                _ => Err(outside(value, name, kind)),
+            }
+        };
+        let units = |function: &str, unit: &TimeUnit| -> PyResult<Cell> {
+            let module = value.py().import("forebay._values")?;
+            let units = module
+                .getattr(function)?
+                .call1((value, unit.per_second()))?;
+            Ok(Cell::Int(units.extract()?))
+        };
+        let is_number = is_integer(value) || value.is_instance_of::<PyFloat>();
+        Ok(match kind {
+            Kind::Bool if value.is_instance_of::<PyBool>() => Cell::Bool(value.extract()?),
+            Kind::Int8 => integer(i8::MIN.into(), i8::MAX.into())?,
+            Kind::Int16 => integer(i16::MIN.into(), i16::MAX.into())?,
+            Kind::Int32 => integer(i32::MIN.into(), i32::MAX.into())?,
+            Kind::Int64 => integer(i64::MIN, i64::MAX)?,
+            Kind::UInt8 => natural(u8::MAX.into())?,
+            Kind::UInt16 => natural(u16::MAX.into())?,
+            Kind::UInt32 => natural(u32::MAX.into())?,
+            Kind::UInt64 => natural(u64::MAX)?,
+            Kind::Float32 if is_number => Cell::Float32(value.extract()?),
+            Kind::Float64 if is_number => Cell::Float64(value.extract()?),
+            Kind::Text if value.is_instance_of::<pyo3::types::PyString>() => {
+                Cell::Text(value.extract()?)
+            }
+            Kind::Binary => Cell::Bytes(bytes_of(value, name)?.into_owned()),
+            Kind::FixedBinary { width } => {
+                let bytes = bytes_of(value, name)?;
+                if bytes.len() != *width as usize {
+                    return Err(outside(value, name, kind));
+                }
+                Cell::Bytes(bytes.into_owned())
+            }
+            Kind::Decimal {
+                precision,
+                scale,
+                bits: ..=128,
+            } => {
+                let module = value.py().import("forebay._values")?;
+                let scaled = module
+                    .getattr("scaled")?
+                    .call1((value, *precision, *scale))?;
+                Cell::Decimal(scaled.extract()?)
+            }
+            Kind::Date32 => {
+                let module = value.py().import("forebay._values")?;
+                Cell::Int(module.getattr("days_of")?.call1((value,))?.extract()?)
+            }
+            Kind::Timestamp { unit, .. } => units("timestamp_of", unit)?,
+            Kind::Time { unit } => units("time_of", unit)?,
+            Kind::Duration { unit } => units("duration_of", unit)?,
+            Kind::List { item, length: None } => Cell::Bytes(list_of(&item.kind, value)?),
+            Kind::Struct { fields } => {
+                let row = value.cast::<PyDict>();
+                Cell::Bytes(row_of(
+                    fields,
+                    row.map_err(|_| outside(value, name, kind))?,
+                )?)
+            }
+            _ => return Err(outside(value, name, kind)),
+        })
+    }
+
+    fn datum<'a>(&'a self, kind: &'a Kind) -> Result<Datum<'a>, RowError> {
+        Ok(match (self, kind) {
+            (Cell::Null, _) => Datum::Null,
+            (Cell::Bool(value), _) => Datum::Bool(*value),
+            (Cell::Int(value), Kind::Date32) => Datum::Date(*value as i32),
+            (Cell::Int(value), Kind::Timestamp { unit, zone }) => Datum::Timestamp {
+                value: *value,
+                unit: *unit,
+                zoned: zone.is_some(),
+            },
+            (Cell::Int(value), Kind::Time { unit }) => Datum::Time {
+                value: *value,
+                unit: *unit,
+            },
+            (Cell::Int(value), Kind::Duration { unit }) => Datum::Duration {
+                value: *value,
+                unit: *unit,
+            },
+            (Cell::Int(value), _) => Datum::Int(*value),
+            (Cell::UInt(value), _) => Datum::UInt(*value),
+            (Cell::Float32(value), _) => Datum::Float32(*value),
+            (Cell::Float64(value), _) => Datum::Float64(*value),
+            (Cell::Decimal(value), Kind::Decimal { scale, .. }) => Datum::Decimal {
+                value: *value,
+                scale: *scale,
+            },
+            (Cell::Decimal(_), _) => return Err(RowError::Type { column: 0 }),
+            (Cell::Text(text), _) => Datum::Text(text),
+            (Cell::Bytes(bytes), Kind::List { item, .. }) => {
+                Datum::List(ListView::new(&item.kind, bytes)?)
+            }
+            (Cell::Bytes(bytes), Kind::Struct { fields }) => {
+                Datum::Row(RowView::new(fields, bytes)?)
+            }
+            (Cell::Bytes(bytes), _) => Datum::Bytes(bytes),
+        })
+    }
+}
+
+fn outside(value: &Bound<'_, PyAny>, name: &str, kind: &Kind) -> PyErr {
+    let shown = value
+        .repr()
+        .map_or_else(|_| "that".to_owned(), |text| text.to_string());
+    let kind = format!("{kind:?}").to_lowercase();
+    usage(value.py(), format!("{shown} is no {kind} for '{name}'"))
+}

@@ -1,0 +1,205 @@
+//! Walks through a table: as an Arrow stream, or record by record.
+
+use std::ops::Bound as KeyBound;
+use std::sync::Arc;
+
+use arrow_array::RecordBatchReader;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_pyarrow::ToPyArrow;
+use forebay_engine::live::{LiveError, Snapshot};
+use forebay_engine::{ReadError, Scan, SourceError, TableName, Version};
+use forebay_load::export::ScanBatches;
+use forebay_run::Order;
+use forebay_run::scan::{Direction, ScanRange};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyString, PyTuple};
+
+use crate::errors::{exception, of_error};
+use crate::shape::Shape;
+use crate::values::to_python;
+
+/// Records fetched at once for a loop in Python.
+const AHEAD_RECORDS: usize = 256;
+
+/// What is walked through: a version, or a live table as it was at a moment.
+pub enum Walk {
+    Batch(Arc<Version>),
+    Live(Snapshot, TableName),
+}
+
+/// Which records, and how they come.
+pub struct Range {
+    pub start: Option<Vec<u8>>,
+    pub end: Option<Vec<u8>>,
+    pub limit: u64,
+    pub direction: Direction,
+    /// Keys are bytes, not text.
+    pub binary: bool,
+}
+
+/// A range of a table, to be walked through any number of times.
+#[pyclass(frozen, module = "forebay._forebay")]
+pub struct RawScan {
+    walk: Walk,
+    shape: Arc<Shape>,
+    range: Range,
+}
+
+impl RawScan {
+    /// Fails where a hashed table is asked for a range of keys.
+    pub fn new(py: Python<'_>, walk: Walk, shape: Arc<Shape>, range: Range) -> PyResult<Self> {
+        if shape.order == Order::Hashed && (range.start.is_some() || range.end.is_some()) {
+            return Err(match &walk {
+                Walk::Batch(version) => {
+                    let table = version.table().clone();
+                    of_error(py, ReadError::NoKeyOrder { table })
+                }
+                Walk::Live(_, table) => {
+                    let table = table.clone();
+                    of_error(py, LiveError::NoKeyOrder { table })
+                }
+            });
+        }
+        Ok(Self { walk, shape, range })
+    }
+
+    fn begin(&self) -> Result<Scan, SourceError> {
+        let whole = self.range.start.is_none() && self.range.end.is_none();
+        let from = self
+            .range
+            .start
+            .as_deref()
+            .map_or(KeyBound::Unbounded, KeyBound::Included);
+        let to = self
+            .range
+            .end
+            .as_deref()
+            .map_or(KeyBound::Unbounded, KeyBound::Excluded);
+        Ok(match &self.walk {
+            Walk::Batch(version) if whole => {
+                Scan::Batch(version.scan_range(ScanRange::all(), self.range.direction))
+            }
+            Walk::Batch(version) => {
+                Scan::Batch(version.scan_keys(from, to, self.range.direction)?)
+            }
+            Walk::Live(snapshot, ..) if whole => {
+                Scan::Live(snapshot.scan_range(ScanRange::all(), self.range.direction))
+            }
+            Walk::Live(snapshot, ..) => {
+                Scan::Live(snapshot.scan_keys(from, to, self.range.direction)?)
+            }
+        })
+    }
+
+    fn batches(&self, py: Python<'_>) -> PyResult<ScanBatches> {
+        let scan = py
+            .detach(|| self.begin())
+            .map_err(|error| of_error(py, error))?;
+        let values = self.shape.export_values();
+        Ok(ScanBatches::new(
+            scan,
+            values,
+            &self.shape.key,
+            self.range.binary,
+            self.range.limit,
+        ))
+    }
+}
+
+#[pymethods]
+impl RawScan {
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // Whoever asks for other types has to be content with these, as the protocol allows.
+        drop(requested_schema);
+        let stream = FFI_ArrowArrayStream::new(Box::new(self.batches(py)?));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let schema = self.batches(py)?.schema();
+        schema.to_pyarrow(py)?.call_method0("__arrow_c_schema__")
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<RawRecords> {
+        let scan = py
+            .detach(|| self.begin())
+            .map_err(|error| of_error(py, error))?;
+        Ok(RawRecords {
+            binary: self.range.binary,
+            shape: Arc::clone(&self.shape),
+            state: Mutex::new(State {
+                scan,
+                left: self.range.limit,
+                ahead: Vec::new().into_iter(),
+            }),
+        })
+    }
+}
+
+/// The records of a scan, one after another: a key and a value each.
+#[pyclass(frozen, module = "forebay._forebay")]
+pub struct RawRecords {
+    shape: Arc<Shape>,
+    binary: bool,
+    state: Mutex<State>,
+}
+
+/// A key and a value.
+type Record = (Vec<u8>, Vec<u8>);
+
+struct State {
+    scan: Scan,
+    left: u64,
+    ahead: std::vec::IntoIter<Record>,
+}
+
+impl State {
+    fn next(&mut self) -> Result<Option<Record>, SourceError> {
+        if let Some(record) = self.ahead.next() {
+            return Ok(Some(record));
+        }
+        let mut ahead = Vec::new();
+        while ahead.len() < AHEAD_RECORDS && self.left > 0 {
+            if !self.scan.advance()? {
+                self.left = 0;
+                break;
+            }
+            self.left -= 1;
+            ahead.push((self.scan.key().to_vec(), self.scan.value().to_vec()));
+        }
+        self.ahead = ahead.into_iter();
+        Ok(self.ahead.next())
+    }
+}
+
+#[pymethods]
+impl RawRecords {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        // The lock is only waited for without the interpreter, which its holder may be waiting for.
+        let next = py.detach(|| self.state.lock().next());
+        let Some((key, value)) = next.map_err(|error| of_error(py, error))? else {
+            return Ok(None);
+        };
+        let key = match (self.binary, std::str::from_utf8(&key)) {
+            (true, _) => PyBytes::new(py, &key).into_any(),
+            (false, Ok(text)) => PyString::new(py, text).into_any(),
+            (false, Err(_)) => {
+                let key = forebay_engine::show_key(&key);
+                let message = format!("the key {key} is not UTF-8: scan with binary=True");
+                return Err(exception(py, "UsageError", message));
+            }
+        };
+        let value = to_python(py, &self.shape, &value)?;
+        PyTuple::new(py, [key, value]).map(Some)
+    }
+}

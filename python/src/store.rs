@@ -1,0 +1,126 @@
+//! An open store, and the live tables that are open in it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay::{Context, Target};
+use forebay_engine::live::{Budget, LiveTable};
+use forebay_engine::{Store, StoreError, TableName, Version};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::errors::{of_anyhow, of_error, usage};
+use crate::shape::Shape;
+
+/// A store on this machine. Live tables are opened once, and shared by all who ask for them.
+#[pyclass(frozen, subclass, module = "forebay._forebay")]
+pub struct RawStore {
+    #[pyo3(get)]
+    url: String,
+    store: Store,
+    budget: Arc<Budget>,
+    live: Mutex<HashMap<TableName, Arc<Live>>>,
+}
+
+/// A live table, until it is closed.
+pub struct Live {
+    pub shape: Arc<Shape>,
+    table: Mutex<Option<LiveTable>>,
+}
+
+/// What a table was found to be.
+pub enum Found {
+    Batch(Arc<Version>),
+    Live(Arc<Live>),
+}
+
+impl Live {
+    /// The table; `None` once it is closed.
+    pub fn table(&self) -> Option<LiveTable> {
+        self.table.lock().clone()
+    }
+
+    /// Waits for what is under way on its threads; the last handle closes the table.
+    pub fn close(&self) {
+        let table = self.table.lock().take();
+        drop(table);
+    }
+}
+
+impl RawStore {
+    /// What a target (`table` or `table@version`) names.
+    pub fn find(&self, py: Python<'_>, target: &str) -> PyResult<Found> {
+        let target: Target = target.parse().map_err(|error: String| usage(py, error))?;
+        py.detach(|| self.find_target(&target))
+            .map_err(|error| of_anyhow(py, &error))
+    }
+
+    fn find_target(&self, target: &Target) -> anyhow::Result<Found> {
+        let name = &target.table;
+        if target.version.is_none() && self.store.is_live(name)? {
+            return Ok(Found::Live(self.open_live(name)?));
+        }
+        let table = self.store.table(name)?;
+        let version = match target.version {
+            Some(version) => version,
+            None => table.serving()?,
+        };
+        Ok(Found::Batch(table.open_version(version)?))
+    }
+
+    fn open_live(&self, name: &TableName) -> anyhow::Result<Arc<Live>> {
+        let mut open = self.live.lock();
+        if let Some(live) = open.get(name)
+            && live.table().is_some()
+        {
+            return Ok(Arc::clone(live));
+        }
+        let table = self.store.live_table(name, &self.budget)?;
+        let live = Arc::new(Live {
+            shape: Arc::new(Shape::of(forebay_engine::Source::Live(&table))),
+            table: Mutex::new(Some(table)),
+        });
+        open.insert(name.clone(), Arc::clone(&live));
+        Ok(live)
+    }
+}
+
+#[pymethods]
+impl RawStore {
+    #[new]
+    #[pyo3(signature = (url, create=false, memory_bytes=None))]
+    fn new(py: Python<'_>, url: &str, create: bool, memory_bytes: Option<usize>) -> PyResult<Self> {
+        let context = Context::of_store(url);
+        let store = py.detach(|| match create {
+            true => context.open_or_create_store(),
+            false => context.open_store(),
+        });
+        let store = store.map_err(|error| of_anyhow(py, &error))?;
+        Ok(Self {
+            url: url.to_owned(),
+            store,
+            budget: memory_bytes.map_or_else(|| context.live_budget(), Budget::new),
+            live: Mutex::default(),
+        })
+    }
+
+    /// Whether a table is live.
+    fn is_live(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        let name: TableName = name
+            .parse()
+            .map_err(|error| of_error(py, StoreError::Name(error)))?;
+        py.detach(|| self.store.is_live(&name))
+            .map_err(|error| of_error(py, error))
+    }
+
+    /// Closes the live table of that name, if it is open here.
+    fn close_table(&self, py: Python<'_>, name: &str) {
+        let live = self.live.lock().remove(name);
+        py.detach(|| live.map(|live| live.close()));
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let live = std::mem::take(&mut *self.live.lock());
+        py.detach(|| live.values().for_each(|live| live.close()));
+    }
+}

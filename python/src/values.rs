@@ -1,0 +1,129 @@
+//! Stored values as Python objects: bytes, numbers, dicts of columns, lists.
+//!
+//! Dates, times and decimals are made by `forebay/_values.py`, which knows Python's classes of them.
+
+use forebay_engine::ValueKind;
+use forebay_run::number::Number;
+use forebay_run::row::{
+    Datum, ListView, RowError, RowView, TimeUnit, f16_to_f32, write_decimal, write_decimal256,
+};
+use pyo3::BoundObject;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use crate::errors::unreadable;
+use crate::shape::Shape;
+
+/// A value as its table's kind says.
+pub fn to_python<'py>(py: Python<'py>, shape: &Shape, value: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let read = |error: RowError| unreadable(py, &error);
+    if let Some(number) = shape.number {
+        return number_object(py, number, value);
+    }
+    match &shape.kind {
+        ValueKind::Row => row(py, RowView::new(&shape.schema, value).map_err(read)?),
+        ValueKind::List { item, .. } => list(py, &ListView::new(item, value).map_err(read)?),
+        ValueKind::Bytes { .. } | ValueKind::Number { .. } => {
+            Ok(PyBytes::new(py, value).into_any())
+        }
+    }
+}
+
+fn number_object<'py>(
+    py: Python<'py>,
+    number: Number,
+    value: &[u8],
+) -> PyResult<Bound<'py, PyAny>> {
+    let bytes: [u8; 8] = value
+        .try_into()
+        .map_err(|_| unreadable(py, &format!("a number has 8 bytes, not {}", value.len())))?;
+    match number {
+        Number::I64 => object(py, i64::from_le_bytes(bytes)),
+        Number::F64 => object(py, f64::from_le_bytes(bytes)),
+    }
+}
+
+fn object<'py, T: IntoPyObject<'py>>(py: Python<'py>, value: T) -> PyResult<Bound<'py, PyAny>>
+where
+    PyErr: From<T::Error>,
+{
+    Ok(value.into_pyobject(py)?.into_bound().into_any())
+}
+
+fn row<'py>(py: Python<'py>, row: RowView<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let dict = PyDict::new(py);
+    for (index, column) in row.schema().columns().iter().enumerate() {
+        let value = row.datum(index).map_err(|error| unreadable(py, &error))?;
+        dict.set_item(&column.name, datum(py, &value)?)?;
+    }
+    Ok(dict.into_any())
+}
+
+fn list<'py>(py: Python<'py>, list: &ListView<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let out = PyList::empty(py);
+    for item in list.items() {
+        out.append(datum(py, &item.map_err(|error| unreadable(py, &error))?)?)?;
+    }
+    Ok(out.into_any())
+}
+
+/// A map as a list of pairs: its keys need not be hashable.
+fn pairs<'py>(py: Python<'py>, entries: &ListView<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let out = PyList::empty(py);
+    for entry in entries.items() {
+        let entry = entry.map_err(|error| unreadable(py, &error))?;
+        let Datum::Row(entry) = entry else {
+            return Err(unreadable(py, &"a map's entry is no pair"));
+        };
+        let side = |index| -> PyResult<Bound<'py, PyAny>> {
+            let value = entry.datum(index).map_err(|error| unreadable(py, &error))?;
+            datum(py, &value)
+        };
+        out.append(PyTuple::new(py, [side(0)?, side(1)?])?)?;
+    }
+    Ok(out.into_any())
+}
+
+fn datum<'py>(py: Python<'py>, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let make = |function: &str| py.import("forebay._values")?.getattr(function);
+    match value {
+        Datum::Null => Ok(py.None().into_bound(py)),
+        Datum::Bool(value) => object(py, *value),
+        Datum::Int(value) => object(py, *value),
+        Datum::UInt(value) => object(py, *value),
+        Datum::Float16(bits) => object(py, f16_to_f32(*bits)),
+        Datum::Float32(value) => object(py, *value),
+        Datum::Float64(value) => object(py, *value),
+        Datum::Text(text) => object(py, *text),
+        Datum::Bytes(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
+        Datum::List(items) => list(py, items),
+        Datum::Map(entries) => pairs(py, entries),
+        Datum::Row(fields) => row(py, *fields),
+        Datum::Decimal { value, scale } => {
+            let mut text = Vec::new();
+            write_decimal(*value, *scale, &mut text);
+            make("decimal")?.call1((String::from_utf8_lossy(&text),))
+        }
+        Datum::Decimal256 { value, scale } => {
+            let mut text = Vec::new();
+            write_decimal256(value, *scale, &mut text);
+            make("decimal")?.call1((String::from_utf8_lossy(&text),))
+        }
+        Datum::Date(days) => make("date")?.call1((*days,)),
+        Datum::Date64(ms) => make("timestamp")?.call1((*ms, 1000, false)),
+        Datum::Time { value, unit } => make("time")?.call1((*value, per_second(*unit))),
+        Datum::Timestamp { value, unit, zoned } => {
+            make("timestamp")?.call1((*value, per_second(*unit), *zoned))
+        }
+        Datum::Duration { value, unit } => make("duration")?.call1((*value, per_second(*unit))),
+        Datum::Interval {
+            months,
+            days,
+            nanoseconds,
+        } => object(py, (*months, *days, *nanoseconds)),
+    }
+}
+
+fn per_second(unit: TimeUnit) -> i64 {
+    unit.per_second()
+}

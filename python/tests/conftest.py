@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import forebay
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where a store is made by the first push."""
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def store(path: str):
+    with forebay.open(path, create=True) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def birds() -> pa.Table:
+    """A thousand rows, with nulls and a dictionary."""
+    ids = list(range(1000))
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "name": [f"bird {id}" for id in ids],
+            "weight": [None if id % 10 == 0 else id / 4 for id in ids],
+            "colour": pa.array([["red", "blue"][id % 2] for id in ids]).dictionary_encode(),
+        }
+    )

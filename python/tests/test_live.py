@@ -1,0 +1,206 @@
+"""Live tables written and read in this process."""
+
+import datetime as dt
+import decimal
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pyarrow as pa
+import pytest
+
+import forebay
+
+
+def test_put_get_delete_and_what_comes_after_closing(store):
+    table = store.create("t", durability="os")
+    table.put("a", "text")
+    table.put(b"b", b"\xff")
+    table.put(3, bytearray(b"x"))
+    table.insert("a", "not taken")
+    assert table.get_many(["a", "b", 3, "c"]) == [b"text", b"\xff", b"x", None]
+    table.delete("a")
+    assert "a" not in table and "b" in table and table.live and table.version is None
+    with pytest.raises(TypeError, match="a value of this table is str or bytes, not int"):
+        table.put("a", 5)
+    table.close()
+    with pytest.raises(forebay.Error, match="table t is closed"):
+        table.get("b")
+    again = store["t"]
+    assert again["b"] == b"\xff"
+    with pytest.raises(forebay.BusyError, match="live table t is in use"):
+        store.create("t")
+    store.close()
+    with pytest.raises(forebay.UsageError, match="table t exists already"):
+        store.create("t")
+    with again, pytest.raises(forebay.Error, match="table t is closed"):
+        again.put("b", "x")
+
+
+def test_deltas_count_without_reading(store):
+    clicks = store.create("clicks", delta="i64-saturating", durability="os")
+    for n in range(100):
+        clicks.delta("page", n)
+    assert clicks["page"] == sum(range(100))
+    clicks.put("page", 2**63 - 1)
+    clicks.delta("page", 5)
+    assert clicks["page"] == 2**63 - 1 and clicks.kind == "number"
+    with pytest.raises(TypeError, match="whole number"):
+        clicks.delta("page", 1.5)
+    with pytest.raises(OverflowError):
+        clicks.put("page", 2**63)
+    rates = store.create("rates", delta="f64", durability="os")
+    rates.delta("a", 0.25)
+    rates.delta("a", 1)
+    assert rates["a"] == 1.25
+    logs = store.create("logs", delta="append", durability="os")
+    logs.delta("a", "x")
+    logs.delta("a", b"y")
+    assert logs["a"] == b"xy"
+    plain = store.create("plain", durability="os")
+    with pytest.raises(forebay.UsageError, match="made without a kind of deltas"):
+        plain.delta("a", 1)
+
+
+def test_rows_of_typed_columns(store):
+    columns = {
+        "name": "text", "n": "int16", "big": "uint64", "x": "float64", "yes": "bool",
+        "raw": "binary", "day": "date", "at": "timestamp", "price": "decimal(9,2)",
+    }  # fmt: skip
+    people = store.create("people", value="row", column=columns, durability="os")
+    row = {
+        "name": "Ada", "n": -3, "big": 2**64 - 1, "x": 1.5, "yes": True, "raw": b"\xff",
+        "day": dt.date(1815, 12, 10), "at": dt.datetime(2026, 1, 2, 3, 4, 5),
+        "price": decimal.Decimal("12.30"),
+    }  # fmt: skip
+    people.put("ada", row)
+    assert people["ada"] == row
+    people.put("bob", {"name": "Bob"})
+    assert people["bob"]["n"] is None and people["bob"]["name"] == "Bob"
+    assert pa.table(people.scan()).num_rows == 2
+
+    def wrong(match, **change):
+        with pytest.raises(forebay.UsageError, match=match):
+            people.put("x", {**row, **change})
+
+    wrong("70000 is no int16 for 'n'", n=70_000)
+    wrong("'5' is no int16 for 'n'", n="5")
+    wrong("True is no int16", n=True)
+    wrong("the table has no column 'age'; it has: name, n", age=5)
+    wrong("is no decimal", price=decimal.Decimal("1.234"))
+    wrong("is no date", day="2026-01-01")
+    assert "x" not in people
+
+
+def test_lists(store):
+    like = store.create("like", value="list", item="int64", durability="os")
+    like.put("a", [1, 2, 3])
+    like.put("b", ())
+    assert like["a"] == [1, 2, 3] and like["b"] == []
+    with pytest.raises(forebay.UsageError, match="'x' is no int64"):
+        like.put("a", ["x"])
+    with pytest.raises(TypeError, match="a list is a sequence"):
+        like.put("a", "123")
+
+
+def test_ordered_tables_are_scanned_as_they_were(store):
+    days = store.create("days", order="ordered", boundary=["d", "m"], durability="os")
+    assert days.put_many({key: key.upper() for key in "fabcedzm"}) == 8
+    assert list(days) == list("abcdefmz")
+    moment = days.scan("b", "e")
+    days.delete("c")
+    days.put("bb", "new")
+    assert [value for _, value in moment] == [b"B", b"C", b"D"]
+    assert pa.table(moment)["key"].to_pylist() == ["b", "c", "d"]
+    assert [key for key, _ in days.scan("b", "e", reverse=True)] == ["d", "bb", "b"]
+    days.flush()
+    days.optimize()
+    assert list(days.scan("z"))[0] == ("z", b"Z")
+    assert days.verify().rows == 8
+
+
+def test_batches_are_done_at_once_or_not_at_all(store):
+    table = store.create("t", durability="os", delta="append")
+    with table.batch() as batch:
+        batch.put("{u}1", "a")
+        batch.delta("{u}1", "b")
+        batch.insert("{u}2", "c")
+        batch.delete("{u}3")
+    assert table.get_many(["{u}1", "{u}2"]) == [b"ab", b"c"]
+    with pytest.raises(ZeroDivisionError), table.batch() as batch:
+        batch.put("{u}4", "never")
+        raise ZeroDivisionError
+    assert "{u}4" not in table
+    with pytest.raises(forebay.UsageError, match="lie in different partitions"):
+        with table.batch() as batch:
+            for n in range(100):
+                batch.put(n, "x")
+    assert 0 not in table
+    with pytest.raises(forebay.UsageError, match="written already"):
+        batch.put("a", "b")
+
+
+def test_threads_count_together(store):
+    clicks = store.create("clicks", delta="i64", durability="100ms")
+    errors = []
+
+    def work():
+        try:
+            mine = store["clicks"]
+            for n in range(2000):
+                mine.delta(n % 7, 1)
+                assert mine[n % 7] >= 1
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert sum(value for _, value in clicks.scan()) <= 8000
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert sum(clicks.get_many(range(7))) == 8000
+
+
+KILLED = """
+    import sys, forebay
+    table = forebay.open({path!r})["t"]
+    for n in range(10**6):
+        table.put(n, str(n))
+        print(n, flush=True)
+"""
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(store, path):
+    store.create("t", durability="sync").close()
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(KILLED.format(path=path))],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    last = [process.stdout.readline() for _ in range(50)][-1]
+    with pytest.raises(forebay.BusyError, match="live table t is in use"):
+        store["t"]
+    os.kill(process.pid, signal.SIGKILL)
+    rest = process.communicate()[0].splitlines()
+    last = int(([last, *rest])[-1] or last)
+    table = store["t"]
+    assert table.get_many(range(last + 1)) == [str(n).encode() for n in range(last + 1)]
+
+
+def test_batch_tables_take_no_single_writes(store):
+    store.push(pa.table({"id": [1]}), "batch", key="{id}")
+    with pytest.raises(forebay.UsageError, match="batch is a batch table"):
+        store["batch"].put("a", "b")
+    with pytest.raises(forebay.UsageError, match="batch is a batch table"):
+        store["batch"].flush()
+    live = store.create("live", durability="os")
+    with pytest.raises(forebay.UsageError, match="live table: it has no versions"):
+        live.versions()
+    store.drop("live")
+    assert [table.table for table in store.tables()] == ["batch"]
