@@ -1,13 +1,15 @@
 """`make bench-live`: stores that take writes. The HugeDB paper's experiment (random upserts, a scan, gets) beside
 other stores and an external sort; counting beside read-modify-write; the server's writes beside Redis."""
 
+import json
 import os
 import shutil
+import subprocess
 
 import common
 import draw_live
 import live_server
-from common import DATA, Failed, Report, harness, median_of, ratio, say, shown
+from common import DATA, HARNESS, Failed, Report, harness, median_of, ratio, say, shown
 from draw_live import LABELS
 
 #: Which write a log, among those of the upserts.
@@ -15,30 +17,89 @@ LOGGED = ("forebay-os", "forebay-100ms", "rocksdb-universal-log", "rocksdb-level
 LSM = ("rocksdb-universal", "rocksdb-leveled", "rocksdb-universal-log", "rocksdb-leveled-log", "fjall")
 PEERS = (*LSM, "lmdb", "redb")
 RECORD_BYTES = 16
+PARTS = ("upserts", "counting", "server")
 
 
 def main() -> None:
     options = common.arguments(__doc__, rounds=1)
+    options.parts = [part for part in PARTS if part in (options.parts or ",".join(PARTS)).split(",")]
     common.need_disk(6 if options.trial else 30)
     report = Report("live", "Stores that take writes", options)
+    report.body["cap_seconds"] = options.cap
     report.body["versions"] = {
         "RocksDB": common.package_version("librocksdb-dev"), "Redis": common.package_version("redis-server"),
         **{crate: common.crate_version(crate) for crate in ("fjall", "heed", "redb")},
     }
     try:
-        upserts(report, 10_000_000 if options.trial else 100_000_000, options)
-        counting(report, 1_000_000 if options.trial else 10_000_000, options)
-        live_server.measure(report, options)
+        done = Done(options.fresh)
+        upserts(report, options.records or (10_000_000 if options.trial else 100_000_000), options, done)
+        counting(report, (options.records or (10_000_000 if options.trial else 100_000_000)) // 10, options, done)
+        if "server" in options.parts:
+            live_server.measure(report, options)
     finally:
         shutil.rmtree(DATA / "live", ignore_errors=True)
     report.write(lambda base: draw_live.live(report.body, base))
 
 
-def chosen(kind: str, only: str) -> list[str]:
-    return [name for name in harness("peers")[kind] if only in name]
+class Done:
+    """What was measured of this commit, kept after each contender: a run that was interrupted, or that took only some
+    parts or contenders, is gone on with."""
+
+    def __init__(self, fresh: bool):
+        self.path = DATA / "live-done.json"
+        self.results = {}
+        if not fresh and self.path.exists():
+            kept = json.loads(self.path.read_text())
+            if kept["commit"] == common.commit():
+                self.results = kept["results"]
+
+    @staticmethod
+    def key(*words) -> str:
+        return " ".join(str(word) for word in words)
+
+    def put(self, key: str, result: dict) -> None:
+        self.results[key] = result
+        text = json.dumps({"commit": common.commit(), "results": self.results})
+        new = self.path.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.path)
 
 
-def measured(report: Report, kind: str, name: str, records: int, options) -> dict:
+def contender(kind: str, name: str, records: int, store, cap: float) -> dict:
+    """One run. It prints what it has measured after each phase; one that takes far too long is stopped, and has
+    that. Writing ends at the cap, settling, scans and gets have parts of it; only a last merge has no end of its own."""
+    out = DATA / "live" / "out"
+    command = [HARNESS, kind, "--peer", name, "--records", records, "--cap", cap, "--store", store]
+    limit = 2.2 * cap + 60
+    with out.open("w") as told, (DATA / "live" / "err").open("w") as errors:
+        try:
+            code = subprocess.run([str(word) for word in command], stdout=told, stderr=errors, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+    lines = out.read_text().strip().splitlines()
+    if code or not lines:
+        raise Failed((DATA / "live" / "err").read_text().strip()[-300:] or f"stopped after {limit:.0f} s")
+    result = json.loads(lines[-1])
+    if code is None:
+        result["stopped_after_seconds"] = limit
+    return result
+
+
+def measured(report: Report, kind: str, names, records: int, options, done: Done) -> dict:
+    """The contenders' results, those of before where there are some."""
+    results = {}
+    wanted = "upserts" if kind == "live" else "counting"
+    for name in names:
+        key = done.key(kind, name, records, options.cap, options.rounds)
+        if key not in done.results and wanted in options.parts and options.only in name:
+            if result := measure(report, kind, name, records, options):
+                done.put(key, result)
+        if key in done.results:
+            results[name] = done.results[key]
+    return results
+
+
+def measure(report: Report, kind: str, name: str, records: int, options) -> dict:
     """One contender's runs, `options.rounds` of them; failures are reported."""
     runs = []
     store = DATA / "live" / name
@@ -49,9 +110,7 @@ def measured(report: Report, kind: str, name: str, records: int, options) -> dic
         os.sync()
         say(f"{kind}: {LABELS[name]}")
         try:
-            # Writing stops at the cap, settling at twice of it; scans, gets and the last merge come on top.
-            runs.append(harness(kind, "--peer", name, "--records", records, "--cap", options.cap,
-                                "--store", store, seconds=6 * options.cap + 600))
+            runs.append(contender(kind, name, records, store, options.cap))
         except Failed as why:
             report.failed(f"{kind}, {LABELS[name]}", why)
         finally:
@@ -59,11 +118,8 @@ def measured(report: Report, kind: str, name: str, records: int, options) -> dic
     return {**median_of(runs), "runs": runs} if len(runs) > 1 else dict(*runs)
 
 
-def upserts(report: Report, records: int, options) -> None:
-    results = {}
-    for name in chosen("live", options.only):
-        if result := measured(report, "live", name, records, options):
-            results[name] = result
+def upserts(report: Report, records: int, options, done: Done) -> None:
+    results = measured(report, "live", harness("peers")["live"], records, options, done)
     report.body["upserts"] = {"records": records, "contenders": results}
     report.text(
         f"## {records:,} random upserts (8 B keys, 8 B values) in 200 MB of memory",
@@ -81,19 +137,33 @@ def upserts(report: Report, records: int, options) -> None:
         [upsert_row(name, r) for name, r in results.items()],
     )
     report.text(
-        "Then, of what had been written, a full scan in order and 1,000,000 random gets, before and after `optimize`. Memory is "
-        "not held down here: stores that map their files have as much of them in memory as was read."
+        "Then, of what had been written, a full scan in order and 1,000,000 random gets, before and after `optimize` "
+        f"(scans end after {options.cap / 6:.0f} s, gets after {options.cap / 12:.0f} s; - was not reached when the whole was stopped). "
+        "*Resident* counts the mapped pages of files too, which the system may drop and which LMDB reads through as well; "
+        "*anonymous* is what the process itself holds."
     )
     report.table(
-        ["store", "scan s", "M records/s", "get us", "optimize s", "get us after", "scan s after", "write amp. after"],
-        [
-            [LABELS[name], shown(r["scan_seconds"], 2), shown(r["written"] / r["scan_seconds"], 1, 1e-6),
-             shown(r["get_ns"], 2, 1e-3), shown(r["optimize_seconds"], 1), shown(r["optimized_get_ns"], 2, 1e-3),
-             shown(r["optimized_scan_seconds"], 2), shown(amplification(r, "after_optimize", "write_bytes"), 1)]
-            for name, r in results.items()
-        ],
+        ["store", "scan s", "M records/s", "get us", "resident MB (anonymous)", "optimize s", "scan s after", "M records/s",
+         "get us after", "resident MB (anonymous)", "write amp. after"],
+        [reading_row(name, r) for name, r in results.items()],
     )
     report.targets(upsert_targets(results))
+
+
+def reading_row(name: str, r: dict) -> list:
+    def phase(prefix: str) -> list:
+        seconds, scanned = r.get(f"{prefix}scan_seconds"), r.get(f"{prefix}scanned")
+        if not seconds:
+            return ["-"] * 4
+        memory = [r[f"{prefix}read_peak_{kind}_bytes"] for kind in ("resident", "anonymous")]
+        return [
+            shown(seconds, 2) + ("" if scanned == r["written"] else ", stopped"), shown(scanned / seconds, 1, 1e-6),
+            shown(r[f"{prefix}get_ns"], 2, 1e-3), f"{shown(memory[0], 0, 1e-6)} ({shown(memory[1], 0, 1e-6)})",
+        ]
+
+    written = shown(amplification(r, "after_optimize", "write_bytes"), 1) if "after_optimize" in r else "-"
+    after = phase("optimized_")
+    return [LABELS[name], *phase(""), shown(r.get("optimize_seconds"), 1), *after, written]
 
 
 def rate(result: dict | None) -> float | None:
@@ -118,6 +188,7 @@ def upsert_row(name: str, r: dict) -> list:
 
 def best(results: dict, names, field, least: bool = True):
     found = [field(results[name]) for name in names if name in results]
+    found = [number for number in found if number is not None]
     return (min if least else max)(found, default=None)
 
 
@@ -127,8 +198,10 @@ def upsert_targets(results: dict) -> list[tuple]:
     logged_peer = best(results, [p for p in PEERS if p in LOGGED], rate, least=False)
     per_record = lambda r: r["settled_seconds"] / r["written"]  # noqa: E731
     sort = results.get("external-sort")
-    scan = lambda r: r["scan_seconds"] / r["written"]  # noqa: E731
-    get = lambda r: r["optimized_get_ns"]  # noqa: E731
+    scan = lambda r: r["scan_seconds"] / r["scanned"] if r.get("scanned") else None  # noqa: E731
+    get = lambda r: r.get("optimized_get_ns")  # noqa: E731
+    unmapped = results.get("forebay-unmapped")
+    peak = unmapped and max(unmapped.get(f"{when}read_peak_resident_bytes", 0) for when in ("", "optimized_")) / 1e6
     of = lambda field, r: field(r) if r else None  # noqa: E731
     return [
         ("fastest peer's rate / ours, no log (ours at least 4 x)", ratio(unlogged_peer, rate(ours)), 0.25, " x"),
@@ -136,22 +209,21 @@ def upsert_targets(results: dict) -> list[tuple]:
         ("our time / an external merge sort's", ratio(of(per_record, ours), of(per_record, sort)), 2.5, " x"),
         ("our scan / the best LSM's (ours at least 5 x as fast)", ratio(of(scan, ours), best(results, LSM, scan)), 0.2, " x"),
         ("our gets after optimize / the best peer's", ratio(of(get, ours), best(results, PEERS, get)), 1.0, " x"),
-        ("our peak of resident memory", ours and ours["peak_resident_bytes"] / 1e6, 200, " MB"),
+        ("our peak of resident memory, writing", ours and ours["peak_resident_bytes"] / 1e6, 200, " MB"),
+        ("our peak of resident memory while reading, files not mapped", peak, 200, " MB"),
     ]
 
 
-def counting(report: Report, increments: int, options) -> None:
-    results = {}
-    for name in chosen("delta", options.only):
-        if result := measured(report, "delta", name, increments, options):
-            results[name] = result
+def counting(report: Report, increments: int, options, done: Done) -> None:
+    results = measured(report, "delta", harness("peers")["delta"], increments, options, done)
     report.body["counting"] = {"increments": increments, "contenders": results}
     report.text(
         f"## {increments:,} increments of Zipf-distributed keys (1,000,000 keys, exponent 0.99)",
         "",
         "Forebay writes deltas and RocksDB operands of its merge operator (its own for 64-bit counters), neither of which "
         "reads; the others read, add and write: RocksDB and fjall each by itself, LMDB and redb 20,000 a transaction. "
-        "fjall with its journal, the others without a log. All counters are read and summed up at the end.",
+        "fjall with its journal, the others without a log. All counters are read and summed up at the end. Memory is told without "
+        "that of the program and the keys drawn.",
     )
     report.table(
         ["store", "increments, M", "written s", "M/s", "at rest s", "worst pause ms", "MB written", "MB of files",
@@ -159,7 +231,7 @@ def counting(report: Report, increments: int, options) -> None:
         [
             [LABELS[name], shown(r["done"], 1, 1e-6), shown(r["write_seconds"], 2), shown(r["done"] / r["write_seconds"], 2, 1e-6),
              shown(r["settled_seconds"], 2), shown(r["pauses"]["worst_ms"], 1), shown(r["write_bytes"], 0, 1e-6),
-             shown(r["disk_bytes"], 0, 1e-6), shown(r["peak_resident_bytes"], 0, 1e-6)]
+             shown(r["disk_bytes"], 0, 1e-6), shown(r["peak_resident_bytes"] - r["baseline_bytes"], 0, 1e-6)]
             for name, r in results.items()
         ],
     )

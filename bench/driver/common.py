@@ -26,8 +26,12 @@ def arguments(description: str, rounds: int = 3) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=None, help=f"runs of each contender (default {rounds})")
     parser.add_argument("--only", default="", help="only contenders whose name contains this")
     parser.add_argument("--big", action="store_true", help="bench-server: swaps of a table of 10 GB too")
-    parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own)")
-    parser.add_argument("--cap", type=float, default=900, help="bench-live: seconds after which a contender stops writing")
+    parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own); "
+                        "bench-live: measure only these of upserts, counting, server")
+    parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments")
+    parser.add_argument("--fresh", action="store_true", help="bench-live: measure again what an earlier run of this commit has")
+    parser.add_argument("--cap", type=float, default=900, help="bench-live: seconds after which a contender stops writing; settling and reading "
+                        "have parts of it")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.trial else rounds)
     return options

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use forebay_fuzz::{manifest, mutate::mutate, resp, run};
+use forebay_fuzz::{log, manifest, mutate::mutate, resp, run};
 use forebay_run::io::sim::Dice;
 use forebay_run::io::{Random, SystemRandom};
 
@@ -38,6 +38,11 @@ fn resp_parser() {
 #[test]
 fn run_reader() {
     short_run(&run::samples(), 20_000, run::check);
+}
+
+#[test]
+fn log_recovery() {
+    short_run(&log::samples(), 5_000, log::check);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::monitor::{Monitor, Pauses};
 use super::workload::zipf_keys;
 use super::{Engine, Task};
-use crate::machine::{disk_bytes_under, io_field};
+use crate::machine::{disk_bytes_under, io_field, status_bytes};
 
 const KEYS: u64 = 1_000_000;
 const EXPONENT: f64 = 0.99;
@@ -18,6 +18,7 @@ const STRIDE: u64 = 256;
 
 pub fn run<E: Engine>(task: &Task, create: impl FnOnce(&Path) -> Result<E>) -> Result<Value> {
     let keys = zipf_keys(task.records, KEYS, EXPONENT);
+    let baseline = status_bytes("VmRSS");
     std::fs::create_dir_all(&task.store)?;
     let mut engine = create(&task.store)?;
     let monitor = Monitor::watch(&task.store);
@@ -38,7 +39,8 @@ pub fn run<E: Engine>(task: &Task, create: impl FnOnce(&Path) -> Result<E>) -> R
     let write_seconds = start.elapsed().as_secs_f64();
     engine.flush()?;
     let flushed_seconds = start.elapsed().as_secs_f64();
-    while engine.is_busy() && start.elapsed() < task.cap * 2 {
+    let deadline = start.elapsed() + task.settling();
+    while engine.is_busy() && start.elapsed() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
     let settled_seconds = start.elapsed().as_secs_f64();
@@ -48,13 +50,16 @@ pub fn run<E: Engine>(task: &Task, create: impl FnOnce(&Path) -> Result<E>) -> R
     engine.scan(&mut |_, value| {
         sum += value;
         counted += 1;
+        true
     })?;
     ensure!(
         sum == done,
         "{done} increments, but the counters sum up to {sum}"
     );
     for (name, value) in [
+        ("baseline_bytes", json!(baseline)),
         ("done", json!(done)),
+        ("complete", json!(done == task.records)),
         ("keys", json!(counted)),
         ("write_seconds", json!(write_seconds)),
         ("flushed_seconds", json!(flushed_seconds)),

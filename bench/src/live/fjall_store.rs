@@ -69,10 +69,12 @@ impl Engine for Fjall {
         Ok(self.table.major_compact()?)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         for record in self.table.iter() {
             let (key, value) = record.into_inner()?;
-            visit(number(&key)?.swap_bytes(), number(&value)?);
+            if !visit(number(&key)?.swap_bytes(), number(&value)?) {
+                break;
+            }
         }
         Ok(())
     }

@@ -26,10 +26,11 @@ pub struct Forebay {
 }
 
 impl Forebay {
-    /// `durability`: none is without a log.
-    pub fn create(path: &Path, durability: Option<Durability>) -> Result<Self> {
+    /// `durability`: none is without a log. `without_maps`: files are read by calls, so that what is read does
+    /// not count as memory of this process, as mapped pages do.
+    pub fn create(path: &Path, durability: Option<Durability>, without_maps: bool) -> Result<Self> {
         let store = Store::open_or_create(
-            Arc::new(OsDisk::default()),
+            Arc::new(OsDisk { without_maps }),
             Arc::new(SystemClock),
             Arc::new(SystemRandom),
             path,
@@ -89,11 +90,13 @@ impl Engine for Forebay {
         Ok(self.table.optimize()?)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         let all = (Bound::Unbounded, Bound::Unbounded);
         let mut scan = self.table.scan(all.0, all.1, Direction::Forward)?;
         while scan.advance()? {
-            visit(number(scan.key())?.swap_bytes(), number(scan.value())?);
+            if !visit(number(scan.key())?.swap_bytes(), number(scan.value())?) {
+                break;
+            }
         }
         Ok(())
     }

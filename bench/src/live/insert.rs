@@ -19,6 +19,7 @@ const STRIDE: u64 = 256;
 /// The time of so many writes is taken as one: a pause of any of them is nearly all of it.
 const PAUSE_STRIDE: u64 = 16;
 
+/// What was measured is printed after each phase, all of it so far: who is stopped has told the rest.
 pub fn run<E: Engine>(task: &Task, create: impl FnOnce(&Path) -> Result<E>) -> Result<Value> {
     let baseline = status_bytes("VmRSS");
     std::fs::create_dir_all(&task.store)?;
@@ -26,7 +27,12 @@ pub fn run<E: Engine>(task: &Task, create: impl FnOnce(&Path) -> Result<E>) -> R
     let mut out = Map::new();
     out.insert("baseline_bytes".into(), json!(baseline));
     let written = write(task, &mut engine, &mut out)?;
-    read(task, &mut engine, written, &mut out)?;
+    println!("{}", Value::Object(out.clone()));
+    read(task, &mut engine, written, "", &mut out)?;
+    println!("{}", Value::Object(out.clone()));
+    optimize(task, &mut engine, &mut out)?;
+    println!("{}", Value::Object(out.clone()));
+    read(task, &mut engine, written, "optimized_", &mut out)?;
     Ok(Value::Object(out))
 }
 
@@ -65,7 +71,7 @@ fn write(task: &Task, engine: &mut impl Engine, out: &mut Map<String, Value>) ->
         "flushed_seconds".into(),
         json!(start.elapsed().as_secs_f64()),
     );
-    let deadline = start + task.cap.max(start.elapsed() * 2);
+    let deadline = Instant::now() + task.settling();
     while engine.is_busy() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -81,14 +87,37 @@ fn write(task: &Task, engine: &mut impl Engine, out: &mut Map<String, Value>) ->
     Ok(written)
 }
 
+/// A scan and gets, and the memory that they took.
 fn read(
     task: &Task,
     engine: &mut impl Engine,
     written: u64,
+    name: &str,
     out: &mut Map<String, Value>,
 ) -> Result<()> {
-    out.insert("scan_seconds".into(), json!(scan(engine, written)?));
-    out.insert("get_ns".into(), json!(gets(engine, written)?));
+    let monitor = Monitor::watch(&task.store);
+    let (scanned, seconds) = scan(task, engine, written)?;
+    let gets_ns = gets(task, engine, written)?;
+    let seen = monitor.finish();
+    for (field, value) in [
+        ("scanned", json!(scanned)),
+        ("scan_seconds", json!(seconds)),
+        ("get_ns", json!(gets_ns)),
+        (
+            "read_peak_resident_bytes",
+            seen["peak_resident_bytes"].clone(),
+        ),
+        (
+            "read_peak_anonymous_bytes",
+            seen["peak_anonymous_bytes"].clone(),
+        ),
+    ] {
+        out.insert(format!("{name}{field}"), value);
+    }
+    Ok(())
+}
+
+fn optimize(task: &Task, engine: &mut impl Engine, out: &mut Map<String, Value>) -> Result<()> {
     let monitor = Monitor::watch(&task.store);
     let start = Instant::now();
     engine.optimize()?;
@@ -101,42 +130,46 @@ fn read(
         monitor.finish()["peak_resident_bytes"].clone(),
     );
     out.insert("after_optimize".into(), state(task)?);
-    out.insert("optimized_get_ns".into(), json!(gets(engine, written)?));
-    out.insert(
-        "optimized_scan_seconds".into(),
-        json!(scan(engine, written)?),
-    );
     Ok(())
 }
 
-/// Reads all, in order, and makes sure that it is what was written.
-fn scan(engine: &mut impl Engine, written: u64) -> Result<f64> {
+/// Reads all, in order, and makes sure that it is what was written; how many records that were when time
+/// was up, and how long it took.
+fn scan(task: &Task, engine: &mut impl Engine, written: u64) -> Result<(u64, f64)> {
     let start = Instant::now();
-    let (mut count, mut wrong, mut last) = (0u64, 0u64, 0u64);
+    let (mut count, mut wrong, mut last, mut in_time) = (0u64, 0u64, 0u64, true);
     engine.scan(&mut |key, value| {
         wrong += u64::from(value != value_of(key)) + u64::from(count > 0 && key <= last);
         last = key;
         count += 1;
+        if count % (256 * STRIDE) == 0 {
+            in_time = start.elapsed() < task.scanning();
+        }
+        in_time
     })?;
     let seconds = start.elapsed().as_secs_f64();
     ensure!(
-        count == written && wrong == 0,
+        wrong == 0 && (count == written || !in_time),
         "scan: {count} records of {written}, {wrong} wrong"
     );
-    Ok(seconds)
+    Ok((count, seconds))
 }
 
-/// Nanoseconds a get of random keys that are there.
-fn gets(engine: &mut impl Engine, written: u64) -> Result<f64> {
-    let gets = GETS.min(written);
+/// Nanoseconds a get of random keys that are there, as many as there is time for.
+fn gets(task: &Task, engine: &mut impl Engine, written: u64) -> Result<f64> {
     let start = Instant::now();
-    for number in asked(gets, written) {
+    let mut gets = 0;
+    for number in asked(GETS.min(written), written) {
         let key = key_of(number);
         let found = engine.get(key)?;
         ensure!(
             found == Some(value_of(key)),
             "get: key {key:x} has {found:x?}"
         );
+        gets += 1;
+        if gets % STRIDE == 0 && start.elapsed() > task.getting() {
+            break;
+        }
     }
     Ok(start.elapsed().as_nanos() as f64 / gets.max(1) as f64)
 }

@@ -1,4 +1,4 @@
-//! LMDB by heed: transactions of 20,000 writes, whose changed pages fit the memory; nothing synced
+//! LMDB by heed: transactions of 20,000 writes in the order of keys, whose changed pages fit the memory; nothing synced
 //! meanwhile. Of its mapping only the page tables count as memory here, so while it writes they are let go
 //! when they reach 40 MB (the pages themselves stay in the system's cache).
 
@@ -48,6 +48,7 @@ impl Lmdb {
 
     fn write(&mut self) -> Result<()> {
         self.reading = None;
+        self.gathered.sort();
         let (table, mut transaction) = (self.table, self.env.write_txn()?);
         for (place, (key, value)) in self.gathered.puts.iter().enumerate() {
             if place % LOOK == 0 {
@@ -94,11 +95,13 @@ impl Engine for Lmdb {
         Ok(self.env.force_sync()?)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         let transaction = self.env.read_txn()?;
         for record in self.table.iter(&transaction)? {
             let (key, value) = record?;
-            visit(number(key)?.swap_bytes(), number(value)?);
+            if !visit(number(key)?.swap_bytes(), number(value)?) {
+                break;
+            }
         }
         Ok(())
     }

@@ -26,8 +26,26 @@ pub struct Task {
     pub store: PathBuf,
     /// Upserts, or increments.
     pub records: u64,
-    /// Writing and settling stop here, and the rest is measured with what is there.
+    /// Writing stops here, and the rest is measured with what is there; settling, scans and gets have parts
+    /// of this.
     pub cap: Duration,
+}
+
+impl Task {
+    /// How long background work may go on after the last write.
+    fn settling(&self) -> Duration {
+        self.cap / 3
+    }
+
+    /// How long a scan may take.
+    fn scanning(&self) -> Duration {
+        self.cap / 6
+    }
+
+    /// How long a million gets may.
+    fn getting(&self) -> Duration {
+        self.cap / 12
+    }
 }
 
 /// A store of u64 keys and u64 values, opened anew.
@@ -51,8 +69,8 @@ pub trait Engine {
         Ok(())
     }
 
-    /// Hands over all records in the order of their keys.
-    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64)) -> Result<()>;
+    /// Hands over all records in the order of their keys, while the answer is `true`.
+    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>;
 
     fn get(&mut self, key: u64) -> Result<Option<u64>>;
 }
@@ -70,6 +88,12 @@ struct Gathered {
 }
 
 impl Gathered {
+    /// In the order of their keys, as B-trees like it best; of one key in the order of writing.
+    fn sort(&mut self) {
+        self.puts.sort_by_key(|put| put.0);
+        self.increments.sort_unstable();
+    }
+
     /// `true`: enough for a transaction.
     fn put(&mut self, key: u64, value: u64) -> bool {
         self.puts.push((key, value));
@@ -99,6 +123,7 @@ fn number(bytes: &[u8]) -> Result<u64> {
 pub const LIVE_NAMES: &[&str] = &[
     "external-sort",
     "forebay",
+    "forebay-unmapped",
     "forebay-os",
     "forebay-100ms",
     "rocksdb-universal",
@@ -122,9 +147,10 @@ pub const DELTA_NAMES: &[&str] = &[
 
 pub fn live(name: &str, task: &Task) -> Result<Value> {
     use rocks::{Rocks, Style};
-    let forebay = |durability| move |path: &Path| forebay::Forebay::create(path, durability);
+    let forebay = |durability| move |path: &Path| forebay::Forebay::create(path, durability, false);
     match name {
         "forebay" => insert::run(task, forebay(None)),
+        "forebay-unmapped" => insert::run(task, |p: &Path| forebay::Forebay::create(p, None, true)),
         "forebay-os" => insert::run(task, forebay(Some(Durability::Os))),
         "forebay-100ms" => insert::run(task, forebay(Some(Durability::EveryMs(100)))),
         "external-sort" => insert::run(task, sort::Sorter::create),
@@ -148,7 +174,9 @@ pub fn live(name: &str, task: &Task) -> Result<Value> {
 pub fn delta(name: &str, task: &Task) -> Result<Value> {
     use rocks::Rocks;
     match name {
-        "forebay" => delta::run(task, |path: &Path| forebay::Forebay::create(path, None)),
+        "forebay" => delta::run(task, |path: &Path| {
+            forebay::Forebay::create(path, None, false)
+        }),
         "rocksdb-get-put" => delta::run(task, Rocks::counting),
         "rocksdb-merge" => delta::run(task, rocks::Merging::create),
         "fjall" => delta::run(task, fjall_store::Fjall::create),

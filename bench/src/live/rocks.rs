@@ -235,7 +235,7 @@ impl Engine for Rocks {
         Ok(())
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         // Safety: keys and values are read before the iterator moves on.
         unsafe {
             let options = rocksdb_readoptions_create();
@@ -249,7 +249,9 @@ impl Engine for Rocks {
                 let value = rocksdb_iter_value(iterator, &mut value_bytes);
                 let key = std::slice::from_raw_parts(key, key_bytes);
                 let value = std::slice::from_raw_parts(value, value_bytes);
-                visit(number(key)?.swap_bytes(), number(value)?);
+                if !visit(number(key)?.swap_bytes(), number(value)?) {
+                    break;
+                }
                 rocksdb_iter_next(iterator);
             }
             checked(|e| rocksdb_iter_get_error(iterator, e))?;

@@ -320,11 +320,13 @@ impl Engine for Sorter {
         Ok(())
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn scan(&mut self, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
         for half in &self.halves {
             let mut reader = Reader::new(half, 0, half.records);
             while let Some((key, value)) = reader.read()? {
-                visit(key, value);
+                if !visit(key, value) {
+                    return Ok(());
+                }
             }
         }
         Ok(())

@@ -212,17 +212,39 @@ impl Pages {
     /// Takes the trust from pages that are no longer in memory; returns how many those were. Costs
     /// about a millisecond a gigabyte: for a background thread, every second or so.
     pub fn forget_evicted(&self) -> usize {
-        let Some(map) = &self.map else { return 0 };
+        let mut forgotten = 0;
+        self.for_each_residency(|page, resident| {
+            if !resident && self.is_trusted(page) {
+                let bit = !(1 << (page % 64));
+                self.trusted[page / 64].fetch_and(bit, Ordering::Relaxed);
+                forgotten += 1;
+            }
+        });
+        forgotten
+    }
+
+    /// Trusts the pages that are in memory. REQUIRES: this process has just written them and knows that the
+    /// system took them without an error, so that what is in memory is what was written.
+    pub fn trust_resident(&self) {
+        self.for_each_residency(|page, resident| {
+            if resident {
+                self.trusted[page / 64].fetch_or(1 << (page % 64), Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Tells of each page of a mapped file whether it is in memory, as far as the system says.
+    fn for_each_residency(&self, mut tell: impl FnMut(usize, bool)) {
+        let Some(map) = &self.map else { return };
         let stored_bytes = if self.count == 0 {
             0
         } else {
             self.stored_range(self.count - 1).1
         };
-        let mut forgotten = 0;
         let mut page = 0;
         for start in (0..stored_bytes as usize).step_by(SWEEP_BYTES) {
             let Ok(resident) = map.residency(start, SWEEP_BYTES) else {
-                return forgotten;
+                return;
             };
             let sweep_end = (start + SWEEP_BYTES) as u64;
             while page < self.count && self.stored_range(page).0 < sweep_end {
@@ -231,15 +253,10 @@ impl Pages {
                 let last = (to as usize - 1).saturating_sub(start) / SYSTEM_PAGE_BYTES;
                 let last = last.min(resident.len().saturating_sub(1));
                 let here = resident.get(first..=last).unwrap_or_default();
-                if here.iter().any(|page| page & 1 == 0) && self.is_trusted(page) {
-                    let bit = !(1 << (page % 64));
-                    self.trusted[page / 64].fetch_and(bit, Ordering::Relaxed);
-                    forgotten += 1;
-                }
+                tell(page, here.iter().all(|page| page & 1 == 1));
                 page += 1;
             }
         }
-        forgotten
     }
 
     /// Gives the window of the mapping that ends with `page` back to the system, once a window is

@@ -204,6 +204,12 @@ impl Run {
         self.pages.release_all();
     }
 
+    /// Takes the pages that are in memory for checked. REQUIRES: this process wrote the run, and synced it
+    /// without an error, just now.
+    pub fn trust_written(&self) {
+        self.pages.trust_resident();
+    }
+
     /// Forgets which pages were checked when they are no longer in memory; returns how many. Costs
     /// about a millisecond a gigabyte: for a background thread, every second or so.
     pub fn forget_evicted(&self) -> usize {

@@ -190,6 +190,7 @@ pub struct RunScan {
     seeking: bool,
     done: bool,
     hash: u64,
+    head: u64,
     /// The key's first bytes, in ordered order: the page's prefix, and behind it the suffix.
     key: Vec<u8>,
     /// How long the page's prefix is, and its [`key_head`].
@@ -226,6 +227,7 @@ impl RunScan {
             key: Vec::new(),
             prefix_bytes: 0,
             prefix_head: 0,
+            head: 0,
             suffix_at: 0..0,
             tag: 0,
             payload_at: 0..0,
@@ -298,7 +300,11 @@ impl RunScan {
         self.payload_at = self.suffix_at.end..self.suffix_at.end + slot.payload.len();
         if self.hashed {
             self.hash = self.run.hasher().hash64(slot.suffix);
+            self.head = self.hash;
         } else {
+            // From where it lies, and now: reading the key back just after it was put together would wait.
+            let behind = key_head(slot.suffix).checked_shr(8 * self.prefix_bytes as u32);
+            self.head = self.prefix_head | behind.unwrap_or(0);
             self.key.truncate(self.prefix_bytes);
             self.key.extend_from_slice(slot.suffix);
         }
@@ -361,13 +367,7 @@ impl Cursor for RunScan {
 
     #[inline]
     fn head(&self) -> u64 {
-        if self.hashed {
-            return self.hash;
-        }
-        // From where it lies: reading the key back just after it was put together would wait for that.
-        let suffix_head = key_head(&self.bytes[self.suffix_at.clone()]);
-        let behind = suffix_head.checked_shr(8 * self.prefix_bytes as u32);
-        self.prefix_head | behind.unwrap_or(0)
+        self.head
     }
 
     #[inline]

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use common::{COMPRESSIONS, Model, ORDERS, model, options, records, sim_disk, write};
 use forebay_run::io::sim::Dice;
 use forebay_run::io::{Disk, OsDisk};
-use forebay_run::{Order, Run, RunError};
+use forebay_run::operation::Operation;
+use forebay_run::{Order, Run, RunError, RunWriter};
 
 const RUN: &str = "/d/x.run";
 const EXT: &str = "/d/x.ext";
@@ -174,4 +175,35 @@ fn cut_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) 
         .set_len(cut_at)
         .unwrap();
     assert!(all(&run) > 0);
+}
+
+#[test]
+fn the_pages_of_a_run_just_written_are_taken_as_they_are_until_the_system_drops_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.run");
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
+    let mut writer =
+        RunWriter::create(&disk, &path, options(Order::Ordered, <_>::default())).unwrap();
+    for number in 0u64..1000 {
+        let key = number.to_be_bytes();
+        writer.push(0, &key, Operation::Update(b"value")).unwrap();
+    }
+    writer.finish().unwrap();
+    let open = || Run::open(&*disk, &path).unwrap();
+    let (trusting, checking) = (open(), open());
+    trusting.trust_written();
+    // Changed in memory: only who compares checksums finds it.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let value = bytes
+        .windows(5)
+        .position(|bytes| bytes == b"value")
+        .unwrap();
+    bytes[value] = b'V';
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes[value..=value], value as u64).unwrap();
+    let key = 0u64.to_be_bytes();
+    assert!(checking.get(0, &key).is_err());
+    let found = trusting.get(0, &key).unwrap().unwrap();
+    assert_eq!(found.into_value(|| 0).unwrap(), &b"Value"[..]);
+    assert_eq!(trusting.forget_evicted(), 0);
 }

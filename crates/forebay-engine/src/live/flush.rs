@@ -206,7 +206,9 @@ impl Shared {
             },
             summary,
         };
-        self.open_run(reference).map(Some)
+        let run = self.open_run(reference)?;
+        run.run.trust_written();
+        Ok(Some(run))
     }
 
     fn write_records(
