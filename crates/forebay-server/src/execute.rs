@@ -122,17 +122,26 @@ impl View<'_> {
         for (place, args) in commands {
             let (outcome, table) = self.run(*place, args.borrow(), reply, commits);
             first = first.or(table);
-            let limit = self.shared.config.limits.reply_bytes;
             if outcome == Outcome::NotResident {
                 reply.truncate(start);
                 return (outcome, first);
             }
-            if reply.len() - start > limit {
-                let stop = format!("ERR the replies of EXEC are larger than {limit} bytes");
-                return (settle(Err(Stop::error(stop)), start, reply), first);
+            if let Err(stop) = self.check_replies(reply.len() - start) {
+                return (settle(Err(stop), start, reply), first);
             }
         }
         (Outcome::Answered, first)
+    }
+
+    /// Ends an EXEC whose replies grew beyond the limit.
+    pub fn check_replies(&self, bytes: usize) -> Answer {
+        let limit = self.shared.config.limits.reply_bytes;
+        match bytes <= limit {
+            true => Ok(()),
+            false => Err(Stop::error(format!(
+                "ERR the replies of EXEC are larger than {limit} bytes"
+            ))),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Looking up the keys of several GETs together.
+//! Looking up the keys of several GETs together; in a live table one by one.
 
 use forebay_engine::{Lookup, TableName};
 
@@ -66,7 +66,8 @@ pub fn look_up<'t>(
     }
 }
 
-/// What keys have, in their order; stops at the first error.
+/// What keys have, in their order; stops at the first error, and in a live table at the first key that
+/// would have to wait.
 fn try_get_many(
     source: Source<'_>,
     keys: &[&[u8]],
@@ -74,9 +75,16 @@ fn try_get_many(
 ) -> Result<(), SourceError> {
     match source {
         Source::Batch(version) => Ok(version.try_get_many(keys, |_, value| found(value))?),
-        Source::Live(_) => keys.iter().try_for_each(|key| {
-            found(source.try_get(key)?);
+        Source::Live(_) => {
+            for key in keys {
+                let value = source.try_get(key)?;
+                let waits = matches!(value, Lookup::NotResident);
+                found(value);
+                if waits {
+                    break;
+                }
+            }
             Ok(())
-        }),
+        }
     }
 }

@@ -163,8 +163,8 @@ impl Pipeline {
         let start = self.reply.len();
         self.reply.append(&done.replies);
         let metrics = self.metrics_of(done.table.as_ref());
-        // A walk goes there in any case.
-        if !matches!(COMMANDS[waiting.place].run, Run::Walk(_)) {
+        // Others go there in any case.
+        if matches!(COMMANDS[waiting.place].run, Run::Read(_) | Run::Edit { .. }) {
             metrics.page_misses.fetch_add(1, Ordering::Relaxed);
         }
         let time = now.saturating_sub(waiting.since);

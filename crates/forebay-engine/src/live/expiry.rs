@@ -5,6 +5,7 @@
 //! alive, so that in these tables inserts are settled when they are written, by reading.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use forebay_run::operation::Operation;
 use forebay_run::times::Times;
@@ -41,13 +42,44 @@ pub(crate) fn earliest(moments: impl IntoIterator<Item = Option<u64>>) -> Option
     moments.into_iter().flatten().min()
 }
 
-impl Shared {
-    /// The operation as it is kept.
-    #[inline]
-    pub fn stamped<'a>(&self, operation: Operation<'a>) -> Operation<'a> {
-        if self.options.expiry == Expiry::Never {
-            return operation;
+impl fmt::Display for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expiry::Never => f.write_str("never"),
+            Expiry::PerRecord => f.write_str("per-key"),
+            Expiry::AfterMs(ms) => write!(f, "{ms}ms"),
         }
+    }
+}
+
+/// What a key holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub value: Vec<u8>,
+    /// When it expires, in milliseconds since 1970-01-01 UTC; `u64::MAX` is never.
+    pub expires_ms: u64,
+}
+
+impl Shared {
+    /// Whether operations are given times as they are written: of those that bring the moment at which
+    /// they expire only deltas need another.
+    #[inline]
+    fn stamps(&self) -> bool {
+        match self.options.expiry {
+            Expiry::Never => false,
+            Expiry::PerRecord => self.shape.delta.is_some(),
+            Expiry::AfterMs(_) => true,
+        }
+    }
+
+    /// Whether an operation cannot be kept as it comes.
+    #[inline]
+    pub fn changes(&self, operation: &Operation<'_>) -> bool {
+        self.options.expiry != Expiry::Never && (self.stamps() || is_insert(operation))
+    }
+
+    /// The operation as it is kept.
+    fn stamped<'a>(&self, operation: Operation<'a>) -> Operation<'a> {
         let written_ms = self.shape.now_ms();
         let expires_ms = match (operation.times().expires_ms, self.options.expiry) {
             (u64::MAX, Expiry::AfterMs(ms)) => written_ms.saturating_add(ms),
@@ -72,7 +104,7 @@ impl Shared {
 
     /// A batch as it is kept; `None` when that is as it is.
     pub fn stamped_batch(&self, batch: &Batch) -> Option<Batch> {
-        if self.options.expiry == Expiry::Never {
+        if !self.stamps() {
             return None;
         }
         let mut stamped = Batch::new();
@@ -84,14 +116,8 @@ impl Shared {
 
     /// Whether a batch has inserts that must be settled by reading.
     pub fn must_settle(&self, batch: &Batch) -> bool {
-        let inserts = |operation: Operation<'_>| {
-            matches!(
-                operation.plain(),
-                Operation::Insert(_) | Operation::InsertDelta { .. }
-            )
-        };
         self.options.expiry != Expiry::Never
-            && batch.records().any(|(_, operation)| inserts(operation))
+            && batch.records().any(|(_, operation)| is_insert(&operation))
     }
 
     /// Writes a batch with its inserts settled. REQUIRES: all its keys are of one partition.
@@ -104,6 +130,13 @@ impl Shared {
         let written = self.transact(&keys, wait, |_| (batch.clone(), ()))?;
         Ok(written.map(|(commit, ())| commit))
     }
+}
+
+fn is_insert(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation.plain(),
+        Operation::Insert(_) | Operation::InsertDelta { .. }
+    )
 }
 
 /// The batch without inserts, given which keys are there before it.

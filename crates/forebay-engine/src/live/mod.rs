@@ -88,7 +88,7 @@ pub use self::batch::Batch;
 pub use self::budget::Budget;
 pub use self::commit::{Commit, Ticket};
 pub use self::error::LiveError;
-pub use self::expiry::Expiry;
+pub use self::expiry::{Expiry, Stored};
 pub use self::ingest::IngestRun;
 pub use self::load::{Load, LoadError, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
@@ -189,7 +189,8 @@ impl LiveTable {
         decide: impl FnOnce(Option<&[u8]>) -> (Option<CowOperation<'static>>, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
         self.shared().transact_waiting(&[key], |values| {
-            let (operation, outcome) = decide(values[0].as_deref());
+            let value = values.first().and_then(Option::as_ref);
+            let (operation, outcome) = decide(value.map(|stored| &stored.value[..]));
             let mut batch = Batch::new();
             if let Some(operation) = operation {
                 batch.push(key, operation.borrow());
@@ -199,11 +200,11 @@ impl LiveTable {
     }
 
     /// [`LiveTable::modify`] for several keys of one partition: reads them, and does the batch that
-    /// `decide` makes of their values, with no other write to the partition between.
+    /// `decide` makes of what they hold, with no other write to the partition between.
     pub fn transact<R>(
         &self,
         keys: &[&[u8]],
-        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+        decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
         self.shared().transact_waiting(keys, decide)
     }
@@ -213,7 +214,7 @@ impl LiveTable {
     pub fn try_transact<R>(
         &self,
         keys: &[&[u8]],
-        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+        decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
         self.shared().transact(keys, Wait::Never, decide)
     }
@@ -226,7 +227,12 @@ impl LiveTable {
     /// When a key's value expires, in milliseconds since 1970-01-01 UTC: `u64::MAX` is never. `None` when
     /// there is none.
     pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, LiveError> {
-        self.shared().expires_ms(key)
+        Ok(self.shared().expires_ms(key, true)?.flatten())
+    }
+
+    /// [`LiveTable::expires_ms`] from a thread that must not wait: `None` where it would have to.
+    pub fn try_expires_ms(&self, key: &[u8]) -> Result<Option<Option<u64>>, LiveError> {
+        self.shared().expires_ms(key, false)
     }
 
     /// The value of a key, without waiting for the device.

@@ -21,7 +21,7 @@ use crate::live::active::Active;
 use crate::live::budget::Member;
 use crate::live::cursor::{MiniCursor, SourceCursor};
 use crate::live::error::LiveError;
-use crate::live::expiry::earliest;
+use crate::live::expiry::{Stored, earliest};
 use crate::live::levels::{Due, due_at};
 use crate::live::manifest::LiveRunRef;
 use crate::live::mini::MiniRun;
@@ -172,6 +172,24 @@ impl PartView {
         };
         let value = operation.and_then(|operation| operation.into_value(|| shape.now_ms()));
         Ok(Found::Value(value.map(|value| value.into_owned())))
+    }
+
+    /// [`PartView::get`], and when the value expires; `None` where it would have to wait.
+    pub fn stored(
+        &self,
+        shape: &Shape,
+        place: Place,
+        key: &[u8],
+        newest: Option<CowOperation<'_>>,
+        wait: bool,
+    ) -> Result<Option<Option<Stored>>, LiveError> {
+        let resolved = self.resolve(shape, place, key, newest, wait)?;
+        let stored = |operation: CowOperation<'_>| {
+            let expires_ms = operation.borrow().times().expires_ms;
+            let value = operation.into_value(|| shape.now_ms())?.into_owned();
+            Some(Stored { value, expires_ms })
+        };
+        Ok(resolved.map(|operation| operation.and_then(stored)))
     }
 
     /// What the operations on a key amount to, `newest` being the newest of them, if there is one that

@@ -7,12 +7,14 @@ use std::sync::atomic::Ordering;
 use forebay_run::Order;
 use forebay_run::operation::CowOperation;
 use forebay_run::scan::{Direction, ScanRange};
+use parking_lot::MutexGuard;
 
 use crate::live::error::LiveError;
-use crate::live::part::{Found, PartView};
+use crate::live::part::{Found, Part, PartView};
 use crate::live::scan::LiveScan;
 use crate::live::shape::{Place, Shape};
 use crate::live::shared::Shared;
+use crate::live::write::LOCK_TRY;
 
 /// The answer of a look-up that must not wait for the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Snapshot {
     pub(crate) shape: Arc<Shape>,
     pub(crate) parts: Arc<[Arc<PartView>]>,
 }
+
+type Newest = (Option<CowOperation<'static>>, Arc<PartView>);
 
 impl Shared {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
@@ -50,30 +54,44 @@ impl Shared {
     #[inline]
     fn look_up(&self, key: &[u8], wait: bool) -> Result<Found, LiveError> {
         let place = self.shape.place(key);
-        let (newest, view) = self.newest(place, key);
+        let Some((newest, view)) = self.newest_or_wait(place, key, wait) else {
+            return Ok(Found::Waits);
+        };
         view.get(&self.shape, place, key, newest, wait)
     }
 
-    pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, LiveError> {
+    /// `None` where it would have to wait and may not.
+    pub fn expires_ms(&self, key: &[u8], wait: bool) -> Result<Option<Option<u64>>, LiveError> {
         let place = self.shape.place(key);
-        let (newest, view) = self.newest(place, key);
-        let resolved = view.resolve(&self.shape, place, key, newest, true)?;
-        let operation = resolved.flatten();
-        let value = operation
-            .as_ref()
-            .and_then(|operation| operation.borrow().value());
-        let expires_ms = value.map(|(_, expires_ms)| expires_ms);
-        Ok(expires_ms.filter(|expires_ms| self.shape.now_ms() < *expires_ms))
+        let Some((newest, view)) = self.newest_or_wait(place, key, wait) else {
+            return Ok(None);
+        };
+        let resolved = view.resolve(&self.shape, place, key, newest, wait)?;
+        let expires_ms = |operation: CowOperation<'_>| {
+            let (_, expires_ms) = operation.borrow().value()?;
+            (self.shape.now_ms() < expires_ms).then_some(expires_ms)
+        };
+        Ok(resolved.map(|operation| operation.and_then(expires_ms)))
     }
 
     /// What the partition's buffer says of a key, and what lies below it at the same moment.
     #[inline]
-    pub fn newest(
-        &self,
-        place: Place,
-        key: &[u8],
-    ) -> (Option<CowOperation<'static>>, Arc<PartView>) {
-        let part = self.parts[place.partition].lock();
+    pub fn newest(&self, place: Place, key: &[u8]) -> Newest {
+        self.newest_in(self.parts[place.partition].lock(), place, key)
+    }
+
+    /// `None` where it may not wait and the partition stays locked.
+    #[inline]
+    fn newest_or_wait(&self, place: Place, key: &[u8], wait: bool) -> Option<Newest> {
+        let part = match (&self.parts[place.partition], wait) {
+            (part, true) => part.lock(),
+            (part, false) => part.try_lock_for(LOCK_TRY)?,
+        };
+        Some(self.newest_in(part, place, key))
+    }
+
+    #[inline]
+    fn newest_in(&self, part: MutexGuard<'_, Part>, place: Place, key: &[u8]) -> Newest {
         let newest = part.active.get(place, key).map(|found| found.to_owned());
         let view = Arc::clone(&part.view);
         drop(part);

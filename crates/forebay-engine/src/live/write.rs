@@ -20,9 +20,9 @@ use crate::error::show_key;
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
-use crate::live::expiry::{Expiry, settle};
+use crate::live::expiry::{Expiry, Stored, settle};
 use crate::live::log::{LogError, Lsn};
-use crate::live::part::{Found, Part};
+use crate::live::part::Part;
 use crate::live::record;
 use crate::live::shape::Place;
 use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
@@ -40,12 +40,16 @@ pub(crate) enum Wait {
     Never,
 }
 
-/// The values of some keys.
-type Values = Vec<Option<Vec<u8>>>;
+/// What some keys hold.
+type Values = Vec<Option<Stored>>;
+
+/// How long a thread that may not wait tries for a partition that another thread has locked: those who have
+/// it do so for a microsecond or two, unless they read from the device or were stopped by the system.
+pub(crate) const LOCK_TRY: Duration = Duration::from_micros(100);
 
 impl Shared {
     pub fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
-        if self.options.expiry != Expiry::Never {
+        if self.changes(&operation) {
             let mut batch = Batch::new();
             batch.push(key, operation);
             return self.write_batch_waiting(&batch);
@@ -155,7 +159,7 @@ impl Shared {
     pub fn transact_waiting<R>(
         &self,
         keys: &[&[u8]],
-        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+        decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
         let done = self.transact(keys, Wait::AsNeeded, decide)?;
         done.ok_or_else(|| self.ended())
@@ -167,11 +171,11 @@ impl Shared {
         &self,
         keys: &[&[u8]],
         wait: Wait,
-        decide: impl FnOnce(&[Option<Vec<u8>>]) -> (Batch, R),
+        decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
         let places: Vec<Place> = keys.iter().map(|key| self.shape.place(key)).collect();
         let Some(first) = places.first() else {
-            let (batch, outcome) = decide(&[]);
+            let (batch, outcome) = decide(Vec::new());
             let written = self.write_batch(&batch, wait)?;
             return Ok(written.map(|commit| (commit, outcome)));
         };
@@ -182,7 +186,8 @@ impl Shared {
         let Some((part, values)) = self.lock_and_read(partition, &places, keys, wait)? else {
             return Ok(None);
         };
-        let (batch, outcome) = decide(&values);
+        let present: Vec<bool> = values.iter().map(Option::is_some).collect();
+        let (batch, outcome) = decide(values);
         match self.check_batch(&batch)? {
             None => Ok(Some((Commit::nothing(self), outcome))),
             Some(other) if other != partition => {
@@ -190,7 +195,7 @@ impl Shared {
                 Err(self.across(keys[0], key))
             }
             Some(_) => {
-                let settled = self.settled_batch(&part, keys, &values, &batch)?;
+                let settled = self.settled_batch(&part, keys, present, &batch)?;
                 let batch = settled.as_ref().unwrap_or(&batch);
                 let commit = match batch.is_empty() {
                     true => Commit::nothing(self),
@@ -207,20 +212,19 @@ impl Shared {
         &self,
         part: &Part,
         keys: &[&[u8]],
-        values: &Values,
+        present: Vec<bool>,
         batch: &Batch,
     ) -> Result<Option<Batch>, LiveError> {
         if !self.must_settle(batch) {
             return Ok(None);
         }
-        let values = values.iter().map(Option::is_some);
-        let mut present: HashMap<&[u8], bool> = keys.iter().copied().zip(values).collect();
+        let mut present: HashMap<&[u8], bool> = keys.iter().copied().zip(present).collect();
         for (key, _) in batch.records() {
             if !present.contains_key(key) {
                 let place = self.shape.place(key);
                 let newest = part.active.get(place, key).map(|found| found.to_owned());
-                let found = part.view.get(&self.shape, place, key, newest, true)?;
-                present.insert(key, matches!(found, Found::Value(Some(_))));
+                let stored = part.view.stored(&self.shape, place, key, newest, true)?;
+                present.insert(key, matches!(stored, Some(Some(_))));
             }
         }
         Ok(Some(settle(batch, &mut present, self.shape.now_ms())))
@@ -243,12 +247,13 @@ impl Shared {
             let mut values = Vec::with_capacity(keys.len());
             for (&place, key) in places.iter().zip(keys) {
                 let newest = part.active.get(place, key).map(|found| found.to_owned());
+                let may_wait = attempt == TRIES && wait == Wait::AsNeeded;
                 match part
                     .view
-                    .get(&self.shape, place, key, newest, attempt == TRIES)?
+                    .stored(&self.shape, place, key, newest, may_wait)?
                 {
-                    Found::Value(value) => values.push(value),
-                    Found::Waits => break,
+                    Some(stored) => values.push(stored),
+                    None => break,
                 }
             }
             if values.len() == keys.len() {
@@ -277,7 +282,9 @@ impl Shared {
         if wait == Wait::AsNeeded {
             return self.lock_waiting(partition).map(Some);
         }
-        let part = self.parts[partition].lock();
+        let Some(part) = self.parts[partition].try_lock_for(LOCK_TRY) else {
+            return Ok(None);
+        };
         match self.gate.reasons() {
             0 => Ok(Some(part)),
             reasons if reasons & GATE_ENDED != 0 => Err(self.ended()),

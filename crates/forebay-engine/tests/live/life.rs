@@ -203,7 +203,10 @@ impl Life {
         let mut failed = None;
         self.note(unit, true, |table, unit| {
             let (commit, ()) = table.transact(&[a, b], |values| {
-                assert_eq!(values, before);
+                let values = values
+                    .into_iter()
+                    .map(|stored| stored.map(|stored| stored.value));
+                assert_eq!(values.collect::<Vec<_>>(), before);
                 (batch(unit), ())
             })?;
             Ok(done(commit.wait(), &mut failed))

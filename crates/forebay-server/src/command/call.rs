@@ -6,7 +6,7 @@ use forebay_engine::{Lookup, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
-use super::txn::Txn;
+use super::txn::{NEVER_MS, Txn};
 use super::{Stop, shown};
 use crate::catalog::Catalog;
 use crate::resp::{Args, Reply};
@@ -72,6 +72,22 @@ impl<'a> Call<'a> {
             Lookup::Found(value) => Ok(Some(value)),
             Lookup::Absent => Ok(None),
             Lookup::NotResident => Err(Stop::NotResident),
+        }
+    }
+
+    /// When a key expires, `u64::MAX` being never; `None` when it is not there.
+    pub fn expires_ms(&self, source: Source<'a>, key: &[u8]) -> Result<Option<u64>, Stop> {
+        if let Some(txn) = self.txn {
+            return Ok(txn.get(key).map(|stored| stored.expires_ms));
+        }
+        match source {
+            Source::Live(table) if self.may_wait => Ok(table.expires_ms(key)?),
+            Source::Live(table) => table.try_expires_ms(key)?.ok_or(Stop::NotResident),
+            Source::Batch(version) if version.manifest().ttl.is_none() => {
+                Ok(self.value(source, key)?.map(|_| NEVER_MS))
+            }
+            Source::Batch(_) if !self.may_wait => Err(Stop::NotResident),
+            Source::Batch(version) => Ok(version.expires_ms(key).map_err(SourceError::from)?),
         }
     }
 

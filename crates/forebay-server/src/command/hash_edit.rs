@@ -2,7 +2,7 @@
 //! null, and a row of nulls alone is no row.
 
 use forebay_engine::ValueKind;
-use forebay_run::row::{Datum, RowView, RowWriter, Schema};
+use forebay_run::row::{Datum, Kind, RowView, RowWriter, Schema};
 
 use super::cell::Cell;
 use super::count::{add, add_floats, float};
@@ -33,20 +33,15 @@ fn cell(schema: &Schema, column: usize, text: &[u8]) -> Result<Cell, Stop> {
     Cell::parse(&column.name, &column.kind, text)
 }
 
-/// Stores the row with some columns changed; returns how many of these were null before and after.
-fn rewrite(
-    edit: &mut Edit<'_, '_>,
-    schema: &Schema,
-    changes: &[Change],
-) -> Result<(i64, i64), Stop> {
-    let old = edit.old().map(|stored| stored.value.clone());
+/// Stores the row with some columns changed; returns how many of these were null before.
+fn rewrite(edit: &mut Edit<'_, '_>, schema: &Schema, changes: &[Change]) -> Result<i64, Stop> {
+    let old = edit.old();
     let view = old
-        .as_deref()
-        .map(|bytes| RowView::new(schema, bytes))
+        .map(|stored| RowView::new(schema, &stored.value))
         .transpose()?;
     let mut writer = RowWriter::new(schema);
     writer.begin();
-    let (mut nulls_before, mut nulls_after, mut any) = (0, 0, false);
+    let (mut nulls_before, mut any) = (0, false);
     for (index, column) in schema.columns().iter().enumerate() {
         let before = match &view {
             Some(view) => view.datum(index)?,
@@ -59,7 +54,6 @@ fn rewrite(
         };
         if change.is_some() {
             nulls_before += i64::from(before.is_null());
-            nulls_after += i64::from(after.is_null());
         }
         if after.is_null() && !column.nullable && (change.is_none() || view.is_none()) {
             return Err(Stop::error(format!(
@@ -85,11 +79,11 @@ fn rewrite(
     if any {
         let mut packed = Vec::new();
         writer.finish(&mut packed)?;
-        edit.txn.set(edit.key(), packed);
+        edit.txn.rewrite(edit.key(), packed)?;
     } else if old.is_some() {
         edit.txn.delete(edit.key());
     }
-    Ok((nulls_before, nulls_after))
+    Ok(nulls_before)
 }
 
 /// The pairs of field and value from the third argument on.
@@ -112,7 +106,7 @@ fn pairs(edit: &Edit<'_, '_>, schema: &Schema) -> Result<Vec<Change>, Stop> {
 pub fn hset(edit: &mut Edit<'_, '_>) -> Answer {
     let schema = schema(edit)?;
     let changes = pairs(edit, schema)?;
-    let (new, _) = rewrite(edit, schema, &changes)?;
+    let new = rewrite(edit, schema, &changes)?;
     edit.reply.int(new);
     Ok(())
 }
@@ -152,9 +146,16 @@ pub fn hdel(edit: &mut Edit<'_, '_>) -> Answer {
     let mut changes: Vec<Change> = known.map(|column| (column, None)).collect();
     changes.sort_by_key(|(column, _)| *column);
     changes.dedup_by_key(|(column, _)| *column);
-    let count = changes.len() as i64;
-    let (nulls, _) = rewrite(edit, schema, &changes)?;
-    edit.reply.int(count - nulls);
+    let mut present = Vec::new();
+    for change in changes {
+        if old_text(edit, schema, change.0)?.is_some() {
+            present.push(change);
+        }
+    }
+    if !present.is_empty() {
+        rewrite(edit, schema, &present)?;
+    }
+    edit.reply.count(present.len());
     Ok(())
 }
 
@@ -181,13 +182,25 @@ pub fn hincrby(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
+/// The text of a float as a column of 32 bits has it.
+fn narrowed(text: &str) -> Result<String, Stop> {
+    let number = text.parse::<f32>().ok().filter(|number| number.is_finite());
+    let overflow = || Stop::error("ERR increment would produce NaN or Infinity");
+    number.map(|number| number.to_string()).ok_or_else(overflow)
+}
+
 pub fn hincrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
     let schema = schema(edit)?;
     let by = float(edit.args.get(3))?;
     let column = column(edit, schema, edit.args.get(2))?;
+    let single = schema.columns()[column].kind == Kind::Float32;
     let not_float = |_| Stop::error("ERR hash value is not a float");
     let old = old_text(edit, schema, column)?.map_or(Ok(0.0), |text| float(&text));
-    let sum = add_floats(old.map_err(not_float)?, by)?;
+    let mut sum = add_floats(old.map_err(not_float)?, by)?;
+    if single {
+        // The reply is what is stored.
+        sum = narrowed(&sum)?;
+    }
     let cell = cell(schema, column, sum.as_bytes())?;
     rewrite(edit, schema, &[(column, Some(cell))])?;
     edit.reply.bulk(sum.as_bytes());

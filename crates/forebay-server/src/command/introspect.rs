@@ -132,10 +132,11 @@ fn live(table: &LiveTable) -> String {
     let durability = table.options().durability;
     let durability = durability.map_or("none".to_owned(), |durability| durability.to_string());
     format!(
-        "mode=live,keys={},bytes={},durability={durability},memtable_bytes={},frozen_bytes={},\
+        "mode=live,keys={},bytes={},durability={durability},ttl={},memtable_bytes={},frozen_bytes={},\
          log_bytes={},runs={},merges={},merged_bytes={},delayed_ms={},writable={}",
         stats.run_records,
         stats.file_bytes,
+        table.options().expiry,
         stats.growing_bytes,
         stats.frozen_bytes,
         stats.log_bytes,

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::{Answer, Stop, shown};
 use crate::glob;
 use crate::users::Verb;
-use forebay_engine::{Source, SourceError};
+use forebay_engine::Source;
 
 /// KEYS walks at most so many keys.
 const KEYS_LIMIT: u64 = 100_000;
@@ -28,48 +28,6 @@ pub fn type_of(call: &mut Call<'_>) -> Answer {
     } else {
         "none"
     });
-    Ok(())
-}
-
-/// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -1 for a key that does not expire, -2 for an absent one.
-pub fn ttl(call: &mut Call<'_>) -> Answer {
-    let (source, value) = call.fetch(call.args.get(1))?;
-    let there = value.is_some();
-    let version = match source {
-        Source::Batch(version) if there && version.manifest().ttl.is_some() => version,
-        _ => {
-            call.reply.int(if there { -1 } else { -2 });
-            return Ok(());
-        }
-    };
-    if !call.may_wait {
-        return Err(Stop::NotResident);
-    }
-    let (_, key) = call.locate(call.args.get(1))?;
-    let now_ms = call.shared.store.clock().unix_ms();
-    let expires_ms = match version.expires_ms(key).map_err(SourceError::from)? {
-        Some(expires_ms) => expires_ms,
-        None => {
-            call.reply.int(-2);
-            return Ok(());
-        }
-    };
-    let name = call.args.get(0).to_ascii_lowercase();
-    let left_ms = expires_ms.saturating_sub(now_ms);
-    let (ms, in_seconds) = match &name[..] {
-        b"ttl" => (left_ms, true),
-        b"pttl" => (left_ms, false),
-        b"expiretime" => (expires_ms, true),
-        _ => (expires_ms, false),
-    };
-    let shown = if in_seconds {
-        ms.saturating_add(500) / 1000
-    } else {
-        ms
-    };
-    let shown = i64::try_from(shown).unwrap_or(i64::MAX);
-    call.reply
-        .int(if expires_ms == u64::MAX { -1 } else { shown });
     Ok(())
 }
 

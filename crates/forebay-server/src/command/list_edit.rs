@@ -50,11 +50,8 @@ fn push(edit: &mut Edit<'_, '_>, end: End) -> Answer {
     let texts = edit.args.skip(2);
     let cells = texts.iter().map(|text| Cell::parse("value", kind, text));
     let mut cells: Vec<Cell> = cells.collect::<Result<_, _>>()?;
-    let old = edit
-        .old()
-        .map(|stored| stored.value.clone())
-        .unwrap_or_default();
-    let view = ListView::new(kind, &old)?;
+    let old = edit.old().map_or(&[][..], |stored| &stored.value);
+    let view = ListView::new(kind, old)?;
     let mut writer = ListWriter::new(kind);
     writer.begin();
     if end == End::Left {
@@ -73,8 +70,7 @@ fn push(edit: &mut Edit<'_, '_>, end: End) -> Answer {
     edit.reply.count(writer.len());
     let mut packed = Vec::new();
     writer.finish(&mut packed)?;
-    edit.txn.set(edit.key(), packed);
-    Ok(())
+    edit.txn.rewrite(edit.key(), packed)
 }
 
 pub fn rpop(edit: &mut Edit<'_, '_>) -> Answer {
@@ -112,6 +108,9 @@ fn pop(edit: &mut Edit<'_, '_>, end: End) -> Answer {
     if count.is_some() {
         edit.reply.array(taken);
     }
+    if taken == 0 {
+        return Ok(());
+    }
     for place in 0..taken {
         let index = match end {
             End::Left => place,
@@ -133,6 +132,5 @@ fn pop(edit: &mut Edit<'_, '_>, end: End) -> Answer {
         .try_for_each(|index| writer.datum(kind, &view.datum(index)?))?;
     let mut packed = Vec::new();
     writer.finish(&mut packed)?;
-    edit.txn.set(edit.key(), packed);
-    Ok(())
+    edit.txn.rewrite(edit.key(), packed)
 }

@@ -5,6 +5,7 @@ mod cell;
 mod cluster;
 mod connection;
 mod count;
+mod expire;
 mod hash;
 mod hash_edit;
 mod introspect;

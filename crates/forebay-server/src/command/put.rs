@@ -1,5 +1,6 @@
 //! SET, DEL, APPEND and their relatives: values of bytes, and numbers as decimal text.
 
+use super::expire::{self, Change, Unit};
 use super::txn::Edit;
 use super::{Answer, Stop};
 use crate::resp::{Args, Reply};
@@ -9,10 +10,11 @@ use crate::resp::{Args, Reply};
 struct SetOptions<'a> {
     only: Option<Only<'a>>,
     get: bool,
+    expiry: Change<'a>,
 }
 
 /// When SET sets.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Only<'a> {
     Absent,
     Present,
@@ -33,11 +35,18 @@ impl<'a> SetOptions<'a> {
             } else {
                 None
             };
-            match only {
-                Some(_) if options.only.is_some() => return Err(Stop::syntax()),
-                Some(_) => options.only = only,
-                None if args.is(at, "get") => options.get = true,
-                None => return Err(Stop::syntax()),
+            match (only, Change::parse(args, at)) {
+                (Some(_), _) if options.only.is_some_and(|other| Some(other) != only) => {
+                    return Err(Stop::syntax());
+                }
+                (Some(_), _) => options.only = only,
+                (None, Some((Change::Persist, _))) => return Err(Stop::syntax()),
+                (None, Some((change, arguments))) => {
+                    options.expiry = options.expiry.and(change)?;
+                    at += arguments - 1;
+                }
+                (None, None) if args.is(at, "get") => options.get = true,
+                (None, None) => return Err(Stop::syntax()),
             }
             at += 1;
         }
@@ -47,12 +56,18 @@ impl<'a> SetOptions<'a> {
 
 /// Whether a SET looks at what it overwrites.
 pub fn set_reads(args: &Args<'_>) -> bool {
-    args.len() > 3
+    if args.len() == 3 {
+        return false;
+    }
+    SetOptions::parse(args).is_ok_and(|options| {
+        options.only.is_some() || options.get || matches!(options.expiry, Change::Keep)
+    })
 }
 
-/// SET key value [NX | XX | IFEQ value] [GET].
+/// SET key value [NX | XX | IFEQ value] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL].
 pub fn set(edit: &mut Edit<'_, '_>) -> Answer {
     let options = SetOptions::parse(&edit.args)?;
+    let until = options.expiry.until(edit, "set")?;
     let value = edit.encode(edit.args.get(2))?;
     let sets = match options.only {
         None => true,
@@ -65,9 +80,26 @@ pub fn set(edit: &mut Edit<'_, '_>) -> Answer {
         (false, true) => edit.reply.ok(),
         (false, false) => edit.reply.null(),
     }
-    if sets {
-        edit.txn.set(edit.key(), value);
+    match sets {
+        true => expire::put(edit, value, until),
+        false => Ok(()),
     }
+}
+
+pub fn setex(edit: &mut Edit<'_, '_>) -> Answer {
+    set_for(edit, expire::EX, "setex")
+}
+
+pub fn psetex(edit: &mut Edit<'_, '_>) -> Answer {
+    set_for(edit, expire::PX, "psetex")
+}
+
+/// SETEX key time value.
+fn set_for(edit: &mut Edit<'_, '_>, unit: Unit, command: &str) -> Answer {
+    let until = Change::At(unit, edit.args.get(2)).until(edit, command)?;
+    let value = edit.encode(edit.args.get(3))?;
+    expire::put(edit, value, until)?;
+    edit.reply.ok();
     Ok(())
 }
 
@@ -75,7 +107,7 @@ pub fn setnx(edit: &mut Edit<'_, '_>) -> Answer {
     let value = edit.encode(edit.args.get(2))?;
     let sets = edit.old().is_none();
     if sets {
-        edit.txn.set(edit.key(), value);
+        edit.txn.set(edit.key(), value)?;
     }
     edit.reply.int(i64::from(sets));
     Ok(())
@@ -84,8 +116,7 @@ pub fn setnx(edit: &mut Edit<'_, '_>) -> Answer {
 pub fn getset(edit: &mut Edit<'_, '_>) -> Answer {
     let value = edit.encode(edit.args.get(2))?;
     edit.reply_old()?;
-    edit.txn.set(edit.key(), value);
-    Ok(())
+    edit.txn.set(edit.key(), value)
 }
 
 pub fn getdel(edit: &mut Edit<'_, '_>) -> Answer {
@@ -105,15 +136,15 @@ pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
         )));
     }
     let more = edit.encode(edit.args.get(2))?;
-    let old = edit
-        .old()
-        .map(|stored| stored.value.clone())
-        .unwrap_or_default();
-    edit.reply.count(old.len() + more.len());
+    let old = edit.old().map_or(&[][..], |stored| &stored.value);
+    let length = old.len() + more.len();
     if edit.joins() {
-        return edit.txn.delta(edit.key(), &more);
+        edit.txn.delta_on(edit.key(), &more)?;
+    } else {
+        let joined = [old, &more].concat();
+        edit.txn.rewrite(edit.key(), joined)?;
     }
-    edit.txn.set(edit.key(), [old, more].concat());
+    edit.reply.count(length);
     Ok(())
 }
 
@@ -132,9 +163,10 @@ pub fn mset(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, Stop> {
             "ERR wrong number of arguments for 'mset' command",
         ));
     }
-    for &place in places {
-        let value = edit.encode(edit.args.get(place + 1))?;
-        edit.txn.set(edit.key_at(place), value);
+    let encode = |&place: &usize| Ok((place, edit.encode(edit.args.get(place + 1))?));
+    let values: Vec<_> = places.iter().map(encode).collect::<Result<_, Stop>>()?;
+    for (place, value) in values {
+        edit.txn.set(edit.key_at(place), value)?;
     }
     Ok(0)
 }

@@ -1,29 +1,29 @@
 //! Keys of one partition of a live table while a command, or a MULTI, changes them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use forebay_engine::ValueKind;
-use forebay_engine::live::{Batch, LiveTable};
-use forebay_run::operation::DeltaKind;
+use forebay_engine::live::{Batch, Expiry, LiveTable, MAX_VALUE_BYTES, Stored};
+use forebay_engine::{Source, ValueKind};
+use forebay_run::io::Clock;
+use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::times::Times;
 
-use super::string::text;
+use super::string::{reply_value, text};
 use super::{Answer, Stop};
 use crate::resp::{Args, Reply};
-use forebay_engine::Source;
 
-/// What a key holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    pub value: Vec<u8>,
-}
+/// Never, as a moment of expiry: in commands, and of what a table holds.
+pub const NEVER_MS: u64 = u64::MAX;
+/// Never, in a table that gives a lifetime of its own to all that names no moment.
+const PERSISTENT_MS: u64 = u64::MAX - 1;
 
 /// See the module's text. Nothing is written before the batch is.
 #[derive(Debug)]
 pub struct Txn<'t> {
     pub table: &'t LiveTable,
-    /// What keys hold after the commands so far, as far as somebody may ask.
-    held: BTreeMap<Vec<u8>, Option<Stored>>,
+    clock: &'t dyn Clock,
+    /// What keys hold after the commands so far, as far as some command asks; sorted by key.
+    held: Vec<(&'t [u8], Option<Stored>)>,
     /// Whether later commands may ask.
     keeps: bool,
     pub batch: Batch,
@@ -38,60 +38,174 @@ pub struct Edit<'e, 't> {
 
 impl<'t> Txn<'t> {
     /// For one command that looks at nothing.
-    pub fn blind(table: &'t LiveTable) -> Self {
+    pub fn blind(table: &'t LiveTable, clock: &'t dyn Clock) -> Self {
         Self {
             table,
-            held: BTreeMap::new(),
+            clock,
+            held: Vec::new(),
             keeps: false,
             batch: Batch::new(),
         }
     }
 
-    /// For commands that look at these keys, which hold these values.
-    pub fn holding(table: &'t LiveTable, keys: &[&[u8]], values: &[Option<Vec<u8>>]) -> Self {
-        let stored = |value: &Option<Vec<u8>>| value.clone().map(|value| Stored { value });
-        let held = keys.iter().zip(values);
+    /// For commands that look at these keys, which hold this.
+    pub fn holding(
+        table: &'t LiveTable,
+        clock: &'t dyn Clock,
+        keys: &[&'t [u8]],
+        stored: Vec<Option<Stored>>,
+    ) -> Self {
+        let mut held: Vec<_> = keys.iter().copied().zip(stored).collect();
+        held.sort_unstable_by_key(|(key, _)| *key);
+        held.dedup_by_key(|(key, _)| *key);
         Self {
-            held: held
-                .map(|(key, value)| (key.to_vec(), stored(value)))
-                .collect(),
-            keeps: true,
-            ..Self::blind(table)
+            held,
+            ..Self::blind(table, clock)
         }
+    }
+
+    /// Several commands follow each other: each sees what those before it did.
+    #[must_use]
+    pub fn of_several(mut self) -> Self {
+        self.keeps = true;
+        self
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    fn place(&self, key: &[u8]) -> Option<usize> {
+        self.held.binary_search_by_key(&key, |(key, _)| key).ok()
     }
 
     /// What a key holds. REQUIRES: the key is one of those that the transaction looks at.
     pub fn get(&self, key: &[u8]) -> Option<&Stored> {
-        self.held.get(key).and_then(Option::as_ref)
+        self.place(key)
+            .and_then(|place| self.held[place].1.as_ref())
     }
 
-    pub fn set(&mut self, key: &[u8], value: Vec<u8>) {
-        self.batch.update(key, &value);
-        if self.keeps {
-            self.held.insert(key.to_vec(), Some(Stored { value }));
+    /// When a key expires that a command sets and says nothing of it.
+    fn fresh_ms(&self) -> u64 {
+        match self.table.options().expiry {
+            Expiry::AfterMs(ms) => self.now_ms().saturating_add(ms).min(PERSISTENT_MS),
+            Expiry::PerRecord | Expiry::Never => NEVER_MS,
         }
+    }
+
+    /// Sets a key to a value, which expires as the table says.
+    pub fn set(&mut self, key: &[u8], value: Vec<u8>) -> Answer {
+        self.set_until(key, value, self.fresh_ms())
+    }
+
+    /// Sets a key to what is made of its value; its expiry stays.
+    pub fn rewrite(&mut self, key: &[u8], value: Vec<u8>) -> Answer {
+        self.set_until(key, value, self.kept_ms(key))
+    }
+
+    /// The expiry of a key that is there; of one that is not, what the table says.
+    pub fn kept_ms(&self, key: &[u8]) -> u64 {
+        let stored = self.get(key);
+        stored.map_or_else(|| self.fresh_ms(), |stored| stored.expires_ms)
+    }
+
+    /// Sets a key to a value that expires at a moment to come, or never.
+    pub fn set_until(&mut self, key: &[u8], value: Vec<u8>, expires_ms: u64) -> Answer {
+        check_length(value.len())?;
+        let times = self.times(expires_ms)?;
+        self.batch
+            .push(key, Operation::Update(&value).with_times(times));
+        let expires_ms = times.expires_ms;
+        self.lay_over(key, || Some(Stored { value, expires_ms }));
+        Ok(())
     }
 
     pub fn delete(&mut self, key: &[u8]) {
         self.batch.delete(key);
-        if self.keeps {
-            self.held.insert(key.to_vec(), None);
+        if let Some(place) = self.place(key) {
+            self.held[place].1 = None;
         }
     }
 
-    /// Adds by the table's kind of deltas.
-    pub fn delta(&mut self, key: &[u8], delta: &[u8]) -> Answer {
-        self.batch.delta(key, delta);
-        if let (true, Some(kind)) = (self.keeps, self.table.options().delta) {
+    /// Adds by the table's kind of deltas; the sum expires at a moment to come, or never.
+    fn delta_until(&mut self, key: &[u8], delta: &[u8], expires_ms: u64) -> Answer {
+        let Some(kind) = self.table.options().delta else {
+            let table = self.table.name();
+            return Err(Stop::error(format!(
+                "ERR table '{table}' was made without a kind of deltas: 'forebay create --delta ...' \
+                 gives one"
+            )));
+        };
+        let before = self.get(key).map_or(0, |stored| stored.value.len());
+        if kind == DeltaKind::Append {
+            check_length(before + delta.len())?;
+        }
+        let mut sum = None;
+        if self.keeps && self.place(key).is_some() {
             let value = match self.get(key) {
                 Some(stored) => kind.add(&stored.value, delta),
                 None => kind.value_of(delta),
             };
-            let value = value.map_err(|error| Stop::error(format!("ERR {error}")))?;
-            self.held.insert(key.to_vec(), Some(Stored { value }));
+            sum = Some(value.map_err(|error| Stop::error(format!("ERR {error}")))?);
         }
+        let times = self.times(expires_ms)?;
+        self.batch
+            .push(key, Operation::Delta(delta).with_times(times));
+        let expires_ms = times.expires_ms;
+        self.lay_over(key, || sum.map(|value| Stored { value, expires_ms }));
         Ok(())
     }
+
+    /// Adds to a key without looking at it: the sum expires as the table says.
+    pub fn delta(&mut self, key: &[u8], delta: &[u8]) -> Answer {
+        self.delta_until(key, delta, self.fresh_ms())
+    }
+
+    /// Adds to a key; its expiry stays.
+    pub fn delta_on(&mut self, key: &[u8], delta: &[u8]) -> Answer {
+        self.delta_until(key, delta, self.kept_ms(key))
+    }
+
+    fn lay_over(&mut self, key: &[u8], stored: impl FnOnce() -> Option<Stored>) {
+        if self.keeps
+            && let Some(place) = self.place(key)
+        {
+            self.held[place].1 = stored();
+        }
+    }
+
+    /// A moment of expiry as the table is told of it.
+    fn times(&self, expires_ms: u64) -> Result<Times, Stop> {
+        match (self.table.options().expiry, expires_ms) {
+            (Expiry::Never, NEVER_MS) => Ok(Times::NONE),
+            (Expiry::Never, _) => Err(self.no_expiry()),
+            (Expiry::AfterMs(_), NEVER_MS) => Ok(Times::until(PERSISTENT_MS)),
+            (_, moment_ms) => Ok(Times::until(moment_ms)),
+        }
+    }
+
+    /// Of a table whose keys cannot expire.
+    pub fn no_expiry(&self) -> Stop {
+        let table = self.table.name();
+        Stop::error(format!(
+            "ERR keys of table '{table}' do not expire, as it was made: 'forebay create --ttl per-key' \
+             makes one whose keys can"
+        ))
+    }
+}
+
+/// Whether a moment of expiry that a table holds is one that never comes.
+pub fn is_never(expires_ms: u64) -> bool {
+    expires_ms >= PERSISTENT_MS
+}
+
+fn check_length(bytes: usize) -> Answer {
+    if bytes <= MAX_VALUE_BYTES {
+        return Ok(());
+    }
+    Err(Stop::error(format!(
+        "ERR a value of {bytes} bytes: values have at most {MAX_VALUE_BYTES}"
+    )))
 }
 
 impl<'e, 't> Edit<'e, 't> {
@@ -116,20 +230,15 @@ impl<'e, 't> Edit<'e, 't> {
     }
 
     /// What GET gives of the first key.
-    pub fn old_text(&self) -> Result<Option<Vec<u8>>, Stop> {
-        let value = |stored: &Stored| {
-            text(self.source(), Cow::Borrowed(&stored.value)).map(Cow::into_owned)
-        };
-        self.old().map(value).transpose()
+    pub fn old_text(&self) -> Result<Option<Cow<'_, [u8]>>, Stop> {
+        let value = |stored| text(self.source(), Cow::Borrowed(stored));
+        self.old().map(|stored| value(&stored.value)).transpose()
     }
 
     /// Replies with what GET gives of the first key.
     pub fn reply_old(&mut self) -> Answer {
-        match self.old_text()? {
-            Some(text) => self.reply.bulk(&text),
-            None => self.reply.null(),
-        }
-        Ok(())
+        let stored = self.txn.get(self.key()).map(|stored| &stored.value[..]);
+        reply_value(self.reply, Source::Live(self.txn.table), stored)
     }
 
     /// The kind of the table's deltas, if it joins bytes.

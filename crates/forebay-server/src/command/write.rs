@@ -5,11 +5,13 @@
 //! or not at all. Keys in several partitions are changed one partition after the other.
 
 use forebay_engine::TableName;
-use forebay_engine::live::{Commit, LiveError, LiveTable};
+use forebay_engine::live::{Batch, LiveError, LiveTable, Stored};
+use forebay_run::format::MAX_KEY_BYTES;
+use forebay_run::io::Clock;
 use forebay_run::number::NumberError;
 use tracing::error;
 
-use super::call::{no_permission, no_table, split};
+use super::call::{find_source, no_permission, no_table, split};
 use super::txn::{Edit, Txn};
 use super::{Answer, COMMANDS, Call, Command, Run, Stop, shown};
 use crate::catalog::Catalog;
@@ -27,6 +29,8 @@ pub struct Sweep<'a> {
     pub command: &'a Command,
     pub reply: &'a mut Reply,
     pub commits: &'a mut Commits,
+    /// The table, for the metrics.
+    pub first: &'a mut Option<TableName>,
 }
 
 /// A key among a command's arguments.
@@ -40,8 +44,10 @@ struct Place<'a> {
 type Group<'a> = (&'a LiveTable, usize, Vec<Place<'a>>);
 
 impl<'a> Sweep<'a> {
-    pub fn live(&self, table: &[u8]) -> Result<&'a LiveTable, Stop> {
-        find_live(self.tables, self.user, self.command, table)
+    pub fn live(&mut self, table: &[u8]) -> Result<&'a LiveTable, Stop> {
+        let table = find_live(self.tables, self.user, self.command, table)?;
+        *self.first = Some(table.name().clone());
+        Ok(table)
     }
 }
 
@@ -75,6 +81,7 @@ impl View<'_> {
                 command,
                 reply,
                 commits,
+                first: &mut table,
             }),
             _ => Err(refuse_write(command, &args, self.user)),
         };
@@ -93,8 +100,9 @@ impl View<'_> {
         let (table, key) = split(args.get(1))?;
         let table = find_live(self.tables, self.user, command, table)?;
         *first = Some(table.name().clone());
+        check_key(table, key)?;
         let keys: &[&[u8]] = if reads { &[key] } else { &[] };
-        self.change(table, keys, commits, run)
+        self.change(table, keys, commits, Several::No, run)
     }
 
     fn edit_many(
@@ -107,16 +115,19 @@ impl View<'_> {
     ) -> Answer {
         let groups = self.groups(command, args)?;
         *first = groups.first().map(|(table, ..)| table.name().clone());
-        if reads && groups.len() > 1 && !self.may_wait {
-            // What was counted must not be counted again.
+        if groups.len() > 1 && !self.may_wait {
+            // Should a later partition have to wait, the command would run again, and do again what it did
+            // to the earlier ones: after others may have written there.
             return Err(Stop::NotResident);
+        }
+        if !reads {
+            return self.write_groups(&groups, args, (reply, commits), (run, done));
         }
         let mut sum = 0;
         for (table, _, places) in &groups {
             let keys: Vec<&[u8]> = places.iter().map(|place| place.key).collect();
             let arguments: Vec<usize> = places.iter().map(|place| place.argument).collect();
-            let keys = if reads { &keys[..] } else { &[] };
-            self.change(table, keys, commits, |txn| {
+            self.change(table, &keys, commits, Several::No, |txn| {
                 let reply = &mut *reply;
                 sum += run(&mut Edit { args, txn, reply }, &arguments)?;
                 Ok(())
@@ -126,28 +137,64 @@ impl View<'_> {
         Ok(())
     }
 
+    /// Writes groups of keys blindly: nothing before all of it is known to be right.
+    fn write_groups(
+        &self,
+        groups: &[Group<'_>],
+        args: Args<'_>,
+        (reply, commits): (&mut Reply, &mut Commits),
+        (run, done): (ManyFn, fn(&mut Reply, i64)),
+    ) -> Answer {
+        let (mut batches, mut sum) = (Vec::with_capacity(groups.len()), 0);
+        for (table, _, places) in groups {
+            let arguments: Vec<usize> = places.iter().map(|place| place.argument).collect();
+            let mut txn = Txn::blind(table, self.clock());
+            let (txn, reply) = (&mut txn, &mut *reply);
+            sum += run(&mut Edit { args, txn, reply }, &arguments)?;
+            batches.push((*table, std::mem::take(&mut txn.batch)));
+        }
+        for (table, batch) in batches {
+            self.write_batch(table, &batch, commits)?;
+        }
+        done(reply, sum);
+        Ok(())
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &**self.shared.store.clock()
+    }
+
+    fn write_batch(&self, table: &LiveTable, batch: &Batch, commits: &mut Commits) -> Answer {
+        let commit = match self.may_wait {
+            true => Some(table.write(batch)?),
+            false => table.try_write(batch)?,
+        };
+        commits.add(table, &commit.ok_or(Stop::NotResident)?);
+        Ok(())
+    }
+
     /// Runs `run` on the keys that it looks at, and writes what it makes.
     fn change(
         &self,
         table: &LiveTable,
         keys: &[&[u8]],
         commits: &mut Commits,
+        several: Several,
         run: impl FnOnce(&mut Txn<'_>) -> Answer,
     ) -> Answer {
         if keys.is_empty() {
-            let mut txn = Txn::blind(table);
+            let mut txn = Txn::blind(table, self.clock());
             run(&mut txn)?;
-            let commit = match self.may_wait {
-                true => Some(table.write(&txn.batch)?),
-                false => table.try_write(&txn.batch)?,
-            };
-            return finish(table, commit, commits);
+            return self.write_batch(table, &txn.batch, commits);
         }
-        let decide = |values: &[Option<Vec<u8>>]| {
-            let mut txn = Txn::holding(table, keys, values);
+        let decide = |stored: Vec<Option<Stored>>| {
+            let mut txn = Txn::holding(table, self.clock(), keys, stored);
+            if several == Several::Yes {
+                txn = txn.of_several();
+            }
             match run(&mut txn) {
                 Ok(()) => (txn.batch, Ok(())),
-                Err(stop) => (Default::default(), Err(stop)),
+                Err(stop) => (Batch::new(), Err(stop)),
             }
         };
         let done = match self.may_wait {
@@ -156,7 +203,8 @@ impl View<'_> {
         };
         let (commit, answer) = done.ok_or(Stop::NotResident)?;
         answer?;
-        finish(table, Some(commit), commits)
+        commits.add(table, &commit);
+        Ok(())
     }
 
     /// The keys of a command by table and partition, in the order in which these come.
@@ -165,6 +213,7 @@ impl View<'_> {
         for argument in command.key_places(args.len()) {
             let (table, key) = split(args.get(argument))?;
             let table = find_live(self.tables, self.user, command, table)?;
+            check_key(table, key)?;
             let partition = table.partition(key);
             let place = Place { argument, key };
             let same =
@@ -199,10 +248,13 @@ impl View<'_> {
     ) -> Answer {
         let (table, keys) = self.one_table(commands)?;
         *first = Some(table.name().clone());
-        self.change(table, &keys, commits, |txn| {
+        let start = reply.len();
+        self.change(table, &keys, commits, Several::Yes, |txn| {
             reply.array(commands.len());
             for (place, args) in commands {
                 self.run_within(txn, &COMMANDS[*place], args.borrow(), reply);
+                // Nothing is written yet.
+                self.check_replies(reply.len() - start)?;
             }
             Ok(())
         })
@@ -211,7 +263,10 @@ impl View<'_> {
     /// One command of a MULTI; what it answers stays, also when that is an error.
     fn run_within(&self, txn: &mut Txn<'_>, command: &Command, args: Args<'_>, reply: &mut Reply) {
         let start = reply.len();
+        let mut keys = command.key_places(args.len()).map(|place| args.get(place));
+        let checked = keys.try_for_each(|key| check_key(txn.table, split(key)?.1));
         let answer = match command.run {
+            _ if command.writes() && checked.is_err() => checked,
             Run::Edit { run, .. } => run(&mut Edit { args, txn, reply }),
             Run::Many { run, done, .. } => {
                 let places: Vec<usize> = command.key_places(args.len()).collect();
@@ -234,7 +289,7 @@ impl View<'_> {
         settle(answer, start, reply);
     }
 
-    /// The table of all commands of a MULTI that writes, and their keys.
+    /// The table of all commands of a MULTI that writes, and the keys that they look at.
     fn one_table<'a>(
         &'a self,
         commands: &'a [(usize, OwnedArgs)],
@@ -242,28 +297,28 @@ impl View<'_> {
         let (mut found, mut keys): (Option<&LiveTable>, _) = (None, Vec::new());
         for (place, args) in commands {
             let (command, args) = (&COMMANDS[*place], args.borrow());
-            let within = matches!(command.run, Run::Edit { .. } | Run::Many { .. })
-                || (matches!(command.run, Run::Read(_)) && command.keys.first > 0);
-            if !within {
-                let name = command.name.to_uppercase();
-                return Err(Stop::error(format!(
-                    "ERR {name} cannot be in a MULTI that writes, which is for commands on keys"
-                )));
-            }
+            let looks = match command.run {
+                Run::Edit { reads, .. } => reads(&args),
+                Run::Many { reads, .. } => reads,
+                Run::Read(_) if command.keys.first > 0 => true,
+                _ => return Err(not_within(command)),
+            };
             for argument in command.key_places(args.len()) {
                 let (table, key) = split(args.get(argument))?;
                 let table = match command.run {
-                    Run::Read(_) => self.tables.live(table).ok_or_else(|| no_table(table))?,
+                    Run::Read(_) => match find_source(self.tables, self.user, table)? {
+                        Source::Live(table) => table,
+                        Source::Batch(_) => return Err(several_tables()),
+                    },
                     _ => find_live(self.tables, self.user, command, table)?,
                 };
                 if found.is_some_and(|other| other.name() != table.name()) {
-                    return Err(Stop::error(
-                        "CROSSSLOT a MULTI that writes is atomic within one partition of one live \
-                         table: its keys are of several tables",
-                    ));
+                    return Err(several_tables());
                 }
                 found = Some(table);
-                keys.push(key);
+                if looks {
+                    keys.push(key);
+                }
             }
         }
         let table = found.ok_or_else(|| Stop::error("ERR a MULTI that writes names no key"))?;
@@ -271,13 +326,40 @@ impl View<'_> {
     }
 }
 
+fn not_within(command: &Command) -> Stop {
+    let name = command.name.to_uppercase();
+    Stop::error(format!(
+        "ERR {name} cannot be in a MULTI that writes, which is for commands on keys"
+    ))
+}
+
+fn several_tables() -> Stop {
+    Stop::error(
+        "CROSSSLOT a MULTI that writes is atomic within one partition of one live table: its keys are of \
+         several tables",
+    )
+}
+
+/// Whether several commands follow each other in a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Several {
+    No,
+    Yes,
+}
+
 /// Changes the keys at some arguments; what it gives is added up over the partitions.
 pub type ManyFn = fn(&mut Edit<'_, '_>, &[usize]) -> Result<i64, Stop>;
 
-fn finish(table: &LiveTable, commit: Option<Commit<'_>>, commits: &mut Commits) -> Answer {
-    let commit = commit.ok_or(Stop::NotResident)?;
-    commits.add(table, &commit);
-    Ok(())
+/// Refuses keys that no table can hold.
+fn check_key(table: &LiveTable, key: &[u8]) -> Answer {
+    if (1..=MAX_KEY_BYTES).contains(&key.len()) {
+        return Ok(());
+    }
+    Err(Stop::from(LiveError::Key {
+        table: table.name().clone(),
+        bytes: key.len(),
+        limit: MAX_KEY_BYTES,
+    }))
 }
 
 /// A live table that the user may write to.

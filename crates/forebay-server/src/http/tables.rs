@@ -129,6 +129,7 @@ fn describe_live(table: &LiveTable) -> Value {
         "columns": options.schema,
         "delta": options.delta,
         "durability": options.durability,
+        "ttl": options.expiry.to_string(),
         "partitions": options.lowers.len(),
         "run_records": stats.run_records,
         "file_bytes": stats.file_bytes,

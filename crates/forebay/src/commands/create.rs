@@ -2,14 +2,14 @@
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_engine::live::{Budget, Durability, LiveOptions};
+use forebay_engine::live::{Budget, Durability, Expiry, LiveOptions};
 use forebay_engine::{TableName, ValueKind};
 use forebay_load::sources::parse_schema;
 use forebay_run::operation::DeltaKind;
 use forebay_run::row::{Column, Kind, Schema};
 use serde_json::json;
 
-use crate::commands::push::{Compression, Order};
+use crate::commands::push::{Compression, Delta, Order};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -18,7 +18,7 @@ use crate::human;
 ///
 /// It is empty; forebay load fills it, and clients of forebay serve write to it. A running server serves
 /// it within a second. What it is made with stays as it is. With --json one object {table, mode, order,
-/// partitions, durability}.
+/// partitions, durability, ttl}.
 #[derive(Debug, Args)]
 pub struct Create {
     pub table: TableName,
@@ -31,9 +31,9 @@ pub struct Create {
     #[arg(long, value_enum, default_value = "hashed")]
     pub order: Order,
 
-    /// Number of partitions of a hashed table
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub partitions: u32,
+    /// Number of partitions of a hashed table; 4 unless told otherwise
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<u32>,
 
     /// A key at which a partition of an ordered table begins; may be repeated
     #[arg(long, value_name = "KEY")]
@@ -43,7 +43,7 @@ pub struct Create {
     #[arg(long, value_enum, default_value = "bytes", help_heading = "Values")]
     pub value: Value,
 
-    /// What KV.DELTA adds; but for append the values are numbers, decimal text on the wire
+    /// What KV.DELTA does to the values, which are numbers but for append: decimal text on the wire
     #[arg(long, value_enum, help_heading = "Values")]
     pub delta: Option<Delta>,
 
@@ -54,6 +54,17 @@ pub struct Create {
     /// The type of a list's items
     #[arg(long, value_name = "TYPE", help_heading = "Values")]
     pub item: Option<String>,
+
+    /// When keys expire: so long after they were set (7d, 12h, 90m, 30s, 500ms), unless EXPIRE and its
+    /// like say otherwise; per-key: those of which these say so; never: none can. Without it per-key, but
+    /// never for a table with --delta, where expiry takes 8 bytes of each KV.DELTA
+    #[arg(
+        long,
+        value_name = "TIME|per-key|never",
+        value_parser = parse_ttl,
+        help_heading = "Values"
+    )]
+    pub ttl: Option<Expiry>,
 
     /// When a write is acknowledged: sync when the device has it, or when the system has it, which is
     /// then synced every so many milliseconds (100ms), or left to the system (os)
@@ -90,20 +101,20 @@ pub enum Value {
     List,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Delta {
-    /// Integers, added; wraps around
-    I64,
-    /// Integers, added; stops at the least and the greatest
-    I64Saturating,
-    /// Floats, added
-    F64,
-    /// Bytes, joined
-    Append,
-    /// Integers, the lesser
-    Min,
-    /// Integers, the greater
-    Max,
+/// When keys expire.
+fn parse_ttl(text: &str) -> Result<Expiry, String> {
+    match text {
+        "never" => Ok(Expiry::Never),
+        "per-key" => Ok(Expiry::PerRecord),
+        _ => match human::parse_time(text) {
+            Ok(time) if !time.is_zero() => {
+                let ms = u64::try_from(time.as_millis());
+                ms.map(Expiry::AfterMs).map_err(|error| error.to_string())
+            }
+            Ok(_) => Err("keys that expire at once are never there".to_owned()),
+            Err(problem) => Err(format!("{problem}, or per-key, or never")),
+        },
+    }
 }
 
 pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
@@ -112,17 +123,19 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
     let table = store.create_live(&args.table, options, &Budget::new(0))?;
     let (options, name) = (table.options(), &args.table);
     let (order, partitions, durability) = (options.order, options.lowers.len(), args.durability);
+    let ttl = options.expiry;
     let object = json!({
         "table": name,
         "mode": "live",
         "order": order,
         "partitions": partitions,
         "durability": durability.to_string(),
+        "ttl": ttl.to_string(),
     });
     context.print(&object, || {
         let partitions = human::counted(partitions as u64, "partition");
         let order = format!("{order:?}").to_lowercase();
-        format!("{name} is made: live, {order}, {partitions}, durability {durability}")
+        format!("{name} is made: live, {order}, {partitions}, durability {durability}, ttl {ttl}")
     })?;
     Ok(Outcome::Done)
 }
@@ -133,7 +146,16 @@ impl Create {
             Order::Hashed if !self.boundary.is_empty() => {
                 bail!("--boundary is for ordered tables: give a hashed one --partitions")
             }
-            Order::Hashed => LiveOptions::hashed().partitions(self.partitions),
+            Order::Hashed => match self.partitions {
+                Some(partitions) => LiveOptions::hashed().partitions(partitions),
+                None => LiveOptions::hashed(),
+            },
+            Order::Ordered if self.partitions.is_some() => {
+                bail!(
+                    "--partitions is for hashed tables: give an ordered one a --boundary for each partition \
+                     but the first"
+                )
+            }
             Order::Ordered => {
                 let keys = self.boundary.iter();
                 LiveOptions::ordered(keys.map(|key| key.as_bytes().to_vec()).collect())
@@ -141,6 +163,10 @@ impl Create {
         };
         (options.value, options.schema) = self.values()?;
         options.delta = self.delta.map(DeltaKind::from);
+        options.expiry = self.ttl.unwrap_or(match self.delta {
+            None => Expiry::PerRecord,
+            Some(_) => Expiry::Never,
+        });
         options.durability = Some(self.durability);
         options.factor = self.factor;
         options.merge_bytes_per_second = self.merge_rate;
@@ -186,18 +212,5 @@ impl Create {
                 (ValueKind::List { column, item: kind }, schema)
             }
         })
-    }
-}
-
-impl From<Delta> for DeltaKind {
-    fn from(delta: Delta) -> Self {
-        match delta {
-            Delta::I64 => Self::AddI64,
-            Delta::I64Saturating => Self::AddI64Saturating,
-            Delta::F64 => Self::AddF64,
-            Delta::Append => Self::Append,
-            Delta::Min => Self::Min,
-            Delta::Max => Self::Max,
-        }
     }
 }

@@ -11,7 +11,7 @@ use forebay_run::times::Times;
 use parking_lot::Mutex;
 
 use super::{SeededRandom, collect, name};
-use crate::live::{Batch, Budget, Expiry, LiveError, LiveOptions, LiveTable};
+use crate::live::{Batch, Budget, Expiry, LiveError, LiveOptions, LiveTable, Stored};
 use crate::store::Store;
 
 /// A clock that is set by hand; sleeping on it is sleeping.
@@ -119,6 +119,44 @@ fn a_record_with_its_own_moment_goes_then_and_others_stay() {
 }
 
 #[test]
+fn what_a_transaction_reads_tells_when_it_expires() {
+    for expiry in [Expiry::PerRecord, Expiry::AfterMs(100)] {
+        let (table, clock) = create(expiry);
+        let until =
+            |value: &'static [u8], ms| Operation::Update(value).with_times(Times::until(ms));
+        let mut batch = Batch::new();
+        batch.push(b"a", until(b"x", 50));
+        batch.update(b"b", b"y");
+        table.write(&batch).unwrap().wait().unwrap();
+        let read = |at_ms| {
+            *clock.0.lock() = at_ms;
+            let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
+            let told = |stored: Stored| (stored.value, stored.expires_ms);
+            let read = |values: Vec<Option<Stored>>| {
+                let values = values.into_iter().map(|stored| stored.map(told));
+                (Batch::new(), values.collect::<Vec<_>>())
+            };
+            table.transact(&keys, read).unwrap().1
+        };
+        let last_ms = match expiry {
+            Expiry::AfterMs(ms) => ms,
+            _ => u64::MAX,
+        };
+        let b = Some((b"y".to_vec(), last_ms));
+        assert_eq!(read(49), [Some((b"x".to_vec(), 50)), b.clone(), None]);
+        assert_eq!(table.try_expires_ms(b"a").unwrap(), Some(Some(50)));
+        assert_eq!(read(50), [None, b, None]);
+        assert_eq!(table.try_expires_ms(b"a").unwrap(), Some(None));
+        // Joined to a value that lasts, a delta that tells the same moment leaves it its time.
+        let mut batch = Batch::new();
+        batch.push(b"b", Operation::Delta(b"z").with_times(Times::until(70)));
+        table.write(&batch).unwrap().wait().unwrap();
+        assert_eq!(table.try_expires_ms(b"b").unwrap(), Some(Some(70)));
+        assert_eq!(get(&table, b"b").as_deref(), Some("yz"));
+    }
+}
+
+#[test]
 fn a_table_without_expiry_refuses_operations_that_have_one() {
     let (table, _clock) = create(Expiry::Never);
     let mut batch = Batch::new();
@@ -179,7 +217,7 @@ fn an_insert_sees_what_had_expired_in_its_own_batch_and_in_transactions() {
     }
     table.write(&batch).unwrap().wait().unwrap();
     *clock.0.lock() = 200;
-    let inserts = |_: &[Option<Vec<u8>>]| {
+    let inserts = |_: Vec<Option<Stored>>| {
         let mut batch = Batch::new();
         for key in [&b"a"[..], b"b", b"k"] {
             batch.insert(key, b"inserted");

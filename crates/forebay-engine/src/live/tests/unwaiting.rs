@@ -8,7 +8,7 @@ use forebay_run::operation::CowOperation;
 use super::{Model, create};
 use crate::live::part::PartView;
 use crate::live::shared::{GATE_ENDED, GATE_PAUSED};
-use crate::live::{Batch, LiveError, LiveOptions, LiveTable};
+use crate::live::{Batch, LiveError, LiveLookup, LiveOptions, LiveTable, Stored};
 
 fn batch(key: &[u8], value: &[u8]) -> Batch {
     let mut batch = Batch::new();
@@ -31,12 +31,23 @@ fn they_are_told_where_they_would_have_to() {
     assert_eq!(table.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 
     table.shared().gate.open(GATE_PAUSED);
-    let read = |values: &[Option<Vec<u8>>]| (batch(b"a", b"3"), values[0].clone());
+    let read = |mut values: Vec<Option<Stored>>| (batch(b"a", b"3"), values.remove(0));
     let (commit, before) = table.try_transact(&[b"a"], read).unwrap().unwrap();
-    assert_eq!(before.as_deref(), Some(&b"1"[..]));
+    let before = before.expect("a value");
+    assert_eq!(
+        (&before.value[..], before.expires_ms),
+        (&b"1"[..], u64::MAX)
+    );
     assert!(commit.ticket() > ticket);
     commit.wait().unwrap();
     assert_eq!(table.get(b"a").unwrap().as_deref(), Some(&b"3"[..]));
+
+    let locked = table.shared().parts[table.partition(b"a")].lock();
+    assert!(table.try_write(&batch(b"a", b"4")).unwrap().is_none());
+    assert_eq!(table.try_get(b"a").unwrap(), LiveLookup::NotResident);
+    assert_eq!(table.try_expires_ms(b"a").unwrap(), None);
+    drop(locked);
+    assert_eq!(table.try_expires_ms(b"a").unwrap(), Some(Some(u64::MAX)));
 
     table.shared().gate.close(GATE_ENDED);
     let refused = table.try_write(&batch(b"a", b"4"));

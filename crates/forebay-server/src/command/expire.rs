@@ -1,0 +1,301 @@
+//! When keys expire: EXPIRE and its relatives, PERSIST, GETEX, and TTL and its relatives.
+//!
+//! A live table holds the moment beside the value, so that another moment is another record, with the value
+//! again. Moments are milliseconds since 1970-01-01 UTC.
+
+use forebay_engine::live::Expiry;
+
+use super::call::Call;
+use super::txn::{Edit, NEVER_MS, is_never};
+use super::{Answer, Stop, integer, shown};
+use crate::resp::Args;
+
+/// The unit in which a command gives or takes times, and whether they count from now.
+#[derive(Debug, Clone, Copy)]
+pub struct Unit {
+    ms: i64,
+    from_now: bool,
+}
+
+/// Seconds from now: EX.
+pub const EX: Unit = Unit {
+    ms: 1000,
+    from_now: true,
+};
+/// Milliseconds from now: PX.
+pub const PX: Unit = Unit {
+    ms: 1,
+    from_now: true,
+};
+const EXAT: Unit = Unit {
+    ms: 1000,
+    from_now: false,
+};
+const PXAT: Unit = Unit {
+    ms: 1,
+    from_now: false,
+};
+
+/// What a command says of a key's expiry.
+#[derive(Debug, Default, Clone, Copy)]
+pub enum Change<'a> {
+    /// What the table says of a value that is set.
+    #[default]
+    Fresh,
+    Keep,
+    Persist,
+    At(Unit, &'a [u8]),
+}
+
+/// The same, with the moment worked out.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    Fresh,
+    Keep,
+    Persist,
+    At(u64),
+}
+
+impl Unit {
+    /// The moment that an argument means.
+    fn moment_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<i64, Stop> {
+        let base_ms = if self.from_now { now_ms as i64 } else { 0 };
+        let ms = integer(argument)?.checked_mul(self.ms);
+        ms.and_then(|ms| ms.checked_add(base_ms))
+            .ok_or_else(|| invalid(command))
+    }
+
+    /// The same of an argument that has to be above zero.
+    fn positive_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<u64, Stop> {
+        if integer(argument)? <= 0 {
+            return Err(invalid(command));
+        }
+        Ok(self.moment_ms(argument, now_ms, command)? as u64)
+    }
+}
+
+fn invalid(command: &str) -> Stop {
+    Stop::error(format!("ERR invalid expire time in '{command}' command"))
+}
+
+impl<'a> Change<'a> {
+    /// What the option at `at` says of the expiry, and at how many arguments; `None`: nothing.
+    pub fn parse(args: &Args<'a>, at: usize) -> Option<(Self, usize)> {
+        let units = [("ex", EX), ("px", PX), ("exat", EXAT), ("pxat", PXAT)];
+        if args.is(at, "keepttl") {
+            return Some((Change::Keep, 1));
+        }
+        if args.is(at, "persist") {
+            return Some((Change::Persist, 1));
+        }
+        let (_, unit) = units.into_iter().find(|(word, _)| args.is(at, word))?;
+        (at + 1 < args.len()).then(|| (Change::At(unit, args.get(at + 1)), 2))
+    }
+
+    /// Joined to an option that came before; two of different kinds do not go together.
+    pub fn and(self, later: Self) -> Result<Self, Stop> {
+        match (self, later) {
+            (Change::Fresh, later) => Ok(later),
+            (Change::Keep, Change::Keep) | (Change::Persist, Change::Persist) => Ok(later),
+            (Change::At(unit, _), Change::At(other, _))
+                if (unit.ms, unit.from_now) == (other.ms, other.from_now) =>
+            {
+                Ok(later)
+            }
+            _ => Err(Stop::syntax()),
+        }
+    }
+
+    /// `command` is named in errors.
+    pub fn until(self, edit: &Edit<'_, '_>, command: &str) -> Result<Until, Stop> {
+        Ok(match self {
+            Change::Fresh => Until::Fresh,
+            Change::Keep => Until::Keep,
+            Change::Persist => Until::Persist,
+            Change::At(unit, argument) => {
+                let moment_ms = unit.positive_ms(argument, edit.txn.now_ms(), command)?;
+                if edit.txn.table.options().expiry == Expiry::Never {
+                    return Err(edit.txn.no_expiry());
+                }
+                Until::At(moment_ms)
+            }
+        })
+    }
+}
+
+pub fn expire(edit: &mut Edit<'_, '_>) -> Answer {
+    set_moment(edit, EX, "expire")
+}
+
+pub fn pexpire(edit: &mut Edit<'_, '_>) -> Answer {
+    set_moment(edit, PX, "pexpire")
+}
+
+pub fn expireat(edit: &mut Edit<'_, '_>) -> Answer {
+    set_moment(edit, EXAT, "expireat")
+}
+
+pub fn pexpireat(edit: &mut Edit<'_, '_>) -> Answer {
+    set_moment(edit, PXAT, "pexpireat")
+}
+
+/// When EXPIRE sets another moment.
+#[derive(Debug, Default)]
+struct Only {
+    /// The key has none.
+    absent: bool,
+    /// It has one.
+    present: bool,
+    greater: bool,
+    less: bool,
+}
+
+impl Only {
+    fn parse(args: &Args<'_>) -> Result<Self, Stop> {
+        let mut only = Self::default();
+        for at in 3..args.len() {
+            let named = [
+                ("nx", &mut only.absent),
+                ("xx", &mut only.present),
+                ("gt", &mut only.greater),
+                ("lt", &mut only.less),
+            ];
+            match named.into_iter().find(|(word, _)| args.is(at, word)) {
+                Some((_, flag)) => *flag = true,
+                None => {
+                    let option = shown(args.get(at));
+                    return Err(Stop::error(format!("ERR Unsupported option {option}")));
+                }
+            }
+        }
+        if only.absent && (only.present || only.greater || only.less) {
+            let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
+            return Err(Stop::error(text));
+        }
+        if only.greater && only.less {
+            let text = "ERR GT and LT options at the same time are not compatible";
+            return Err(Stop::error(text));
+        }
+        Ok(only)
+    }
+
+    /// Never is later than any moment.
+    fn lets(&self, old_ms: u64, moment_ms: i64) -> bool {
+        let old_ms = (!is_never(old_ms)).then_some(i64::try_from(old_ms).unwrap_or(i64::MAX));
+        !(self.absent && old_ms.is_some()
+            || self.present && old_ms.is_none()
+            || self.greater && old_ms.is_none_or(|old_ms| moment_ms <= old_ms)
+            || self.less && old_ms.is_some_and(|old_ms| moment_ms >= old_ms))
+    }
+}
+
+/// EXPIRE key time [NX | XX | GT | LT]: 1 when the moment was set, or the key was deleted as it has passed.
+fn set_moment(edit: &mut Edit<'_, '_>, unit: Unit, command: &str) -> Answer {
+    let only = Only::parse(&edit.args)?;
+    let now_ms = edit.txn.now_ms();
+    let moment_ms = unit.moment_ms(edit.args.get(2), now_ms, command)?;
+    if edit.txn.table.options().expiry == Expiry::Never {
+        return Err(edit.txn.no_expiry());
+    }
+    let old = edit
+        .old()
+        .filter(|old| only.lets(old.expires_ms, moment_ms));
+    let Some(value) = old.map(|old| old.value.clone()) else {
+        edit.reply.int(0);
+        return Ok(());
+    };
+    put(
+        edit,
+        value,
+        Until::At(u64::try_from(moment_ms).unwrap_or(0)),
+    )?;
+    edit.reply.int(1);
+    Ok(())
+}
+
+/// Sets the first key to a value; a moment that has passed deletes it.
+pub fn put(edit: &mut Edit<'_, '_>, value: Vec<u8>, until: Until) -> Answer {
+    let key = edit.key();
+    match until {
+        Until::Fresh => edit.txn.set(key, value),
+        Until::Keep => edit.txn.rewrite(key, value),
+        Until::Persist => edit.txn.set_until(key, value, NEVER_MS),
+        Until::At(moment_ms) if moment_ms > edit.txn.now_ms() => {
+            edit.txn.set_until(key, value, moment_ms)
+        }
+        Until::At(_) => {
+            edit.txn.delete(key);
+            Ok(())
+        }
+    }
+}
+
+/// PERSIST key: 1 when it would have expired.
+pub fn persist(edit: &mut Edit<'_, '_>) -> Answer {
+    let expiring = edit.old().filter(|old| !is_never(old.expires_ms));
+    let value = expiring.map(|old| old.value.clone());
+    edit.reply.int(i64::from(value.is_some()));
+    match value {
+        Some(value) => edit.txn.set_until(edit.key(), value, NEVER_MS),
+        None => Ok(()),
+    }
+}
+
+/// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]: GET, and the expiry changed.
+pub fn getex(edit: &mut Edit<'_, '_>) -> Answer {
+    let (mut change, mut at) = (Change::Keep, 2);
+    while at < edit.args.len() {
+        let (later, arguments) = Change::parse(&edit.args, at).ok_or_else(Stop::syntax)?;
+        change = match (change, later) {
+            (_, Change::Keep) => return Err(Stop::syntax()),
+            (Change::Keep, later) => later,
+            (earlier, later) => earlier.and(later)?,
+        };
+        at += arguments;
+    }
+    edit.reply_old()?;
+    match (change, edit.old()) {
+        (Change::Keep, _) | (_, None) => Ok(()),
+        (Change::Persist, Some(old)) if is_never(old.expires_ms) => Ok(()),
+        (change, Some(old)) => {
+            let (value, until) = (old.value.clone(), change.until(edit, "getex")?);
+            put(edit, value, until)
+        }
+    }
+}
+
+pub fn ttl(call: &mut Call<'_>) -> Answer {
+    tell(call, EX)
+}
+
+pub fn pttl(call: &mut Call<'_>) -> Answer {
+    tell(call, PX)
+}
+
+pub fn expiretime(call: &mut Call<'_>) -> Answer {
+    tell(call, EXAT)
+}
+
+pub fn pexpiretime(call: &mut Call<'_>) -> Answer {
+    tell(call, PXAT)
+}
+
+/// TTL, PTTL, EXPIRETIME, PEXPIRETIME: -1 for a key that does not expire, -2 for an absent one.
+fn tell(call: &mut Call<'_>, unit: Unit) -> Answer {
+    let (source, key) = call.locate(call.args.get(1))?;
+    let told = match call.expires_ms(source, key)? {
+        None => -2,
+        Some(expires_ms) if is_never(expires_ms) => -1,
+        Some(expires_ms) => {
+            let now_ms = call.shared.store.clock().unix_ms();
+            let ms = match unit.from_now {
+                true => expires_ms.saturating_sub(now_ms),
+                false => expires_ms,
+            };
+            let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+            ms.saturating_add(unit.ms / 2) / unit.ms
+        }
+    };
+    call.reply.int(told);
+    Ok(())
+}
