@@ -24,6 +24,7 @@ from ._errors import (
     UsageError,
 )
 from ._forebay import version as __version__
+from ._load import LoadResult, load
 from ._progress import Progress
 from ._push import PushResult, push
 from ._results import (
@@ -49,6 +50,7 @@ __all__ = [
     "Error",
     "GateHeld",
     "Listing",
+    "LoadResult",
     "MissingError",
     "Progress",
     "PushResult",
@@ -61,6 +63,7 @@ __all__ = [
     "Verified",
     "VersionInfo",
     "__version__",
+    "load",
     "open",
     "push",
 ]

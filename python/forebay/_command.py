@@ -17,7 +17,7 @@ def words(options: Mapping[str, Any]) -> list[str]:
     """Options as the words of a command line: `page_size=4096` as `--page-size=4096`."""
     out: list[str] = []
     for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
+        flag = f"--{name.rstrip('_').replace('_', '-')}"
         match value:
             case None | False:
                 pass

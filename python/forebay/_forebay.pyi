@@ -16,6 +16,7 @@ def command(
     name: str = "data",
     rows: int | None = None,
     listener: Drawing | None = None,
+    taker: RawTable | None = None,
 ) -> tuple[bool, str, list[str]]: ...
 
 class RawStore:

@@ -71,11 +71,13 @@ class PushResult:
         return f"<forebay push: {self}>"
 
     def _repr_html_(self) -> str:
-        rate = self.rows / self.seconds if self.seconds > 0 else 0
+        time = f"{self.seconds:.2f} s"
+        if self.onto is None and self.seconds > 0:
+            time += f" ({self.rows / self.seconds:,.0f} rows/s)"
         rows = [
             ("rows", between(self.rows_least, self.rows)),
             ("bytes", size(self.bytes)),
-            ("time", f"{self.seconds:.2f} s ({rate:,.0f} rows/s)"),
+            ("time", time),
         ]
         if self.applied is not None:
             a = self.applied

@@ -12,6 +12,7 @@ from ._command import Path, run
 from ._data import Data
 from ._errors import DamagedError, UsageError
 from ._forebay import RawScan, RawStore, RawTable
+from ._load import LoadResult, load_into
 from ._progress import ProgressOption, drawing
 from ._push import Compression, Delta, Order, PushResult
 from ._push import push as publish
@@ -268,6 +269,23 @@ class Table(RawTable):
         if isinstance(items, Mapping):
             pairs = cast(Any, items).items()
         return self.write_many((("put", key, value) for key, value in pairs), atomic=False)
+
+    def load(
+        self, data: Data, *, key: str, progress: ProgressOption = None, **options: Any
+    ) -> LoadResult:
+        """Adds many rows to a live table, all at one moment, with the options of `forebay.load`.
+
+        >>> import pyarrow as pa
+        >>> with forebay.open(store, create=True) as opened:
+        ...     clicks = opened.create("clicks", delta="i64")
+        ...     clicks.put("a", 1)
+        ...     counts = pa.table({"page": ["a", "b"], "n": [10, 20]})
+        ...     loaded = clicks.load(counts, key="{page}", as_="delta")
+        ...     loaded.rows, clicks.get_many(["a", "b"])
+        (2, [11, 20])
+        """
+        options = {**options, "key": key, "store": self._store.url}
+        return load_into(self if self.live else None, data, self.name, options, progress)
 
     def batch(self) -> Batch:
         """Writes that take effect together when the `with` block ends; their keys must lie in one

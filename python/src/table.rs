@@ -59,7 +59,7 @@ impl RawTable {
     }
 
     /// The live table, or an error that says why there is none.
-    fn live(&self, py: Python<'_>) -> PyResult<(Arc<Live>, LiveTable)> {
+    pub fn live(&self, py: Python<'_>) -> PyResult<(Arc<Live>, LiveTable)> {
         match self.opened() {
             Opened::Live(live) => {
                 let table = open(py, &self.name, &live)?;

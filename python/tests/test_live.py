@@ -167,6 +167,25 @@ def test_threads_count_together(store):
     assert sum(clicks.get_many(range(7))) == 8000
 
 
+def test_a_data_frame_is_loaded_at_once_whether_the_table_is_open_or_not(store, path):
+    clicks = store.create("clicks", delta="i64", order="ordered", durability="os")
+    clicks.put("0", 100)
+    counts = pa.table({"page": range(1000), "n": range(1000)})
+    result = clicks.load(counts, key="{page}", as_="delta")
+    assert (result.rows, result.applied.deltas) == (1000, 1000)
+    assert str(result).startswith("clicks: 1,000 rows loaded, ")
+    assert clicks.get_many([0, 7, 999]) == [100, 7, 999]
+    store.close()
+    result = forebay.load(counts, "clicks", key="{page}", as_="delta", store=path)
+    assert result.rows == 1000
+    with store["clicks"] as again:
+        assert again.get_many([0, 7, 999]) == [100, 14, 1998]
+        with pytest.raises(forebay.UsageError, match="say by --value COLUMN which"):
+            again.load(counts, key="{nr}")
+        with pytest.raises(forebay.DataError, match="row 2: .*null"):
+            again.load(pa.table({"page": ["a", None], "n": [1, 2]}), key="{page}")
+
+
 KILLED = """
     import sys, forebay
     table = forebay.open({path!r})["t"]

@@ -89,16 +89,17 @@ def test_an_error_in_the_data_stops_the_push_and_keeps_its_words(path):
         assert store.tables() == []
 
 
-def test_options_are_those_of_the_command_line():
-    """Every flag of `forebay push` is a parameter, and no parameter is anything else."""
-    command = [sys.executable, "-m", "forebay", "push", "--help"]
+@pytest.mark.parametrize("function", [forebay.push, forebay.load], ids=["push", "load"])
+def test_options_are_those_of_the_command_line(function):
+    """Every flag of a command is a parameter, and no parameter is anything else."""
+    command = [sys.executable, "-m", "forebay", function.__name__, "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     flags = set(re.findall(r"^ +(?:-\w, )?--([a-z][a-z-]*)", text, re.M))
     flags -= {"help", "json", "quiet"}
-    code = forebay.push.__code__
+    code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = {name.replace("_", "-") for name in names}
-    assert given == flags | {"data", "table", "progress"}, "name it in forebay.push, _push.py"
+    given = {name.rstrip("_").replace("_", "-") for name in names}
+    assert given == flags | {"data", "table", "progress"}, f"name it in forebay.{function.__name__}"
 
 
 def test_all_options_reach_the_loader(birds, path):

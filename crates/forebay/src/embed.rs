@@ -5,7 +5,7 @@ use clap::Parser;
 use forebay_load::sources::Batches;
 
 use crate::cli::{Cli, Command};
-use crate::commands::{self, push};
+use crate::commands::{self, load, push};
 use crate::context::Context;
 pub use crate::context::Listener;
 pub use crate::exit::Outcome;
@@ -21,7 +21,7 @@ pub enum CommandError {
 }
 
 /// Runs a command, given as the words of a command line without the program's name, and gives how it
-/// ended and what it printed: one JSON document. With `batches` a push takes its rows from them.
+/// ended and what it printed: one JSON document. With `batches` a push or a load takes its rows from them.
 pub fn run(
     words: &[String],
     batches: Option<Batches>,
@@ -34,6 +34,7 @@ pub fn run(
     let context = Context::embedded(&cli.global, listener);
     let outcome = match (cli.command, batches) {
         (Command::Push(args), Some(batches)) => push::run_batches(args, batches, &context),
+        (Command::Load(args), Some(batches)) => load::run_batches(args, batches, &context),
         (Command::Serve(_) | Command::Scan(_) | Command::Man(_) | Command::Completions(_), _) => {
             return Err(CommandError::Words(
                 "this command prints as it goes: run the forebay binary".to_owned(),

@@ -8,6 +8,7 @@ use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
 use forebay_load::load::{LoadReport, LoadRequest, load};
 use forebay_load::push::Applied;
+use forebay_load::sources::{Batches, Input};
 
 use super::push::Duplicates;
 use super::reading::{SourceArgs, WorkArgs};
@@ -94,9 +95,20 @@ pub enum RowVerb {
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
     let request = args.request(context)?;
+    carry_out(&request, context)
+}
+
+/// Loads batches in place of files; `args` names something for sources that is passed over.
+pub fn run_batches(args: Load, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
+    let mut request = args.request(context)?;
+    request.sources = Input::Batches(batches);
+    carry_out(&request, context)
+}
+
+fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome> {
     let store = context.open_store()?;
     let drawing = context.progress();
-    let report = load(&request, &store, &*drawing)?;
+    let report = load(request, &store, &*drawing)?;
     drop(drawing);
     context.print(&report, || summary(&report))?;
     Ok(Outcome::Done)

@@ -1,0 +1,119 @@
+"""`forebay.load`: many rows into a live table, at one moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ._command import Path, words
+from ._data import Data, Input
+from ._forebay import RawTable, command
+from ._progress import ProgressOption, drawing
+from ._push import Duplicates, Format
+from ._results import Applied
+from ._text import count, html_table, size
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LoadResult:
+    """What a load did."""
+
+    table: str
+    rows: int
+    """Keys that were loaded."""
+    bytes: int
+    applied: Applied
+    """What the operations on those keys were."""
+    rejected: int
+    duplicates: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table}: {count(self.rows, 'row')} loaded, {size(self.bytes)}, "
+            f"in {self.seconds:.2f} s"
+        )
+
+    def __repr__(self) -> str:
+        return f"<forebay load: {self}>"
+
+    def _repr_html_(self) -> str:
+        a = self.applied
+        changes = f"{a.updates:,} updates, {a.inserts:,} inserts, {a.deletes:,} deletes, "
+        rows = [
+            ("rows", f"{self.rows:,}"),
+            ("bytes", size(self.bytes)),
+            ("operations", f"{changes}{a.deltas:,} deltas"),
+            ("time", f"{self.seconds:.2f} s"),
+        ]
+        return html_table(f"Loaded into {self.table}", ("", " "), rows)
+
+
+def load(
+    data: Data,
+    table: str,
+    *,
+    key: str,
+    store: Path | None = None,
+    work_dir: Path | None = None,
+    value: str | None = None,
+    as_: Literal["update", "insert", "delta"] | None = None,
+    op: str | None = None,
+    duplicates: Duplicates | None = None,
+    ttl: str | None = None,
+    ttl_column: str | None = None,
+    bad_rows: Literal["fail", "skip"] | Path | None = None,
+    column: Mapping[str, str] | Sequence[str] | None = None,
+    format: Format | None = None,
+    csv_delimiter: str | None = None,
+    csv_null: str | None = None,
+    csv_quote: str | None = None,
+    csv_no_header: bool = False,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    rate: int | str | None = None,
+    progress: ProgressOption = None,
+) -> LoadResult:
+    """Adds rows to a live table, all at one moment.
+
+    The options are those of `forebay load`; `as_` is `--as`. The table may be served meanwhile;
+    where nobody has it open, it is opened for the load. Where this process has it open, use
+    `Table.load`.
+    """
+    options: dict[str, Any] = {
+        name: option
+        for name, option in locals().items()
+        if name not in ("data", "table", "progress")
+    }
+    return load_into(None, data, table, options, progress)
+
+
+def load_into(
+    taker: RawTable | None,
+    data: Data,
+    table: str,
+    options: Mapping[str, Any],
+    progress: ProgressOption,
+) -> LoadResult:
+    """A load; `taker` is the table where it is open in this process."""
+    source = Input(data)
+    draws = drawing(progress, table)
+    sources = source.paths if source.paths is not None else [source.name]
+    line = ["load", *words(options), "--", table, *sources]
+    try:
+        _, text, _ = command(
+            line,
+            data=source.arrow,
+            name=source.name,
+            rows=source.rows,
+            listener=draws,
+            taker=taker,
+        )
+    finally:
+        if draws is not None:
+            draws.close()
+    answer = json.loads(text)
+    applied = Applied(*(answer.pop(n) for n in ("updates", "inserts", "deletes", "deltas")))
+    return LoadResult(**answer, applied=applied)
