@@ -53,7 +53,7 @@ impl Op {
     }
 }
 
-fn add(kind: DeltaKind, value: &[u8], delta: &[u8]) -> Vec<u8> {
+pub fn add(kind: DeltaKind, value: &[u8], delta: &[u8]) -> Vec<u8> {
     let int = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap());
     let float = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap());
     match kind {

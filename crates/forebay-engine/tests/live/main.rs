@@ -14,6 +14,7 @@ mod kill;
 mod life;
 mod lives;
 mod threads;
+mod timed;
 
 use forebay_run::io::sim::Dice;
 use forebay_run::io::{Random, SystemRandom};

@@ -1,0 +1,275 @@
+//! Tables whose records expire, against a map that knows when: random operations, with a clock that only the
+//! test moves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_engine::Store;
+use forebay_engine::live::{Batch, Expiry, IngestRun, LiveOptions, LiveTable, Snapshot};
+use forebay_run::io::sim::{Dice, SimDisk};
+use forebay_run::io::{Clock, Disk, SystemClock};
+use forebay_run::operation::Operation;
+use forebay_run::times::Times;
+use forebay_run::{Order, RunWriter};
+
+use crate::common::{name, random, root};
+use crate::history::{Map, Op, add};
+use crate::life::{KINDS, budget, collect, keys, op, options};
+use crate::{for_seeds, one_of};
+
+const STEPS: u64 = 150;
+const LIFETIME_MS: u64 = 50;
+
+#[derive(Debug, Default)]
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn unix_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+
+    fn sleep(&self, time: Duration) {
+        SystemClock.sleep(time);
+    }
+}
+
+/// Values, and the moments at which they expire; what has expired stays until it is written again.
+type Timed = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+
+struct TimedLife {
+    disk: SimDisk,
+    clock: Arc<SetClock>,
+    table: LiveTable,
+    options: LiveOptions,
+    state: Timed,
+}
+
+fn store(disk: &SimDisk, clock: &Arc<SetClock>, seed: u64) -> Store {
+    let (disk, clock) = (Arc::new(disk.clone()), Arc::clone(clock));
+    Store::open_or_create(disk, clock, random(seed), root()).unwrap()
+}
+
+impl TimedLife {
+    fn new(options: LiveOptions) -> Self {
+        let (disk, clock) = (SimDisk::new(), Arc::new(SetClock::default()));
+        clock.0.store(1_000_000, Ordering::SeqCst);
+        let store = store(&disk, &clock, 7);
+        let table = store.create_live(&name("t"), options.clone(), &budget());
+        Self {
+            disk,
+            clock,
+            table: table.unwrap(),
+            options,
+            state: Timed::new(),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    /// The moment of its own that an operation has, if any; now and then one that has passed.
+    fn moment(&self, dice: &mut Dice) -> Option<u64> {
+        match dice.below(3) {
+            0 => Some(self.now_ms() + dice.below(60) - 5),
+            _ => None,
+        }
+    }
+
+    /// What an operation with such a moment makes of a key.
+    fn apply(&mut self, op: &Op, moment: Option<u64>) {
+        let now_ms = self.now_ms();
+        let expires_ms = moment.unwrap_or(match self.options.expiry {
+            Expiry::AfterMs(ms) => now_ms + ms,
+            _ => u64::MAX,
+        });
+        let found = self.state.get(op.key());
+        let alive = found.filter(|(_, until_ms)| now_ms < *until_ms);
+        let value = match (op.clone(), alive) {
+            (Op::Insert(..), Some(_)) => return,
+            (Op::Delete(key), _) => {
+                self.state.remove(&key);
+                return;
+            }
+            (Op::Delta(_, delta), Some((value, _))) => {
+                add(self.options.delta.unwrap(), value, &delta)
+            }
+            (Op::Insert(_, value) | Op::Update(_, value) | Op::Delta(_, value), _) => value,
+        };
+        self.state.insert(op.key().to_vec(), (value, expires_ms));
+    }
+
+    fn write(&mut self, dice: &mut Dice) {
+        let mut batch = Batch::new();
+        let first = op(dice, self.options.delta);
+        let partition = self.table.partition(first.key());
+        let more = (0..dice.below(4)).map(|_| op(dice, self.options.delta));
+        let ops: Vec<Op> = std::iter::once(first).chain(more).collect();
+        for op in ops {
+            if self.table.partition(op.key()) == partition {
+                let moment = self.moment(dice);
+                let times = Times::until(moment.unwrap_or(u64::MAX));
+                batch.push(op.key(), op.operation().with_times(times));
+                self.apply(&op, moment);
+            }
+        }
+        self.table.write(&batch).unwrap().wait().unwrap();
+    }
+
+    /// Adds a run of updates, deletes and deltas that were made just now.
+    fn ingest(&mut self, dice: &mut Dice) {
+        let hasher = self.table.hasher().clone();
+        let order = self.options.order;
+        let hash = |key: &[u8]| match order {
+            Order::Hashed => hasher.hash64(key),
+            Order::Ordered => 0,
+        };
+        let mut ops: Vec<Op> = (0..10).map(|_| op(dice, self.options.delta)).collect();
+        ops.retain(|op| !matches!(op, Op::Insert(..)) && self.table.partition(op.key()) == 0);
+        ops.sort_by_key(|op| (hash(op.key()), op.key().to_vec()));
+        ops.dedup_by_key(|op| op.key().to_vec());
+        if ops.is_empty() {
+            return;
+        }
+        let new = self.table.new_run();
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let options = self.table.run_options(ops.len() as u64, 1000);
+        let mut writer = RunWriter::create(&disk, &new.path, options).unwrap();
+        for op in &ops {
+            let moment = self.now_ms() + dice.below(60);
+            let times = Times {
+                written_ms: self.now_ms(),
+                expires_ms: moment,
+            };
+            let operation: Operation<'_> = op.operation().with_times(times);
+            writer.push(hash(op.key()), op.key(), operation).unwrap();
+            self.apply(op, Some(moment));
+        }
+        writer.finish().unwrap();
+        let run = IngestRun {
+            partition: 0,
+            id: new.id,
+        };
+        self.table.ingest(&[run]).unwrap();
+    }
+
+    /// Closed, or killed; nothing was written that is not durable.
+    fn reopen(&mut self, dice: &mut Dice) {
+        self.disk = match dice.below(2) {
+            0 => self.disk.after_kill(),
+            _ => self.disk.after_power_cut(dice.next_u64()),
+        };
+        let store = store(&self.disk, &self.clock, dice.next_u64());
+        self.table = store.live_table(&name("t"), &budget()).unwrap();
+    }
+
+    fn alive(&self, state: &Timed) -> Map {
+        let alive = state
+            .iter()
+            .filter(|(_, (_, until))| self.now_ms() < *until);
+        alive
+            .map(|(key, (value, _))| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    fn check(&self, words: &str) {
+        let alive = self.alive(&self.state);
+        assert!(collect(self.table.entries()) == alive, "{words}");
+        for key in keys() {
+            let found = self.table.get(&key).unwrap();
+            assert_eq!(found.as_ref(), alive.get(&key), "{words}: {key:?}");
+            let until = self.state.get(&key).map(|(_, until)| *until);
+            let until = until.filter(|until| self.now_ms() < *until);
+            assert_eq!(
+                self.table.expires_ms(&key).unwrap(),
+                until,
+                "{words}: {key:?}"
+            );
+        }
+    }
+
+    fn check_snapshot(&self, snapshot: &Snapshot, then: &Timed, words: &str) {
+        let alive = self.alive(then);
+        let found = collect(snapshot.scan(forebay_run::scan::Direction::Backward));
+        assert!(found == alive, "{words}");
+        for key in keys() {
+            assert_eq!(
+                snapshot.get(&key).unwrap().as_ref(),
+                alive.get(&key),
+                "{words}"
+            );
+        }
+    }
+}
+
+fn timed_life(seed: u64) {
+    let mut dice = Dice(seed);
+    let order = one_of(&mut dice, &[Order::Hashed, Order::Ordered]);
+    let kind = one_of(&mut dice, &KINDS);
+    let expiry = one_of(
+        &mut dice,
+        &[Expiry::PerRecord, Expiry::AfterMs(LIFETIME_MS)],
+    );
+    let durability = Some(forebay_engine::live::Durability::Sync);
+    let mut life = TimedLife::new(options(order, kind, durability).expiry(expiry));
+    let mut held = None;
+    for at in 0..STEPS {
+        let words = format!("seed {seed}, {order:?}, {kind:?}, {expiry:?}, step {at}");
+        match dice.below(20) {
+            0..10 => life.write(&mut dice),
+            10..14 => drop(life.clock.0.fetch_add(dice.below(30), Ordering::SeqCst)),
+            14 | 15 => life.table.flush().unwrap(),
+            16 => life.ingest(&mut dice),
+            17 => {
+                let before = held.replace((life.table.snapshot(), life.state.clone()));
+                if let Some((snapshot, then)) = before {
+                    life.check_snapshot(&snapshot, &then, &words);
+                }
+            }
+            18 => life.check(&words),
+            _ if dice.below(3) == 0 => life.reopen(&mut dice),
+            _ => life.table.optimize().unwrap(),
+        }
+    }
+    let words = format!("seed {seed}, {order:?}, {kind:?}, {expiry:?}, at the end");
+    life.check(&words);
+    // Once each partition is merged as a whole, nothing is left of what has expired.
+    life.clock.0.fetch_add(1000, Ordering::SeqCst);
+    for key in keys() {
+        life.table
+            .update(&key, &8u64.to_le_bytes())
+            .unwrap()
+            .wait()
+            .unwrap();
+        life.apply(&Op::Update(key, 8u64.to_le_bytes().to_vec()), None);
+    }
+    life.table.flush().unwrap();
+    // A merge under way could leave a partition nothing but the delete below, in a run of its own.
+    while life.table.stats().is_merge_due {
+        std::thread::yield_now();
+    }
+    life.clock.0.fetch_add(1000, Ordering::SeqCst);
+    for partition in 0..life.options.lowers.len() {
+        let key = keys()
+            .into_iter()
+            .find(|key| life.table.partition(key) == partition);
+        let gone = Op::Delete(key.unwrap());
+        life.table.delete(gone.key()).unwrap().wait().unwrap();
+        life.apply(&gone, None);
+    }
+    life.table.optimize().unwrap();
+    life.check(&words);
+    let left = life.alive(&life.state).len() as u64;
+    assert_eq!(life.table.stats().run_records, left, "{words}");
+}
+
+#[test]
+fn records_expire_when_a_map_says_whatever_happens() {
+    for_seeds(150, timed_life);
+}
