@@ -40,6 +40,8 @@ struct Follow {
     swaps: u64,
     load_errors: u64,
     problem: Option<String>,
+    /// Files of the open versions were replaced: they have to be opened anew.
+    stale: bool,
 }
 
 /// What a look at a table's pointer found.
@@ -140,6 +142,7 @@ impl Followed {
         };
         follow.problem = None;
         follow.retry_at = None;
+        follow.stale = false;
         let mut let_go = Vec::new();
         let old = follow.serving.replace(Arc::clone(&opened));
         if old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &opened)) {
@@ -161,6 +164,16 @@ impl Followed {
             follow.previous = follow.keep_previous(table, before, &let_go);
         }
         self.retired.extend(let_go);
+    }
+
+    /// Has the versions of a table opened anew at the next look, and lets go of what is open.
+    pub fn distrust(&mut self, name: &TableName) {
+        if let Some(follow) = self.tables.get_mut(name) {
+            follow.pointer = None;
+            follow.retry_at = None;
+            follow.stale = true;
+            self.retired.extend(follow.previous.take());
+        }
     }
 
     /// A table that is gone stops serving.
@@ -258,7 +271,10 @@ impl Follow {
         let (_, sum) = table
             .manifest_and_sum(version)
             .map_err(|error| error.to_string())?;
-        let open = || [&self.serving, &self.previous].into_iter().flatten();
+        let open = || {
+            let open = [&self.serving, &self.previous].into_iter().flatten();
+            open.filter(|_| !self.stale)
+        };
         if let Some(open) = open().find(|open| open.is_same(version, sum)) {
             return Ok(Arc::clone(open));
         }

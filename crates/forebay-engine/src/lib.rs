@@ -18,6 +18,7 @@ mod diff;
 mod error;
 mod follow;
 mod holder;
+mod install;
 mod layout;
 pub mod live;
 mod manifest;
@@ -43,6 +44,7 @@ pub use compare::{ColumnChange, SchemaChange};
 pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use error::{PushError, ReadError, StoreError, show_key};
 pub use holder::utc;
+pub use install::{Install, VersionFile};
 pub use manifest::{
     ColumnStats, MANIFEST_FORMAT, MAX_PARTITIONS, Manifest, ManifestDraft, OperationCounts,
     Partition, RunRef, Totals, Ttl, ValueKind,

@@ -54,24 +54,12 @@ pub struct NewRun {
 
 impl Push {
     pub(crate) fn begin(table: Table, options: PushOptions) -> Result<Self, PushError> {
-        make_dir(&table, &table.files.dir)?;
-        let lock = lock_push(&table, &options)?;
-        if table.store().is_live(table.name())? {
-            let table = table.name().clone();
-            return Err(StoreError::IsLive { table }.into());
-        }
-        for dir in [
-            table.files.dir.clone(),
-            table.files.versions(),
-            table.files.runs(),
-        ] {
-            make_dir(&table, &dir)?;
-        }
-        sync_parents(&table)?;
-        let pointer_lock = table.lock_pointer("the beginning of a push")?;
-        if let Err(StoreError::NoTable { .. }) = table.pointer() {
-            table.finish_drop()?;
-        }
+        let what = match options.version {
+            Some(version) => format!("a push of version {version}"),
+            None => "a push".to_owned(),
+        };
+        let lock = lock_push(&table, &what)?;
+        let pointer_lock = make_table(&table)?;
         table.sweep()?;
         drop(pointer_lock);
         let version = next_version(&table, options.version)?;
@@ -219,12 +207,32 @@ fn sync_parents(table: &Table) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn lock_push(table: &Table, options: &PushOptions) -> Result<Box<dyn Lock>, PushError> {
-    let what = match options.version {
-        Some(version) => format!("a push of version {version}"),
-        None => "a push".to_owned(),
-    };
-    let words = holder_words(&**table.disk(), &**table.store().clock(), &what);
+/// Makes a table's directories, or what a drop that was cut short has left of them. REQUIRES the push
+/// lock. Returns the pointer lock.
+pub(crate) fn make_table(table: &Table) -> Result<Box<dyn Lock>, PushError> {
+    if table.store().is_live(table.name())? {
+        let table = table.name().clone();
+        return Err(StoreError::IsLive { table }.into());
+    }
+    for dir in [
+        table.files.dir.clone(),
+        table.files.versions(),
+        table.files.runs(),
+    ] {
+        make_dir(table, &dir)?;
+    }
+    sync_parents(table)?;
+    let pointer_lock = table.lock_pointer("the beginning of a push")?;
+    if let Err(StoreError::NoTable { .. }) = table.pointer() {
+        table.finish_drop()?;
+    }
+    Ok(pointer_lock)
+}
+
+/// Makes the table's directory if there is none, and takes its push lock.
+pub(crate) fn lock_push(table: &Table, what: &str) -> Result<Box<dyn Lock>, PushError> {
+    make_dir(table, &table.files.dir)?;
+    let words = holder_words(&**table.disk(), &**table.store().clock(), what);
     let name: &TableName = table.name();
     try_lock(&**table.disk(), &table.files.push_lock(), &words)?.map_err(|holder| PushError::Busy {
         table: name.clone(),

@@ -155,6 +155,13 @@ impl Serving {
         self.shared.refresh();
     }
 
+    /// Opens the versions of a table anew, whose files were replaced by sound ones, and returns when they
+    /// serve. Commands that began with the old ones finish with them.
+    pub fn reopen(&self, name: &TableName) {
+        self.shared.followed.lock().distrust(name);
+        self.shared.refresh();
+    }
+
     pub fn states(&self) -> Arc<ServingState> {
         self.shared.state.load_full()
     }

@@ -264,7 +264,7 @@ impl Table {
     }
 
     /// Whether every file of a version is there with its right length.
-    fn check_complete(&self, version: u64) -> Result<Manifest, StoreError> {
+    pub(crate) fn check_complete(&self, version: u64) -> Result<Manifest, StoreError> {
         let manifest = self.manifest(version)?;
         match check_files(&**self.disk(), &self.files, &manifest) {
             Ok(()) => Ok(manifest),

@@ -1,5 +1,6 @@
 //! Reading a whole version back.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_run::Order;
@@ -12,6 +13,7 @@ use forebay_run::scan::{Cursor, Direction, ScanRange};
 use crate::compact::{NOTHING_EXPIRED, merged};
 use crate::error::{ReadError, StoreError, show_key};
 use crate::manifest::{Manifest, Totals};
+use crate::name::RunId;
 use crate::route::Router;
 use crate::table::Table;
 use crate::version::open_run;
@@ -27,6 +29,8 @@ pub struct VerifyReport {
     pub totals: Totals,
     /// One for each run that is not sound. The version is sound when there is none.
     pub problems: Vec<ReadError>,
+    /// The runs that are not sound.
+    pub damaged: Vec<RunId>,
 }
 
 impl Table {
@@ -41,40 +45,59 @@ impl Table {
         advance: &mut dyn FnMut(u64),
     ) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
+        Ok(self.verify_runs(&manifest, &HashSet::new(), true, advance))
+    }
+
+    /// [`Table::verify`] of a version that need not be committed, without partitions all of whose runs
+    /// are `known` to be sound. Not `uncached`, what is in memory is not read from the device again, and stays.
+    pub(crate) fn verify_runs(
+        &self,
+        manifest: &Manifest,
+        known: &HashSet<RunId>,
+        uncached: bool,
+        advance: &mut dyn FnMut(u64),
+    ) -> VerifyReport {
         let router = Router::new(self.name(), manifest.order, manifest.lowers());
         let mut report = VerifyReport {
-            version,
+            version: manifest.version,
             runs: 0,
             totals: Totals::default(),
             problems: Vec::new(),
+            damaged: Vec::new(),
         };
         for (index, partition) in manifest.partitions.iter().enumerate() {
+            if partition.runs.iter().all(|run| known.contains(&run.id)) {
+                continue;
+            }
             let mut sound = Vec::new();
             for reference in &partition.runs {
                 report.runs += 1;
                 let run = open_run(
                     self.disk(),
                     &self.files,
-                    &manifest,
+                    manifest,
                     reference,
                     &router,
-                    true,
+                    uncached,
                 );
                 let checked = run.map(Arc::new).and_then(|run| {
-                    check_run(&manifest, &run, &router, index, advance).map(|()| run)
+                    check_run(manifest, &run, &router, index, advance).map(|()| run)
                 });
                 match checked {
                     Ok(run) => sound.push(run),
-                    Err(problem) => report.problems.push(problem),
+                    Err(problem) => {
+                        report.problems.push(problem);
+                        report.damaged.push(reference.id.clone());
+                    }
                 }
             }
             match &sound[..] {
                 runs if runs.len() < partition.runs.len() => {}
                 [run] => report.totals.add(&Totals::of_run(run.summary())),
-                several => check_together(&manifest, index, several, &mut report),
+                several => check_together(manifest, index, several, &mut report),
             }
         }
-        Ok(report)
+        report
     }
 }
 

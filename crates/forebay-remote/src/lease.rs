@@ -262,3 +262,94 @@ fn bytes_of(document: &Document) -> io::Result<Bytes> {
         .map_err(io::Error::other)?
         .into())
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+    use object_store::path::Path as Key;
+
+    use forebay_run::io::{SystemClock, SystemRandom};
+
+    use super::*;
+
+    const TIME: Duration = Duration::from_millis(900);
+
+    fn objects() -> Objects {
+        Objects::over(Arc::new(InMemory::new()), Key::from("store")).unwrap()
+    }
+
+    fn take(objects: &Objects, holder: &str, owner: &str) -> Result<Lease, String> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let wanted = Wanted {
+            name: "lock",
+            holder,
+            owner,
+            time: TIME,
+        };
+        Lease::take(objects, &clock, &SystemRandom, wanted).unwrap()
+    }
+
+    #[test]
+    fn one_of_many_holds_it_and_the_others_hear_who() {
+        let objects = objects();
+        let first = take(&objects, "the first", "").unwrap();
+        assert_eq!(take(&objects, "the second", "").unwrap_err(), "the first");
+        first.held().confirm().unwrap();
+        drop(first);
+        let second = take(&objects, "the second", "").unwrap();
+        second.held().confirm().unwrap();
+    }
+
+    #[test]
+    fn of_several_at_once_one_wins() {
+        let objects = objects();
+        let won = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| take(&objects, "one", "")))
+                .collect();
+            let leases: Vec<_> = takers
+                .into_iter()
+                .map(|taker| taker.join().unwrap())
+                .collect();
+            leases.iter().filter(|lease| lease.is_ok()).count()
+        });
+        assert_eq!(won, 1);
+    }
+
+    /// As its process would leave it that dies: nobody renews it, nobody gives it back.
+    fn dead(objects: &Objects, owner: &str) -> Arc<Held> {
+        let mut lease = take(objects, "a dead one", owner).unwrap();
+        let held = Arc::clone(lease.held());
+        lease.stop.send(()).unwrap();
+        lease.thread.take().unwrap().join().unwrap();
+        std::mem::forget(lease);
+        held
+    }
+
+    #[test]
+    fn a_dead_holder_is_waited_for_but_not_where_it_worked() {
+        let objects = objects();
+        let held = dead(&objects, "here");
+        let begun = SystemClock.monotonic();
+        let second = take(&objects, "here again", "here").unwrap();
+        assert!(SystemClock.monotonic() - begun < TIME);
+        drop(second);
+        dead(&objects, "here");
+        let begun = SystemClock.monotonic();
+        let third = take(&objects, "elsewhere", "there").unwrap();
+        assert!(SystemClock.monotonic() - begun >= TIME);
+        // The first one comes to itself: it has lost, and says so.
+        let lost = held.confirm().unwrap_err();
+        assert!(lost.to_string().contains("taken over"), "{lost}");
+        third.held().confirm().unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_nobody_can_read_runs_out_too() {
+        let objects = objects();
+        objects
+            .put_if("lock", Bytes::from_static(b"junk"), &None)
+            .unwrap();
+        take(&objects, "one", "").unwrap();
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! [`open`] gives a [`Store`](forebay_engine::Store) of the engine whose files lie in a bucket, under the
 //! same names as a local store's in its directory. What makes that possible is [`RemoteDisk`], a
-//! [`Disk`](forebay_run::io::Disk) made of requests: the engine and the loader know nothing of it.
+//! [`Disk`](forebay_run::io::Disk) made of requests: the engine and the loader know nothing of it. [`Puller`]
+//! keeps a local store, a node's cache, in step with such a store.
 //!
 //! No other crate knows object stores' interfaces. They are asynchronous; here a small runtime waits for
 //! them, so that nothing outside has to.
@@ -16,10 +17,12 @@ mod journal;
 mod lease;
 mod objects;
 mod open;
+mod pull;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};
 pub use disk::RemoteDisk;
 pub use objects::Patience;
 pub use open::{OpenError, RemoteStore, open};
+pub use pull::{PullError, PullOptions, PullState, Puller, Pulling, Reopen, TablePull};
 pub use upload::Uploaded;

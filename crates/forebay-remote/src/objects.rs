@@ -276,6 +276,8 @@ impl Objects {
         let objects = found.objects.iter().map(|object| &object.location);
         let mut names: Vec<String> = objects
             .chain(&found.common_prefixes)
+            // Some stores list a directory that is empty by an object of its own name.
+            .filter(|found| **found != key)
             .filter_map(|key| key.filename().map(str::to_owned))
             .collect();
         names.sort_unstable();

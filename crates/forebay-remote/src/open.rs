@@ -33,6 +33,8 @@ pub enum OpenError {
     #[error("no directory for the work of pushes: set HOME or XDG_CACHE_HOME, or give --work-dir")]
     NoWorkDir,
     #[error(transparent)]
+    Pull(#[from] crate::pull::PullError),
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 

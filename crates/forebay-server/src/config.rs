@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pulls::Pulls;
 use crate::resp::RequestLimits;
 
 /// The port of RESP, unless told otherwise.
@@ -33,6 +35,8 @@ pub struct ServerConfig {
     /// Memory for what was written to the live tables and is not in their runs yet, and for the runs'
     /// filters and indexes.
     pub live_memory_bytes: usize,
+    /// Who brings versions into the store, where somebody does.
+    pub pulls: Option<Arc<dyn Pulls>>,
     pub limits: Limits,
 }
 
@@ -76,6 +80,7 @@ impl Default for ServerConfig {
             http_token: None,
             http_hosts: Vec::new(),
             live_memory_bytes: 256 << 20,
+            pulls: None,
             limits: Limits::default(),
         }
     }

@@ -21,6 +21,7 @@ mod live;
 mod loads;
 mod metrics;
 mod pipeline;
+mod pulls;
 mod resp;
 mod server;
 mod session;
@@ -31,6 +32,7 @@ mod users;
 mod worker;
 
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
+pub use pulls::{Pulled, Pulls, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};
 pub use server::{Handle, Server, StartError};
 pub use signals::Signals;

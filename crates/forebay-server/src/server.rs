@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use forebay_engine::{DEFAULT_POLL, Serving, Store, StoreError};
+use forebay_engine::{DEFAULT_POLL, Serving, Store, StoreError, TableName};
 use thiserror::Error;
 use tracing::{error, info};
 
@@ -156,6 +156,13 @@ impl Handle {
     /// The versions that are served.
     pub fn serving(&self) -> &Serving {
         &self.shared.serving
+    }
+
+    /// Opens a table's versions anew, whose files were replaced by sound ones, for who does that while the
+    /// server runs.
+    pub fn reopener(&self) -> impl Fn(&TableName) + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |table| shared.serving.reopen(table)
     }
 
     /// Stops: no new connections, commands under way are answered, then connections end. Returns when

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    compact, completions, create, diff, drop, export, get, load, man, plan, push, rollback, scan,
-    serve, swap, tables, verify, versions,
+    compact, completions, create, diff, drop, export, get, load, man, plan, pull, push, rollback,
+    scan, serve, swap, tables, verify, versions,
 };
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
@@ -66,6 +66,7 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Push(push::Push),
+    Pull(pull::Pull),
     Create(create::Create),
     Load(load::Load),
     Serve(serve::Serve),
@@ -119,6 +120,8 @@ mod tests {
             "forebay create t --value list --item text --ttl 90m",
             "forebay create t --delta i64 --ttl per-key",
             "forebay serve --listen 127.0.0.1:0 --http 127.0.0.1:0 --threads 1",
+            "forebay serve --store s3://bucket/prefix --cache /c --pull-rate 50M",
+            "forebay pull t --store s3://bucket/prefix --to /c --rate 1M",
             "forebay get t k1 k2 --json",
             "forebay scan t --from a --to b --limit 3 --reverse --store /s",
             "forebay --json tables",
@@ -166,6 +169,8 @@ mod tests {
             "forebay load t a.csv --key {id} --as delta --op what",
             "forebay create t --ttl 0s",
             "forebay create t --ttl sometimes",
+            "forebay pull t",
+            "forebay serve --pull-rate 1M",
             "forebay swap t newest",
             "forebay get t",
             "forebay verify t@x",

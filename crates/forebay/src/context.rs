@@ -142,6 +142,17 @@ impl Context {
         }
     }
 
+    /// The URL of the store in object storage that --store names.
+    pub fn remote_url(&self) -> anyhow::Result<&str> {
+        if !self.is_remote() {
+            bail!(
+                "{}: there is nothing to pull from a directory: give --store an s3://, gs:// or az:// URL",
+                self.store
+            );
+        }
+        Ok(&self.store)
+    }
+
     /// Whether --store names one in object storage.
     pub fn is_remote(&self) -> bool {
         forebay_remote::is_remote(&self.store)

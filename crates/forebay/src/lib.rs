@@ -12,6 +12,7 @@ mod human;
 mod log;
 mod memory;
 mod progress;
+mod pulling;
 mod render;
 mod target;
 mod uploading;

@@ -18,7 +18,7 @@ use crate::metrics::{BUCKETS, Drop, HistogramSum, WorkerMetrics, bucket_bound_us
 use crate::shared::Shared;
 
 /// A page of metrics in the making.
-struct Page {
+pub(super) struct Page {
     text: String,
 }
 
@@ -30,6 +30,7 @@ pub async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     connections(&mut page, &shared);
     tables(&mut page, &shared);
     live_tables(&mut page, &shared);
+    super::pulls::metrics(&mut page, &shared);
     latencies(&mut page, &shared);
     (
         [(
@@ -303,17 +304,17 @@ fn latencies(page: &mut Page, shared: &Shared) {
 }
 
 impl Page {
-    fn begin(&mut self, name: &str, kind: &str, help: &str) {
+    pub fn begin(&mut self, name: &str, kind: &str, help: &str) {
         write_help_line(&mut self.text, name, None, None, help);
         write_type_line(&mut self.text, name, None, None, kind);
     }
 
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+    pub fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
         self.begin(name, kind, help);
         self.line(name, &[], value);
     }
 
-    fn line(&mut self, name: &str, labels: &[(&'static str, &str)], value: u64) {
+    pub fn line(&mut self, name: &str, labels: &[(&'static str, &str)], value: u64) {
         let labels = set(name, labels);
         write_metric_line::<u64, u64>(&mut self.text, name, None, &labels, None, value, None);
     }

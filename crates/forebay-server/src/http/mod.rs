@@ -4,6 +4,7 @@
 mod answer;
 mod guard;
 mod metrics;
+mod pulls;
 mod tables;
 
 use std::io;
@@ -67,6 +68,7 @@ fn router(shared: &Arc<Shared>) -> Router {
     let limits = &shared.config.limits;
     let guarded = Router::new()
         .route("/metrics", get(metrics::metrics))
+        .route("/v1/pulls", get(pulls::pulls))
         .route("/v1/tables", get(tables::tables))
         .route("/v1/tables/{table}", get(tables::table))
         .route("/v1/tables/{table}/versions", get(tables::versions))

@@ -41,6 +41,7 @@ pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     for (table, problem) in shared.live.problems() {
         problems.push(format!("live table {table} does not serve: {problem}"));
     }
+    problems.extend(super::pulls::problems(&shared));
     if shared.is_stopping() {
         problems.push("the server is stopping".to_owned());
     }

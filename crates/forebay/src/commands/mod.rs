@@ -10,6 +10,7 @@ pub mod get;
 pub mod load;
 pub mod man;
 pub mod plan;
+pub mod pull;
 pub mod push;
 mod pushed;
 pub mod reading;
@@ -29,6 +30,7 @@ use crate::exit::Outcome;
 pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
     match command {
         Command::Push(args) => push::run(args, context),
+        Command::Pull(args) => pull::run(&args, context),
         Command::Create(args) => create::run(&args, context),
         Command::Load(args) => load::run(args, context),
         Command::Serve(args) => serve::run(args, context),

@@ -2,14 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use forebay_server::{Server, ServerConfig, Signals, TlsFiles};
+use forebay_remote::PullOptions;
+use forebay_server::{Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::pulling::PullsOf;
 use crate::{human, log, memory};
 
 /// Serve the store's tables to Redis clients, live ones for writing too, and health, metrics and administration by HTTP
@@ -70,6 +73,25 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
     pub memory: Option<u64>,
 
+    /// The directory that the tables of a store in object storage are pulled into and served from; what is
+    /// there serves while that store is out of reach
+    #[arg(long, value_name = "DIR", help_heading = "Object storage")]
+    pub cache: Option<PathBuf>,
+
+    /// Pull at most so many bytes a second
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, requires = "cache", help_heading = "Object storage")]
+    pub pull_rate: Option<u64>,
+
+    /// How many versions of a table to keep in the cache
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "2",
+        requires = "cache",
+        help_heading = "Object storage"
+    )]
+    pub keep: usize,
+
     /// Threads that answer clients [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Work")]
     pub threads: Option<usize>,
@@ -91,12 +113,30 @@ fn parse_http(text: &str) -> Result<Http, String> {
 
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     log::to_stderr(context.output).context("cannot start the log")?;
-    let store = context.open_or_create_store()?;
+    let (store, puller) = match &args.cache {
+        None => (context.open_or_create_store()?, None),
+        Some(dir) => {
+            let options = PullOptions {
+                rate_bytes: args.pull_rate,
+                keep: args.keep,
+                ..PullOptions::default()
+            };
+            let (store, puller) = context.open_cache(dir, options)?;
+            (store, Some(puller))
+        }
+    };
     let tables = store.tables()?.len() + store.live_tables()?.len();
     let live_memory = args
         .memory
         .unwrap_or_else(|| memory::quarter(&*context.disk));
-    let running = Server::start(args.config(live_memory), store)?;
+    let mut config = args.config(live_memory);
+    config.pulls = puller
+        .clone()
+        .map(|puller| Arc::new(PullsOf(puller)) as Arc<dyn Pulls>);
+    let running = Server::start(config, store)?;
+    let pulling = puller
+        .map(|puller| puller.start(Box::new(running.reopener())))
+        .transpose()?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let object = json!({"listen": listen, "http": http, "tables": tables});
@@ -106,6 +146,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
     })?;
     signals.wait();
+    drop(pulling);
     running.shutdown();
     Ok(Outcome::Done)
 }

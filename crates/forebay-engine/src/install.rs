@@ -1,0 +1,178 @@
+//! Taking over a version that another store has, file by file as it is there.
+//!
+//! The caller brings the files to the places that [`Install::files`] names; [`Install::verify`] reads them;
+//! [`Install::commit`] makes the version visible as a push would. Where the other store's pointer moves,
+//! [`Table::point_as`] moves this one's. Until a commit, files that were brought are debris for a push, but
+//! stay for the next installation.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use forebay_run::io::{Lock, replace_file};
+
+use crate::cleanup::remove_if_there;
+use crate::error::{At, PushError, StoreError};
+use crate::layout::{extent_file, run_file};
+use crate::manifest::Manifest;
+use crate::name::{RunId, TableName};
+use crate::pointer::Pointer;
+use crate::push::{lock_push, make_table};
+use crate::store::Store;
+use crate::table::{Table, check_files};
+use crate::verify::VerifyReport;
+
+/// A version on its way into a store; see the module's text. No push to its table can begin meanwhile.
+#[derive(Debug)]
+pub struct Install {
+    table: Table,
+    manifest: Manifest,
+    bytes: Vec<u8>,
+    _lock: Box<dyn Lock>,
+}
+
+/// A file that a version consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionFile {
+    pub run: RunId,
+    /// The name, the same in every store.
+    pub name: String,
+    pub path: PathBuf,
+    pub len_bytes: u64,
+}
+
+impl Store {
+    /// Begins to take a version over, by the bytes of its manifest in the other store. Refused with the
+    /// holder's words while a push to the table is under way.
+    pub fn begin_install(&self, name: &TableName, manifest: &[u8]) -> Result<Install, PushError> {
+        let table = self.any_table(name);
+        let bad = |version, problem: String| PushError::BadManifest {
+            table: name.clone(),
+            version,
+            problem,
+        };
+        let (parsed, _) = Manifest::parse(manifest).map_err(|error| bad(0, error.to_string()))?;
+        if parsed.table != *name {
+            let problem = format!("it is that of table {}", parsed.table);
+            return Err(bad(parsed.version, problem));
+        }
+        let what = format!("the pull of version {}", parsed.version);
+        let lock = lock_push(&table, &what)?;
+        make_table(&table)?;
+        Ok(Install {
+            table,
+            manifest: parsed,
+            bytes: manifest.to_vec(),
+            _lock: lock,
+        })
+    }
+}
+
+impl Install {
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// All files of the version.
+    pub fn files(&self) -> Vec<VersionFile> {
+        self.table.files_of(&self.manifest)
+    }
+
+    /// Reads the runs that no other version of the table here has, as [`Table::verify`] does.
+    pub fn verify(&self, advance: &mut dyn FnMut(u64)) -> Result<VerifyReport, StoreError> {
+        let mut known = HashSet::new();
+        for version in self.table.version_numbers()? {
+            if version != self.manifest.version
+                && let Ok(manifest) = self.table.manifest(version)
+            {
+                known.extend(manifest.runs().map(|run| run.id.clone()));
+            }
+        }
+        Ok(self
+            .table
+            .verify_runs(&self.manifest, &known, false, advance))
+    }
+
+    /// Makes the version visible, and durable; one of this number that was there before is replaced. What
+    /// no version needs is removed.
+    pub fn commit(self) -> Result<Table, PushError> {
+        let (table, manifest) = (self.table, &self.manifest);
+        let disk = table.disk().clone();
+        let lock = table.lock_pointer("a commit")?;
+        check_files(&*disk, &table.files, manifest).map_err(|problem| PushError::BadManifest {
+            table: table.name().clone(),
+            version: manifest.version,
+            problem,
+        })?;
+        let runs = table.files.runs();
+        disk.sync_dir(&runs).at("sync", &runs)?;
+        let path = table.files.manifest(manifest.version);
+        replace_file(&*disk, &path, &self.bytes).at("write", &path)?;
+        table.sweep()?;
+        drop(lock);
+        Ok(table)
+    }
+}
+
+impl Table {
+    /// The files of a version of this table, whether they are there or not.
+    pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
+        let runs = manifest.runs().flat_map(|run| {
+            let file = |name: String, len_bytes| VersionFile {
+                run: run.id.clone(),
+                path: self.files.runs().join(&name),
+                name,
+                len_bytes,
+            };
+            let extent = run.summary.ext_bytes;
+            let extent = (extent > 0).then(|| file(extent_file(&run.id), extent));
+            [
+                Some(file(run_file(&run.id), run.summary.file_bytes)),
+                extent,
+            ]
+        });
+        runs.flatten().collect()
+    }
+
+    /// Lets the version serve that another store's pointer names, with as much of its history as there
+    /// is here. Returns whether that changed anything. Same guarantees as [`Table::swap`].
+    pub fn point_as(&self, other: &Pointer) -> Result<bool, StoreError> {
+        let Some(serving) = other.serving else {
+            return Ok(false);
+        };
+        let _lock = self.lock_pointer("a swap")?;
+        let pointer = self.pointer()?;
+        self.check_complete(serving)?;
+        let here = self.version_numbers()?;
+        let mut next = pointer.clone();
+        next.serving = Some(serving);
+        next.history = other.history.clone();
+        next.history.retain(|past| here.contains(past));
+        if next == pointer {
+            return Ok(false);
+        }
+        self.write_pointer(next)?;
+        Ok(true)
+    }
+
+    /// [`Table::verify`], leaving in memory what is there.
+    pub fn verify_warm(&self, version: u64) -> Result<VerifyReport, StoreError> {
+        let manifest = self.manifest(version)?;
+        Ok(self.verify_runs(&manifest, &HashSet::new(), false, &mut |_| {}))
+    }
+
+    /// Whether a version is here with just this manifest and all its files at their lengths.
+    pub fn has_installed(&self, version: u64, manifest: &[u8]) -> Result<bool, StoreError> {
+        let path = self.files.manifest(version);
+        match self.disk().read(&path) {
+            Ok(bytes) if bytes == manifest => Ok(self.check_complete(version).is_ok()),
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).at("read", &path),
+        }
+    }
+
+    /// Takes a damaged file out of the way of a sound one. Who has it open reads on.
+    pub fn remove_file(&self, file: &VersionFile) -> Result<(), StoreError> {
+        remove_if_there(&**self.disk(), &file.path)
+    }
+}

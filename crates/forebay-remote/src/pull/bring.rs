@@ -1,0 +1,313 @@
+//! Bringing one version here, and mending what is here.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use forebay_engine::{
+    Manifest, Pointer, ReadError, RunId, Store, StoreError, Table, TableName, VersionFile,
+};
+use parking_lot::Mutex;
+use tracing::{info, warn};
+
+use super::fetch::{Fetcher, Throttle, forget};
+use super::state::SharedState;
+use super::{PullError, PullOptions};
+use crate::objects::{News, Objects};
+
+/// How often a run that turns out damaged is brought anew.
+const TRIES: usize = 3;
+
+#[derive(Debug)]
+pub struct Bringer {
+    pub objects: Objects,
+    pub local: Store,
+    pub state: Arc<SharedState>,
+    options: PullOptions,
+    throttle: Throttle,
+    /// One pull writes at a time; the others wait their turn.
+    turn: Mutex<()>,
+}
+
+impl Bringer {
+    pub fn new(
+        objects: Objects,
+        local: Store,
+        options: PullOptions,
+        state: Arc<SharedState>,
+    ) -> Self {
+        let throttle = Throttle::new(options.rate_bytes, Arc::clone(local.clock()));
+        Self {
+            objects,
+            local,
+            state,
+            options,
+            throttle,
+            turn: Mutex::default(),
+        }
+    }
+
+    pub fn tables(&self) -> Result<Vec<TableName>, PullError> {
+        // An empty or a wrong bucket is no store without tables.
+        self.get("forebay.json")?;
+        let names = self
+            .objects
+            .list("tables")
+            .map_err(|source| PullError::Request {
+                name: "tables".to_owned(),
+                source,
+            })?;
+        Ok(names
+            .iter()
+            .filter_map(|name| TableName::new(name).ok())
+            .collect())
+    }
+
+    pub fn pull_now(&self, table: &TableName) -> Result<u64, PullError> {
+        let nothing = || {
+            PullError::Store(StoreError::NothingServes {
+                table: table.clone(),
+            })
+        };
+        let name = pointer_name(table);
+        let pointer = match self.objects.news(&name, None) {
+            Ok(News::Content(bytes, _)) => parse_pointer(&name, &bytes)?,
+            Ok(_) => {
+                return Err(StoreError::NoTable {
+                    table: table.clone(),
+                }
+                .into());
+            }
+            Err(source) => return Err(PullError::Request { name, source }),
+        };
+        let version = pointer.serving.ok_or_else(nothing)?;
+        self.bring(table, &pointer, &AtomicBool::new(false))?;
+        Ok(version)
+    }
+
+    fn get(&self, name: &str) -> Result<Vec<u8>, PullError> {
+        let got = self
+            .objects
+            .get(name)
+            .map_err(|source| PullError::Request {
+                name: name.to_owned(),
+                source,
+            })?;
+        Ok(got.0.to_vec())
+    }
+
+    fn manifest(&self, table: &TableName, version: u64) -> Result<Vec<u8>, PullError> {
+        self.get(&format!("tables/{table}/versions/{version}.manifest"))
+    }
+
+    /// Lets the version serve here that the pointer names, if it is here whole; returns whether.
+    pub fn point(&self, table: &TableName, pointer: &Pointer) -> Result<bool, PullError> {
+        let Some(version) = pointer.serving else {
+            return Ok(true);
+        };
+        let Ok(here) = self.local.table(table) else {
+            return Ok(false);
+        };
+        let manifest = self.manifest(table, version)?;
+        if !here.has_installed(version, &manifest)? {
+            return Ok(false);
+        }
+        here.point_as(pointer)?;
+        Ok(true)
+    }
+
+    /// Brings the version that the pointer names, and lets it serve here. Returns how many of the files
+    /// were brought that the version serving here should have had: who has it open reads damaged ones.
+    pub fn bring(
+        &self,
+        table: &TableName,
+        pointer: &Pointer,
+        cancelled: &AtomicBool,
+    ) -> Result<u64, PullError> {
+        let Some(version) = pointer.serving else {
+            return Ok(0);
+        };
+        if self.point(table, pointer)? {
+            return Ok(0);
+        }
+        let _turn = self.turn.lock();
+        let serving = self.local.table(table).ok();
+        let serving = serving.and_then(|here| here.pointer().ok()?.serving);
+        let manifest = self.manifest(table, version)?;
+        let install = self.local.begin_install(table, &manifest)?;
+        let files = install.files();
+        let missing: Vec<&VersionFile> = files.iter().filter(|file| !self.is_here(file)).collect();
+        let total: u64 = missing.iter().map(|file| file.len_bytes).sum();
+        self.begin(table, "pulling", total);
+        let mended = if serving == Some(version) {
+            missing.len() as u64
+        } else {
+            0
+        };
+        for file in missing {
+            self.fetch(table, file, cancelled)?;
+        }
+        for tried in 1.. {
+            self.state
+                .table(table, |state| state.doing = Some("verifying"));
+            let report = install.verify(&mut |_| {})?;
+            let Some(problem) = report.problems.first() else {
+                break;
+            };
+            let unsound = unsound(install.manifest(), problem);
+            if tried == TRIES || report.damaged.is_empty() {
+                self.drop_files(&files, &report.damaged)?;
+                return Err(unsound);
+            }
+            warn!(%table, version, %problem, "it is brought anew");
+            self.bring_anew(table, &files, &report.damaged, cancelled)?;
+        }
+        let here = install.commit()?;
+        here.point_as(pointer)?;
+        self.state.table(table, |state| state.pulled += 1);
+        info!(%table, version, bytes = total, "pulled");
+        if let Err(error) = here.retain(self.options.keep) {
+            warn!(%table, %error, "old versions were not removed");
+        }
+        Ok(mended)
+    }
+
+    /// Checks the serving version's files; those cut, missing or damaged are brought anew. `whole`: reads
+    /// them, else looks at their lengths only. Returns how many were.
+    pub fn mend(
+        &self,
+        table: &TableName,
+        whole: bool,
+        cancelled: &AtomicBool,
+    ) -> Result<u64, PullError> {
+        let Ok(here) = self.local.table(table) else {
+            return Ok(0);
+        };
+        let Some(version) = here.pointer()?.serving else {
+            return Ok(0);
+        };
+        let files = here.files_of(&here.manifest(version)?);
+        let bad: Vec<RunId> = files
+            .iter()
+            .filter(|file| !self.is_here(file))
+            .map(|file| file.run.clone())
+            .collect();
+        let damaged = match () {
+            () if !bad.is_empty() => bad,
+            () if whole => {
+                self.state
+                    .table(table, |state| state.doing = Some("checking"));
+                here.verify_warm(version)?.damaged
+            }
+            () => return Ok(0),
+        };
+        if damaged.is_empty() {
+            return Ok(0);
+        }
+        let _turn = self.turn.lock();
+        warn!(%table, version, runs = damaged.len(), "damaged here: brought anew");
+        self.begin(table, "repairing", 0);
+        self.mend_files(&here, version, &files, damaged, cancelled)
+    }
+
+    fn mend_files(
+        &self,
+        here: &Table,
+        version: u64,
+        files: &[VersionFile],
+        mut damaged: Vec<RunId>,
+        cancelled: &AtomicBool,
+    ) -> Result<u64, PullError> {
+        let table = here.name();
+        for tried in 1.. {
+            self.bring_anew(table, files, &damaged, cancelled)?;
+            let report = here.verify_warm(version)?;
+            let Some(problem) = report.problems.first() else {
+                break;
+            };
+            if tried == TRIES {
+                return Err(unsound(&here.manifest(version)?, problem));
+            }
+            damaged = report.damaged;
+        }
+        let repaired = files.iter().filter(|file| damaged.contains(&file.run));
+        Ok(repaired.count() as u64)
+    }
+
+    fn bring_anew(
+        &self,
+        table: &TableName,
+        files: &[VersionFile],
+        runs: &[RunId],
+        cancelled: &AtomicBool,
+    ) -> Result<(), PullError> {
+        for file in files.iter().filter(|file| runs.contains(&file.run)) {
+            forget(&**self.local.disk(), file).map_err(|source| PullError::Disk {
+                name: file.name.clone(),
+                source,
+            })?;
+            self.fetch(table, file, cancelled)?;
+        }
+        Ok(())
+    }
+
+    /// What stays damaged is brought whole when it is tried again.
+    fn drop_files(&self, files: &[VersionFile], runs: &[RunId]) -> Result<(), PullError> {
+        for file in files.iter().filter(|file| runs.contains(&file.run)) {
+            match self.local.disk().remove(&file.path) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    let name = file.name.clone();
+                    return Err(PullError::Disk { name, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch(
+        &self,
+        table: &TableName,
+        file: &VersionFile,
+        cancelled: &AtomicBool,
+    ) -> Result<(), PullError> {
+        let fetcher = Fetcher {
+            objects: &self.objects,
+            disk: &**self.local.disk(),
+            throttle: &self.throttle,
+            cancelled,
+            advance: &|bytes| self.state.received(table, bytes),
+        };
+        fetcher.fetch(&format!("tables/{table}/runs/{}", file.name), file)
+    }
+
+    fn is_here(&self, file: &VersionFile) -> bool {
+        let found = self.local.disk().open(&file.path);
+        found.is_ok_and(|found| found.len_bytes() == file.len_bytes)
+    }
+
+    fn begin(&self, table: &TableName, doing: &'static str, total_bytes: u64) {
+        self.state.table(table, |state| {
+            state.doing = Some(doing);
+            (state.total_bytes, state.done_bytes) = (total_bytes, 0);
+        });
+    }
+}
+
+pub fn pointer_name(table: &TableName) -> String {
+    format!("tables/{table}/current")
+}
+
+pub fn parse_pointer(name: &str, bytes: &[u8]) -> Result<Pointer, PullError> {
+    Pointer::parse(bytes).map_err(|problem| PullError::Damaged {
+        name: name.to_owned(),
+        problem: problem.to_string(),
+    })
+}
+
+fn unsound(manifest: &Manifest, problem: &ReadError) -> PullError {
+    PullError::Unsound {
+        table: manifest.table.clone(),
+        version: manifest.version,
+        problem: problem.to_string(),
+    }
+}

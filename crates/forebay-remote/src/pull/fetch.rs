@@ -1,0 +1,214 @@
+//! Bringing one file: ranges of it, several at a time, written where they belong.
+//!
+//! The file grows as `NAME.part`; which ranges it has is noted beside it, so that a pull that was killed
+//! goes on. What is noted and not there after a power cut shows when the run is verified.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_engine::VersionFile;
+use forebay_run::io::{Clock, Disk, LogFile, replace_file};
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::PullError;
+use crate::objects::Objects;
+
+const RANGE_BYTES: u64 = 4 << 20;
+const RANGES_AT_ONCE: usize = 4;
+/// Between two notes of what has come.
+const RANGES_A_NOTE: usize = 4;
+
+/// The ranges of a file that are here.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    len_bytes: u64,
+    range_bytes: u64,
+    have: BTreeSet<u64>,
+}
+
+/// What fetching takes.
+pub struct Fetcher<'a> {
+    pub objects: &'a Objects,
+    pub disk: &'a dyn Disk,
+    pub throttle: &'a Throttle,
+    /// Set when the file is no longer wanted.
+    pub cancelled: &'a AtomicBool,
+    /// Told of bytes that came, or were here.
+    pub advance: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Fetcher<'_> {
+    /// Brings the file of that name in the store. What is at its path is replaced.
+    pub fn fetch(&self, name: &str, file: &VersionFile) -> Result<(), PullError> {
+        let part = beside(&file.path, ".part");
+        let note_path = beside(&file.path, ".part.json");
+        let on_disk = |source| PullError::Disk {
+            name: file.name.clone(),
+            source,
+        };
+        let mut note = self.read_note(&note_path, file.len_bytes);
+        let out = self.open(&part, &mut note).map_err(on_disk)?;
+        let count = file.len_bytes.div_ceil(RANGE_BYTES);
+        let had: u64 = note
+            .have
+            .iter()
+            .map(|index| place(*index, file.len_bytes).1)
+            .sum();
+        (self.advance)(had);
+        let wanted: Vec<u64> = (0..count)
+            .filter(|index| !note.have.contains(index))
+            .collect();
+        let outcome = self.objects.runtime().block_on(async {
+            let mut ranges = stream::iter(wanted)
+                .map(|index| self.range(name, file.len_bytes, index))
+                .buffer_unordered(RANGES_AT_ONCE);
+            let mut unnoted = 0;
+            while let Some(came) = ranges.next().await {
+                let (index, bytes) = came?;
+                out.write_all_at(&bytes, index * RANGE_BYTES)
+                    .map_err(on_disk)?;
+                note.have.insert(index);
+                unnoted += 1;
+                if unnoted == RANGES_A_NOTE {
+                    self.write_note(&note_path, &note).map_err(on_disk)?;
+                    unnoted = 0;
+                }
+                (self.advance)(bytes.len() as u64);
+            }
+            Ok(())
+        });
+        if let Err(error) = outcome {
+            self.write_note(&note_path, &note).map_err(on_disk)?;
+            return Err(error);
+        }
+        self.finish(&*out, file, &part, &note_path).map_err(on_disk)
+    }
+
+    async fn range(
+        &self,
+        name: &str,
+        len_bytes: u64,
+        index: u64,
+    ) -> Result<(u64, bytes::Bytes), PullError> {
+        let (start, length) = place(index, len_bytes);
+        self.throttle.take(length).await;
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(PullError::Superseded);
+        }
+        let fetched = self.objects.fetch(name, start..start + length).await;
+        let bytes = fetched.map_err(|source| PullError::Request {
+            name: name.to_owned(),
+            source,
+        })?;
+        Ok((index, bytes))
+    }
+
+    fn finish(
+        &self,
+        out: &dyn LogFile,
+        file: &VersionFile,
+        part: &Path,
+        note: &Path,
+    ) -> io::Result<()> {
+        out.set_len(file.len_bytes)?;
+        out.sync()?;
+        self.disk.rename(part, &file.path)?;
+        self.disk.remove(note).or_else(gone)
+    }
+
+    fn open(&self, part: &Path, note: &mut Note) -> io::Result<Arc<dyn LogFile>> {
+        match self.disk.open_log(part) {
+            Ok(file) => Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                note.have.clear();
+                self.disk.create_log(part)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Empty where there is none that fits.
+    fn read_note(&self, path: &Path, len_bytes: u64) -> Note {
+        let known = self.disk.read(path).ok();
+        let known: Option<Note> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let count = len_bytes.div_ceil(RANGE_BYTES);
+        let fits = |note: &Note| {
+            (note.len_bytes, note.range_bytes) == (len_bytes, RANGE_BYTES)
+                && note.have.iter().all(|index| *index < count)
+        };
+        known.filter(fits).unwrap_or(Note {
+            len_bytes,
+            range_bytes: RANGE_BYTES,
+            have: BTreeSet::new(),
+        })
+    }
+
+    fn write_note(&self, path: &Path, note: &Note) -> io::Result<()> {
+        let bytes = serde_json::to_vec(note).map_err(io::Error::other)?;
+        replace_file(self.disk, path, &bytes)
+    }
+}
+
+/// Removes what an earlier fetch of the file left.
+pub fn forget(disk: &dyn Disk, file: &VersionFile) -> io::Result<()> {
+    for ending in [".part", ".part.json"] {
+        disk.remove(&beside(&file.path, ending)).or_else(gone)?;
+    }
+    Ok(())
+}
+
+fn gone(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Where a range begins, and its length.
+fn place(index: u64, len_bytes: u64) -> (u64, u64) {
+    let start = index * RANGE_BYTES;
+    (start, RANGE_BYTES.min(len_bytes.saturating_sub(start)))
+}
+
+/// Spreads bytes over time, for all pulls of a node together.
+#[derive(Debug)]
+pub struct Throttle {
+    rate_bytes: Option<u64>,
+    clock: Arc<dyn Clock>,
+    /// When what was taken so far is paid for.
+    free_at: Mutex<Duration>,
+}
+
+impl Throttle {
+    pub fn new(rate_bytes: Option<u64>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            rate_bytes,
+            clock,
+            free_at: Mutex::default(),
+        }
+    }
+
+    pub async fn take(&self, bytes: u64) {
+        let Some(rate) = self.rate_bytes else { return };
+        let now = self.clock.monotonic();
+        let start = {
+            let mut free_at = self.free_at.lock();
+            let start = (*free_at).max(now);
+            *free_at = start + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+            start
+        };
+        tokio::time::sleep(start - now).await;
+    }
+}

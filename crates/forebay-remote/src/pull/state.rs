@@ -1,0 +1,70 @@
+//! How far pulls are, for people and metrics.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::TableName;
+use parking_lot::Mutex;
+
+/// One table's pull.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct TablePull {
+    /// The version that serves in the object store.
+    pub wanted: Option<u64>,
+    /// What is being done: pulling, verifying, checking, repairing; `None`: nothing.
+    pub doing: Option<&'static str>,
+    /// Of the version being pulled: all its files that were not here, and what has come of them.
+    pub total_bytes: u64,
+    pub done_bytes: u64,
+    /// Files that were damaged here and brought anew, since the start.
+    pub repaired: u64,
+    /// Versions that were brought, since the start.
+    pub pulled: u64,
+    pub problem: Option<String>,
+}
+
+/// All pulls of a node.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct PullState {
+    pub tables: BTreeMap<TableName, TablePull>,
+    /// Whether the object store was reached since the start.
+    pub looked: bool,
+    /// Why the object store cannot be looked at.
+    pub problem: Option<String>,
+    /// Since the start.
+    pub received_bytes: u64,
+    pub requests: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct SharedState(Mutex<PullState>);
+
+impl SharedState {
+    pub fn get(&self, requests: u64) -> PullState {
+        let mut state = self.0.lock().clone();
+        state.requests = requests;
+        state
+    }
+
+    pub fn table(&self, table: &TableName, change: impl FnOnce(&mut TablePull)) {
+        change(self.0.lock().tables.entry(table.clone()).or_default());
+    }
+
+    pub fn forget(&self, table: &TableName) {
+        self.0.lock().tables.remove(table);
+    }
+
+    pub fn received(&self, table: &TableName, bytes: u64) {
+        let mut state = self.0.lock();
+        state.received_bytes += bytes;
+        state.tables.entry(table.clone()).or_default().done_bytes += bytes;
+    }
+
+    /// Whether this is news.
+    pub fn store(&self, problem: Option<String>) -> bool {
+        let mut state = self.0.lock();
+        state.looked |= problem.is_none();
+        let news = state.problem.is_some() != problem.is_some();
+        state.problem = problem;
+        news
+    }
+}

@@ -1,0 +1,337 @@
+//! Looking at the pointers there, and seeing that what they name comes here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_engine::{Pointer, TableName};
+use object_store::UpdateVersion;
+use tracing::{info, warn};
+
+use super::bring::{Bringer, parse_pointer, pointer_name};
+use super::{PullError, Reopen};
+use crate::objects::News;
+
+/// Between two looks for new tables.
+const LIST: Duration = Duration::from_secs(5);
+/// Between two looks at the lengths of the files that serve, and two readings of them.
+const LENGTHS: Duration = Duration::from_secs(5);
+const READING: Duration = Duration::from_secs(24 * 3600);
+/// After a failure, doubling.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MOST: Duration = Duration::from_secs(30);
+
+pub struct Watcher {
+    bringer: Arc<Bringer>,
+    poll: Duration,
+    reopen: Arc<Reopen>,
+    stop: Arc<AtomicBool>,
+    tables: BTreeMap<TableName, Watched>,
+    list_at: Duration,
+}
+
+#[derive(Default)]
+struct Watched {
+    seen: Option<UpdateVersion>,
+    /// What the pointer says, while that does not serve here.
+    wanted: Option<Pointer>,
+    retry_at: Duration,
+    failures: u32,
+    /// There is no pointer there.
+    absent: bool,
+    bringing: Option<Job>,
+    mending: Option<Job>,
+    /// When lengths are looked at next, and when files are read.
+    lengths_at: Duration,
+    reading_at: Duration,
+}
+
+/// A thread that brings or mends a version.
+struct Job {
+    cancelled: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), PullError>>,
+}
+
+impl Watcher {
+    pub fn new(
+        bringer: Arc<Bringer>,
+        poll: Duration,
+        reopen: Reopen,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            bringer,
+            poll,
+            reopen: Arc::new(reopen),
+            stop,
+            tables: BTreeMap::new(),
+            list_at: Duration::ZERO,
+        }
+    }
+
+    pub fn run(&mut self) {
+        // What is here is looked after even when the object store is never reached.
+        for table in self.bringer.local.tables().unwrap_or_default() {
+            self.tables.entry(table).or_default();
+        }
+        let clock = Arc::clone(self.bringer.local.clock());
+        while !self.stop.load(Ordering::Relaxed) {
+            let begun = clock.monotonic();
+            self.look(begun);
+            let rest = self.poll.saturating_sub(clock.monotonic() - begun);
+            clock.sleep(rest.max(Duration::from_millis(10)));
+        }
+        for watched in self.tables.values_mut() {
+            let jobs = [watched.bringing.take(), watched.mending.take()];
+            for job in jobs.into_iter().flatten() {
+                job.cancel();
+                let _ = job.end();
+            }
+        }
+    }
+
+    fn look(&mut self, now: Duration) {
+        if now >= self.list_at {
+            let listed = self.bringer.tables();
+            self.reached(listed.as_ref().err());
+            if let Ok(names) = listed {
+                self.list_at = now + LIST;
+                self.drop_gone(&names.iter().cloned().collect());
+                for name in names {
+                    self.tables.entry(name).or_default();
+                }
+            }
+        }
+        let names: Vec<TableName> = self.tables.keys().cloned().collect();
+        for name in names {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            self.look_at(&name, now);
+        }
+    }
+
+    fn reached(&self, problem: Option<&PullError>) {
+        let text = problem.map(ToString::to_string);
+        if self.bringer.state.store(text.clone()) {
+            match text {
+                Some(problem) => warn!(
+                    problem,
+                    "the object store is out of reach; what is here serves on"
+                ),
+                None => info!("the object store can be looked at"),
+            }
+        }
+    }
+
+    fn look_at(&mut self, name: &TableName, now: Duration) {
+        let asked = {
+            let Some(watched) = self.tables.get(name) else {
+                return;
+            };
+            self.bringer
+                .objects
+                .news(&pointer_name(name), watched.seen.as_ref())
+        };
+        match asked {
+            Ok(news) => {
+                self.reached(None);
+                self.heard(name, news);
+            }
+            Err(source) => self.reached(Some(&PullError::Request {
+                name: pointer_name(name),
+                source,
+            })),
+        }
+        self.work(name, now);
+    }
+
+    /// Takes note of a pointer's news.
+    fn heard(&mut self, name: &TableName, news: News) {
+        let Some(watched) = self.tables.get_mut(name) else {
+            return;
+        };
+        let (bytes, seen) = match news {
+            News::Content(bytes, seen) => (bytes, seen),
+            News::Absent => {
+                watched.absent = true;
+                return;
+            }
+            News::Same => return,
+        };
+        watched.absent = false;
+        match parse_pointer(&pointer_name(name), &bytes) {
+            Ok(pointer) if pointer.serving.is_some() && !pointer.dropped => {
+                watched.seen = Some(seen);
+                self.bringer.state.table(name, |state| {
+                    state.wanted = pointer.serving;
+                    state.problem = None;
+                });
+                watched.wanted = Some(pointer);
+                (watched.retry_at, watched.failures) = (Duration::ZERO, 0);
+                if let Some(job) = &watched.bringing {
+                    job.cancel();
+                }
+            }
+            Ok(_) => watched.seen = Some(seen),
+            Err(error) => self
+                .bringer
+                .state
+                .table(name, |state| state.problem = Some(error.to_string())),
+        }
+    }
+
+    /// Ends jobs that are done, and begins what is due.
+    fn work(&mut self, name: &TableName, now: Duration) {
+        let Some(watched) = self.tables.get_mut(name) else {
+            return;
+        };
+        let bringer = &self.bringer;
+        // A version that is here needs no job: a rollback is instant even while another one is pulled.
+        if let Some(pointer) = &watched.wanted
+            && now >= watched.retry_at
+            && watched.bringing.as_ref().is_none_or(Job::is_cancelled)
+            && bringer.point(name, pointer).unwrap_or(false)
+        {
+            watched.wanted = None;
+        }
+        if let Some(job) = watched.bringing.take_if(|job| job.thread.is_finished()) {
+            let cancelled = job.is_cancelled();
+            let ended = job.end();
+            report(bringer, name, &ended);
+            match ended {
+                Ok(()) if !cancelled => (watched.wanted, watched.failures) = (None, 0),
+                Ok(()) | Err(PullError::Superseded) => {}
+                Err(_) => {
+                    watched.retry_at =
+                        now + (RETRY * 2u32.pow(watched.failures.min(5))).min(RETRY_MOST);
+                    watched.failures += 1;
+                }
+            }
+        }
+        if let Some(job) = watched.mending.take_if(|job| job.thread.is_finished()) {
+            report(bringer, name, &job.end());
+        }
+        if watched.bringing.is_none()
+            && now >= watched.retry_at
+            && let Some(pointer) = watched.wanted.clone()
+        {
+            watched.bringing = started(name, bring_job(bringer, name, pointer, &self.reopen));
+        }
+        if watched.mending.is_none() && now >= watched.lengths_at {
+            let whole = now >= watched.reading_at;
+            watched.lengths_at = now + LENGTHS;
+            if whole {
+                watched.reading_at = now + READING;
+            }
+            watched.mending = started(name, mend_job(bringer, name, whole, &self.reopen));
+        }
+    }
+
+    /// Tables that are no longer there go here too, while the store itself is there.
+    fn drop_gone(&mut self, there: &BTreeSet<TableName>) {
+        for name in self.bringer.local.tables().unwrap_or_default() {
+            let absent = self.tables.get(&name).is_some_and(|watched| watched.absent);
+            if there.contains(&name) && !(absent && self.is_emptied(&name)) {
+                continue;
+            }
+            match self.bringer.local.drop_table(&name) {
+                Ok(()) => info!(table = %name, "it was dropped in the object store"),
+                Err(error) => warn!(table = %name, %error, "a dropped table stays for now"),
+            }
+            self.tables.remove(&name);
+            self.bringer.state.forget(&name);
+        }
+    }
+
+    /// Whether nothing but locks is left of a table there: some stores list what is empty.
+    fn is_emptied(&self, name: &TableName) -> bool {
+        let objects = &self.bringer.objects;
+        let none = |dir: &str| {
+            let found = objects.list(&format!("tables/{name}/{dir}"));
+            found.is_ok_and(|names| names.is_empty())
+        };
+        none("versions") && none("runs")
+    }
+}
+
+impl Job {
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    fn end(self) -> Result<(), PullError> {
+        self.thread.join().unwrap_or(Err(PullError::Superseded))
+    }
+}
+
+/// Notes how a job ended.
+fn report(bringer: &Bringer, name: &TableName, ended: &Result<(), PullError>) {
+    let problem = match ended {
+        Err(PullError::Superseded) => None,
+        ended => ended.as_ref().err().map(ToString::to_string),
+    };
+    if let Some(problem) = &problem {
+        warn!(table = %name, problem, "not pulled; what is here serves on");
+    }
+    bringer.state.table(name, |state| {
+        state.doing = None;
+        state.problem = problem;
+    });
+}
+
+fn started(name: &TableName, job: std::io::Result<Job>) -> Option<Job> {
+    job.map_err(|error| warn!(table = %name, %error, "no thread for a pull"))
+        .ok()
+}
+
+fn bring_job(
+    bringer: &Arc<Bringer>,
+    name: &TableName,
+    pointer: Pointer,
+    reopen: &Arc<Reopen>,
+) -> std::io::Result<Job> {
+    spawn(bringer, name, reopen, move |bringer, name, stopped| {
+        bringer.bring(name, &pointer, stopped)
+    })
+}
+
+fn mend_job(
+    bringer: &Arc<Bringer>,
+    name: &TableName,
+    whole: bool,
+    reopen: &Arc<Reopen>,
+) -> std::io::Result<Job> {
+    spawn(bringer, name, reopen, move |bringer, name, stopped| {
+        bringer.mend(name, whole, stopped)
+    })
+}
+
+/// Starts a thread for work that says how many damaged files of what serves it replaced.
+fn spawn(
+    bringer: &Arc<Bringer>,
+    name: &TableName,
+    reopen: &Arc<Reopen>,
+    work: impl FnOnce(&Bringer, &TableName, &AtomicBool) -> Result<u64, PullError> + Send + 'static,
+) -> std::io::Result<Job> {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let (bringer, name, stopped) = (Arc::clone(bringer), name.clone(), Arc::clone(&cancelled));
+    let reopen = Arc::clone(reopen);
+    let thread = std::thread::Builder::new()
+        .name("forebay-bring".to_owned())
+        .spawn(move || {
+            let mended = work(&bringer, &name, &stopped)?;
+            if mended > 0 {
+                reopen(&name);
+                bringer.state.table(&name, |state| state.repaired += mended);
+            }
+            Ok(())
+        })?;
+    Ok(Job { cancelled, thread })
+}

@@ -1,0 +1,132 @@
+//! Pulls, over HTTP: progress, metrics, readiness.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use serde_json::{Value, json};
+
+use super::answer::Refused;
+use super::guard::Caller;
+use super::metrics::Page;
+use crate::pulls::{Pulled, TablePulled};
+use crate::shared::Shared;
+use crate::users::Verb;
+
+/// How far the pulls are, of tables that the caller may read.
+pub async fn pulls(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>, Refused> {
+    let Some(mut pulled) = pulled(&shared) else {
+        return Ok(Json(json!({ "pulls": null })));
+    };
+    pulled
+        .tables
+        .retain(|pull| caller.may(Verb::Read, pull.table.as_str()));
+    Ok(Json(json!({ "pulls": pulled })))
+}
+
+/// What keeps the server from getting traffic: tables that are wanted and have never come.
+pub fn problems(shared: &Shared) -> Vec<String> {
+    let Some(pulled) = pulled(shared) else {
+        return Vec::new();
+    };
+    let serves = |table: &TablePulled| {
+        shared
+            .serving
+            .table(table.table.as_str().as_bytes())
+            .is_some()
+    };
+    let lacking = pulled
+        .tables
+        .iter()
+        .filter(|pull| pull.wanted.is_some() && !serves(pull));
+    let mut problems: Vec<String> = lacking
+        .map(|pull| {
+            let (done, total) = (pull.done_bytes, pull.total_bytes);
+            let why = pull.problem.clone();
+            let why = why.unwrap_or_else(|| format!("{done} of {total} bytes have come"));
+            format!("table {} is not pulled yet: {why}", pull.table)
+        })
+        .collect();
+    if !pulled.reached && shared.serving.load().iter().next().is_none() {
+        let why = pulled
+            .problem
+            .unwrap_or_else(|| "not looked at yet".to_owned());
+        problems.push(format!(
+            "nothing is here, and the store was not reached: {why}"
+        ));
+    }
+    problems
+}
+
+pub fn metrics(page: &mut Page, shared: &Shared) {
+    let Some(pulled) = pulled(shared) else { return };
+    type Of = fn(&TablePulled) -> u64;
+    let families: [(&str, &str, &str, Of); 6] = [
+        (
+            "forebay_pull_wanted_version",
+            "gauge",
+            "The version that serves at the source; 0: none.",
+            |pull| pull.wanted.unwrap_or(0),
+        ),
+        (
+            "forebay_pull_total_bytes",
+            "gauge",
+            "Of the version pulled last: what was not here.",
+            |pull| pull.total_bytes,
+        ),
+        (
+            "forebay_pull_done_bytes",
+            "gauge",
+            "Of these: what has come.",
+            |pull| pull.done_bytes,
+        ),
+        (
+            "forebay_pull_failing",
+            "gauge",
+            "1: the last pull failed, and is tried again.",
+            |pull| u64::from(pull.problem.is_some()),
+        ),
+        (
+            "forebay_pulls_total",
+            "counter",
+            "Versions pulled.",
+            |pull| pull.pulled,
+        ),
+        (
+            "forebay_pull_repairs_total",
+            "counter",
+            "Files that were damaged here and pulled anew.",
+            |pull| pull.repaired,
+        ),
+    ];
+    for (name, kind, help, of) in families {
+        page.begin(name, kind, help);
+        for pull in &pulled.tables {
+            page.line(name, &[("table", pull.table.as_str())], of(pull));
+        }
+    }
+    let help = "1: the source of pulls answers.";
+    let answers = u64::from(pulled.reached && pulled.problem.is_none());
+    page.one("forebay_pull_source_up", "gauge", help, answers);
+    let help = "Bytes of files pulled.";
+    page.one(
+        "forebay_pull_received_bytes_total",
+        "counter",
+        help,
+        pulled.received_bytes,
+    );
+    let help = "Requests to the source, tries again left out.";
+    page.one(
+        "forebay_pull_requests_total",
+        "counter",
+        help,
+        pulled.requests,
+    );
+}
+
+fn pulled(shared: &Shared) -> Option<Pulled> {
+    shared.config.pulls.as_ref().map(|pulls| pulls.pulled())
+}

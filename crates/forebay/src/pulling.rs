@@ -1,0 +1,46 @@
+//! Stores in object storage as what a server, or `forebay pull`, brings into a directory.
+
+use std::path::Path;
+
+use forebay_engine::Store;
+use forebay_remote::{PullOptions, Puller};
+use forebay_server::{Pulled, Pulls, TablePulled};
+
+use crate::context::Context;
+
+/// What a server asks of whoever pulls for it.
+#[derive(Debug)]
+pub struct PullsOf(pub Puller);
+
+impl Pulls for PullsOf {
+    fn pulled(&self) -> Pulled {
+        let state = self.0.state();
+        let tables = state.tables.into_iter().map(|(table, pull)| TablePulled {
+            table,
+            wanted: pull.wanted,
+            doing: pull.doing,
+            total_bytes: pull.total_bytes,
+            done_bytes: pull.done_bytes,
+            pulled: pull.pulled,
+            repaired: pull.repaired,
+            problem: pull.problem,
+        });
+        Pulled {
+            tables: tables.collect(),
+            reached: state.looked,
+            problem: state.problem,
+            received_bytes: state.received_bytes,
+            requests: state.requests,
+        }
+    }
+}
+
+impl Context {
+    /// The store in a directory, and what brings the versions of --store, which is in object storage, into
+    /// it.
+    pub fn open_cache(&self, dir: &Path, options: PullOptions) -> anyhow::Result<(Store, Puller)> {
+        let store = self.open_or_create_directory(dir)?;
+        let puller = Puller::new(self.remote_url()?, store.clone(), options)?;
+        Ok((store, puller))
+    }
+}
