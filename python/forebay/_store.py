@@ -89,10 +89,10 @@ class Store(RawStore):
         column: Mapping[str, str] | Sequence[str] | None = None,
         item: str | None = None,
         durability: str | None = None,
+        ttl: str | None = None,
         factor: int | None = None,
         merge_rate: int | str | None = None,
         compression: Compression | None = None,
-        **more: Any,
     ) -> Table:
         """Makes a live table, with the options of `forebay create`, and opens it.
 
@@ -112,10 +112,10 @@ class Store(RawStore):
             "column": column,
             "item": item,
             "durability": durability,
+            "ttl": ttl,
             "factor": factor,
             "merge_rate": merge_rate,
             "compression": compression,
-            **more,
         }
         run("create", [table], options, store=self.url)
         return self[table]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatchReader;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_pyarrow::ToPyArrow;
+use arrow_schema::ffi::FFI_ArrowSchema;
 use forebay_engine::live::{LiveError, Snapshot};
 use forebay_engine::{ReadError, Scan, SourceError, TableName, Version};
 use forebay_load::export::ScanBatches;
@@ -121,9 +121,11 @@ impl RawScan {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = self.batches(py)?.schema();
-        schema.to_pyarrow(py)?.call_method0("__arrow_c_schema__")
+        let schema = FFI_ArrowSchema::try_from(schema.as_ref());
+        let schema = schema.map_err(|error| of_error(py, error))?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<RawRecords> {

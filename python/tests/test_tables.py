@@ -45,6 +45,7 @@ def test_scans_are_arrow_streams(opened):
     assert whole["id"].to_pylist() == list(range(1000))
     part = table.scan("bird/0100", "bird/0200")
     assert pl.DataFrame(part)["id"].to_list() == list(range(100, 200))
+    assert pa.schema(part) == whole.schema
     # A scan can be walked through again, and by a loop.
     assert [key for key, _ in part] == [f"bird/{id:04}" for id in range(100, 200)]
     last = table.scan("bird/0100", limit=2, reverse=True)
