@@ -1,11 +1,13 @@
 """Live tables through the server: what clients write is there, whatever happens to the process."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import redis
@@ -300,6 +302,68 @@ def test_transactions(live):
     assert client.exists("kv:a") == 0
 
 
+def test_an_error_in_a_transaction_leaves_the_other_commands(live):
+    client = live.client(decode_responses=True)
+    with client.pipeline(transaction=True) as multi:
+        multi.set("kv:{u}a", 1).execute_command("KV.DELTA", "kv:{u}a", 1)
+        multi.set("kv:", 2).execute_command("MSET", "kv:{u}b", 3, "kv:{u}c")
+        multi.set("kv:{u}d", 4, ex=100).ttl("kv:{u}d")
+        out = multi.execute(raise_on_error=False)
+    errors = [str(part) if isinstance(part, redis.ResponseError) else None for part in out]
+    assert "kind of deltas" in errors[1] and "0 bytes" in errors[2] and "wrong number" in errors[3]
+    assert (out[0], out[4], out[5]) == (True, True, 100)
+    assert client.mget("kv:{u}a", "kv:{u}b", "kv:{u}d") == ["1", None, "4"]
+    # Numbers of several partitions: one that is none, and nothing is written.
+    pairs = {f"count:{i}": i for i in range(50)} | {"count:x": "many"}
+    refused(lambda: client.mset(pairs), "not an integer")
+    assert client.exists(*pairs) == 0
+    pairs["count:x"] = 7
+    assert client.mset(pairs) and client.mget(list(pairs)) == [str(n) for n in pairs.values()]
+
+
+def test_a_float_of_32_bits_is_told_as_it_is_stored(store):
+    store.run("create", "f", "--value", "row", "--column", "x:float32")
+    with store.serve() as server:
+        client = server.client(decode_responses=True)
+        told = client.execute_command("HINCRBYFLOAT", "f:1", "x", "16777217.1")
+        assert float(told) == 16777218 and float(client.hget("f:1", "x")) == float(told)
+        assert client.hincrbyfloat("f:1", "x", "0.1") == float(client.hget("f:1", "x"))
+        refused(lambda: client.execute_command("HINCRBYFLOAT", "f:1", "x", "1e39"), "Infinity")
+        assert client.hdel("f:1", "none") == 0
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_redis_py_pipelines_and_transactions(live, protocol):
+    client = live.client(decode_responses=True, protocol=protocol)
+    with client.pipeline(transaction=False) as pipe:
+        for i in range(300):
+            pipe.set(f"kv:{i}", i, ex=1000 + i).incr(f"kv:{i}").ttl(f"kv:{i}")
+        out = pipe.execute()
+    assert out[1::3] == list(range(1, 301))
+    assert all(left - 1000 - i in (-1, 0) for i, left in enumerate(out[2::3]))
+    with client.pipeline(transaction=True) as multi:
+        multi.execute_command("SETEX", "kv:{m}a", 50, "x")
+        multi.append("kv:{m}a", "y").getex("kv:{m}a", persist=True)
+        multi.ttl("kv:{m}a").expire("kv:{m}a", 70, nx=True).expire("kv:{m}a", 60, gt=True)
+        multi.ttl("kv:{m}a").pexpireat("kv:{m}a", 1).get("kv:{m}a")
+        assert multi.execute() == [True, 2, "xy", -1, True, False, 70, True, None]
+
+
+def test_ioredis_writes(live):
+    words = ["node", Path(__file__).parent / "node/write.mjs", str(live.port)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["set"], told["incr"], told["nx"]) == ("OK", 2, None)
+    assert 99 <= told["ttl"] <= 100 and 99 <= told["kept"] <= 100
+    assert told["persist"] == [1, -1] and told["gone"] == [1, None]
+    assert told["many"] == list(range(1, 201)) and told["deleted"] == 2
+    assert told["multi"][:2] == ["OK", 2] and told["multi"][2].startswith("WRONGTYPE")
+    assert told["multi"][3] == "2" and told["across"].startswith("CROSSSLOT")
+    assert told["hash"] == [2, {"name": "Ada", "age": "36"}]
+    assert told["list"] == [3, ["1", "2", "3"]] and told["bytes"] == [0, 255, 13, 10]
+
+
 def test_increments_of_many_clients_all_count(live):
     def add(key):
         client = live.client()
@@ -390,7 +454,6 @@ def test_a_table_made_meanwhile_is_served(store):
 
 
 def test_metrics_info_and_http_of_live_tables(live):
-    import json
     import urllib.request
 
     client = live.client(decode_responses=True)
@@ -401,7 +464,10 @@ def test_metrics_info_and_http_of_live_tables(live):
         with urllib.request.urlopen(f"http://127.0.0.1:{live.http}{path}") as answer:
             return answer.read().decode()
 
+    client.execute_command("KV.DELRANGE", "log:a", "+")
     metrics = page("/metrics")
+    assert 'forebay_command_seconds_count{table="log",command="kv.delrange"} 1' in metrics
+    assert 'forebay_page_cache_misses_total{table="log"} 0' in metrics
     assert 'forebay_live_log_bytes{table="kv"}' in metrics
     assert 'forebay_live_refuses_writes{table="kv"} 0' in metrics
     tables = {table["table"]: table for table in json.loads(page("/v1/tables"))["tables"]}
@@ -416,7 +482,6 @@ def test_metrics_info_and_http_of_live_tables(live):
 
 def test_a_user_without_the_verb_does_not_write(store, tmp_path):
     import hashlib
-    import json
 
     store.run("create", "t")
     users = tmp_path / "users.json"
@@ -439,6 +504,12 @@ def test_a_user_without_the_verb_does_not_write(store, tmp_path):
                 call()
         with pytest.raises(redis.exceptions.NoPermissionError):
             writes.get("t:a")
+        # Neither does a transaction tell what there is.
+        for hidden in ["t:a", "absent:a"]:
+            with writes.pipeline(transaction=True) as multi:
+                multi.set("t:a", "3").get(hidden)
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    multi.execute()
         assert reads.get("t:a") == b"1"
 
 

@@ -17,6 +17,8 @@ use tracing::{error, info, warn};
 
 /// How often new tables are looked for.
 pub const LOOK: Duration = Duration::from_millis(200);
+/// The longest time between two attempts to open a table.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How often an opening that takes long tells how far it is.
 const REPORT: Duration = Duration::from_secs(2);
 
@@ -28,7 +30,15 @@ pub struct LiveTables {
     map: ArcSwap<LiveMap>,
     budget: Arc<Budget>,
     /// Why tables that are there are not open.
-    problems: Mutex<BTreeMap<TableName, String>>,
+    problems: Mutex<BTreeMap<TableName, Problem>>,
+}
+
+/// A table that could not be opened.
+struct Problem {
+    text: String,
+    /// When it is tried again, and how long after the last time that is.
+    again: Duration,
+    pause: Duration,
 }
 
 impl LiveTables {
@@ -51,7 +61,10 @@ impl LiveTables {
     }
 
     pub fn problems(&self) -> BTreeMap<TableName, String> {
-        self.problems.lock().clone()
+        let problems = self.problems.lock();
+        let told = problems.iter();
+        told.map(|(name, problem)| (name.clone(), problem.text.clone()))
+            .collect()
     }
 
     /// Opens what is there and not open.
@@ -69,7 +82,14 @@ impl LiveTables {
             .filter(|name| !open.contains_key(*name))
             .collect();
         self.problems.lock().retain(|name, _| new.contains(&name));
-        for name in new {
+        let now = store.clock().monotonic();
+        let due = |name: &TableName| {
+            self.problems
+                .lock()
+                .get(name)
+                .is_none_or(|p| p.again <= now)
+        };
+        for name in new.into_iter().filter(|name| due(name)) {
             match self.open_one(store, name) {
                 Ok(table) => {
                     self.problems.lock().remove(name);
@@ -77,15 +97,22 @@ impl LiveTables {
                     map.insert(name.clone(), table);
                     self.map.store(Arc::new(map));
                 }
-                Err(error) => {
-                    let text = error.to_string();
-                    let before = self.problems.lock().insert(name.clone(), text.clone());
-                    if before.as_ref() != Some(&text) {
-                        error!(table = %name, error = text, "a live table cannot be served");
-                    }
-                }
+                Err(error) => self.note(name, error.to_string(), store.clock().monotonic()),
             }
         }
+    }
+
+    /// Reading a long log back only to find it damaged is not to be done all the time: each attempt waits
+    /// twice as long as the one before.
+    fn note(&self, name: &TableName, text: String, now: Duration) {
+        let mut problems = self.problems.lock();
+        let before = problems.get(name);
+        if before.is_none_or(|before| before.text != text) {
+            error!(table = %name, error = text, "a live table cannot be served");
+        }
+        let pause = before.map_or(LOOK, |before| (before.pause * 2).min(LONGEST_PAUSE));
+        let again = now + pause;
+        problems.insert(name.clone(), Problem { text, again, pause });
     }
 
     /// Reading back a long log takes a while; the log tells how far it is.
@@ -133,5 +160,24 @@ impl fmt::Debug for LiveTables {
         f.debug_struct("LiveTables")
             .field("map", &self.map.load())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_to_open_a_table_become_rarer() {
+        let tables = LiveTables::new(0);
+        let name = TableName::new("t").unwrap();
+        let mut now = Duration::ZERO;
+        for attempt in 0..10 {
+            tables.note(&name, "damaged".to_owned(), now);
+            let again = tables.problems.lock()[&name].again;
+            assert_eq!(again - now, (LOOK * (1 << attempt)).min(LONGEST_PAUSE));
+            now = again;
+        }
+        assert_eq!(tables.problems()[&name], "damaged");
     }
 }
