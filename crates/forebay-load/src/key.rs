@@ -13,6 +13,9 @@
 //!   make a bad row;
 //! - booleans as `true` and `false`, text as it is;
 //! - binary as it is, only when it is the whole template.
+//!
+//! `{time:be}` writes a whole number, a date or a timestamp as eight bytes, big-endian, so that the order of
+//! bytes is that of numbers: unsigned ones as they are, all others with their sign bit turned.
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,7 +45,17 @@ pub enum TemplateError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     Literal(String),
-    Column { name: String, width: Option<usize> },
+    Column { name: String, form: Form },
+}
+
+/// How a column is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    /// With zeros in front, to so many digits.
+    Padded(usize),
+    /// Eight bytes whose order is that of numbers.
+    BigEndian,
 }
 
 /// How keys are made of columns.
@@ -121,9 +134,15 @@ impl FromStr for KeyTemplate {
     }
 }
 
-/// Parses what is between braces; a colon and digits at the end are the width.
+/// Parses what is between braces; a colon and digits at the end are the width, a colon and `be` ask for bytes.
 fn column(inside: &str, template: &str, at: usize) -> Result<Part, TemplateError> {
     let (name, width) = match inside.rsplit_once(':') {
+        Some((name, "be")) if !name.is_empty() => {
+            return Ok(Part::Column {
+                name: name.to_owned(),
+                form: Form::BigEndian,
+            });
+        }
         Some((name, digits))
             if digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() =>
         {
@@ -138,7 +157,7 @@ fn column(inside: &str, template: &str, at: usize) -> Result<Part, TemplateError
         });
     }
     let width = width.map(|digits| match digits.parse() {
-        Ok(width @ 1..=100) => Ok(width),
+        Ok(width @ 1..=100) => Ok(Form::Padded(width)),
         _ => Err(TemplateError::Width {
             template: template.to_owned(),
             width: digits.to_owned(),
@@ -146,7 +165,7 @@ fn column(inside: &str, template: &str, at: usize) -> Result<Part, TemplateError
     });
     Ok(Part::Column {
         name: name.to_owned(),
-        width: width.transpose()?,
+        form: width.transpose()?.unwrap_or(Form::Text),
     })
 }
 
@@ -161,7 +180,7 @@ mod tests {
     fn named(name: &str, width: Option<usize>) -> Part {
         Part::Column {
             name: name.to_owned(),
-            width,
+            form: width.map_or(Form::Text, Form::Padded),
         }
     }
 
@@ -184,6 +203,9 @@ mod tests {
             ]
         );
         assert_eq!(parse("{a:b:7}").unwrap(), [named("a:b", Some(7))]);
+        let form = Form::BigEndian;
+        let name = "t".to_owned();
+        assert_eq!(parse("{t:be}").unwrap(), [Part::Column { name, form }]);
     }
 
     #[test]

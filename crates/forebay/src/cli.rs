@@ -109,6 +109,7 @@ mod tests {
             "forebay push t a.parquet --key {id} --ttl-column until",
             "forebay push t a.csv --onto current --op what --gate rows>-1%",
             "forebay push t a.csv --onto 7 --key {id}",
+            "forebay push t a.pcap --format pcap --key {time:be}{packet:be} --packet-data",
             "forebay compact t",
             "forebay compact t@3 --threads 2",
             "forebay create t --mode live --order ordered --boundary g --boundary p --durability 100ms",

@@ -8,7 +8,7 @@ use super::EncodeError;
 use super::bad_row::BadRow;
 use super::cells::Cells;
 use super::scalar::scalar;
-use crate::key::{KeyTemplate, Part};
+use crate::key::{Form, KeyTemplate, Part};
 
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
@@ -29,7 +29,7 @@ enum Bound {
         index: usize,
         name: Arc<str>,
         kind: Kind,
-        width: Option<usize>,
+        form: Form,
     },
 }
 
@@ -39,16 +39,16 @@ impl KeyWriter {
         let bind = |part: &Part| -> Result<Bound, EncodeError> {
             match part {
                 Part::Literal(text) => Ok(Bound::Literal(text.clone().into_bytes())),
-                Part::Column { name, width } => {
+                Part::Column { name, form } => {
                     let index = super::find(schema, name, "the key template")?;
                     let column = &schema.columns()[index];
-                    check(column, *width, whole)?;
+                    check(column, *form, whole)?;
                     let name = Arc::from(name.as_str());
                     Ok(Bound::Column {
                         index,
                         name,
                         kind: column.kind.clone(),
-                        width: *width,
+                        form: *form,
                     })
                 }
             }
@@ -72,13 +72,13 @@ impl KeyWriter {
                     index,
                     name,
                     kind,
-                    width,
+                    form,
                 } => {
                     let value =
                         scalar(&cells[*index], kind, row).map_err(|error| BadRow::Unreadable {
                             reason: error.to_string(),
                         })?;
-                    write_value(&value, name, *width, out)?;
+                    write_value(&value, name, *form, out)?;
                 }
             }
         }
@@ -91,7 +91,7 @@ impl KeyWriter {
 }
 
 /// Refuses kinds that make no keys, and widths of what is no number.
-fn check(column: &Column, width: Option<usize>, whole: bool) -> Result<(), EncodeError> {
+fn check(column: &Column, form: Form, whole: bool) -> Result<(), EncodeError> {
     let refuse = |reason| {
         Err(EncodeError::KeyType {
             column: column.name.clone(),
@@ -99,6 +99,9 @@ fn check(column: &Column, width: Option<usize>, whole: bool) -> Result<(), Encod
         })
     };
     match &column.kind {
+        kind if form == Form::BigEndian && !has_big_endian(kind) => {
+            refuse("is neither a whole number nor a time, and only these are written big-endian")
+        }
         Kind::List { .. } | Kind::Struct { .. } | Kind::Map { .. } => refuse("is nested"),
         Kind::Null => refuse("holds nothing but nulls"),
         Kind::Duration { .. }
@@ -108,11 +111,29 @@ fn check(column: &Column, width: Option<usize>, whole: bool) -> Result<(), Encod
         Kind::Binary | Kind::FixedBinary { .. } if !whole => {
             refuse("is binary, which makes a key only as the whole template")
         }
-        kind if width.is_some() && !is_number(kind) => {
+        kind if matches!(form, Form::Padded(_)) && !is_number(kind) => {
             refuse("is no number, and only numbers have a width")
         }
         _ => Ok(()),
     }
+}
+
+fn has_big_endian(kind: &Kind) -> bool {
+    use Kind::{Date32, Date64, Int8, Int16, Int32, Int64, Timestamp};
+    use Kind::{UInt8, UInt16, UInt32, UInt64};
+    matches!(
+        kind,
+        Int8 | Int16
+            | Int32
+            | Int64
+            | UInt8
+            | UInt16
+            | UInt32
+            | UInt64
+            | Date32
+            | Date64
+            | Timestamp { .. }
+    )
 }
 
 fn is_number(kind: &Kind) -> bool {
@@ -138,11 +159,14 @@ fn is_number(kind: &Kind) -> bool {
 fn write_value(
     value: &Datum<'_>,
     name: &Arc<str>,
-    width: Option<usize>,
+    form: Form,
     out: &mut Vec<u8>,
 ) -> Result<(), BadRow> {
     let start = out.len();
     match value {
+        _ if form == Form::BigEndian && *value != Datum::Null => {
+            return write_big_endian(value, out);
+        }
         Datum::Null => {
             return Err(BadRow::NullKey {
                 column: name.clone(),
@@ -158,7 +182,7 @@ fn write_value(
             })?;
         }
     }
-    if let Some(width) = width {
+    if let Form::Padded(width) = form {
         if out.get(start) == Some(&b'-') {
             return Err(BadRow::NegativeKey {
                 column: name.clone(),
@@ -168,6 +192,23 @@ fn write_value(
         out.resize(out.len() + missing, b'0');
         out[start..].rotate_right(missing);
     }
+    Ok(())
+}
+
+/// Signed numbers with their sign bit turned, so that negative ones come first.
+fn write_big_endian(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), BadRow> {
+    let signed = |value: i64| value as u64 ^ 1 << 63;
+    let number = match value {
+        Datum::Int(value) | Datum::Date64(value) | Datum::Timestamp { value, .. } => signed(*value),
+        Datum::Date(days) => signed(i64::from(*days)),
+        Datum::UInt(value) => *value,
+        other => {
+            return Err(BadRow::Unreadable {
+                reason: format!("{other:?} has no big-endian form"),
+            });
+        }
+    };
+    out.extend_from_slice(&number.to_be_bytes());
     Ok(())
 }
 

@@ -63,6 +63,38 @@ fn texts(array: ArrayRef, key: &str) -> Vec<String> {
 }
 
 #[test]
+fn big_endian_keys_sort_as_their_numbers() {
+    use arrow_array::{ArrayRef, Int32Array, RecordBatch, TimestampMillisecondArray, UInt64Array};
+    use std::sync::Arc;
+    let counts: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 0, 1 << 63, 7]));
+    let temperatures: ArrayRef = Arc::new(Int32Array::from(vec![-5, i32::MIN, 0, i32::MAX]));
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![-1, i64::MIN, 0, 1]));
+    let columns = [("a", counts), ("b", temperatures), ("c", times)];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let orders = [
+        ("{a:be}", [1, 3, 2, 0]),
+        ("{b:be}", [1, 0, 2, 3]),
+        ("{c:be}", [1, 0, 2, 3]),
+    ];
+    for (template, wanted) in orders {
+        let key = template.parse().unwrap();
+        let mut encoder = RowEncoder::new(&batch.schema(), &key, &ValueChoice::Row).unwrap();
+        let mut keys = Vec::new();
+        let accept = |row: usize, key: &[u8], _: Operation<'_>| {
+            keys.push((key.to_vec(), row));
+            Ok::<(), EncodeError>(())
+        };
+        encoder
+            .encode(&batch, accept, |row, bad| panic!("{row}: {bad}"))
+            .unwrap();
+        keys.sort();
+        assert!(keys.iter().all(|(key, _)| key.len() == 8));
+        let order: Vec<usize> = keys.iter().map(|(_, row)| *row).collect();
+        assert_eq!(order, wanted, "{template}");
+    }
+}
+
+#[test]
 fn numbers_in_keys() {
     let numbers = || Arc::new(Int64Array::from(vec![7, 123_456, -1]));
     assert_eq!(texts(numbers(), "f/{a}"), ["f/7", "f/123456", "f/-1"]);

@@ -93,6 +93,7 @@ impl Rejects {
                 match *place {
                     Place::Line(number) => line["line"] = json!(number),
                     Place::Row(number) => line["row"] = json!(number),
+                    Place::Byte(at) => line["byte"] = json!(at),
                     Place::BatchRow { batch, row } => {
                         line["batch"] = json!(batch);
                         line["row"] = json!(row);

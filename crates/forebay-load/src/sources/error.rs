@@ -13,11 +13,11 @@ pub enum SourceError {
     EmptyDirectory { source_text: String },
     #[error("{source_text}: only local paths are read; copy the files here first")]
     Remote { source_text: String },
-    #[error("{file}: the name's ending tells no format: name one of parquet, csv, jsonl, arrow")]
-    UnknownFormat { file: String },
     #[error(
-        "{file}: parquet and arrow files compress by themselves and are not read inside .gz or .zst"
+        "{file}: the name's ending tells no format: name one of parquet, csv, jsonl, arrow, pcap"
     )]
+    UnknownFormat { file: String },
+    #[error("{file}: only text is read inside .gz or .zst: unpack the file first")]
     Compressed { file: String },
     #[error("no source was given")]
     NoSource,

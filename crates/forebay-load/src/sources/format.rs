@@ -12,11 +12,12 @@ pub enum Format {
     JsonLines,
     /// Arrow IPC, as a file or a stream.
     Arrow,
+    /// A packet capture: pcap or pcapng.
+    Capture,
 }
 
 impl Format {
-    pub(super) const ENDINGS: &str =
-        ".parquet, .csv, .tsv, .jsonl, .ndjson, .json, .arrow, .feather, .ipc or .arrows";
+    pub(super) const ENDINGS: &str = ".parquet, .csv, .tsv, .jsonl, .ndjson, .json, .arrow, .feather, .ipc, .arrows, .pcap, .pcapng or .cap";
 
     /// The format that the ending of a name (without `.gz` or `.zst`) tells.
     pub fn of_name(name: &str) -> Option<Format> {
@@ -26,6 +27,7 @@ impl Format {
             "csv" | "tsv" => Some(Format::Csv),
             "jsonl" | "ndjson" | "json" => Some(Format::JsonLines),
             "arrow" | "feather" | "ipc" | "arrows" => Some(Format::Arrow),
+            "pcap" | "pcapng" | "cap" => Some(Format::Capture),
             _ => None,
         }
     }
@@ -38,6 +40,7 @@ impl fmt::Display for Format {
             Format::Csv => "csv",
             Format::JsonLines => "jsonl",
             Format::Arrow => "arrow",
+            Format::Capture => "pcap",
         })
     }
 }
@@ -51,7 +54,10 @@ impl FromStr for Format {
             "csv" => Ok(Format::Csv),
             "jsonl" => Ok(Format::JsonLines),
             "arrow" => Ok(Format::Arrow),
-            _ => Err(format!("'{text}' is not one of parquet, csv, jsonl, arrow")),
+            "pcap" => Ok(Format::Capture),
+            _ => Err(format!(
+                "'{text}' is not one of parquet, csv, jsonl, arrow, pcap"
+            )),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod batches;
 mod blob;
+mod capture;
 mod columns;
 mod csv;
 mod error;
@@ -37,6 +38,7 @@ use crate::encode::plain_schema;
 use crate::progress;
 pub use batches::Batches;
 use blob::Blob;
+use capture::CaptureFile;
 pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
 pub use format::Format;
@@ -97,6 +99,8 @@ pub struct SourceOptions {
     pub columns: Vec<(String, DataType)>,
     /// Records of a text file from which types are guessed.
     pub sample_rows: usize,
+    /// The bytes of packets make a column, too.
+    pub packet_data: bool,
 }
 
 impl Default for SourceOptions {
@@ -107,6 +111,7 @@ impl Default for SourceOptions {
             delimiter_given: false,
             columns: Vec::new(),
             sample_rows: 10_000,
+            packet_data: false,
         }
     }
 }
@@ -149,6 +154,7 @@ enum Content {
     Parquet(Blob, ParquetFile),
     Text(Blob, TextFile),
     Ipc(Blob, IpcFile),
+    Capture(Blob, CaptureFile),
     Batches(SchemaRef),
 }
 
@@ -166,7 +172,7 @@ impl File {
             Ok(Content::Text(blob.clone(), file))
         };
         let content = match format {
-            Format::Parquet | Format::Arrow if packing != Packing::Plain => {
+            Format::Parquet | Format::Arrow | Format::Capture if packing != Packing::Plain => {
                 return Err(SourceError::Compressed { file: name });
             }
             Format::Parquet => {
@@ -176,6 +182,10 @@ impl File {
             Format::Arrow => {
                 let file = IpcFile::describe(&blob)?;
                 Content::Ipc(blob.clone(), file)
+            }
+            Format::Capture => {
+                let file = CaptureFile::describe(&blob, options.packet_data)?;
+                Content::Capture(blob.clone(), file)
             }
             Format::JsonLines => text(TextFormat::JsonLines)?,
             Format::Csv => {
@@ -198,6 +208,7 @@ impl File {
             Content::Parquet(_, file) => file.schema().fields(),
             Content::Text(_, file) => &file.fields,
             Content::Ipc(_, file) => file.schema.fields(),
+            Content::Capture(_, file) => file.schema.fields(),
             Content::Batches(schema) => schema.fields(),
         }
     }

@@ -11,7 +11,12 @@ use arrow_array::RecordBatch;
 pub enum Place {
     Line(u64),
     Row(u64),
-    BatchRow { batch: u64, row: u64 },
+    BatchRow {
+        batch: u64,
+        row: u64,
+    },
+    /// Offset from the file's beginning, from 0.
+    Byte(u64),
 }
 
 impl fmt::Display for Place {
@@ -19,6 +24,7 @@ impl fmt::Display for Place {
         match self {
             Place::Line(line) => write!(formatter, "line {line}"),
             Place::Row(row) => write!(formatter, "row {row}"),
+            Place::Byte(at) => write!(formatter, "byte {at}"),
             Place::BatchRow { batch, row } => write!(formatter, "record batch {batch}, row {row}"),
         }
     }

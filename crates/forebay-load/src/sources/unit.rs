@@ -9,6 +9,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{FieldRef, SchemaRef};
 
 use super::batches::Slice;
+use super::capture::CapturePart;
 use super::error::SourceError;
 use super::origin::{Origin, Place, Places, Reject, row_as_json};
 use super::parquet::RowGroup;
@@ -34,6 +35,7 @@ enum Part {
     /// Lines, and the types of the file's columns.
     Lines(TextPart, SchemaRef),
     Batches(Range<usize>),
+    Packets(CapturePart),
     Slice(Slice),
     /// Of batches in general.
     None,
@@ -48,6 +50,10 @@ pub(super) fn cut(
     let parts: Vec<Part> = match &file.content {
         Content::Parquet(_, parquet) => parquet.row_groups().into_iter().map(Part::Group).collect(),
         Content::Ipc(_, ipc) => ipc.parts().into_iter().map(Part::Batches).collect(),
+        Content::Capture(_, capture) => {
+            let parts = capture.parts().iter().cloned();
+            parts.map(Part::Packets).collect()
+        }
         Content::Batches(_) => Vec::new(),
         Content::Text(blob, text) => {
             let types = decode_schema(&text.fields, schema);
@@ -100,6 +106,7 @@ impl Unit {
         match &self.part {
             Part::Group(group) => group.bytes,
             Part::Lines(part, _) => part.range.end - part.range.start,
+            Part::Packets(part) => part.range.end - part.range.start,
             Part::Batches(range) => match &self.file.content {
                 Content::Ipc(_, ipc) => {
                     let parts: usize = ipc.parts().iter().map(ExactSizeIterator::len).sum();
@@ -115,6 +122,7 @@ impl Unit {
     pub fn rows(&self) -> Option<u64> {
         match &self.part {
             Part::Group(group) => Some(group.rows),
+            Part::Packets(part) => Some(part.packets),
             Part::Slice(slice) => Some(slice.batch.num_rows() as u64),
             Part::None => Some(0),
             Part::Lines(..) | Part::Batches(_) => None,
@@ -196,6 +204,20 @@ impl Unit {
                         place,
                         reason,
                         record: bytes,
+                    })
+                },
+            ),
+            (Content::Capture(blob, capture), Part::Packets(part)) => capture.read(
+                blob,
+                part,
+                &self.columns,
+                &mut |batch, first| emit(batch, Places::Rows(first)),
+                &mut |place, reason| {
+                    reject(Reject {
+                        file,
+                        place,
+                        reason,
+                        record: b"null",
                     })
                 },
             ),

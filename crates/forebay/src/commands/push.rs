@@ -42,7 +42,8 @@ pub struct Push {
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
 
-    /// The key, as a template over columns: '{carrier}/{flight:05}' pads flight with zeros to five
+    /// The key, as a template over columns: '{carrier}/{flight:05}' pads flight with zeros to five;
+    /// {time:be} is eight bytes whose order is that of numbers
     #[arg(
         long,
         value_name = "TEMPLATE",

@@ -36,6 +36,10 @@ pub struct SourceArgs {
     /// The first line holds data: the columns are called column_1, column_2 and so on
     #[arg(long, help_heading = "Sources")]
     pub csv_no_header: bool,
+
+    /// Of packet captures, also the packets' bytes, as the column data
+    #[arg(long, help_heading = "Sources")]
+    pub packet_data: bool,
 }
 
 /// What becomes of bad rows, and what the work may take.
@@ -81,6 +85,8 @@ pub enum Format {
     Jsonl,
     /// Arrow IPC, file or stream
     Arrow,
+    /// Packet captures, pcap or pcapng: a row a packet
+    Pcap,
 }
 
 impl SourceArgs {
@@ -97,6 +103,7 @@ impl SourceArgs {
             },
             delimiter_given: self.csv_delimiter.is_some(),
             columns,
+            packet_data: self.packet_data,
             ..SourceOptions::default()
         })
     }
@@ -145,6 +152,7 @@ impl From<Format> for sources::Format {
             Format::Csv => Self::Csv,
             Format::Jsonl => Self::JsonLines,
             Format::Arrow => Self::Arrow,
+            Format::Pcap => Self::Capture,
         }
     }
 }

@@ -198,6 +198,6 @@ fn compressed_text() {
         dir.open("d.parquet.gz")
             .unwrap_err()
             .to_string()
-            .contains("compress by themselves")
+            .contains("only text is read inside .gz or .zst")
     );
 }

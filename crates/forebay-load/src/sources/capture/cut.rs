@@ -1,0 +1,198 @@
+//! Where several threads can begin to read one capture.
+//!
+//! 1. Behind every so many bytes a *sync point* is looked for: a place from which several records follow one
+//!    another that look real. That is a guess: a packet may carry anything, a capture too.
+//! 2. Threads walk from each sync point to the next, by the records' lengths, and count packets.
+//! 3. The first one began at the file's first record. If it ends exactly at the second sync point, that is
+//!    the beginning of a record, and so is by induction each one at which the walk before it ends. A guess
+//!    at which it does not end is dropped: the walk before goes on from its own end to the next one.
+//!
+//! So a wrong guess costs a walk and is never believed, and every part knows the number of its first packet.
+
+use std::sync::Arc;
+
+use super::CapturePart;
+use super::packets::Interface;
+use super::walk::{Framing, Step, Window};
+use crate::sources::blob::Blob;
+use crate::sources::error::SourceError;
+
+/// Records that have to follow one another at a sync point.
+const RECORDS_TO_BELIEVE: usize = 12;
+/// How far a sync point is looked for.
+const SEARCH_BYTES: u64 = 2 << 20;
+/// Threads that walk at a time.
+const WALKERS: usize = 8;
+
+/// A walk from one place to another.
+#[derive(Debug)]
+struct Walk {
+    from: u64,
+    /// The first record at or behind where it was to end, or where it could not go on.
+    end: u64,
+    packets: u64,
+    /// Where sections' headers and interfaces' descriptions begin.
+    descriptions: Vec<u64>,
+    framing: Framing,
+    stop: Stop,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stop {
+    There,
+    End,
+    Torn,
+    Bad(String),
+}
+
+/// The parts of a capture, of about `part_bytes`.
+pub fn cut(blob: &Blob, start: &Framing, part_bytes: u64) -> Result<Vec<CapturePart>, SourceError> {
+    let failed = |error| blob.io_error(error);
+    let syncs = sync_points(blob, start, part_bytes).map_err(failed)?;
+    let walks = walk_all(blob, start, &syncs).map_err(failed)?;
+    let mut proven: Vec<Walk> = Vec::new();
+    for (index, walk) in walks.into_iter().enumerate() {
+        let Some(last) = proven.last_mut() else {
+            proven.push(walk);
+            continue;
+        };
+        if last.stop != Stop::There {
+            break;
+        }
+        if last.end == walk.from && last.framing == *start {
+            proven.push(walk);
+        } else {
+            let to = syncs.get(index + 1).copied().unwrap_or(u64::MAX);
+            last.go_on(blob, to).map_err(failed)?;
+        }
+    }
+    parts(blob, start, &proven)
+}
+
+fn sync_points(blob: &Blob, start: &Framing, part_bytes: u64) -> std::io::Result<Vec<u64>> {
+    let mut window = Window::new(blob);
+    let mut syncs = vec![start.first_record()];
+    let mut due = start.first_record() + part_bytes;
+    while due < blob.size_bytes {
+        let aligned = due.next_multiple_of(start.alignment());
+        let until = blob.size_bytes.min(aligned + SEARCH_BYTES.min(part_bytes));
+        let mut places = (aligned..until).step_by(start.alignment() as usize);
+        let found = places.find_map(|at| match is_believable(start, &mut window, at) {
+            Ok(true) => Some(Ok(at)),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        });
+        syncs.extend(found.transpose()?);
+        due += part_bytes;
+    }
+    Ok(syncs)
+}
+
+pub fn is_believable(start: &Framing, window: &mut Window<'_>, at: u64) -> std::io::Result<bool> {
+    let (mut at, mut before) = (at, None);
+    for _ in 0..RECORDS_TO_BELIEVE {
+        match start.step(window, at)? {
+            Step::End => return Ok(before.is_some()),
+            Step::Record(record) if start.looks_real(window, at, before)? => {
+                before = Some(at);
+                at += record.bytes;
+            }
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Walks from each sync point to the next, side by side.
+fn walk_all(blob: &Blob, start: &Framing, syncs: &[u64]) -> std::io::Result<Vec<Walk>> {
+    let mut walks = Vec::new();
+    for chunk in (0..syncs.len()).collect::<Vec<_>>().chunks(WALKERS) {
+        let walked: Vec<std::io::Result<Walk>> = std::thread::scope(|scope| {
+            let walk = |&index: &usize| {
+                let to = syncs.get(index + 1).copied().unwrap_or(u64::MAX);
+                let mut walk = Walk::at(syncs[index], *start);
+                scope.spawn(move || walk.go_on(blob, to).map(|()| walk))
+            };
+            let running: Vec<_> = chunk.iter().map(walk).collect();
+            let broken = || Err(std::io::Error::other("a thread broke down"));
+            let ended = running.into_iter().map(|thread| thread.join());
+            ended
+                .map(|walk| walk.unwrap_or_else(|_| broken()))
+                .collect()
+        });
+        for walk in walked {
+            walks.push(walk?);
+        }
+    }
+    Ok(walks)
+}
+
+impl Walk {
+    fn at(from: u64, framing: Framing) -> Self {
+        Self {
+            from,
+            end: from,
+            packets: 0,
+            descriptions: Vec::new(),
+            framing,
+            stop: Stop::There,
+        }
+    }
+
+    fn go_on(&mut self, blob: &Blob, to: u64) -> std::io::Result<()> {
+        let mut window = Window::new(blob);
+        while self.end < to {
+            match self.framing.step(&mut window, self.end)? {
+                Step::Record(record) => {
+                    if record.is_description {
+                        self.descriptions.push(self.end);
+                    }
+                    self.packets += u64::from(record.is_packet);
+                    self.framing = record.framing;
+                    self.end += record.bytes;
+                }
+                Step::End => self.stop = Stop::End,
+                Step::Torn => self.stop = Stop::Torn,
+                Step::Bad(reason) => self.stop = Stop::Bad(reason),
+            }
+            if self.stop != Stop::There {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts that walks have proven, with the interfaces that each one begins with.
+fn parts(blob: &Blob, start: &Framing, walks: &[Walk]) -> Result<Vec<CapturePart>, SourceError> {
+    let mut window = Window::new(blob);
+    let (mut framing, mut packets_before) = (*start, 0);
+    let mut interfaces = Vec::new();
+    let mut parts = Vec::new();
+    for walk in walks {
+        if let Stop::Bad(reason) = &walk.stop {
+            return Err(blob.damaged(format!("byte {}: the capture ", walk.end), reason));
+        }
+        parts.push(CapturePart {
+            range: walk.from..walk.end,
+            framing,
+            interfaces: Arc::new(interfaces.clone()),
+            packets_before,
+            packets: walk.packets,
+            torn: (walk.stop == Stop::Torn).then_some(walk.end),
+        });
+        packets_before += walk.packets;
+        for &at in &walk.descriptions {
+            let step = framing.step(&mut window, at);
+            let Step::Record(record) = step.map_err(|error| blob.io_error(error))? else {
+                continue;
+            };
+            framing = record.framing;
+            let content = window.get(at, record.bytes as usize);
+            let content = content.map_err(|error| blob.io_error(error))?;
+            Interface::describe(content.unwrap_or_default(), &framing, &mut interfaces)
+                .map_err(|reason| blob.damaged(format!("byte {at}: the capture "), reason))?;
+        }
+    }
+    Ok(parts)
+}
