@@ -31,6 +31,11 @@ bench-plan: build ## The planners: plans beside the optimum and bounds, placemen
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_plan.py $(BENCH_ARGS)
 	@$(BENCH_PYTHON) bench/driver/bench_placement.py $(BENCH_ARGS)
 
+.PHONY: bench-distributed
+bench-distributed: build ## Push to a real S3 server and pull by nodes, beside plain copies of the same bytes
+	@bench/setup distributed
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_distributed.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data
