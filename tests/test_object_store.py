@@ -116,7 +116,9 @@ def test_a_push_killed_while_it_sends_is_gone_on_with(remote, proxy, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     sent = receipts(store, "wide")
-    assert remote.unfinished_uploads() and remote.json("tables") == []
+    # The three parts may be all those of one file, which is there then.
+    assert remote.unfinished_uploads() or remote.keys("tables/wide/runs")
+    assert remote.json("tables") == []
     proxy.before = lambda exchange: None
     for _ in range(30):
         gate.release()
