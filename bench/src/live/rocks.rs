@@ -6,10 +6,12 @@
 //!
 //! The options live as long as the process: a few, created once.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -36,7 +38,12 @@ pub struct Rocks {
     write: *mut WriteOptions,
     read: *mut ReadOptions,
     counting: Counting,
+    /// When background work was last seen.
+    last_running: Cell<Instant>,
 }
+
+/// After so long without background work there is none to come.
+const IDLE: Duration = Duration::from_millis(500);
 
 /// RocksDB whose increments are operands of its merge operator for 64-bit counters.
 pub struct Merging;
@@ -134,6 +141,7 @@ impl Rocks {
                 write,
                 read: rocksdb_readoptions_create(),
                 counting,
+                last_running: Cell::new(Instant::now()),
             })
         }
     }
@@ -216,14 +224,18 @@ impl Engine for Rocks {
     }
 
     fn is_busy(&self) -> bool {
-        [
+        let running = [
             c"rocksdb.num-running-compactions",
-            c"rocksdb.compaction-pending",
             c"rocksdb.num-running-flushes",
             c"rocksdb.mem-table-flush-pending",
-        ]
-        .into_iter()
-        .any(|name| self.property(name) > 0)
+        ];
+        if running.into_iter().any(|name| self.property(name) > 0) {
+            self.last_running.set(Instant::now());
+            return true;
+        }
+        // It may say so for good, with nothing that it would do.
+        let pending = self.property(c"rocksdb.compaction-pending") > 0;
+        pending && self.last_running.get().elapsed() < IDLE
     }
 
     fn optimize(&mut self) -> Result<()> {
