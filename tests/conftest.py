@@ -71,3 +71,19 @@ def proxy(s3_server):
     proxy = Proxy(s3_server)
     yield proxy
     proxy.stop()
+
+
+@pytest.fixture
+def live(store):
+    """A server with a live table of each kind."""
+    store.run("create", "kv")
+    store.run("create", "log", "--order", "ordered", "--boundary", "m")
+    store.run("create", "count", "--delta", "i64", "--durability", "os")
+    store.run("create", "float", "--delta", "f64", "--durability", "os")
+    store.run("create", "text", "--delta", "append", "--durability", "20ms")
+    columns = ["--column", "name:text", "--column", "age:int64", "--column", "score:float64"]
+    store.run("create", "people", "--value", "row", *columns)
+    store.run("create", "list", "--value", "list", "--item", "int64")
+    with store.serve() as server:
+        server.store = store
+        yield server

@@ -1,8 +1,6 @@
 """Live tables through the server: what clients write is there, whatever happens to the process."""
 
 import json
-import os
-import random
 import signal
 import subprocess
 import threading
@@ -14,22 +12,6 @@ import redis
 from harness import wait_for
 
 DURABILITIES = ["sync", "20ms", "os"]
-
-
-@pytest.fixture
-def live(store):
-    """A server with a live table of each kind."""
-    store.run("create", "kv")
-    store.run("create", "log", "--order", "ordered", "--boundary", "m")
-    store.run("create", "count", "--delta", "i64", "--durability", "os")
-    store.run("create", "float", "--delta", "f64", "--durability", "os")
-    store.run("create", "text", "--delta", "append", "--durability", "20ms")
-    columns = ["--column", "name:text", "--column", "age:int64", "--column", "score:float64"]
-    store.run("create", "people", "--value", "row", *columns)
-    store.run("create", "list", "--value", "list", "--item", "int64")
-    with store.serve() as server:
-        server.store = store
-        yield server
 
 
 def refused(call, *words):
@@ -511,134 +493,3 @@ def test_a_user_without_the_verb_does_not_write(store, tmp_path):
                 with pytest.raises(redis.exceptions.NoPermissionError):
                     multi.execute()
         assert reads.get("t:a") == b"1"
-
-
-@pytest.fixture
-def real(tmp_path):
-    """A redis-server beside ours."""
-    socket = tmp_path / "redis.sock"
-    words = [
-        "redis-server",
-        "--port",
-        "0",
-        "--unixsocket",
-        str(socket),
-        "--save",
-        "",
-        "--dir",
-        str(tmp_path),
-    ]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    wait_for(socket.exists, "redis-server")
-    yield redis.Redis(unix_socket_path=str(socket), decode_responses=True)
-    process.terminate()
-    process.wait()
-
-
-def random_command(dice):
-    key = f"kv:{{x}}{dice.randrange(6)}"
-    number = str(dice.choice([0, 1, -7, 42, 2**62, -(2**62)]))
-    text = dice.choice(["", "a", "10", "3.5", "-1", " 1", "05", "+5", number])
-    return dice.choice(
-        [
-            ["SET", key, text],
-            ["SET", key, text, dice.choice(["NX", "XX", "GET", "nx", "BAD"])],
-            ["SET", key, text, "XX", "GET"],
-            ["SETNX", key, text],
-            ["GET", key],
-            ["GETSET", key, text],
-            ["GETDEL", key],
-            ["DEL", key, f"kv:{{x}}{dice.randrange(6)}"],
-            ["EXISTS", key, key],
-            ["INCR", key],
-            ["DECR", key],
-            ["INCRBY", key, text],
-            ["DECRBY", key, dice.choice([number, str(-(2**63))])],
-            ["SET", f"{key}f", dice.choice(["1", "2.5", "x"])],
-            ["INCRBYFLOAT", f"{key}f", dice.choice(["1.5", "-0.25", "x", "3"])],
-            ["GET", f"{key}f"],
-            ["APPEND", key, text],
-            ["STRLEN", key],
-            ["MSET", key, text, f"kv:{{x}}{dice.randrange(6)}", text],
-            ["MSET", key, text, key],
-            *random_expiries(dice, key, text),
-            ["TYPE", key],
-            ["GETRANGE", key, str(dice.randrange(-4, 4)), str(dice.randrange(-4, 4))],
-        ]
-    )
-
-
-def random_expiries(dice, key, text):
-    """Commands on expiry. Moments are past or far: none comes while the test runs."""
-    now_s = int(time.time())
-    # No two times from now are so near each other that GT and LT depend on milliseconds.
-    far_s = dice.randrange(10_000, 10**8)
-    seconds = str(dice.choice([0, -1, far_s, far_s, 2**62, "x", "1.5"]))
-    moment_s = dice.choice([1, now_s - 10, now_s + 1000, now_s + 2000, 2**62, 0, -5])
-    unit = dice.choice(["EX", "PX", "EXAT", "PXAT", "ex", "px"])
-    lifetime = {"EX": far_s, "PX": far_s * 1000, "EXAT": moment_s, "PXAT": moment_s * 1000}
-    time_ = dice.choice([str(lifetime[unit.upper()])] * 3 + [seconds])
-    only = dice.choice([[], [], ["NX"], ["XX"], ["GT"], ["lt"], ["NX", "GT"], ["GT", "LT"], ["B"]])
-    more = [["NX"], ["GET"], ["KEEPTTL"], ["PERSIST"], ["XX", "GET"], ["EX"]]
-    more.append(["PX", str(far_s * 1000)])
-    return [
-        ["SET", key, text, unit, time_],
-        ["SET", key, text, unit, time_, *dice.choice(more)],
-        ["SET", key, text, *dice.choice(more), unit, time_],
-        ["SET", key, text, "KEEPTTL"],
-        ["SETEX", key, seconds, text],
-        ["PSETEX", key, str(dice.choice([0, far_s * 1000])), text],
-        ["GETEX", key],
-        ["GETEX", key, unit, time_],
-        ["GETEX", key, dice.choice(["PERSIST", "KEEPTTL", "EX"])],
-        ["GETEX", key, unit, time_, "PERSIST"],
-        ["EXPIRE", key, seconds, *only],
-        ["PEXPIRE", key, str(dice.choice([-1, far_s * 1000, 2**63 - 1])), *only],
-        ["EXPIREAT", key, str(moment_s), *only],
-        ["PEXPIREAT", key, str(moment_s * 1000), *only],
-        ["PERSIST", key],
-        [dice.choice(["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"]), key],
-        [dice.choice(["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"]), key],
-    ]
-
-
-def alike(words, ours, theirs):
-    """Whether two answers are the same, but for the moments at which the two servers were asked."""
-    told = {"TTL": 1, "EXPIRETIME": 1, "PTTL": 2000, "PEXPIRETIME": 2000}
-    if words[0] in told and isinstance(ours, int) and isinstance(theirs, int):
-        return ours == theirs or min(ours, theirs) > 0 and abs(ours - theirs) <= told[words[0]]
-    return ours == theirs
-
-
-def answer(connection, words):
-    connection.send_command(*words)
-    try:
-        reply = connection.read_response()
-    except redis.ResponseError as error:
-        return f"error: {error}"
-    if words == ["EXEC"] and isinstance(reply, list):
-        return [f"error: {part}" if isinstance(part, Exception) else part for part in reply]
-    return reply
-
-
-def test_answers_are_those_of_redis(live, real):
-    seed = int(os.environ.get("FOREBAY_TEST_SEED", time.time_ns() % 2**32))
-    print("seed", seed)
-    dice = random.Random(seed)
-    clients = [live.client(decode_responses=True), real]
-    connections = [client.connection_pool.get_connection() for client in clients]
-    for step in range(5000):
-        queued = [random_command(dice)]
-        commands = queued
-        if dice.random() < 0.1:
-            queued = queued + [random_command(dice) for _ in range(dice.randrange(4))]
-            commands = [["MULTI"], *queued, ["EXEC"]]
-        for words in commands:
-            ours, theirs = [answer(connection, words) for connection in connections]
-            pairs = [(words, ours, theirs)]
-            if words == ["EXEC"] and isinstance(ours, list) and isinstance(theirs, list):
-                pairs = list(zip(queued, ours, theirs, strict=True))
-            for words, ours, theirs in pairs:
-                assert alike(words, ours, theirs), (seed, step, words, ours, theirs, commands)
-    for connection in connections:
-        connection.disconnect()
