@@ -71,6 +71,7 @@ def load(
     csv_null: str | None = None,
     csv_quote: str | None = None,
     csv_no_header: bool = False,
+    packet_data: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
     rate: int | str | None = None,

@@ -19,7 +19,7 @@ Order = Literal["hashed", "ordered"]
 Duplicates = Literal["fail", "first", "last"]
 Delta = Literal["i64", "i64-saturating", "f64", "append", "min", "max"]
 Compression = Literal["none", "lz4", "zstd"]
-Format = Literal["parquet", "csv", "jsonl", "arrow"]
+Format = Literal["parquet", "csv", "jsonl", "arrow", "pcap"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -136,6 +136,7 @@ def push(
     csv_null: str | None = None,
     csv_quote: str | None = None,
     csv_no_header: bool = False,
+    packet_data: bool = False,
     version: int | None = None,
     compression: Compression | None = None,
     page_size: int | str | None = None,
