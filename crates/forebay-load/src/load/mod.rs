@@ -13,7 +13,7 @@ use std::sync::Arc;
 use forebay_engine::live::{self, Budget, IngestRun, Load};
 use forebay_engine::{Store, StoreError, TableName, Ttl};
 use forebay_run::filter::BITS_PER_KEY;
-use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::operation::DeltaKind;
 use serde::Serialize;
 
 use crate::encode::Verb;
@@ -23,7 +23,7 @@ use crate::push::build::{Job, tallies};
 use crate::push::read::{read, record_memory};
 use crate::push::throttle::Throttle;
 use crate::push::{Applied, BadRows, PushError};
-use crate::sort::{Collected, Cut, Cuts, Duplicates, Finish, SortError, SortPlan};
+use crate::sort::{AsTheyAre, Collected, Cut, Cuts, Duplicates, SortPlan};
 use crate::sources::{Input, SourceOptions};
 use fit::Fit;
 
@@ -107,7 +107,9 @@ pub fn load(
     let job = Job {
         plan: &plan,
         page_bytes: None,
-        finish: &Filtered::new(&read.collected, request.memory_bytes),
+        finish: &AsTheyAre {
+            filters: wants_filters(&read.collected, request.memory_bytes),
+        },
         throttle: &throttle,
         progress,
     };
@@ -168,36 +170,11 @@ fn cuts(load: &Load) -> Cuts {
     Cuts::at(load.options().lowers.iter().map(cut).collect())
 }
 
-/// Operations are written as they are, into runs that are looked up beside others.
-#[derive(Debug)]
-struct Filtered {
-    wanted: bool,
-}
-
-impl Filtered {
-    /// A filter is kept in memory while its run is written.
-    fn new(collected: &[Collected], memory_bytes: u64) -> Self {
-        let (source, dropped) = tallies(collected);
-        let records = source.records - dropped.records;
-        Self {
-            wanted: records.saturating_mul(BITS_PER_KEY) / 8 <= memory_bytes / 4,
-        }
-    }
-}
-
-impl Finish for Filtered {
-    fn finish<'a>(
-        &self,
-        _partition: usize,
-        _key: &[u8],
-        operation: Operation<'a>,
-    ) -> Result<Option<Operation<'a>>, SortError> {
-        Ok(Some(operation))
-    }
-
-    fn wants_filter(&self, _partition: usize) -> bool {
-        self.wanted
-    }
+/// Whether the runs get filters: one is kept in memory while its run is written.
+fn wants_filters(collected: &[Collected], memory_bytes: u64) -> bool {
+    let (source, dropped) = tallies(collected);
+    let records = source.records - dropped.records;
+    records.saturating_mul(BITS_PER_KEY) / 8 <= memory_bytes / 4
 }
 
 #[cfg(test)]

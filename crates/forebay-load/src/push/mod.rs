@@ -257,7 +257,7 @@ pub fn push(
         page_bytes: request.page_bytes,
         finish: layer
             .as_ref()
-            .map_or(&AsTheyAre as &dyn Finish, |layer| layer),
+            .map_or(&AsTheyAre { filters: false } as &dyn Finish, |layer| layer),
         throttle: &throttle,
         progress,
     };

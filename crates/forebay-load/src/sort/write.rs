@@ -46,9 +46,12 @@ pub trait Finish: Sync {
     fn wants_filter(&self, partition: usize) -> bool;
 }
 
-/// Operations are written as they are, and runs stand alone.
+/// Operations are written as they are.
 #[derive(Debug)]
-pub struct AsTheyAre;
+pub struct AsTheyAre {
+    /// Whether the runs are to be looked up beside others.
+    pub filters: bool,
+}
 
 impl Finish for AsTheyAre {
     fn finish<'a>(
@@ -61,7 +64,7 @@ impl Finish for AsTheyAre {
     }
 
     fn wants_filter(&self, _partition: usize) -> bool {
-        false
+        self.filters
     }
 }
 
