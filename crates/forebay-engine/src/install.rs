@@ -160,6 +160,14 @@ impl Table {
         Ok(self.verify_runs(&manifest, &HashSet::new(), false, &mut |_| {}))
     }
 
+    /// [`Table::verify_warm`] of the partitions that have one of these runs.
+    pub fn verify_runs_of(&self, version: u64, runs: &[RunId]) -> Result<VerifyReport, StoreError> {
+        let manifest = self.manifest(version)?;
+        let others = manifest.runs().map(|run| run.id.clone());
+        let others = others.filter(|id| !runs.contains(id)).collect();
+        Ok(self.verify_runs(&manifest, &others, false, &mut |_| {}))
+    }
+
     /// Whether a version is here with just this manifest and all its files at their lengths.
     pub fn has_installed(&self, version: u64, manifest: &[u8]) -> Result<bool, StoreError> {
         let path = self.files.manifest(version);

@@ -97,6 +97,15 @@ pub(crate) fn extent_file(id: &RunId) -> String {
     format!("{id}.ext")
 }
 
+/// The run that a file in the directory of runs is of.
+pub(crate) fn run_of(path: &Path) -> Option<RunId> {
+    let name = path.file_name()?.to_str()?;
+    let id = name
+        .strip_suffix(".run")
+        .or_else(|| name.strip_suffix(".ext"))?;
+    RunId::new(id).ok()
+}
+
 /// The version that a manifest's file name stands for; `None` for any other file. Only the one way
 /// in which we write a number counts, so two files never stand for one version.
 pub(crate) fn version_of(file_name: &str) -> Option<u64> {

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::error::StoreError;
 use crate::follow::Followed;
-use crate::name::TableName;
+use crate::name::{RunId, TableName};
 use crate::store::Store;
 use crate::version::Version;
 
@@ -142,6 +142,15 @@ impl Serving {
     #[inline]
     pub fn load(&self) -> Guard<Arc<Tables>> {
         self.shared.tables.load()
+    }
+
+    /// Tables in whose serving versions readers met damage, those versions, and the runs.
+    pub fn damaged(&self) -> Vec<(TableName, u64, Vec<RunId>)> {
+        let tables = self.load();
+        let met = tables
+            .iter()
+            .map(|(name, version)| (name.clone(), version.version(), version.damaged()));
+        met.filter(|(_, _, runs)| !runs.is_empty()).collect()
     }
 
     /// The version that serves a table now, to be read for as long as wanted.

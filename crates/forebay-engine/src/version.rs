@@ -4,6 +4,7 @@
 //! are unlinked; the last handle closes it.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_run::filter::filter_hash;
@@ -14,12 +15,13 @@ use forebay_run::{Found, Lookup as RunLookup, Order, RunError};
 
 use crate::batch::Route;
 use crate::error::{ReadError, StoreError};
-use crate::layout::TableFiles;
+use crate::layout::{TableFiles, run_of};
 use crate::manifest::{Manifest, RunRef};
-use crate::name::TableName;
+use crate::name::{RunId, TableName};
 use crate::route::Router;
 use crate::store::Store;
 use forebay_run::io::{Clock, Disk};
+use parking_lot::Mutex;
 
 /// A value: borrowed from the mapped file where it lies there in one piece.
 pub type Value<'a> = Cow<'a, [u8]>;
@@ -43,6 +45,8 @@ pub struct Version {
     pub(crate) parts: Vec<Part>,
     /// Tells what has expired.
     clock: Arc<dyn Clock>,
+    /// Runs in which a reader met damage.
+    damaged: Mutex<BTreeSet<RunId>>,
 }
 
 /// The open runs of a partition, oldest first.
@@ -85,6 +89,7 @@ impl Version {
             router,
             parts,
             clock: Arc::clone(store.clock()),
+            damaged: Mutex::default(),
         })
     }
 
@@ -329,8 +334,18 @@ impl Version {
             .map_err(|error| refused(error.to_string()))
     }
 
+    /// The runs in which readers met damage since the version was opened.
+    pub fn damaged(&self) -> Vec<RunId> {
+        self.damaged.lock().iter().cloned().collect()
+    }
+
     #[cold]
     pub(crate) fn read_error(&self, source: RunError) -> ReadError {
+        if source.is_damage()
+            && let Some(run) = source.path().and_then(run_of)
+        {
+            self.damaged.lock().insert(run);
+        }
         let table = self.manifest.table.clone();
         ReadError::Run {
             table,

@@ -24,5 +24,5 @@ pub use address::{Address, AddressError, is_remote};
 pub use disk::RemoteDisk;
 pub use objects::Patience;
 pub use open::{OpenError, RemoteStore, open};
-pub use pull::{PullError, PullOptions, PullState, Puller, Pulling, Reopen, TablePull};
+pub use pull::{PullError, PullOptions, PullRate, PullState, Puller, Pulling, Served, TablePull};
 pub use upload::Uploaded;

@@ -55,6 +55,26 @@ impl RunError {
         }
     }
 
+    /// The file that it is about, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Unsupported { path, .. }
+            | Self::Refused { path, .. } => Some(path),
+            Self::Duplicate { .. } | Self::Operand { .. } => None,
+        }
+    }
+
+    /// Whether the file, or the device under it, no longer gives what was written.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Io { source, .. } => crate::io::is_bad_device(source),
+            _ => false,
+        }
+    }
+
     /// Whether the cause is a full disk (or a quota).
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Io { source, .. } if crate::io::is_out_of_space(source))

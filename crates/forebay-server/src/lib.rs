@@ -34,7 +34,7 @@ mod worker;
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
 pub use pulls::{Pulled, Pulls, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};
-pub use server::{Handle, Server, StartError};
+pub use server::{Handle, Inside, Server, StartError};
 pub use signals::Signals;
 pub use tls::TlsError;
 pub use users::{User, Users, UsersError, Verb};

@@ -145,6 +145,18 @@ impl Metrics {
         sums
     }
 
+    /// How many commands took how long so far, of all tables and workers: see [`bucket_bound_us`].
+    pub fn latency_counts(&self) -> [u64; BUCKETS] {
+        let mut sum = HistogramSum::default();
+        for worker in &self.workers {
+            for metrics in worker.tables.lock().values() {
+                let used = metrics.latencies.iter().filter_map(OnceLock::get);
+                used.for_each(|histogram| sum.add(histogram, 0));
+            }
+        }
+        sum.buckets
+    }
+
     /// Page misses by table.
     pub fn page_misses(&self) -> BTreeMap<Box<str>, u64> {
         let mut sums = BTreeMap::new();
@@ -262,5 +274,6 @@ mod tests {
         assert_eq!((sum.buckets[2], sum.sum_ns, sum.errors), (4, 12_000, 2));
         assert_eq!(metrics.page_misses()["t"], 2);
         assert_eq!(metrics.commands(), 6);
+        assert_eq!(metrics.latency_counts()[..3], [2, 0, 4]);
     }
 }

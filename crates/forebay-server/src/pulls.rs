@@ -20,6 +20,10 @@ pub struct Pulled {
     pub reached: bool,
     /// Why the source cannot be reached now.
     pub problem: Option<String>,
+    /// At most so many bytes a second now; `None`: no limit.
+    pub rate_bytes: Option<u64>,
+    /// How often the rate was lowered because serving had become slow.
+    pub slowed: u64,
     pub received_bytes: u64,
     pub requests: u64,
 }

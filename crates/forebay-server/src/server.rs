@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use forebay_engine::{DEFAULT_POLL, Serving, Store, StoreError, TableName};
+use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
 use thiserror::Error;
 use tracing::{error, info};
 
@@ -31,6 +31,12 @@ pub struct Handle {
     resp_address: SocketAddr,
     http_address: Option<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// What a running server's readers meet, for who brings versions into its store.
+#[derive(Debug, Clone)]
+pub struct Inside {
+    shared: Arc<Shared>,
 }
 
 /// Why a server does not start.
@@ -158,11 +164,11 @@ impl Handle {
         &self.shared.serving
     }
 
-    /// Opens a table's versions anew, whose files were replaced by sound ones, for who does that while the
-    /// server runs.
-    pub fn reopener(&self) -> impl Fn(&TableName) + Send + Sync + 'static {
-        let shared = Arc::clone(&self.shared);
-        move |table| shared.serving.reopen(table)
+    /// For who changes files while the server runs.
+    pub fn inside(&self) -> Inside {
+        Inside {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Stops: no new connections, commands under way are answered, then connections end. Returns when
@@ -189,6 +195,24 @@ impl Handle {
             let _ = thread.join();
         }
         self.shared.live.close();
+    }
+}
+
+impl Inside {
+    /// Opens a table's versions anew, whose files were replaced by sound ones.
+    pub fn reopen(&self, table: &TableName) {
+        self.shared.serving.reopen(table);
+    }
+
+    /// Tables in whose serving versions readers met damage, those versions, and the runs.
+    pub fn damaged(&self) -> Vec<(TableName, u64, Vec<RunId>)> {
+        self.shared.serving.damaged()
+    }
+
+    /// How many commands were answered so far, by what they took: up to 1, 2, 4... microseconds; the last
+    /// number is of all that took longer.
+    pub fn latencies(&self) -> Vec<u64> {
+        self.shared.metrics.latency_counts().to_vec()
     }
 }
 

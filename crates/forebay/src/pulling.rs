@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use forebay_engine::Store;
-use forebay_remote::{PullOptions, Puller};
-use forebay_server::{Pulled, Pulls, TablePulled};
+use forebay_engine::{RunId, Store, TableName};
+use forebay_remote::{PullOptions, Puller, Served};
+use forebay_server::{Inside, Pulled, Pulls, TablePulled};
 
 use crate::context::Context;
 
@@ -29,9 +29,29 @@ impl Pulls for PullsOf {
             tables: tables.collect(),
             reached: state.looked,
             problem: state.problem,
+            rate_bytes: state.rate_bytes,
+            slowed: state.slowed,
             received_bytes: state.received_bytes,
             requests: state.requests,
         }
+    }
+}
+
+/// What a puller asks of the server, and tells it.
+#[derive(Debug)]
+pub struct ServedBy(pub Inside);
+
+impl Served for ServedBy {
+    fn reopen(&self, table: &TableName) {
+        self.0.reopen(table);
+    }
+
+    fn damaged(&self) -> Vec<(TableName, u64, Vec<RunId>)> {
+        self.0.damaged()
+    }
+
+    fn latencies(&self) -> Vec<u64> {
+        self.0.latencies()
     }
 }
 

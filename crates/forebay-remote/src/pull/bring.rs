@@ -1,5 +1,6 @@
 //! Bringing one version here, and mending what is here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,13 +10,16 @@ use forebay_engine::{
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
-use super::fetch::{Fetcher, Throttle, forget};
+use super::fetch::{Fetcher, forget};
 use super::state::SharedState;
+use super::throttle::Throttle;
 use super::{PullError, PullOptions};
 use crate::objects::{News, Objects};
 
 /// How often a run that turns out damaged is brought anew.
 const TRIES: usize = 3;
+/// What is read here before the throttle is asked.
+const READ_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub struct Bringer {
@@ -23,9 +27,11 @@ pub struct Bringer {
     pub local: Store,
     pub state: Arc<SharedState>,
     options: PullOptions,
-    throttle: Throttle,
-    /// One pull writes at a time; the others wait their turn.
+    pub throttle: Arc<Throttle>,
+    /// One pull at a time; the others wait their turn. What is mended does not.
     turn: Mutex<()>,
+    /// Held by who writes a table's files.
+    writing: Mutex<BTreeMap<TableName, Arc<Mutex<()>>>>,
 }
 
 impl Bringer {
@@ -35,7 +41,7 @@ impl Bringer {
         options: PullOptions,
         state: Arc<SharedState>,
     ) -> Self {
-        let throttle = Throttle::new(options.rate_bytes, Arc::clone(local.clock()));
+        let throttle = Arc::new(Throttle::new(options.rate, Arc::clone(local.clock())));
         Self {
             objects,
             local,
@@ -43,6 +49,7 @@ impl Bringer {
             options,
             throttle,
             turn: Mutex::default(),
+            writing: Mutex::default(),
         }
     }
 
@@ -130,6 +137,9 @@ impl Bringer {
             return Ok(0);
         }
         let _turn = self.turn.lock();
+        let writing = self.writing(table);
+        let _writing = writing.lock();
+        let _active = self.throttle.begin();
         let serving = self.local.table(table).ok();
         let serving = serving.and_then(|here| here.pointer().ok()?.serving);
         let manifest = self.manifest(table, version)?;
@@ -149,7 +159,7 @@ impl Bringer {
         for tried in 1.. {
             self.state
                 .table(table, |state| state.doing = Some("verifying"));
-            let report = install.verify(&mut |_| {})?;
+            let report = install.verify(&mut self.reading(install.manifest()))?;
             let Some(problem) = report.problems.first() else {
                 break;
             };
@@ -171,66 +181,98 @@ impl Bringer {
         Ok(mended)
     }
 
-    /// Checks the serving version's files; those cut, missing or damaged are brought anew. `whole`: reads
-    /// them, else looks at their lengths only. Returns how many were.
+    /// Looks whether the serving version's files are there at their lengths, and with `whole` reads them;
+    /// those cut, missing or damaged are brought anew. Returns how many were.
     pub fn mend(
         &self,
         table: &TableName,
         whole: bool,
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
-        let Ok(here) = self.local.table(table) else {
-            return Ok(0);
-        };
-        let Some(version) = here.pointer()?.serving else {
+        let Some((here, version)) = self.serving(table)? else {
             return Ok(0);
         };
         let files = here.files_of(&here.manifest(version)?);
-        let bad: Vec<RunId> = files
-            .iter()
-            .filter(|file| !self.is_here(file))
-            .map(|file| file.run.clone())
-            .collect();
-        let damaged = match () {
-            () if !bad.is_empty() => bad,
-            () if whole => {
-                self.state
-                    .table(table, |state| state.doing = Some("checking"));
-                here.verify_warm(version)?.damaged
-            }
-            () => return Ok(0),
-        };
-        if damaged.is_empty() {
-            return Ok(0);
+        let absent = files.iter().filter(|file| !self.is_here(file));
+        let mut bad: Vec<RunId> = absent.map(|file| file.run.clone()).collect();
+        if bad.is_empty() && whole {
+            self.state
+                .table(table, |state| state.doing = Some("checking"));
+            bad = here.verify_warm(version)?.damaged;
         }
-        let _turn = self.turn.lock();
-        warn!(%table, version, runs = damaged.len(), "damaged here: brought anew");
-        self.begin(table, "repairing", 0);
-        self.mend_files(&here, version, &files, damaged, cancelled)
+        self.mend_runs(&here, version, bad, cancelled)
     }
 
-    fn mend_files(
+    /// Brings runs of the serving version anew in which a reader met damage. Returns how many files they
+    /// are; 0: another version serves by now.
+    pub fn mend_met(
+        &self,
+        table: &TableName,
+        (met, runs): (u64, Vec<RunId>),
+        cancelled: &AtomicBool,
+    ) -> Result<u64, PullError> {
+        match self.serving(table)? {
+            Some((here, version)) if version == met => {
+                self.mend_runs(&here, version, runs, cancelled)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    fn serving(&self, table: &TableName) -> Result<Option<(Table, u64)>, PullError> {
+        let Ok(here) = self.local.table(table) else {
+            return Ok(None);
+        };
+        let version = here.pointer()?.serving;
+        Ok(version.map(|version| (here, version)))
+    }
+
+    fn mend_runs(
         &self,
         here: &Table,
         version: u64,
-        files: &[VersionFile],
         mut damaged: Vec<RunId>,
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
+        if damaged.is_empty() {
+            return Ok(0);
+        }
         let table = here.name();
+        let writing = self.writing(table);
+        let _writing = writing.lock();
+        let _active = self.throttle.begin();
+        warn!(%table, version, runs = damaged.len(), "damaged here: brought anew");
+        self.begin(table, "repairing", 0);
+        let manifest = here.manifest(version)?;
+        let files = here.files_of(&manifest);
+        let concerned = files.iter().filter(|file| damaged.contains(&file.run));
+        let repaired = concerned.count() as u64;
         for tried in 1.. {
-            self.bring_anew(table, files, &damaged, cancelled)?;
-            let report = here.verify_warm(version)?;
+            self.bring_anew(table, &files, &damaged, cancelled)?;
+            let report = here.verify_runs_of(version, &damaged)?;
             let Some(problem) = report.problems.first() else {
                 break;
             };
-            if tried == TRIES {
-                return Err(unsound(&here.manifest(version)?, problem));
+            if tried == TRIES || report.damaged.is_empty() {
+                return Err(unsound(&manifest, problem));
             }
             damaged = report.damaged;
         }
-        let repaired = files.iter().filter(|file| damaged.contains(&file.run));
-        Ok(repaired.count() as u64)
+        Ok(repaired)
+    }
+
+    /// What the reading of a version that came is told of the pages read: it is held up where serving
+    /// suffers from it.
+    fn reading(&self, manifest: &Manifest) -> impl FnMut(u64) + '_ {
+        let bytes: u64 = manifest.runs().map(|run| run.summary.file_bytes).sum();
+        let page_bytes = bytes / manifest.pages().max(1);
+        let mut unpaid = 0;
+        move |pages| {
+            unpaid += pages * page_bytes;
+            if unpaid >= READ_BYTES {
+                self.throttle.take_here(std::mem::take(&mut unpaid));
+            }
+        }
     }
 
     fn bring_anew(
@@ -262,6 +304,11 @@ impl Bringer {
             }
         }
         Ok(())
+    }
+
+    fn writing(&self, table: &TableName) -> Arc<Mutex<()>> {
+        let mut writing = self.writing.lock();
+        Arc::clone(writing.entry(table.clone()).or_default())
     }
 
     fn fetch(

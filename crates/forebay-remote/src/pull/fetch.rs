@@ -8,15 +8,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use forebay_engine::VersionFile;
-use forebay_run::io::{Clock, Disk, LogFile, replace_file};
+use forebay_run::io::{Disk, LogFile, replace_file};
 use futures::{StreamExt, stream};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::PullError;
+use super::throttle::Throttle;
 use crate::objects::Objects;
 
 const RANGE_BYTES: u64 = 4 << 20;
@@ -180,35 +179,4 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 fn place(index: u64, len_bytes: u64) -> (u64, u64) {
     let start = index * RANGE_BYTES;
     (start, RANGE_BYTES.min(len_bytes.saturating_sub(start)))
-}
-
-/// Spreads bytes over time, for all pulls of a node together.
-#[derive(Debug)]
-pub struct Throttle {
-    rate_bytes: Option<u64>,
-    clock: Arc<dyn Clock>,
-    /// When what was taken so far is paid for.
-    free_at: Mutex<Duration>,
-}
-
-impl Throttle {
-    pub fn new(rate_bytes: Option<u64>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            rate_bytes,
-            clock,
-            free_at: Mutex::default(),
-        }
-    }
-
-    pub async fn take(&self, bytes: u64) {
-        let Some(rate) = self.rate_bytes else { return };
-        let now = self.clock.monotonic();
-        let start = {
-            let mut free_at = self.free_at.lock();
-            let start = (*free_at).max(now);
-            *free_at = start + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-            start
-        };
-        tokio::time::sleep(start - now).await;
-    }
 }

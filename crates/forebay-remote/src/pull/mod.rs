@@ -9,7 +9,11 @@
 mod bring;
 mod claim;
 mod fetch;
+mod pace;
+#[cfg(test)]
+mod pace_tests;
 mod state;
+mod throttle;
 mod watch;
 
 use std::sync::Arc;
@@ -17,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_engine::{PushError, StoreError, TableName};
+use forebay_engine::{PushError, RunId, StoreError, TableName};
 use thiserror::Error;
 
 use crate::address::Address;
@@ -25,17 +29,18 @@ use crate::objects::{Objects, Patience};
 use crate::open::OpenError;
 
 pub use state::{PullState, TablePull};
+pub use throttle::PullRate;
 
 use bring::Bringer;
 use claim::claim;
+use pace::Pacer;
 use state::SharedState;
 use watch::Watcher;
 
 /// How to pull.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
-    /// At most so many bytes a second.
-    pub rate_bytes: Option<u64>,
+    pub rate: PullRate,
     /// Between two looks at the pointers.
     pub poll: Duration,
     /// How many versions of a table to keep.
@@ -45,7 +50,7 @@ pub struct PullOptions {
 impl Default for PullOptions {
     fn default() -> Self {
         Self {
-            rate_bytes: None,
+            rate: PullRate::default(),
             poll: Duration::from_millis(500),
             keep: 2,
         }
@@ -89,8 +94,17 @@ pub enum PullError {
     Store(#[from] StoreError),
 }
 
-/// Told of a table whose files were replaced by sound ones while they may be open.
-pub type Reopen = Box<dyn Fn(&TableName) + Send + Sync>;
+/// Who serves what is pulled, meanwhile.
+pub trait Served: Send + Sync {
+    /// Told of a table whose files were replaced by sound ones while they may be open.
+    fn reopen(&self, table: &TableName);
+
+    /// Tables in whose serving versions readers met damage, those versions, and the runs.
+    fn damaged(&self) -> Vec<(TableName, u64, Vec<RunId>)>;
+
+    /// How many commands took up to 1, 2, 4... microseconds so far.
+    fn latencies(&self) -> Vec<u64>;
+}
 
 /// A store in object storage, as a source of versions for a local store.
 #[derive(Debug, Clone)]
@@ -103,7 +117,7 @@ pub struct Puller {
 #[derive(Debug)]
 pub struct Pulling {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Puller {
@@ -138,7 +152,11 @@ impl Puller {
 
     /// What is pulled now, and what is wrong.
     pub fn state(&self) -> PullState {
-        self.bringer.state.get(self.bringer.objects.requests())
+        let mut state = self.bringer.state.get(self.bringer.objects.requests());
+        let limit = self.bringer.throttle.limit_bytes();
+        state.rate_bytes = (limit < u64::MAX).then_some(limit);
+        state.slowed = self.bringer.throttle.slowed();
+        state
     }
 
     /// The tables there.
@@ -152,29 +170,45 @@ impl Puller {
     }
 
     /// Follows the pointers until the result is dropped.
-    pub fn start(&self, reopen: Reopen) -> Result<Pulling, StoreError> {
-        let stop = Arc::new(AtomicBool::new(false));
+    pub fn start(&self, served: Arc<dyn Served>) -> Result<Pulling, StoreError> {
+        let mut pulling = Pulling {
+            stop: Arc::default(),
+            threads: Vec::new(),
+        };
+        if self.options.rate.adaptive {
+            let (stop, served) = (Arc::clone(&pulling.stop), Arc::clone(&served));
+            let clock = Arc::clone(self.bringer.local.clock());
+            let mut pacer = Pacer::new(Arc::clone(&self.bringer.throttle));
+            pulling.spawn("forebay-pace", move || {
+                while !stop.load(Ordering::Relaxed) {
+                    clock.sleep(pace::LOOK);
+                    pacer.look(clock.monotonic(), served.latencies());
+                }
+            })?;
+        }
         let mut watcher = Watcher::new(
             Arc::clone(&self.bringer),
             self.options.poll,
-            reopen,
-            Arc::clone(&stop),
+            served,
+            Arc::clone(&pulling.stop),
         );
-        let thread = std::thread::Builder::new()
-            .name("forebay-pull".to_owned())
-            .spawn(move || watcher.run())
-            .map_err(StoreError::Thread)?;
-        Ok(Pulling {
-            stop,
-            thread: Some(thread),
-        })
+        pulling.spawn("forebay-pull", move || watcher.run())?;
+        Ok(pulling)
+    }
+}
+
+impl Pulling {
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(StoreError::Thread)?);
+        Ok(())
     }
 }
 
 impl Drop for Pulling {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // A panic there was reported there.
             let _ = thread.join();
         }

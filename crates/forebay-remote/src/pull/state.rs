@@ -30,6 +30,10 @@ pub struct PullState {
     pub looked: bool,
     /// Why the object store cannot be looked at.
     pub problem: Option<String>,
+    /// At most so many bytes a second now; `None`: no limit.
+    pub rate_bytes: Option<u64>,
+    /// How often the rate was lowered because serving had become slow.
+    pub slowed: u64,
     /// Since the start.
     pub received_bytes: u64,
     pub requests: u64,

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_engine::{Pointer, TableName};
+use forebay_engine::{Pointer, RunId, TableName};
 use object_store::UpdateVersion;
 use tracing::{info, warn};
 
 use super::bring::{Bringer, parse_pointer, pointer_name};
-use super::{PullError, Reopen};
+use super::{PullError, Served};
 use crate::objects::News;
 
 /// Between two looks for new tables.
@@ -26,7 +26,7 @@ const RETRY_MOST: Duration = Duration::from_secs(30);
 pub struct Watcher {
     bringer: Arc<Bringer>,
     poll: Duration,
-    reopen: Arc<Reopen>,
+    served: Arc<dyn Served>,
     stop: Arc<AtomicBool>,
     tables: BTreeMap<TableName, Watched>,
     list_at: Duration,
@@ -43,9 +43,24 @@ struct Watched {
     absent: bool,
     bringing: Option<Job>,
     mending: Option<Job>,
+    /// Runs of a version in which readers met damage.
+    met: Option<(u64, Vec<RunId>)>,
+    /// No mending before that.
+    mend_at: Duration,
+    mend_failures: u32,
     /// When lengths are looked at next, and when files are read.
     lengths_at: Duration,
     reading_at: Duration,
+}
+
+/// What is mended.
+enum Mend {
+    /// Files cut or missing.
+    Lengths,
+    /// What a reading of all files finds.
+    Whole,
+    /// What readers met.
+    Met(u64, Vec<RunId>),
 }
 
 /// A thread that brings or mends a version.
@@ -58,13 +73,13 @@ impl Watcher {
     pub fn new(
         bringer: Arc<Bringer>,
         poll: Duration,
-        reopen: Reopen,
+        served: Arc<dyn Served>,
         stop: Arc<AtomicBool>,
     ) -> Self {
         Self {
             bringer,
             poll,
-            reopen: Arc::new(reopen),
+            served,
             stop,
             tables: BTreeMap::new(),
             list_at: Duration::ZERO,
@@ -103,6 +118,12 @@ impl Watcher {
                     self.tables.entry(name).or_default();
                 }
             }
+        }
+        for watched in self.tables.values_mut() {
+            watched.met = None;
+        }
+        for (name, version, runs) in self.served.damaged() {
+            self.tables.entry(name).or_default().met = Some((version, runs));
         }
         let names: Vec<TableName> = self.tables.keys().cloned().collect();
         for name in names {
@@ -205,28 +226,21 @@ impl Watcher {
                 Ok(()) if !cancelled => (watched.wanted, watched.failures) = (None, 0),
                 Ok(()) | Err(PullError::Superseded) => {}
                 Err(_) => {
-                    watched.retry_at =
-                        now + (RETRY * 2u32.pow(watched.failures.min(5))).min(RETRY_MOST);
+                    watched.retry_at = now + pause(watched.failures);
                     watched.failures += 1;
                 }
             }
         }
-        if let Some(job) = watched.mending.take_if(|job| job.thread.is_finished()) {
-            report(bringer, name, &job.end());
+        watched.end_mending(bringer, name, now);
+        if let Some(mend) = watched.next_mend(now) {
+            watched.mending = started(name, mend_job(bringer, name, mend, &self.served));
         }
         if watched.bringing.is_none()
             && now >= watched.retry_at
+            && !watched.is_to_mend(now)
             && let Some(pointer) = watched.wanted.clone()
         {
-            watched.bringing = started(name, bring_job(bringer, name, pointer, &self.reopen));
-        }
-        if watched.mending.is_none() && now >= watched.lengths_at {
-            let whole = now >= watched.reading_at;
-            watched.lengths_at = now + LENGTHS;
-            if whole {
-                watched.reading_at = now + READING;
-            }
-            watched.mending = started(name, mend_job(bringer, name, whole, &self.reopen));
+            watched.bringing = started(name, bring_job(bringer, name, pointer, &self.served));
         }
     }
 
@@ -255,6 +269,68 @@ impl Watcher {
         };
         none("versions") && none("runs")
     }
+}
+
+impl Watched {
+    fn end_mending(&mut self, bringer: &Bringer, name: &TableName, now: Duration) {
+        let Some(job) = self.mending.take_if(|job| job.thread.is_finished()) else {
+            return;
+        };
+        let ended = job.end();
+        // Looked at anew before it is believed.
+        self.met = None;
+        match &ended {
+            // What a pull has to say stays.
+            Ok(()) if self.mend_failures == 0 => {
+                bringer.state.table(name, |state| state.doing = None);
+            }
+            ended => report(bringer, name, ended),
+        }
+        match ended {
+            Ok(()) => self.mend_failures = 0,
+            Err(_) => {
+                self.mend_at = now + pause(self.mend_failures);
+                (self.lengths_at, self.reading_at) = (self.mend_at, self.mend_at);
+                self.mend_failures += 1;
+            }
+        }
+    }
+
+    /// Whether damage waits to be mended that readers met.
+    fn is_to_mend(&self, now: Duration) -> bool {
+        self.met.is_some() && now >= self.mend_at
+    }
+
+    /// What to mend now. A pull gives way to what readers met; what it brought stays.
+    fn next_mend(&mut self, now: Duration) -> Option<Mend> {
+        if self.mending.is_some() || now < self.mend_at {
+            return None;
+        }
+        if self.met.is_some() {
+            if let Some(job) = &self.bringing {
+                job.cancel();
+                return None;
+            }
+            return self
+                .met
+                .take()
+                .map(|(version, runs)| Mend::Met(version, runs));
+        }
+        if now >= self.reading_at {
+            (self.lengths_at, self.reading_at) = (now + LENGTHS, now + READING);
+            return Some(Mend::Whole);
+        }
+        if now >= self.lengths_at {
+            self.lengths_at = now + LENGTHS;
+            return Some(Mend::Lengths);
+        }
+        None
+    }
+}
+
+/// How long something is left alone that failed so many times before.
+fn pause(failures: u32) -> Duration {
+    (RETRY * 2u32.pow(failures.min(5))).min(RETRY_MOST)
 }
 
 impl Job {
@@ -295,9 +371,9 @@ fn bring_job(
     bringer: &Arc<Bringer>,
     name: &TableName,
     pointer: Pointer,
-    reopen: &Arc<Reopen>,
+    served: &Arc<dyn Served>,
 ) -> std::io::Result<Job> {
-    spawn(bringer, name, reopen, move |bringer, name, stopped| {
+    spawn(bringer, name, served, move |bringer, name, stopped| {
         bringer.bring(name, &pointer, stopped)
     })
 }
@@ -305,30 +381,37 @@ fn bring_job(
 fn mend_job(
     bringer: &Arc<Bringer>,
     name: &TableName,
-    whole: bool,
-    reopen: &Arc<Reopen>,
+    mend: Mend,
+    served: &Arc<dyn Served>,
 ) -> std::io::Result<Job> {
-    spawn(bringer, name, reopen, move |bringer, name, stopped| {
-        bringer.mend(name, whole, stopped)
-    })
+    spawn(
+        bringer,
+        name,
+        served,
+        move |bringer, name, stopped| match mend {
+            Mend::Lengths => bringer.mend(name, false, stopped),
+            Mend::Whole => bringer.mend(name, true, stopped),
+            Mend::Met(version, runs) => bringer.mend_met(name, (version, runs), stopped),
+        },
+    )
 }
 
 /// Starts a thread for work that says how many damaged files of what serves it replaced.
 fn spawn(
     bringer: &Arc<Bringer>,
     name: &TableName,
-    reopen: &Arc<Reopen>,
+    served: &Arc<dyn Served>,
     work: impl FnOnce(&Bringer, &TableName, &AtomicBool) -> Result<u64, PullError> + Send + 'static,
 ) -> std::io::Result<Job> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let (bringer, name, stopped) = (Arc::clone(bringer), name.clone(), Arc::clone(&cancelled));
-    let reopen = Arc::clone(reopen);
+    let served = Arc::clone(served);
     let thread = std::thread::Builder::new()
         .name("forebay-bring".to_owned())
         .spawn(move || {
             let mended = work(&bringer, &name, &stopped)?;
             if mended > 0 {
-                reopen(&name);
+                served.reopen(&name);
                 bringer.state.table(&name, |state| state.repaired += mended);
             }
             Ok(())

@@ -96,6 +96,11 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
+/// Whether the device could not give, or take, the bytes.
+pub fn is_bad_device(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EIO)
+}
+
 /// Wall-clock and monotonic time.
 pub trait Clock: Debug + Send + Sync + 'static {
     /// Milliseconds since 1970-01-01 UTC.

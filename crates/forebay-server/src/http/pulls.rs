@@ -111,6 +111,11 @@ pub fn metrics(page: &mut Page, shared: &Shared) {
     let help = "1: the source of pulls answers.";
     let answers = u64::from(pulled.reached && pulled.problem.is_none());
     page.one("forebay_pull_source_up", "gauge", help, answers);
+    let help = "What pulls may bring a second now; 0: no limit.";
+    let rate = pulled.rate_bytes.unwrap_or(0);
+    page.one("forebay_pull_rate_bytes", "gauge", help, rate);
+    let help = "How often that was lowered because serving had become slow.";
+    page.one("forebay_pull_slowed_total", "counter", help, pulled.slowed);
     let help = "Bytes of files pulled.";
     page.one(
         "forebay_pull_received_bytes_total",

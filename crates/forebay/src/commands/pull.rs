@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use forebay_engine::TableName;
-use forebay_remote::PullOptions;
+use forebay_remote::{PullOptions, PullRate};
 use serde_json::json;
 
 use crate::context::Context;
@@ -30,7 +30,10 @@ pub struct Pull {
 
 pub fn run(args: &Pull, context: &Context) -> anyhow::Result<Outcome> {
     let options = PullOptions {
-        rate_bytes: args.rate,
+        rate: PullRate {
+            ceiling_bytes: args.rate,
+            adaptive: false,
+        },
         ..PullOptions::default()
     };
     let (_, puller) = context.open_cache(&args.to, options)?;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use forebay_remote::PullOptions;
+use forebay_remote::{PullOptions, PullRate};
 use forebay_server::{Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::pulling::PullsOf;
+use crate::pulling::{PullsOf, ServedBy};
 use crate::{human, log, memory};
 
 /// Serve the store's tables to Redis clients, live ones for writing too, and health, metrics and administration by HTTP
@@ -78,9 +78,17 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", help_heading = "Object storage")]
     pub cache: Option<PathBuf>,
 
-    /// Pull at most so many bytes a second
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, requires = "cache", help_heading = "Object storage")]
-    pub pull_rate: Option<u64>,
+    /// How many bytes a second to pull: auto as many as serving bears, auto:SIZE the same and at most SIZE,
+    /// SIZE at most that however slow serving becomes
+    #[arg(
+        long,
+        value_name = "auto|auto:SIZE|SIZE",
+        value_parser = parse_pull_rate,
+        default_value = "auto",
+        requires = "cache",
+        help_heading = "Object storage"
+    )]
+    pub pull_rate: PullRateArg,
 
     /// How many versions of a table to keep in the cache
     #[arg(
@@ -111,13 +119,34 @@ fn parse_http(text: &str) -> Result<Http, String> {
     Ok(Http(Some(address)))
 }
 
+/// A rate of pulls as it is written.
+#[derive(Debug, Clone, Copy)]
+pub struct PullRateArg(pub PullRate);
+
+fn parse_pull_rate(text: &str) -> Result<PullRateArg, String> {
+    let (adaptive, size) = match text.strip_prefix("auto") {
+        Some("") => return Ok(PullRateArg(PullRate::default())),
+        Some(rest) => (true, rest.strip_prefix(':')),
+        None => (false, Some(text)),
+    };
+    let wrong = || format!("'{text}' is no rate: write auto, a size as in 100M, or auto:100M");
+    let bytes = human::parse_bytes(size.ok_or_else(wrong)?)?;
+    if bytes == 0 {
+        return Err(wrong());
+    }
+    Ok(PullRateArg(PullRate {
+        ceiling_bytes: Some(bytes),
+        adaptive,
+    }))
+}
+
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     log::to_stderr(context.output).context("cannot start the log")?;
     let (store, puller) = match &args.cache {
         None => (context.open_or_create_store()?, None),
         Some(dir) => {
             let options = PullOptions {
-                rate_bytes: args.pull_rate,
+                rate: args.pull_rate.0,
                 keep: args.keep,
                 ..PullOptions::default()
             };
@@ -135,7 +164,7 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         .map(|puller| Arc::new(PullsOf(puller)) as Arc<dyn Pulls>);
     let running = Server::start(config, store)?;
     let pulling = puller
-        .map(|puller| puller.start(Box::new(running.reopener())))
+        .map(|puller| puller.start(Arc::new(ServedBy(running.inside()))))
         .transpose()?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
