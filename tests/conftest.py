@@ -1,12 +1,14 @@
 """Fixtures: an empty store, and one with a table of people."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from data import people, write
 from harness import Store
+from nodes import Node
 from object_store import Proxy, RemoteStore, S3Server
 
 
@@ -87,3 +89,18 @@ def live(store):
     with store.serve() as server:
         server.store = store
         yield server
+
+
+@pytest.fixture
+def node(remote, tmp_path):
+    """Starts nodes: node(*arguments, store=...)."""
+    running = []
+
+    def start(*args, store=None, cache="cache"):
+        running.append(Node(store or remote, tmp_path / cache, *args))
+        return running[-1]
+
+    yield start
+    for server in running:
+        if server.alive():
+            server.stop(signal.SIGKILL)

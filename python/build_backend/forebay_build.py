@@ -6,6 +6,7 @@ wheel of a build for development, in seconds where that build is there.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import shutil
@@ -21,7 +22,7 @@ BINARY = HERE / "forebay" / "bin" / "forebay"
 
 def _profile() -> str:
     words = shlex.split(os.environ.get("MATURIN_PEP517_ARGS", ""))
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
         if word == "--profile":
             return following
         if word.startswith("--profile="):

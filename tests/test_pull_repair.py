@@ -1,0 +1,126 @@
+"""Caches of nodes that are damaged, and versions that come damaged: repaired, never served."""
+
+import os
+
+import pyarrow as pa
+import pytest
+import redis
+from data import write
+from harness import wait_for
+
+
+@pytest.mark.parametrize("how", ["cut", "changed", "removed"])
+def test_a_damaged_cache_is_mended_and_never_served(remote, node, source, how):
+    remote.push("people", source(5000, version=1), args=["--partitions", "1"])
+    server = node()
+    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1", 20)
+    assert server.stop() == 0
+    (path,) = server.runs("people")
+    content = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(content[: len(content) // 3])
+    elif how == "changed":
+        path.write_bytes(content[:9000] + bytes([content[9000] ^ 1]) + content[9001:])
+    else:
+        path.unlink()
+    again = node()
+    wait_for(lambda: (again.pull("people") or {}).get("repaired"), "the repair", 20)
+    wait_for(lambda: again.value("people:7", "v1") == "1", "the table", 10)
+    assert path.read_bytes() == content
+    rows = [again.value(f"people:{i}", "name") for i in range(0, 5000, 50)]
+    assert rows == [f"person {i}" for i in range(0, 5000, 50)]
+    # And while it runs: lengths are looked at every few seconds.
+    if how == "cut":
+        os.truncate(path, 5000)
+        wait_for(lambda: again.pull("people")["repaired"] == 2, "the second repair", 20)
+        wait_for(lambda: again.value("people:4999", "name") == "person 4999", "the table", 10)
+    assert again.stop() == 0
+
+
+def test_what_comes_damaged_does_not_serve(remote, proxy, node, source):
+    remote.push("people", source(5000, version=1))
+    server = node(store=remote.through(proxy.url))
+    wait_for(lambda: server.value("people:7", "v1") == "1", "version 1", 20)
+
+    def change(exchange, status, body):
+        if "/runs/" in exchange.path and exchange.method == "GET" and len(body) > 9000:
+            body = body[:8000] + bytes([body[8000] ^ 8]) + body[8001:]
+        return status, body
+
+    proxy.after = change
+    remote.push("people", source(5000, version=2))
+    wait_for(lambda: server.pull("people")["problem"], "a word about the damage", 30)
+    assert "damaged" in server.pull("people")["problem"]
+    assert server.value("people:7", "v1") == "1"
+    proxy.after = lambda exchange, status, body: (status, body)
+    wait_for(lambda: server.value("people:7", "v1") == "2", "version 2", 40)
+    assert server.stop() == 0
+
+
+def sorted_people(rows):
+    """A table in key order, so that it is known which page has what."""
+    numbers = range(rows)
+    return pa.table({"id": [f"{i:06}" for i in numbers], "name": [f"n{i}" for i in numbers]})
+
+
+def test_bytes_flipped_under_a_running_node_are_repaired(remote, node, tmp_path):
+    rows = 40_000
+    args = ["--partitions", "1", "--order", "ordered"]
+    remote.push("people", write(sorted_people(rows), tmp_path / "p.parquet"), args=args)
+    server = node()
+    wait_for(lambda: server.value("people:000007", "name") == "n7", "version 1", 20)
+    pull = server.pull("people")
+    wait_for(lambda: server.pull("people")["doing"] is None, "the first check", 20)
+    (path,) = server.runs("people")
+    content = path.read_bytes()
+    assert len(content) > 200_000
+    # In place and of the same length, in pages that nobody has read yet.
+    with path.open("r+b") as file:
+        for at in range(len(content) // 4, len(content) * 3 // 4, 1000):
+            file.seek(at)
+            file.write(bytes([content[at] ^ 0x10]))
+    errors, client = [], server.client(decode_responses=True)
+
+    def sweep():
+        """Reads all; a value is right, or there is an error."""
+        failed = 0
+        for i in range(0, rows, 97):
+            try:
+                assert client.hget(f"people:{i:06}", "name") == f"n{i}"
+            except redis.ResponseError as error:
+                errors.append(str(error))
+                failed += 1
+        return failed
+
+    assert sweep() > 0
+    wait_for(lambda: sweep() == 0, "the repair", 20)
+    assert all("damaged" in error for error in errors), errors[:3]
+    assert server.pull("people")["repaired"] == 1 and pull["repaired"] == 0
+    assert path.read_bytes() == content
+    assert 'forebay_pull_repairs_total{table="people"} 1' in server.ask("/metrics")[1]
+    assert server.stop() == 0
+
+
+def test_damage_met_while_the_store_is_down_is_mended_when_it_is_back(remote, node, tmp_path):
+    args = ["--partitions", "1", "--order", "ordered"]
+    remote.push("people", write(sorted_people(20_000), tmp_path / "p.parquet"), args=args)
+    server = node()
+    wait_for(lambda: server.value("people:000007", "name") == "n7", "version 1", 20)
+    wait_for(lambda: server.pull("people")["doing"] is None, "the first check", 20)
+    (path,) = server.runs("people")
+    content = path.read_bytes()
+    remote.server.kill()
+    try:
+        with path.open("r+b") as file:
+            file.seek(len(content) // 2)
+            file.write(bytes(byte ^ 1 for byte in content[len(content) // 2 :][:64]))
+        keys = range(0, 20_000, 10)
+        missed = [i for i in keys if server.value(f"people:{i:06}", "name") != f"n{i}"]
+        assert missed and len(missed) < 200
+        wait_for(lambda: server.pull("people")["problem"], "a word about it", 40)
+    finally:
+        remote.server.start()
+    wait_for(lambda: server.pull("people")["repaired"] == 1, "the repair", 60)
+    assert [i for i in missed if server.value(f"people:{i:06}", "name") != f"n{i}"] == []
+    wait_for(lambda: server.pull("people")["problem"] is None, "that it is well", 10)
+    assert server.stop() == 0
