@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
@@ -11,6 +11,8 @@ from ._forebay import command as call
 from ._progress import Drawing
 
 Path = str | PathLike[str]
+Boundaries = Path | Sequence[str | bytes | int]
+"""Where partitions begin: keys or slots, or the name of a file of them, or its JSON text."""
 
 
 def words(options: Mapping[str, Any]) -> list[str]:
@@ -36,6 +38,14 @@ def words(options: Mapping[str, Any]) -> list[str]:
             case _:
                 raise TypeError(f"{name} is {value!r}, which is no option")
     return out
+
+
+def boundaries_word(boundaries: Boundaries | None) -> Path | None:
+    """What `--boundaries` takes: a list as JSON, a path or a text of JSON as it is."""
+    if boundaries is None or isinstance(boundaries, str | PathLike):
+        return boundaries  # pyright: ignore[reportUnknownVariableType]
+    places = [{"key_hex": at.hex()} if isinstance(at, bytes) else at for at in boundaries]
+    return json.dumps(places)
 
 
 def run(

@@ -125,3 +125,62 @@ class RawScan:
 
 class RawRecords(Iterator[tuple[str, Any]]):
     def __next__(self) -> tuple[str, Any]: ...
+
+class SharedPush:
+    """A push whose rows tasks bring, where its driver runs. It holds the table's push lock."""
+
+    def __new__(cls, words: list[str], schema: Any, name: str) -> Self:
+        """Takes the words of `forebay push` without sources, and the rows' Arrow schema."""
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether `cut` has to be called, with samples, before rows can be encoded."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are, once that is settled."""
+
+    def cut(self, samples: Any | None, rows: int) -> int:
+        """Settles where partitions begin, by what `TaskEncoder.sample` gave, a batch or a table.
+
+        `rows` is how many the source has. Gives the number of partitions.
+        """
+
+    def recipe(self) -> bytes:
+        """What tasks need to know; before `cut`, for `TaskEncoder.sample` only."""
+
+    def commit(
+        self, reports: list[str], listener: Drawing | None = None
+    ) -> tuple[bool, str, list[str]]:
+        """Publishes the version that the reports tell of; gives what `command` gives."""
+
+    def abandon(self) -> None:
+        """Gives the lock back and removes what tasks wrote. After `commit` it does nothing."""
+
+class TaskEncoder:
+    """Turns the rows of one part of the source into records; `source` is that part's number."""
+
+    def __new__(cls, recipe: bytes, source: int) -> Self: ...
+    def sample(self, batch: Any, weight: int) -> Any:
+        """A batch of `key` and `bytes`, for `SharedPush.cut`; each row stands for `weight`."""
+
+    def encode(self, batch: Any) -> Any:
+        """A batch of records: `partition`, `key`, `record`, `source`, `row`."""
+
+    def finish(self) -> Any:
+        """The control rows, to be shuffled with the records: `row` is -1, `key` null."""
+
+class PartWriter:
+    """Writes the runs of whole partitions into the store."""
+
+    def __new__(cls, recipe: bytes, scratch: str) -> Self:
+        """`scratch` is a directory of this machine, for what does not fit in memory."""
+
+    def add(self, batch: Any) -> None:
+        """Takes records and control rows in, in any order.
+
+        Where one of several rows of a key is chosen, sorted by `source` and `row`.
+        """
+
+    def finish(self) -> list[str]:
+        """Writes the runs and reads them back; gives a report for each partition."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ._command import Path, words
+from ._command import Boundaries, Path, boundaries_word, words
 from ._data import Data, Input
 from ._errors import GateHeld
 from ._forebay import command
@@ -123,6 +123,7 @@ def push(
     value: str | None = None,
     order: Order | None = None,
     partitions: int | None = None,
+    boundaries: Boundaries | None = None,
     duplicates: Duplicates | None = None,
     bad_rows: Literal["fail", "skip"] | Path | None = None,
     onto: Literal["current"] | int | None = None,
@@ -154,7 +155,8 @@ def push(
     `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
     table, reader or dataset of pyarrow), which is read as it comes, or paths and globs of files.
     `key` is a template over its columns, as in `"{carrier}/{flight:05}"`. `store` is a directory or
-    URL; without it `FOREBAY_STORE`, else `./forebay-data`.
+    URL; without it `FOREBAY_STORE`, else `./forebay-data`. `boundaries` are where partitions begin:
+    keys of an ordered table, slots of a hashed one, or a file of them.
 
     The other options are those of `forebay push`, by the same names, and the loader is the same;
     see `forebay push --help`. `progress` is True for bars (by tqdm, where it is installed), False
@@ -182,6 +184,7 @@ def push(
         for name, option in locals().items()
         if name not in ("data", "table", "progress")
     }
+    options["boundaries"] = boundaries_word(boundaries)
     source = Input(data)
     draws = drawing(progress, table)
     # Something has to stand where files would.

@@ -12,6 +12,7 @@ mod operations;
 mod pack;
 mod scan;
 mod shape;
+mod shared;
 mod store;
 mod table;
 mod values;
@@ -26,6 +27,9 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::RawTable>()?;
     module.add_class::<scan::RawScan>()?;
     module.add_class::<scan::RawRecords>()?;
+    module.add_class::<shared::SharedPush>()?;
+    module.add_class::<shared::TaskEncoder>()?;
+    module.add_class::<shared::PartWriter>()?;
     module.add("version", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

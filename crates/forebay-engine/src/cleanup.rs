@@ -16,6 +16,7 @@ use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::{extent_file, is_unfinished, run_file, tables_dir};
 use crate::manifest::Manifest;
+use crate::name::RunId;
 use crate::pointer::Pointer;
 use crate::table::Table;
 
@@ -90,8 +91,9 @@ impl Table {
         Ok(Some(names))
     }
 
-    /// Removes what pushes that died left. REQUIRES the push lock and the pointer lock.
-    pub(crate) fn sweep(&self) -> Result<(), StoreError> {
+    /// Removes what pushes that died left, or others wrote for this one in vain; runs that are `spared` stay.
+    /// REQUIRES the push lock and the pointer lock.
+    pub(crate) fn sweep(&self, spared: &[RunId]) -> Result<(), StoreError> {
         let disk = &**self.disk();
         // A manifest's removal that is not durable yet could come back after its runs are gone.
         let versions = self.files.versions();
@@ -110,9 +112,10 @@ impl Table {
         if disk.exists(&scratch).at("look for", &scratch)? {
             disk.remove_dir_all(&scratch).at("remove", &scratch)?;
         }
-        let Some(needed) = self.files_named_by(&self.version_numbers()?)? else {
+        let Some(mut needed) = self.files_named_by(&self.version_numbers()?)? else {
             return Ok(());
         };
+        needed.extend(spared.iter().flat_map(|id| [run_file(id), extent_file(id)]));
         let runs = self.files.runs();
         for name in disk.list(&runs).at("list", &runs)? {
             if !needed.contains(&name) {

@@ -107,7 +107,7 @@ impl Install {
         disk.sync_dir(&runs).at("sync", &runs)?;
         let path = table.files.manifest(manifest.version);
         replace_file(&*disk, &path, &self.bytes).at("write", &path)?;
-        table.sweep()?;
+        table.sweep(&[])?;
         drop(lock);
         Ok(table)
     }

@@ -51,10 +51,10 @@ pub use manifest::{
 };
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
 pub use pointer::{POINTER_FORMAT, Pointer};
-pub use push::{NewRun, Push, PushOptions};
+pub use push::{NewRun, Push, PushOptions, Ticket};
 pub use sample::{Comparison, NullShare, Share, compare_sampled};
 pub use scan::VersionScan;
-pub use seal::{DocumentError, seal_text};
+pub use seal::{DocumentError, seal, seal_text, unseal};
 pub use serving::{Change, DEFAULT_POLL, Serving, ServingState, TableState, Tables};
 pub use source::{Scan, Source, SourceError};
 pub use store::{STORE_FORMAT, Store, open};

@@ -9,20 +9,26 @@
 //!
 //! A push dropped before its commit removes what it wrote. One whose process dies leaves debris that
 //! nobody sees.
+//!
+//! The runs of a shared push are written by others, who need its [`Ticket`] and no lock. Which of them the version
+//! consists of is said by the manifest alone; when the push is dropped, after its commit or without one, all
+//! runs go that no manifest names.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_run::io::{Lock, replace_file};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, PushError, ReadError, StoreError};
 use crate::holder::{holder_words, try_lock};
-use crate::layout::tables_dir;
+use crate::layout::{TableFiles, tables_dir};
 use crate::manifest::{Manifest, ManifestDraft};
 use crate::name::{RunId, TableName};
+use crate::store::Store;
 use crate::table::{Table, check_files};
 use crate::version::Version;
 
@@ -31,6 +37,8 @@ use crate::version::Version;
 pub struct PushOptions {
     /// The version's number, which must be greater than every existing one; by default the next.
     pub version: Option<u64>,
+    /// Others write runs of it, too: [`Push::ticket`].
+    pub shared: bool,
 }
 
 /// A push under way; see the module's text.
@@ -42,6 +50,8 @@ pub struct Push {
     started: Mutex<Vec<RunId>>,
     /// The runs that stay when this is dropped.
     kept: Vec<RunId>,
+    ticket: Ticket,
+    shared: bool,
     _lock: Box<dyn Lock>,
 }
 
@@ -52,6 +62,49 @@ pub struct NewRun {
     pub path: PathBuf,
 }
 
+/// A push that others write runs for, as they know it. Its text may come from anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ticket {
+    pub table: TableName,
+    pub version: u64,
+    pub created_unix_ms: u64,
+    /// Random.
+    pub stamp: u64,
+}
+
+impl Ticket {
+    /// An id and a path for a run of the partition of that index, for whoever writes it for the push. Each call
+    /// gives another one. The run is visible when the push commits a manifest that names it; a run that
+    /// none names is removed with the end of the push, or by the next push.
+    pub fn new_run(&self, store: &Store, partition: usize) -> NewRun {
+        let chance = store.random().next_u64();
+        let id = RunId::plain(format!("{}{chance:016x}", self.run_prefix(partition)));
+        let files = TableFiles::new(store.root(), &self.table);
+        let path = files.run(&id);
+        NewRun { id, path }
+    }
+
+    /// Whether a run was written for this push and this partition, by its id.
+    pub fn is_of(&self, id: &RunId, partition: usize) -> bool {
+        let digits = id.as_str().strip_prefix(&*self.run_prefix(partition));
+        digits.is_some_and(|digits| digits.len() == 16)
+    }
+
+    /// Makes what was written for the push durable, as far as the directory is concerned; of a store in object
+    /// storage, waits until it is there.
+    pub fn sync(&self, store: &Store) -> Result<(), StoreError> {
+        let runs = TableFiles::new(store.root(), &self.table).runs();
+        store.disk().sync_dir(&runs).at("sync", &runs)
+    }
+
+    fn run_prefix(&self, partition: usize) -> String {
+        // 60 bytes at most, with what follows.
+        let partition = partition % 100_000;
+        format!("{}-{partition:05}-{:016x}-", self.version, self.stamp)
+    }
+}
+
 impl Push {
     pub(crate) fn begin(table: Table, options: PushOptions) -> Result<Self, PushError> {
         let what = match options.version {
@@ -60,17 +113,25 @@ impl Push {
         };
         let lock = lock_push(&table, &what)?;
         let pointer_lock = make_table(&table)?;
-        table.sweep()?;
+        table.sweep(&[])?;
         drop(pointer_lock);
         let version = next_version(&table, options.version)?;
         let created_unix_ms = table.store().clock().unix_ms();
         let started = Mutex::new(Vec::new());
+        let ticket = Ticket {
+            table: table.name().clone(),
+            version,
+            created_unix_ms,
+            stamp: table.store().random().next_u64(),
+        };
         Ok(Self {
             table,
             version,
             created_unix_ms,
             started,
             kept: Vec::new(),
+            ticket,
+            shared: options.shared,
             _lock: lock,
         })
     }
@@ -86,6 +147,12 @@ impl Push {
 
     pub fn created_unix_ms(&self) -> u64 {
         self.created_unix_ms
+    }
+
+    /// What others need to write runs for this push. REQUIRES that it was begun as a shared one: else what they
+    /// write stays until the next push.
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     /// An id and a path for a run of the partition of that index. Each call gives another one.
@@ -175,6 +242,10 @@ impl Push {
         let scratch = self.table.files.scratch();
         if disk.exists(&scratch).at("look for", &scratch)? {
             disk.remove_dir_all(&scratch).at("remove", &scratch)?;
+        }
+        if self.shared {
+            let _lock = self.table.lock_pointer("the end of a push")?;
+            return self.table.sweep(&self.kept);
         }
         let started = self.started.lock();
         for id in started.iter().filter(|id| !self.kept.contains(id)) {

@@ -28,7 +28,7 @@ pub enum DocumentError {
 }
 
 /// The document's bytes for the file, and its checksum.
-pub(crate) fn seal<T: Serialize>(document: &T) -> Result<(Vec<u8>, u64), DocumentError> {
+pub fn seal<T: Serialize>(document: &T) -> Result<(Vec<u8>, u64), DocumentError> {
     let mut bytes = serde_json::to_vec_pretty(document)
         .map_err(|error| DocumentError::Shape(error.to_string()))?;
     bytes.push(b'\n');
@@ -46,7 +46,7 @@ pub fn seal_text(mut text: Vec<u8>) -> Vec<u8> {
 
 /// Checks the seal and the format number named `format_field`, then reads the document. Returns it
 /// with its checksum, which identifies it.
-pub(crate) fn unseal<T: DeserializeOwned>(
+pub fn unseal<T: DeserializeOwned>(
     bytes: &[u8],
     format_field: &str,
     known: u64,

@@ -16,6 +16,7 @@ fn given(store: &Store, version: u64) -> Result<u64, PushError> {
         &name("t"),
         PushOptions {
             version: Some(version),
+            ..PushOptions::default()
         },
     )?;
     let manifest = fill(&push, Order::Hashed, &rows(version, 20), 2)?;
@@ -139,7 +140,13 @@ fn two_pushes_at_once_are_one_too_many() {
     let (first, second) = (open(&disk), open(&disk).unwrap());
     let push = first
         .unwrap()
-        .begin_push(&name("t"), PushOptions { version: Some(5) })
+        .begin_push(
+            &name("t"),
+            PushOptions {
+                version: Some(5),
+                ..PushOptions::default()
+            },
+        )
         .unwrap();
     let error = second
         .begin_push(&name("t"), PushOptions::default())

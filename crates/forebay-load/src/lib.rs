@@ -2,7 +2,8 @@
 //!
 //! `sources` reads Parquet, CSV, JSON lines and Arrow files as batches; `encode` makes keys and values
 //! of their rows; `sort` brings them in order within a memory budget and writes runs; `gate` compares
-//! a version with the one that serves; `push` is all of it together, and `load` the same into live tables.
+//! a version with the one that serves; `push` is all of it together, `shared` a push that tasks of another engine
+//! build, and `load` the same into live tables.
 
 pub mod encode;
 pub mod export;
@@ -11,6 +12,7 @@ pub mod key;
 pub mod load;
 pub mod progress;
 pub mod push;
+pub mod shared;
 pub mod sort;
 pub mod sources;
 pub mod types;

@@ -142,6 +142,16 @@ impl Context {
         }
     }
 
+    /// What --store names, as it is called from any directory.
+    pub fn whole_store_name(&self) -> anyhow::Result<String> {
+        if self.is_remote() {
+            return Ok(self.store.clone());
+        }
+        let path = std::path::absolute(self.store_path()?).context("--store")?;
+        let text = path.to_str().map(str::to_owned);
+        text.with_context(|| format!("--store {}: its path is no UTF-8", path.display()))
+    }
+
     /// The URL of the store in object storage that --store names.
     pub fn remote_url(&self) -> anyhow::Result<&str> {
         if !self.is_remote() {

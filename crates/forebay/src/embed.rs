@@ -48,7 +48,7 @@ pub fn run(
 }
 
 /// The parser's message without what is only for a terminal.
-fn plain(error: &clap::Error) -> String {
+pub(crate) fn plain(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let end = text

@@ -4,6 +4,7 @@ use forebay_engine::live::{LiveError, LoadError as EngineLoadError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
 use forebay_load::load::LoadError;
 use forebay_load::push::PushError;
+use forebay_load::shared::SharedError;
 use forebay_load::sort::SortError;
 use forebay_load::sources::SourceError;
 use forebay_run::RunError;
@@ -32,6 +33,7 @@ impl Failure {
     pub fn of(error: &anyhow::Error) -> Self {
         let found = (error.downcast_ref().map(of_push))
             .or_else(|| error.downcast_ref().map(of_load))
+            .or_else(|| error.downcast_ref().map(of_shared))
             .or_else(|| error.downcast_ref().map(of_store))
             .or_else(|| error.downcast_ref().map(of_read))
             .or_else(|| error.downcast_ref().map(of_live))
@@ -53,6 +55,7 @@ fn of_push(error: &PushError) -> Failure {
         | PushError::NoKey
         | PushError::DeltaOfRows
         | PushError::AppendToNested { .. }
+        | PushError::Boundaries(_)
         | PushError::Onto { .. } => Failure::Usage,
         PushError::Source(_)
         | PushError::Encode(_)
@@ -71,6 +74,26 @@ fn of_push(error: &PushError) -> Failure {
         },
         PushError::Mismatch { .. } => Failure::Damaged,
         PushError::Rejects { .. } => Failure::Other,
+    }
+}
+
+fn of_shared(error: &SharedError) -> Failure {
+    match error {
+        SharedError::Push(error) => of_push(error),
+        SharedError::Option { .. }
+        | SharedError::NotCut
+        | SharedError::Recipe(_)
+        | SharedError::BadRecipe(_)
+        | SharedError::Source { .. }
+        | SharedError::Batch(_) => Failure::Usage,
+        SharedError::Samples { .. }
+        | SharedError::Shuffle { .. }
+        | SharedError::Control { .. }
+        | SharedError::Report { .. }
+        | SharedError::Reports { .. }
+        | SharedError::Sources { .. }
+        | SharedError::Total { .. } => Failure::Data,
+        SharedError::Scratch { .. } => Failure::Other,
     }
 }
 

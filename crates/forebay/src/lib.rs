@@ -1,6 +1,6 @@
 //! The forebay command: the parser, and one file a command under `commands/`. The work itself is
 //! done by the libraries. [`main`] is the binary; [`embed`] runs the same commands for a program that
-//! they are part of.
+//! they are part of, and [`shared`] a push whose rows its tasks bring.
 
 mod cli;
 mod commands;
@@ -14,6 +14,7 @@ mod memory;
 mod progress;
 mod pulling;
 mod render;
+pub mod shared;
 mod target;
 mod uploading;
 

@@ -22,6 +22,7 @@ use arrow_schema::{ArrowError, FieldRef, SchemaRef};
 use forebay_run::number::Number;
 use forebay_run::operation::Operation;
 use forebay_run::row::{Kind, Schema};
+use serde::{Deserialize, Serialize};
 
 pub use bad_row::BadRow;
 pub use conform::{conform, plain_schema};
@@ -38,7 +39,8 @@ use packer::{ListPacker, RowPacker};
 use scalar::scalar;
 
 /// What is stored for a key.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ValueChoice {
     /// All columns.
     #[default]

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::encode::Verb;
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
-use crate::push::build::{Job, tallies};
+use crate::push::build::{Job, settle_pages, tallies};
 use crate::push::read::{read, record_memory};
 use crate::push::throttle::Throttle;
 use crate::push::{Applied, BadRows, PushError};
@@ -99,14 +99,14 @@ pub fn load(
     let load = store.begin_load(&request.table)?;
     let (sources, encoder) = Fit::new(request, load.options(), store.clock().unix_ms()).open()?;
     let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
-    let plan = sort_plan(request, store, &load)?;
+    let mut plan = sort_plan(request, store, &load)?;
     let (bad_rows, store_ref) = (&request.bad_rows, store);
     let read = read(
         bad_rows, &plan, &sources, &encoder, &throttle, store_ref, progress,
     )?;
+    settle_pages(&mut plan, None, &tallies(&read.collected).0);
     let job = Job {
         plan: &plan,
-        page_bytes: None,
         finish: &AsTheyAre {
             filters: wants_filters(&read.collected, request.memory_bytes),
         },

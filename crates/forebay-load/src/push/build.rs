@@ -10,8 +10,6 @@ use crate::sort::{Built, Collected, Cuts, Duplicates, Finish, SortPlan, Tally, w
 /// What building runs takes.
 pub struct Job<'a> {
     pub plan: &'a SortPlan,
-    /// Else by the size of records.
-    pub page_bytes: Option<u32>,
     pub finish: &'a dyn Finish,
     pub throttle: &'a Throttle,
     pub progress: &'a dyn Progress,
@@ -35,6 +33,14 @@ pub fn tallies(collected: &[Collected]) -> (Tally, Tally) {
     (source, dropped)
 }
 
+/// Chooses the size of pages by the records that came in, unless it is given.
+pub fn settle_pages(plan: &mut SortPlan, page_bytes: Option<u32>, source: &Tally) {
+    if page_bytes.is_none() {
+        let run = plan.run.clone();
+        plan.run = run.for_records_of(source.bytes / source.records.max(1));
+    }
+}
+
 impl Job<'_> {
     /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back of them
     /// against what came in.
@@ -45,17 +51,11 @@ impl Job<'_> {
         new_run: &dyn Fn(usize) -> NewRun,
     ) -> Result<Outputs, PushError> {
         let (source, dropped) = tallies(collected);
-        let mut plan = self.plan.clone();
-        if self.page_bytes.is_none() {
-            plan.run = plan
-                .run
-                .for_records_of(source.bytes / source.records.max(1));
-        }
         let new: Vec<NewRun> = (0..cuts.len()).map(new_run).collect();
         let records = source.records - dropped.records;
         self.progress.stage("building", Some(records), Unit::Rows);
         let built = write_partitions(
-            &plan,
+            self.plan,
             cuts,
             collected,
             self.finish,

@@ -14,7 +14,8 @@ use forebay_engine::{
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
-use super::{Onto, PushError, PushRequest, expiry_of};
+use super::rows::expiry_of;
+use super::{Onto, PushError, PushRequest};
 use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};

@@ -14,6 +14,8 @@ use forebay_run::number::Number;
 use forebay_run::scan::Direction;
 
 use super::tests::request;
+use forebay_engine::ValueKind;
+
 use super::*;
 use crate::progress::{Silent, Unit};
 

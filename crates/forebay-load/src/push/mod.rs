@@ -14,36 +14,40 @@
 //!
 //! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
 
+mod boundaries;
 pub(crate) mod build;
 pub(crate) mod layer;
-mod partitions;
+pub(crate) mod partitions;
 mod publish;
 pub(crate) mod read;
-mod rejects;
+pub(crate) mod rejects;
+pub(crate) mod rows;
 pub(crate) mod throttle;
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use forebay_engine::{
-    ColumnStats, ManifestDraft, Push, PushOptions, Store, StoreError, TableName, Ttl, ValueKind,
-};
+use forebay_engine::{Manifest, Push, PushOptions, Store, StoreError, TableName, Ttl};
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order, RunOptions};
 use serde::Serialize;
 
-use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
+use crate::encode::{EncodeError, RowEncoder, ValueChoice};
 use crate::gate::{Finding, Limit};
 use crate::key::KeyTemplate;
 use crate::progress::Progress;
-use crate::sort::{AsTheyAre, Duplicates, Finish, SortError, SortPlan, Tally};
+use crate::sort::{AsTheyAre, Cuts, Duplicates, Finish, SortError, SortPlan, Tally};
 use crate::sources::{Input, SourceError, SourceOptions, SourceSet};
 
-use build::{Job, Outputs, tallies};
+pub use boundaries::{Boundaries, BoundariesError};
+use build::{Job, Outputs, settle_pages, tallies};
 use layer::Layer;
 use publish::publish;
+use read::Read;
 pub use rejects::BadRows;
+use rows::{Counted, Rows};
 use throttle::Throttle;
 
 /// Rows of either version that the gate looks at.
@@ -70,6 +74,8 @@ pub struct PushRequest {
     pub order: Order,
     /// By default by size: [`partitions::by_size`].
     pub partitions: Option<u32>,
+    /// Where the partitions begin; then their number is not given.
+    pub boundaries: Option<Boundaries>,
     pub compression: Compression,
     /// By default as [`RunOptions::for_records_of`] chooses.
     pub page_bytes: Option<u32>,
@@ -190,6 +196,8 @@ pub enum PushError {
     },
     #[error("every row of the sources was rejected; nothing was published")]
     NothingLeft,
+    #[error("--boundaries: {0}")]
+    Boundaries(#[from] BoundariesError),
     #[error("a push that makes a table whole needs the template of its keys: give --key")]
     NoKey,
     #[error(
@@ -224,92 +232,185 @@ pub fn push(
     progress: &dyn Progress,
 ) -> Result<PushReport, PushError> {
     let started = store.clock().monotonic();
-    let options = PushOptions {
-        version: request.version,
-    };
-    let (push, layer, (sources, encoder)) = match request.onto {
-        None => {
-            let opened = open(request, store)?;
-            (store.begin_push(&request.table, options)?, None, opened)
-        }
-        Some(onto) => {
-            // A table that is not there is not made.
-            store.table(&request.table)?;
-            let push = store.begin_push(&request.table, options)?;
-            let layer = Layer::new(request, onto, &push)?;
-            let opened = layer.open(request)?;
-            (push, Some(layer), opened)
-        }
-    };
-    let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
-    let plan = sort_plan(request, store, &push, layer.as_ref())?;
-    let read = read::read(
-        &request.bad_rows,
-        &plan,
-        &sources,
-        &encoder,
-        &throttle,
-        store,
-        progress,
-    )?;
-    let job = Job {
-        plan: &plan,
-        page_bytes: request.page_bytes,
-        finish: layer
-            .as_ref()
-            .map_or(&AsTheyAre { filters: false } as &dyn Finish, |layer| layer),
-        throttle: &throttle,
-        progress,
-    };
-    let cuts = match &layer {
-        None => partitions::cuts(request, &read.collected, tallies(&read.collected).0.bytes),
-        Some(layer) => layer.cuts(),
-    };
-    let new_run = |partition| push.new_run(partition);
-    let built = job.build(&read.collected, &cuts, &new_run)?;
-    if built.kept.records == 0 && read.rejected > 0 {
-        return Err(PushError::NothingLeft);
+    match request.onto {
+        None => push_whole(request, store, started, progress),
+        Some(onto) => push_onto(request, onto, store, started, progress),
     }
-    let applied = built.applied();
-    let Outputs {
-        runs,
-        kept,
-        duplicates,
-    } = built;
-    let manifest = match &layer {
-        Some(layer) => layer.finish(request, &push, runs, progress)?,
-        None => push.manifest(ManifestDraft {
-            order: request.order,
-            value: value_kind(&encoder),
-            schema: encoder.schema().clone(),
-            key: request
-                .key
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-            delta: request.delta,
-            ttl: request.ttl.clone(),
-            onto: None,
-            partitions: partitions::of_runs(&cuts, runs),
-            stats: column_stats(&encoder, &read.nulls, kept.records),
-            source: request.sources.to_string(),
-        })?,
+}
+
+fn push_whole(
+    request: &PushRequest,
+    store: &Store,
+    started: Duration,
+    progress: &dyn Progress,
+) -> Result<PushReport, PushError> {
+    let rows = Rows::of(request, store.clock().unix_ms())?;
+    let (sources, encoder) = rows.open(request)?;
+    let given = request.boundaries.as_ref();
+    let given = given.map(|given| given.cuts(request.order)).transpose()?;
+    let push = store.begin_push(&request.table, options(request))?;
+    let plan = sort_plan(request, store, push.scratch_dir()?, None)?;
+    let work = Work {
+        request,
+        store,
+        throttle: Throttle::new(request.rate_bytes, Arc::clone(store.clock())),
+        progress,
     };
-    let rows_between = manifest.rows_between();
-    let onto = manifest.onto;
-    let base = layer.as_ref().map(|layer| layer.base.version());
+    let read = work.read(&plan, &sources, &encoder)?;
+    let cuts = given.unwrap_or_else(|| {
+        partitions::cuts(request, &read.collected, tallies(&read.collected).0.bytes)
+    });
+    let finish = AsTheyAre { filters: false };
+    let built = work.build(&push, plan, &read, &cuts, &finish)?;
+    let counted = Counted {
+        runs: built.runs,
+        records: built.kept.records,
+        nulls: &read.nulls,
+    };
+    let source = request.sources.to_string();
+    let draft = rows.draft(&encoder, request.order, &cuts, counted, source);
+    let ready = Ready {
+        manifest: push.manifest(draft)?,
+        base: None,
+        applied: None,
+        bytes: built.kept.bytes,
+        rejected: read.rejected,
+        duplicates: built.duplicates,
+    };
+    conclude(request, store, push, ready, started, progress)
+}
+
+fn push_onto(
+    request: &PushRequest,
+    onto: Onto,
+    store: &Store,
+    started: Duration,
+    progress: &dyn Progress,
+) -> Result<PushReport, PushError> {
+    // A table that is not there is not made.
+    store.table(&request.table)?;
+    let push = store.begin_push(&request.table, options(request))?;
+    let layer = Layer::new(request, onto, &push)?;
+    let (sources, encoder) = layer.open(request)?;
+    let plan = sort_plan(request, store, push.scratch_dir()?, Some(&layer))?;
+    let work = Work {
+        request,
+        store,
+        throttle: Throttle::new(request.rate_bytes, Arc::clone(store.clock())),
+        progress,
+    };
+    let read = work.read(&plan, &sources, &encoder)?;
+    let built = work.build(&push, plan, &read, &layer.cuts(), &layer)?;
+    let applied = built.applied();
+    let ready = Ready {
+        manifest: layer.finish(request, &push, built.runs, progress)?,
+        base: Some(layer.base.version()),
+        applied: Some(applied),
+        bytes: built.kept.bytes,
+        rejected: read.rejected,
+        duplicates: built.duplicates,
+    };
     drop(layer);
-    let outcome = publish(request, store, push, manifest, base, progress)?;
-    let seconds = (store.clock().monotonic() - started).as_secs_f64();
+    conclude(request, store, push, ready, started, progress)
+}
+
+fn options(request: &PushRequest) -> PushOptions {
+    PushOptions {
+        version: request.version,
+        ..PushOptions::default()
+    }
+}
+
+/// What both kinds of push do alike.
+struct Work<'a> {
+    request: &'a PushRequest,
+    store: &'a Store,
+    throttle: Throttle,
+    progress: &'a dyn Progress,
+}
+
+impl Work<'_> {
+    fn read(
+        &self,
+        plan: &SortPlan,
+        sources: &SourceSet,
+        encoder: &RowEncoder,
+    ) -> Result<Read, PushError> {
+        let bad_rows = &self.request.bad_rows;
+        let (throttle, store) = (&self.throttle, self.store);
+        read::read(
+            bad_rows,
+            plan,
+            sources,
+            encoder,
+            throttle,
+            store,
+            self.progress,
+        )
+    }
+
+    fn build(
+        &self,
+        push: &Push,
+        mut plan: SortPlan,
+        read: &Read,
+        cuts: &Cuts,
+        finish: &dyn Finish,
+    ) -> Result<Outputs, PushError> {
+        let source = tallies(&read.collected).0;
+        settle_pages(&mut plan, self.request.page_bytes, &source);
+        let job = Job {
+            plan: &plan,
+            finish,
+            throttle: &self.throttle,
+            progress: self.progress,
+        };
+        let new_run = |partition| push.new_run(partition);
+        let built = job.build(&read.collected, cuts, &new_run)?;
+        match built.kept.records == 0 && read.rejected > 0 {
+            true => Err(PushError::NothingLeft),
+            false => Ok(built),
+        }
+    }
+}
+
+/// A version that is built, with what is to be said of it.
+pub(crate) struct Ready {
+    pub manifest: Manifest,
+    /// The version whose runs it goes on with.
+    pub base: Option<u64>,
+    pub applied: Option<Applied>,
+    pub bytes: u64,
+    pub rejected: u64,
+    pub duplicates: u64,
+}
+
+/// Publishes the version and gives the account of the push.
+pub(crate) fn conclude(
+    request: &PushRequest,
+    store: &Store,
+    push: Push,
+    ready: Ready,
+    started: Duration,
+    progress: &dyn Progress,
+) -> Result<PushReport, PushError> {
+    let rows_between = ready.manifest.rows_between();
+    let onto = ready.manifest.onto;
+    let outcome = publish(request, store, push, ready.manifest, ready.base, progress)?;
+    let seconds = store
+        .clock()
+        .monotonic()
+        .saturating_sub(started)
+        .as_secs_f64();
     Ok(PushReport {
         table: request.table.clone(),
         version: outcome.version,
         rows_between,
         onto,
-        applied: onto.map(|_| applied),
-        bytes: kept.bytes,
-        rejected: read.rejected,
-        duplicates,
+        applied: ready.applied,
+        bytes: ready.bytes,
+        rejected: ready.rejected,
+        duplicates: ready.duplicates,
         seconds: (seconds * 1000.0).round() / 1000.0,
         swapped: outcome.swapped,
         gate: outcome.gate,
@@ -317,74 +418,10 @@ pub fn push(
     })
 }
 
-/// Opens the sources of a table that is pushed whole, and what encodes their rows.
-fn open(request: &PushRequest, store: &Store) -> Result<(SourceSet, RowEncoder), PushError> {
-    let key = request.key.as_ref().ok_or(PushError::NoKey)?;
-    let mut sources = SourceSet::open(&request.sources, &request.source_options)?;
-    let value = value_choice(request)?;
-    let mut encoder = RowEncoder::new(&sources.schema, key, &value)?;
-    if request.delta == Some(DeltaKind::Append)
-        && !matches!(encoder.encoded(), Encoded::Bytes { .. })
-    {
-        return Err(PushError::AppendToNested { values: "lists" });
-    }
-    let expiry = expiry_of(request.ttl.as_ref());
-    if let Some(column) = value.column() {
-        let mut needed: Vec<&str> = key.columns().collect();
-        needed.push(column);
-        if let Expiry::Column { name, .. } = &expiry {
-            needed.push(name);
-        }
-        sources.keep_columns(&needed);
-        encoder = RowEncoder::new(&sources.schema, key, &value)?;
-    }
-    if expiry != Expiry::Never {
-        let choice = OperationChoice {
-            column: None,
-            delta: request.delta,
-            expiry,
-            now_ms: store.clock().unix_ms(),
-            may_lack_values: false,
-            ..OperationChoice::default()
-        };
-        encoder = encoder.with_operations(&choice, Vec::new())?;
-    }
-    Ok((sources, encoder))
-}
-
-/// The value as it is stored: numbers where deltas add them up.
-fn value_choice(request: &PushRequest) -> Result<ValueChoice, PushError> {
-    match (request.delta, request.value.column()) {
-        (None, _) => Ok(request.value.clone()),
-        (Some(DeltaKind::Append), None) => Err(PushError::AppendToNested {
-            values: "whole rows",
-        }),
-        (Some(_), None) => Err(PushError::DeltaOfRows),
-        (Some(kind), Some(column)) => Ok(match kind.number() {
-            None => request.value.clone(),
-            Some(number) => ValueChoice::Number {
-                column: column.to_owned(),
-                number,
-            },
-        }),
-    }
-}
-
-fn expiry_of(ttl: Option<&Ttl>) -> Expiry {
-    match ttl {
-        None => Expiry::Never,
-        Some(Ttl::AfterMs(ms)) => Expiry::AfterMs(*ms),
-        Some(Ttl::Column(column)) => Expiry::Column {
-            name: column.clone(),
-            else_ms: u64::MAX,
-        },
-    }
-}
-
 fn sort_plan(
     request: &PushRequest,
     store: &Store,
-    push: &Push,
+    scratch: PathBuf,
     layer: Option<&Layer>,
 ) -> Result<SortPlan, PushError> {
     let prefix = format!("{}:", request.table);
@@ -396,32 +433,13 @@ fn sort_plan(
     });
     Ok(SortPlan {
         disk: Arc::clone(store.disk()),
-        scratch: push.scratch_dir()?,
+        scratch,
         run,
         duplicates,
         with_operations: layer.is_some() || request.ttl.is_some(),
         memory_bytes: read::record_memory(request.memory_bytes, request.threads),
         threads: request.threads.max(1),
     })
-}
-
-fn value_kind(encoder: &RowEncoder) -> ValueKind {
-    match encoder.encoded().clone() {
-        Encoded::Row => ValueKind::Row,
-        Encoded::Bytes { column } => ValueKind::Bytes { column },
-        Encoded::Number { column, number } => ValueKind::Number { column, number },
-        Encoded::List { column, item } => ValueKind::List { column, item },
-    }
-}
-
-/// Nulls as counted over the rows read, of which some may have been left out.
-fn column_stats(encoder: &RowEncoder, nulls: &[u64], rows: u64) -> Vec<ColumnStats> {
-    let columns = encoder.schema().columns().iter().zip(nulls);
-    let stats = columns.map(|(column, nulls)| ColumnStats {
-        column: column.name.clone(),
-        nulls: (*nulls).min(rows),
-    });
-    stats.collect()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub fn cuts(request: &PushRequest, collected: &[Collected], bytes: u64) -> Cuts 
     }
 }
 
-fn bound(cut: &Cut) -> Bound {
+pub fn bound(cut: &Cut) -> Bound {
     match cut {
         Cut::Slot(slot) => Bound::Slot(*slot),
         Cut::Key(key) => Bound::Key(key.clone()),

@@ -116,6 +116,13 @@ fn first_error_last(
     }
 }
 
+/// Adds up the nulls of each column.
+pub fn count_nulls(batch: &RecordBatch, nulls: &mut [u64]) {
+    for (sum, column) in nulls.iter_mut().zip(batch.columns()) {
+        *sum += column.logical_null_count() as u64;
+    }
+}
+
 impl Reading<'_> {
     fn work(&self, mut encoder: RowEncoder) -> Result<Collected, PushError> {
         let mut collector = Collector::new(self.plan);
@@ -137,7 +144,7 @@ impl Reading<'_> {
         batch: &RecordBatch,
         origin: &Origin,
         encoder: &mut RowEncoder,
-        collector: &mut Collector<'_>,
+        collector: &mut Collector,
     ) -> Result<(), PushError> {
         if self.failed.load(Relaxed) || self.progress.is_cancelled() {
             return Err(SortError::Stopped.into());
@@ -157,15 +164,8 @@ impl Reading<'_> {
             },
             |row, bad| self.rejects.unstored(origin, batch, row, &bad.to_string()),
         )?;
-        let counts = batch
-            .columns()
-            .iter()
-            .map(|column| column.logical_null_count() as u64);
         let mut nulls = self.nulls.lock().unwrap_or_else(PoisonError::into_inner);
-        nulls
-            .iter_mut()
-            .zip(counts)
-            .for_each(|(sum, nulls)| *sum += nulls);
+        count_nulls(batch, &mut nulls);
         drop(nulls);
         if self.counts_rows {
             self.progress.advance(batch.num_rows() as u64);

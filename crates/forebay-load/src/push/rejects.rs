@@ -48,6 +48,16 @@ impl Rejects {
         })
     }
 
+    /// Counts bad rows, or fails at the first one.
+    pub fn counted(fail: bool) -> Self {
+        let policy = if fail { BadRows::Fail } else { BadRows::Skip };
+        Self {
+            policy,
+            count: AtomicU64::new(0),
+            file: None,
+        }
+    }
+
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }

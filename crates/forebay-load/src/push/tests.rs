@@ -40,6 +40,7 @@ pub(super) fn request(source: &Path, key: &str) -> PushRequest {
         ttl: None,
         order: Order::Hashed,
         partitions: None,
+        boundaries: None,
         compression: Compression::None,
         page_bytes: None,
         duplicates: Duplicates::Fail,

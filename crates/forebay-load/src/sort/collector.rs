@@ -127,8 +127,8 @@ pub struct Collected {
 
 /// Collects the records of one thread.
 #[derive(Debug)]
-pub struct Collector<'p> {
-    plan: &'p SortPlan,
+pub struct Collector {
+    plan: SortPlan,
     hasher: KeyHasher,
     share_bytes: usize,
     arena: Arena,
@@ -142,11 +142,11 @@ pub struct Collector<'p> {
     collected: Vec<u8>,
 }
 
-impl<'p> Collector<'p> {
-    pub fn new(plan: &'p SortPlan) -> Self {
+impl Collector {
+    pub fn new(plan: &SortPlan) -> Self {
         let share_bytes = (plan.memory_bytes / plan.threads.max(1)).max(LEAST_SHARE_BYTES);
         Self {
-            plan,
+            plan: plan.clone(),
             hasher: plan.hasher(),
             share_bytes,
             arena: Arena::new(share_bytes),
@@ -236,7 +236,7 @@ impl<'p> Collector<'p> {
         let order = self.plan.order();
         let equal_heads = sort_entries(&mut sorted.entries, &sorted.arena, order);
         let Sorted { arena, entries, .. } = &mut sorted;
-        settle_duplicates(entries, arena, &equal_heads, self.plan, &mut self.dropped)?;
+        settle_duplicates(entries, arena, &equal_heads, &self.plan, &mut self.dropped)?;
         Ok(sorted)
     }
 
@@ -247,7 +247,7 @@ impl<'p> Collector<'p> {
         let sorted = self.sort()?;
         let name = format!("spill-{}.run", NUMBER.fetch_add(1, Relaxed));
         let path: PathBuf = self.plan.scratch.join(name);
-        self.spills.push(Spill::write(self.plan, &path, sorted)?);
+        self.spills.push(Spill::write(&self.plan, &path, sorted)?);
         self.units.extend(unit.map(|(_, unit)| (0, unit)));
         Ok(())
     }

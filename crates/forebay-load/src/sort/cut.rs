@@ -3,7 +3,7 @@
 use std::ops::{Bound, Range};
 
 use forebay_run::Order;
-use forebay_run::hash::{SLOTS, first_hash_of};
+use forebay_run::hash::{KeyHasher, SLOTS, first_hash_of};
 use forebay_run::scan::ScanRange;
 
 use super::collector::{Collected, Sorted};
@@ -49,17 +49,23 @@ impl Cuts {
                 samples.extend(separators.map(|key| (key.to_vec(), page_bytes)));
             }
         }
+        Self::by_samples(partitions, samples)
+    }
+
+    /// Keys that divide evenly over at most `partitions` the bytes that these samples stand for.
+    pub fn by_samples(partitions: u32, mut samples: Vec<(Vec<u8>, u64)>) -> Self {
         samples.sort_unstable();
-        let total: u64 = samples.iter().map(|sample| sample.1).sum();
+        let weight = |sample: &(Vec<u8>, u64)| u128::from(sample.1);
+        let total: u128 = samples.iter().map(weight).sum();
         let mut cuts = vec![Cut::Key(Vec::new())];
         let mut passed = 0;
         for (key, bytes) in samples {
-            let due = passed * u64::from(partitions) >= total * cuts.len() as u64;
+            let due = passed * u128::from(partitions) >= total * cuts.len() as u128;
             let rises = !matches!(cuts.last(), Some(Cut::Key(last)) if *last >= key);
             if due && rises && (cuts.len() as u32) < partitions {
                 cuts.push(Cut::Key(key));
             }
-            passed += bytes;
+            passed += u128::from(bytes);
         }
         Self(cuts)
     }
@@ -74,6 +80,19 @@ impl Cuts {
 
     pub fn lower(&self, partition: usize) -> &Cut {
         &self.0[partition]
+    }
+
+    /// The number of the partition that a key belongs to.
+    pub fn partition_of(&self, key: &[u8], hasher: &KeyHasher) -> usize {
+        let above = match self.0.first() {
+            Some(Cut::Slot(_)) => {
+                let slot = hasher.slot(key);
+                (self.0).partition_point(|cut| !matches!(cut, Cut::Slot(first) if *first > slot))
+            }
+            _ => (self.0)
+                .partition_point(|cut| !matches!(cut, Cut::Key(first) if first.as_slice() > key)),
+        };
+        above.saturating_sub(1)
     }
 
     /// What partition number `partition` covers of a run.

@@ -69,7 +69,7 @@ impl SortPlan {
         self.run.order
     }
 
-    fn hasher(&self) -> KeyHasher {
+    pub(crate) fn hasher(&self) -> KeyHasher {
         KeyHasher::new(&self.run.hash_prefix)
     }
 

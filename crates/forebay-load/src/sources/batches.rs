@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::SchemaRef;
 
 use super::error::SourceError;
@@ -65,6 +65,20 @@ impl Batches {
                 rows: 0,
             })),
         }
+    }
+
+    /// One batch, behind so many rows of the same source.
+    pub fn of_batch(name: &str, batch: RecordBatch, rows_before: u64) -> Batches {
+        let (rows, schema) = (batch.num_rows() as u64, batch.schema());
+        let batches = Self::new(
+            name,
+            Some(rows),
+            RecordBatchIterator::new([Ok(batch)], schema),
+        );
+        let mut pull = batches.pull.lock().unwrap_or_else(PoisonError::into_inner);
+        pull.rows = rows_before;
+        drop(pull);
+        batches
     }
 
     pub(super) fn schema(&self) -> &SchemaRef {

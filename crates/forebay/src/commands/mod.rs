@@ -12,7 +12,7 @@ pub mod man;
 pub mod plan;
 pub mod pull;
 pub mod push;
-mod pushed;
+pub mod pushed;
 pub mod reading;
 pub mod rollback;
 pub mod scan;

@@ -1,14 +1,16 @@
 //! `forebay push`: builds a version from files, checks it, swaps it in.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
-use forebay_load::push::{Onto, PushRequest, push};
+use forebay_load::push::{Boundaries, Onto, PushError, PushRequest, push};
 use forebay_load::sort;
 use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
@@ -129,6 +131,16 @@ pub struct Push {
     )]
     pub partitions: Option<u32>,
 
+    /// Where the partitions begin, as a JSON array, or a file of one: keys of an ordered table ('["g", "p"]', or
+    /// {"key_hex": "00ff"}), Redis slots of a hashed one ('[4096, 8192]')
+    #[arg(
+        long,
+        value_name = "JSON|FILE",
+        conflicts_with_all = ["onto", "partitions"],
+        help_heading = "Version"
+    )]
+    pub boundaries: Option<String>,
+
     /// Number of the version, greater than all before [default: one more than the last]
     #[arg(long, value_name = "V", help_heading = "Version")]
     pub version: Option<u64>,
@@ -231,9 +243,12 @@ fn carry_out(request: &PushRequest, context: &Context) -> anyhow::Result<Outcome
 }
 
 impl Push {
-    fn request(self, context: &Context) -> anyhow::Result<PushRequest> {
+    pub(crate) fn request(self, context: &Context) -> anyhow::Result<PushRequest> {
         let source_options = self.reading.options()?;
         let work = self.work.settle(context)?;
+        let boundaries = self.boundaries.as_deref();
+        let boundaries = boundaries.map(|text| read_boundaries(text, context));
+        let boundaries = boundaries.transpose()?;
         Ok(PushRequest {
             table: self.table,
             sources: self.sources.into(),
@@ -252,6 +267,7 @@ impl Push {
             },
             order: self.order.into(),
             partitions: self.partitions,
+            boundaries,
             compression: self.compression.into(),
             page_bytes: self.page_size,
             duplicates: self.duplicates.into(),
@@ -266,6 +282,17 @@ impl Push {
             keep: self.keep,
         })
     }
+}
+
+/// Boundaries as they stand, or in a file.
+fn read_boundaries(text: &str, context: &Context) -> anyhow::Result<Boundaries> {
+    let parse = |text: &str| Boundaries::parse(text).map_err(PushError::from);
+    if text.trim_start().starts_with('[') {
+        return Ok(parse(text)?);
+    }
+    let bytes = context.disk.read(Path::new(text));
+    let bytes = bytes.with_context(|| format!("--boundaries: cannot read {text}"))?;
+    Ok(parse(&String::from_utf8_lossy(&bytes))?)
 }
 
 fn parse_page_size(text: &str) -> Result<u32, String> {

@@ -1,0 +1,153 @@
+//! What the rows become of a table that is pushed whole: their keys, values and expiry.
+
+use arrow_schema::SchemaRef;
+use forebay_engine::{ColumnStats, ManifestDraft, RunRef, Ttl, ValueKind};
+use forebay_run::Order;
+use forebay_run::operation::DeltaKind;
+
+use super::{PushError, PushRequest, partitions};
+use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
+use crate::key::KeyTemplate;
+use crate::sort::Cuts;
+use crate::sources::SourceSet;
+
+/// See the module's text.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    pub key: KeyTemplate,
+    /// As it is stored: numbers where deltas add them up.
+    pub value: ValueChoice,
+    pub delta: Option<DeltaKind>,
+    pub ttl: Option<Ttl>,
+    /// The time of the push, in milliseconds since 1970-01-01 UTC.
+    pub now_ms: u64,
+}
+
+/// What was counted while the rows were read and their runs written.
+#[derive(Debug)]
+pub struct Counted<'a> {
+    /// At the index of its partition, if that got any.
+    pub runs: Vec<Option<RunRef>>,
+    /// Records in the runs.
+    pub records: u64,
+    /// A column, in the order of the schema.
+    pub nulls: &'a [u64],
+}
+
+impl Rows {
+    pub fn of(request: &PushRequest, now_ms: u64) -> Result<Self, PushError> {
+        Ok(Self {
+            key: request.key.clone().ok_or(PushError::NoKey)?,
+            value: value_choice(request)?,
+            delta: request.delta,
+            ttl: request.ttl.clone(),
+            now_ms,
+        })
+    }
+
+    /// Opens the sources, and what encodes their rows.
+    pub fn open(&self, request: &PushRequest) -> Result<(SourceSet, RowEncoder), PushError> {
+        let mut sources = SourceSet::open(&request.sources, &request.source_options)?;
+        let encoder = RowEncoder::new(&sources.schema, &self.key, &self.value)?;
+        if self.delta == Some(DeltaKind::Append)
+            && !matches!(encoder.encoded(), Encoded::Bytes { .. })
+        {
+            return Err(PushError::AppendToNested { values: "lists" });
+        }
+        if let Some(column) = self.value.column() {
+            let mut needed: Vec<&str> = self.key.columns().collect();
+            needed.push(column);
+            if let Some(Ttl::Column(name)) = &self.ttl {
+                needed.push(name);
+            }
+            sources.keep_columns(&needed);
+        }
+        let encoder = self.encoder(&sources.schema)?;
+        Ok((sources, encoder))
+    }
+
+    /// What encodes rows of these columns, which are those that the table needs.
+    pub fn encoder(&self, schema: &SchemaRef) -> Result<RowEncoder, EncodeError> {
+        let encoder = RowEncoder::new(schema, &self.key, &self.value)?;
+        if self.ttl.is_none() {
+            return Ok(encoder);
+        }
+        let choice = OperationChoice {
+            delta: self.delta,
+            expiry: expiry_of(self.ttl.as_ref()),
+            now_ms: self.now_ms,
+            ..OperationChoice::default()
+        };
+        encoder.with_operations(&choice, Vec::new())
+    }
+
+    /// What the version says of itself.
+    pub fn draft(
+        &self,
+        encoder: &RowEncoder,
+        order: Order,
+        cuts: &Cuts,
+        counted: Counted<'_>,
+        source: String,
+    ) -> ManifestDraft {
+        ManifestDraft {
+            order,
+            value: value_kind(encoder),
+            schema: encoder.schema().clone(),
+            key: self.key.to_string(),
+            delta: self.delta,
+            ttl: self.ttl.clone(),
+            onto: None,
+            partitions: partitions::of_runs(cuts, counted.runs),
+            stats: column_stats(encoder, counted.nulls, counted.records),
+            source,
+        }
+    }
+}
+
+fn value_choice(request: &PushRequest) -> Result<ValueChoice, PushError> {
+    match (request.delta, request.value.column()) {
+        (None, _) => Ok(request.value.clone()),
+        (Some(DeltaKind::Append), None) => Err(PushError::AppendToNested {
+            values: "whole rows",
+        }),
+        (Some(_), None) => Err(PushError::DeltaOfRows),
+        (Some(kind), Some(column)) => Ok(match kind.number() {
+            None => request.value.clone(),
+            Some(number) => ValueChoice::Number {
+                column: column.to_owned(),
+                number,
+            },
+        }),
+    }
+}
+
+pub fn expiry_of(ttl: Option<&Ttl>) -> Expiry {
+    match ttl {
+        None => Expiry::Never,
+        Some(Ttl::AfterMs(ms)) => Expiry::AfterMs(*ms),
+        Some(Ttl::Column(column)) => Expiry::Column {
+            name: column.clone(),
+            else_ms: u64::MAX,
+        },
+    }
+}
+
+fn value_kind(encoder: &RowEncoder) -> ValueKind {
+    match encoder.encoded().clone() {
+        Encoded::Row => ValueKind::Row,
+        Encoded::Bytes { column } => ValueKind::Bytes { column },
+        Encoded::Number { column, number } => ValueKind::Number { column, number },
+        Encoded::List { column, item } => ValueKind::List { column, item },
+    }
+}
+
+/// Nulls as counted over the rows read, of which some may have been left out.
+fn column_stats(encoder: &RowEncoder, nulls: &[u64], rows: u64) -> Vec<ColumnStats> {
+    let columns = encoder.schema().columns().iter().zip(nulls);
+    let stats = columns.map(|(column, nulls)| ColumnStats {
+        column: column.name.clone(),
+        nulls: (*nulls).min(rows),
+    });
+    stats.collect()
+}

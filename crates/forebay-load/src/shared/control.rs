@@ -1,0 +1,120 @@
+//! What a source says at its end to each partition: how much it sent there, and how much in all. A part is whole
+//! when what came is what was sent.
+
+use forebay_run::content::ContentSum;
+use serde::{Deserialize, Serialize};
+
+use super::{SharedError, Sources, Sum};
+
+/// The format number of control rows.
+const CONTROL_FORMAT: u64 = 1;
+
+/// The content of a control row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Control {
+    forebay_control: u64,
+    /// The stamp of the push.
+    pub stamp: u64,
+    pub source: u32,
+    /// What this source sent to this partition.
+    pub sent: Sum,
+    pub whole: Whole,
+}
+
+/// What sources sent to all partitions, and what they left out.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Whole {
+    pub sent: Sum,
+    /// Rows left out because they could not be stored.
+    pub rejected: u64,
+    /// A column.
+    pub nulls: Vec<u64>,
+}
+
+impl Control {
+    pub fn new(stamp: u64, source: u32, sent: Sum, whole: Whole) -> Self {
+        Self {
+            forebay_control: CONTROL_FORMAT,
+            stamp,
+            source,
+            sent,
+            whole,
+        }
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // A structure of numbers.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let control: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        match control.forebay_control {
+            CONTROL_FORMAT => Ok(control),
+            other => Err(format!(
+                "a control row of format {other}, where this program knows {CONTROL_FORMAT}: use one version \
+                 of forebay in all tasks"
+            )),
+        }
+    }
+}
+
+impl Whole {
+    /// Adds another source's; `None` where the numbers are none that could be.
+    pub fn add(&mut self, other: &Self) -> Option<()> {
+        self.sent = self.sent.plus(other.sent)?;
+        self.rejected = self.rejected.checked_add(other.rejected)?;
+        if self.nulls.len() != other.nulls.len() {
+            return None;
+        }
+        for (sum, nulls) in self.nulls.iter_mut().zip(&other.nulls) {
+            *sum = sum.checked_add(*nulls)?;
+        }
+        Some(())
+    }
+}
+
+/// What the control rows of one partition come to.
+#[derive(Debug, Clone)]
+pub(super) struct Controls {
+    seen: std::collections::HashSet<u32>,
+    pub sources: Sources,
+    /// To this partition.
+    pub sent: Sum,
+    pub whole: Whole,
+}
+
+impl Controls {
+    pub fn new(columns: usize) -> Self {
+        Self {
+            seen: Default::default(),
+            sources: Sources::default(),
+            sent: Sum::default(),
+            whole: Whole {
+                nulls: vec![0; columns],
+                ..Whole::default()
+            },
+        }
+    }
+
+    /// Takes a control row in. `bytes` is its content, as it came.
+    pub fn add(&mut self, partition: u32, control: &Control) -> Result<(), SharedError> {
+        let bad = |problem: String| SharedError::Control { partition, problem };
+        let source = control.source;
+        if !self.seen.insert(source) {
+            return Err(bad(format!("source {source} ended twice")));
+        }
+        let sums = self.sent.plus(control.sent);
+        let (Some(sent), Some(())) = (sums, self.whole.add(&control.whole)) else {
+            return Err(bad(format!("source {source} tells of impossible numbers")));
+        };
+        self.sent = sent;
+        self.sources.count += 1;
+        // The same for all partitions, as far as the source was the same when it ran for them.
+        let whole = serde_json::to_vec(&control.whole).unwrap_or_default();
+        self.sources.digest += ContentSum::of(&source.to_le_bytes(), &whole);
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! The driver's side of a push that tasks build.
+
+use std::time::Duration;
+
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::SchemaRef;
+use forebay_engine::{Bound, Push, PushOptions, Store};
+use forebay_run::Order;
+
+use super::control::Whole;
+use super::recipe::{Choice, Recipe};
+use super::report::Report;
+use super::wire::samples_of;
+use super::{SharedError, Sources, Sum};
+use crate::encode::RowEncoder;
+use crate::progress::Progress;
+use crate::push::partitions::{bound, by_size};
+use crate::push::rows::{Counted, Rows};
+use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
+use crate::sort::{Cuts, Duplicates};
+use crate::sources::{Batches, Input};
+use crate::types::row_schema;
+
+/// A push under way; see the module's text. Dropped before its commit it leaves nothing.
+#[derive(Debug)]
+pub struct SharedPush {
+    request: PushRequest,
+    store: Store,
+    push: Push,
+    rows: Rows,
+    encoder: RowEncoder,
+    cuts: Option<Cuts>,
+    started: Duration,
+}
+
+impl SharedPush {
+    /// Begins a push of rows with this schema: its own sources are passed over, `name` says in the manifest what it
+    /// was made from. What the request asks for is checked against the schema; then the table's push lock is taken, and
+    /// held.
+    pub fn begin(
+        mut request: PushRequest,
+        store: Store,
+        schema: SchemaRef,
+        name: &str,
+    ) -> Result<Self, SharedError> {
+        refuse(&request)?;
+        let started = store.clock().monotonic();
+        let none = RecordBatchIterator::new([], schema);
+        request.sources = Input::Batches(Batches::new(name, Some(0), none));
+        // The time of the push is settled with its lock, and matters to no check.
+        Rows::of(&request, 0)?.open(&request)?;
+        let boundaries = request.boundaries.as_ref();
+        let given = boundaries.map(|given| given.cuts(request.order));
+        let given = given.transpose().map_err(PushError::from)?;
+        let options = PushOptions {
+            version: request.version,
+            shared: true,
+        };
+        let push = store.begin_push(&request.table, options);
+        let push = push.map_err(PushError::from)?;
+        let rows = Rows::of(&request, push.created_unix_ms())?;
+        let (_, encoder) = rows.open(&request)?;
+        let cuts = given.or_else(|| match (request.order, request.partitions) {
+            (Order::Hashed, Some(partitions)) => Some(Cuts::slots(partitions)),
+            (Order::Ordered, Some(..=1)) => Some(Cuts::by_samples(1, Vec::new())),
+            _ => None,
+        });
+        Ok(Self {
+            request,
+            store,
+            push,
+            rows,
+            encoder,
+            cuts,
+            started,
+        })
+    }
+
+    /// Whether [`SharedPush::cut`] has to be called before rows can be encoded.
+    pub fn needs_samples(&self) -> bool {
+        self.cuts.is_none()
+    }
+
+    /// The number of partitions, once that is settled.
+    pub fn partitions(&self) -> Result<usize, SharedError> {
+        Ok(self.cuts.as_ref().ok_or(SharedError::NotCut)?.len())
+    }
+
+    /// Settles where the partitions begin, by what [`super::RowTask::sample`] gave. `rows` is the number of all
+    /// rows of the source.
+    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> Result<usize, SharedError> {
+        if self.cuts.is_some() {
+            return self.partitions();
+        }
+        let mut taken = Vec::new();
+        for batch in samples {
+            samples_of(batch, &mut taken)?;
+        }
+        let bytes: u128 = taken.iter().map(|(_, bytes)| u128::from(*bytes)).sum();
+        if taken.is_empty() && rows > 0 {
+            return Err(SharedError::Samples {
+                bytes,
+                rows,
+                problem: "none can be stored, or none was taken; look at the rows, or give --boundaries",
+            });
+        }
+        let by_size = || by_size(u64::try_from(bytes).unwrap_or(u64::MAX));
+        let partitions = self.request.partitions.unwrap_or_else(by_size);
+        let cuts = match self.request.order {
+            Order::Hashed => Cuts::slots(partitions),
+            Order::Ordered => Cuts::by_samples(partitions.min(1 << 14), taken),
+        };
+        self.cuts = Some(cuts);
+        self.partitions()
+    }
+
+    /// What tasks need to know. Before the partitions are cut, it serves for taking samples only.
+    pub fn recipe(&self, store: &str) -> Result<Recipe, SharedError> {
+        let request = &self.request;
+        let columns = row_schema(self.encoder.batch_schema());
+        let cuts = self.cuts.iter();
+        let bounds = cuts.flat_map(|cuts| (0..cuts.len()).map(|at| bound(cuts.lower(at))));
+        Ok(Recipe {
+            forebay_recipe: Recipe::FORMAT,
+            store: store.to_owned(),
+            ticket: self.push.ticket().clone(),
+            source: request.sources.to_string(),
+            columns: columns.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
+            key: self.rows.key.to_string(),
+            value: self.rows.value.clone(),
+            delta: self.rows.delta,
+            ttl: self.rows.ttl.clone(),
+            order: request.order,
+            compression: request.compression,
+            page_bytes: request.page_bytes,
+            duplicates: match request.duplicates {
+                Duplicates::First => Choice::First,
+                Duplicates::Last => Choice::Last,
+                Duplicates::Fail | Duplicates::Compose(_) => Choice::Fail,
+            },
+            skip_bad_rows: request.bad_rows == BadRows::Skip,
+            memory_bytes: request.memory_bytes,
+            partitions: bounds.collect::<Vec<Bound>>(),
+        })
+    }
+
+    /// Publishes the version that the reports tell of, one for each partition. After an error nothing of it is
+    /// visible.
+    pub fn commit(
+        self,
+        reports: &[String],
+        progress: &dyn Progress,
+    ) -> Result<PushReport, SharedError> {
+        let cuts = self.cuts.as_ref().ok_or(SharedError::NotCut)?;
+        let reports = self.read(reports, cuts.len())?;
+        let whole = self.settle(&reports)?;
+        let mut kept = Sum::default();
+        let mut duplicates = 0;
+        for report in &reports {
+            let sum = report.kept().and_then(|part| kept.plus(part));
+            kept = sum.unwrap_or(kept);
+            duplicates += report.dropped.records;
+        }
+        if kept.records == 0 && whole.rejected > 0 {
+            return Err(PushError::NothingLeft.into());
+        }
+        let counted = Counted {
+            runs: reports.into_iter().map(|report| report.run).collect(),
+            records: kept.records,
+            nulls: &whole.nulls,
+        };
+        let source = self.request.sources.to_string();
+        let order = self.request.order;
+        let draft = self.rows.draft(&self.encoder, order, cuts, counted, source);
+        let ready = Ready {
+            manifest: self.push.manifest(draft).map_err(PushError::from)?,
+            base: None,
+            applied: None,
+            bytes: kept.bytes,
+            rejected: whole.rejected,
+            duplicates,
+        };
+        let (request, store, push) = (&self.request, &self.store, self.push);
+        Ok(conclude(
+            request,
+            store,
+            push,
+            ready,
+            self.started,
+            progress,
+        )?)
+    }
+
+    /// The reports, one for each partition, in their order.
+    fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, SharedError> {
+        let of = texts.len();
+        let mut found: Vec<Option<Report>> = (0..partitions).map(|_| None).collect();
+        let mut counts = vec![0; partitions];
+        for (index, text) in texts.iter().enumerate() {
+            let bad = |problem| SharedError::Report {
+                number: index + 1,
+                of,
+                problem,
+            };
+            let report = Report::parse(text).map_err(bad)?;
+            let ticket = self.push.ticket();
+            let checked = report.check(ticket, partitions, self.request.duplicates);
+            checked.map_err(bad)?;
+            if report.whole.nulls.len() != self.encoder.batch_schema().fields().len() {
+                return Err(bad("it counts nulls of other columns".to_owned()));
+            }
+            let partition = report.partition as usize;
+            counts[partition] += 1;
+            found[partition] = Some(report);
+        }
+        let reports: Vec<Report> = found.into_iter().flatten().collect();
+        match counts.iter().position(|count| *count != 1) {
+            None => Ok(reports),
+            Some(partition) => Err(SharedError::Reports {
+                partition: partition as u32,
+                found: counts[partition],
+                reports: of,
+                partitions,
+            }),
+        }
+    }
+
+    /// What the sources sent, when all partitions were built from the same ones, and nothing was lost.
+    fn settle(&self, reports: &[Report]) -> Result<Whole, SharedError> {
+        let (mut whole, mut sources) = (Whole::default(), Sources::default());
+        let mut came = Some(Sum::default());
+        for report in reports {
+            if report.partition == 0 {
+                (whole, sources) = (report.whole.clone(), report.sources);
+            }
+            if (&report.whole, report.sources) != (&whole, sources) {
+                return Err(SharedError::Sources {
+                    partition: report.partition,
+                    found: report.sources,
+                    other: 0,
+                    others: sources,
+                });
+            }
+            came = came.and_then(|sum| sum.plus(report.came));
+        }
+        match came {
+            Some(came) if came == whole.sent => Ok(whole),
+            came => Err(SharedError::Total {
+                sent: whole.sent,
+                came: came.unwrap_or_default(),
+            }),
+        }
+    }
+}
+
+/// What makes no sense, or cannot be, where tasks do the work.
+fn refuse(request: &PushRequest) -> Result<(), SharedError> {
+    let option = |option, reason| Err(SharedError::Option { option, reason });
+    if request.onto.is_some() || request.operation_column.is_some() {
+        return option(
+            "--onto",
+            "it makes a version whole; push changes by forebay push --onto",
+        );
+    }
+    if matches!(request.bad_rows, BadRows::File(_)) {
+        return option(
+            "--bad-rows FILE",
+            "tasks are on several machines: give fail or skip",
+        );
+    }
+    if request.rate_bytes.is_some() {
+        return option("--rate", "how fast tasks go is the engine's affair");
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! A push that many tasks build, on whichever machines: an engine that is there already reads, shuffles and
+//! schedules; Forebay encodes the rows, writes the runs, and publishes the version.
+//!
+//! 1. The driver begins a [`SharedPush`]: it holds the table's push lock from then on, and says in a [`Recipe`]
+//!    all that tasks need.
+//! 2. Where partitions begin is given, or cut from a sample that tasks take ([`RowTask::sample`]).
+//! 3. For each part of the source a [`RowTask`] turns rows into records, each marked with its partition; when
+//!    it is done it adds a control row for every partition: what it sent there, and what it sent in all.
+//! 4. The engine brings the records of each partition together, in one [`PartTask`], which sorts them, writes the
+//!    partition's run straight into the store, and reports what came, from which sources, and what it kept.
+//! 5. The driver commits ([`SharedPush::commit`]): one report for each partition, all naming the same sources, no record lost or
+//!    doubled on the way; then the version is published as that of any push.
+//!
+//! Tasks may be run any number of times, side by side too: each writes a run of its own, the reports that the engine
+//! hands over say which one counts, and the others are removed with the end of the push. The encoder,
+//! the sort and the writer are those of a push, so that the runs are the same, byte for byte.
+
+mod control;
+mod driver;
+mod part;
+mod recipe;
+mod report;
+mod rows;
+mod wire;
+
+pub use driver::SharedPush;
+pub use part::PartTask;
+pub use recipe::Recipe;
+pub use rows::RowTask;
+pub use wire::record_schema;
+
+use std::path::PathBuf;
+
+use forebay_engine::DocumentError;
+use forebay_run::content::ContentSum;
+use serde::{Deserialize, Serialize};
+
+use crate::push::PushError;
+use crate::sort::{SortError, Tally};
+
+/// Why a push that tasks build did not come to its end, or a task did not. Nothing of it is visible.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedError {
+    #[error(transparent)]
+    Push(#[from] PushError),
+    #[error("{option} is not for a push that tasks build: {reason}")]
+    Option {
+        option: &'static str,
+        reason: &'static str,
+    },
+    #[error(
+        "it is not known yet where the partitions begin: sample the rows and cut them first, or give --boundaries"
+    )]
+    NotCut,
+    #[error("the samples stand for {bytes} bytes in {rows} rows: {problem}")]
+    Samples {
+        bytes: u128,
+        rows: u64,
+        problem: &'static str,
+    },
+    #[error("the recipe of the push cannot be used: {0}")]
+    Recipe(DocumentError),
+    #[error("the recipe of the push contradicts itself: {0}")]
+    BadRecipe(String),
+    #[error("source {source_number}: {problem}")]
+    Source { source_number: i64, problem: String },
+    #[error("cannot make the task's directory {}: {error}", path.display())]
+    Scratch {
+        path: PathBuf,
+        error: std::io::Error,
+    },
+    #[error("a batch of records cannot be used: {0}")]
+    Batch(String),
+    #[error(
+        "partition {partition}: {sent} were sent to it, and {came} came: the shuffle lost or doubled \
+         some; nothing was written of it"
+    )]
+    Shuffle {
+        partition: u32,
+        sent: Sum,
+        came: Sum,
+    },
+    #[error("partition {partition}: {problem}; nothing was written of it")]
+    Control { partition: u32, problem: String },
+    #[error("report {number} of {of}: {problem}; nothing was published")]
+    Report {
+        number: usize,
+        of: usize,
+        problem: String,
+    },
+    #[error(
+        "partition {partition} has {found} reports instead of one, of {reports} reports for {partitions} \
+         partitions; nothing was published"
+    )]
+    Reports {
+        partition: u32,
+        found: usize,
+        reports: usize,
+        partitions: usize,
+    },
+    #[error(
+        "partition {partition} was built from {found} and partition {other} from {others}: the runs of a \
+         source differed, or one was lost; nothing was published. Push again, from rows that are the same each time \
+         they are read"
+    )]
+    Sources {
+        partition: u32,
+        found: Sources,
+        other: u32,
+        others: Sources,
+    },
+    #[error(
+        "all partitions together got {came}, and the sources sent {sent}; nothing was published"
+    )]
+    Total { sent: Sum, came: Sum },
+}
+
+impl From<SortError> for SharedError {
+    fn from(error: SortError) -> Self {
+        Self::Push(error.into())
+    }
+}
+
+impl From<crate::encode::EncodeError> for SharedError {
+    fn from(error: crate::encode::EncodeError) -> Self {
+        Self::Push(error.into())
+    }
+}
+
+impl From<crate::sources::SourceError> for SharedError {
+    fn from(error: crate::sources::SourceError) -> Self {
+        Self::Push(error.into())
+    }
+}
+
+impl From<forebay_engine::StoreError> for SharedError {
+    fn from(error: forebay_engine::StoreError) -> Self {
+        Self::Push(error.into())
+    }
+}
+
+/// A count of records and their content, as it travels.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sum {
+    pub records: u64,
+    /// Keys and values.
+    pub bytes: u64,
+    pub content: ContentSum,
+}
+
+impl std::fmt::Display for Sum {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            records,
+            bytes,
+            content,
+        } = self;
+        write!(
+            formatter,
+            "{records} records of {bytes} bytes, content {content}"
+        )
+    }
+}
+
+impl From<Tally> for Sum {
+    fn from(tally: Tally) -> Self {
+        Self {
+            records: tally.records,
+            bytes: tally.bytes,
+            content: tally.content,
+        }
+    }
+}
+
+impl From<Sum> for Tally {
+    fn from(sum: Sum) -> Self {
+        Self {
+            records: sum.records,
+            bytes: sum.bytes,
+            content: sum.content,
+        }
+    }
+}
+
+impl Sum {
+    /// The two together, where that is a number.
+    fn plus(self, other: Self) -> Option<Self> {
+        Some(Self {
+            records: self.records.checked_add(other.records)?,
+            bytes: self.bytes.checked_add(other.bytes)?,
+            content: self.content + other.content,
+        })
+    }
+
+    /// What is left without a part, where that is a part.
+    fn minus(self, part: Self) -> Option<Self> {
+        Some(Self {
+            records: self.records.checked_sub(part.records)?,
+            bytes: self.bytes.checked_sub(part.bytes)?,
+            content: self.content - part.content,
+        })
+    }
+}
+
+/// A set of sources: how many, and a sum over what each of them sent in all, in whatever order.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sources {
+    pub count: u64,
+    pub digest: ContentSum,
+}
+
+impl std::fmt::Display for Sources {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} sources (digest {})", self.count, self.digest)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! What tasks need to know of a push, as a document that may travel anywhere. It holds no secrets: a task finds
+//! the credentials of the store in its own environment.
+
+use forebay_engine::{Bound, MAX_PARTITIONS, Ticket, Ttl, seal, unseal};
+use forebay_run::operation::DeltaKind;
+use forebay_run::row::Schema;
+use forebay_run::{Compression, Order, RunOptions};
+use serde::{Deserialize, Serialize};
+
+use super::SharedError;
+use crate::encode::{RowEncoder, ValueChoice};
+use crate::key::KeyTemplate;
+use crate::push::rows::Rows;
+use crate::sort::{Cut, Cuts, Duplicates};
+use crate::types::{arrow_schema, row_schema};
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    pub(super) forebay_recipe: u64,
+    /// The URL or the whole path of the store.
+    pub store: String,
+    pub ticket: Ticket,
+    /// What the rows come from, for messages.
+    pub source: String,
+    /// The columns that the table needs of the rows.
+    pub(super) columns: Schema,
+    pub(super) key: String,
+    pub(super) value: ValueChoice,
+    pub(super) delta: Option<DeltaKind>,
+    pub(super) ttl: Option<Ttl>,
+    pub(super) order: Order,
+    pub(super) compression: Compression,
+    pub(super) page_bytes: Option<u32>,
+    pub(super) duplicates: Choice,
+    pub(super) skip_bad_rows: bool,
+    /// For the records of one task.
+    pub(super) memory_bytes: u64,
+    /// Where partitions begin; none before they are cut.
+    pub(super) partitions: Vec<Bound>,
+}
+
+/// Which of two records of one key stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Choice {
+    Fail,
+    First,
+    Last,
+}
+
+impl Choice {
+    pub fn duplicates(self) -> Duplicates {
+        match self {
+            Self::Fail => Duplicates::Fail,
+            Self::First => Duplicates::First,
+            Self::Last => Duplicates::Last,
+        }
+    }
+}
+
+impl Recipe {
+    pub(super) const FORMAT: u64 = 1;
+
+    pub fn to_bytes(&self) -> Result<Vec<u8>, SharedError> {
+        let (bytes, _) = seal(self).map_err(SharedError::Recipe)?;
+        Ok(bytes)
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, SharedError> {
+        let (recipe, _) =
+            unseal::<Self>(bytes, "forebay_recipe", Self::FORMAT).map_err(SharedError::Recipe)?;
+        recipe.check().map_err(SharedError::BadRecipe)?;
+        Ok(recipe)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(bytes) = self.page_bytes
+            && !matches!(bytes, 4096 | 8192 | 16384 | 32768)
+        {
+            return Err(format!("pages of {bytes} bytes"));
+        }
+        let count = self.partitions.len();
+        if count > MAX_PARTITIONS {
+            return Err(format!("{count} partitions"));
+        }
+        let first = match self.order {
+            Order::Hashed => Bound::Slot(0),
+            Order::Ordered => Bound::Key(Vec::new()),
+        };
+        let alike = |bound: &Bound| std::mem::discriminant(bound) == std::mem::discriminant(&first);
+        let rises = self.partitions.windows(2).all(|pair| pair[0] < pair[1]);
+        let begins = self.partitions.first().is_none_or(|bound| *bound == first);
+        if !begins || !rises || !self.partitions.iter().all(alike) {
+            return Err("its partitions do not rise from the very start".to_owned());
+        }
+        Ok(())
+    }
+
+    pub(super) fn column_count(&self) -> usize {
+        self.columns.columns().len()
+    }
+
+    pub(super) fn rows(&self) -> Result<Rows, SharedError> {
+        let key: Result<KeyTemplate, _> = self.key.parse();
+        Ok(Rows {
+            key: key.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
+            value: self.value.clone(),
+            delta: self.delta,
+            ttl: self.ttl.clone(),
+            now_ms: self.ticket.created_unix_ms,
+        })
+    }
+
+    /// What encodes the rows.
+    pub(super) fn encoder(&self) -> Result<RowEncoder, SharedError> {
+        let arrow = arrow_schema(&self.columns);
+        // Columns that contradict each other are found there.
+        let bad = |problem: String| SharedError::BadRecipe(problem);
+        row_schema(&arrow).map_err(|error| bad(error.to_string()))?;
+        let encoder = self.rows()?.encoder(&arrow);
+        encoder.map_err(|error| bad(error.to_string()))
+    }
+
+    pub(super) fn cuts(&self) -> Result<Cuts, SharedError> {
+        if self.partitions.is_empty() {
+            return Err(SharedError::NotCut);
+        }
+        let cut = |bound: &Bound| match bound {
+            Bound::Slot(slot) => Cut::Slot(*slot),
+            Bound::Key(key) => Cut::Key(key.clone()),
+        };
+        Ok(Cuts::at(self.partitions.iter().map(cut).collect()))
+    }
+
+    /// How runs are written, but for the size of pages where that is left to the records.
+    pub(super) fn run_options(&self) -> RunOptions {
+        let prefix = self.ticket.table.wire_prefix();
+        let mut run = RunOptions::new(self.order, self.compression, &prefix);
+        run.page_bytes = self.page_bytes.unwrap_or(run.page_bytes);
+        run
+    }
+
+    /// Whether records carry operations, as in [`crate::sort::SortPlan`].
+    pub(super) fn with_operations(&self) -> bool {
+        self.ttl.is_some()
+    }
+}

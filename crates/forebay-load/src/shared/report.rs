@@ -1,0 +1,120 @@
+//! What the writer of a partition reports to the driver: a sealed document.
+
+use forebay_engine::{RunRef, Ticket, seal, unseal};
+use serde::{Deserialize, Serialize};
+
+use super::control::Whole;
+use super::{Sources, Sum};
+use crate::sort::Duplicates;
+
+/// The format number of reports that this program writes and reads.
+const REPORT_FORMAT: u64 = 1;
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Report {
+    forebay_report: u64,
+    pub ticket: Ticket,
+    pub partition: u32,
+    /// The sources that sent something, if only that they had nothing.
+    pub sources: Sources,
+    /// What these sources sent to all partitions.
+    pub whole: Whole,
+    /// What came to this partition.
+    pub came: Sum,
+    /// What of it was left out because of another record of the same key.
+    pub dropped: Sum,
+    /// The rest; none where nothing came.
+    pub run: Option<RunRef>,
+}
+
+impl Report {
+    pub fn new(ticket: &Ticket, partition: u32, sources: Sources, whole: Whole) -> Self {
+        Self {
+            forebay_report: REPORT_FORMAT,
+            ticket: ticket.clone(),
+            partition,
+            sources,
+            whole,
+            came: Sum::default(),
+            dropped: Sum::default(),
+            run: None,
+        }
+    }
+
+    pub fn to_text(&self) -> Result<String, String> {
+        let (bytes, _) = seal(self).map_err(|error| error.to_string())?;
+        String::from_utf8(bytes).map_err(|error| error.to_string())
+    }
+
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let report = unseal::<Self>(text.as_bytes(), "forebay_report", REPORT_FORMAT);
+        report
+            .map(|(report, _)| report)
+            .map_err(|error| error.to_string())
+    }
+
+    /// What the run holds.
+    pub fn kept(&self) -> Option<Sum> {
+        let Some(run) = &self.run else {
+            return Some(Sum::default());
+        };
+        let summary = &run.summary;
+        Some(Sum {
+            records: summary.records,
+            bytes: summary.key_bytes.checked_add(summary.value_bytes)?,
+            content: summary.content,
+        })
+    }
+
+    /// Whether it fits the push and itself; the text says what does not.
+    pub fn check(
+        &self,
+        ticket: &Ticket,
+        partitions: usize,
+        duplicates: Duplicates,
+    ) -> Result<(), String> {
+        let partition = self.partition;
+        let of = |ticket: &Ticket| {
+            let Ticket {
+                table,
+                version,
+                stamp,
+                ..
+            } = ticket;
+            format!("version {version} of table {table}, push {stamp:016x}")
+        };
+        if self.ticket != *ticket {
+            return Err(format!(
+                "it is one of {}, and this is {}",
+                of(&self.ticket),
+                of(ticket)
+            ));
+        }
+        if partition as usize >= partitions {
+            return Err(format!(
+                "it is of partition {partition}, and there are {partitions}"
+            ));
+        }
+        let bad = |problem: String| Err(format!("partition {partition}: {problem}"));
+        if let Some(run) = &self.run
+            && !ticket.is_of(&run.id, partition as usize)
+        {
+            return bad(format!("the run {} was not written for it", run.id));
+        }
+        if duplicates == Duplicates::Fail && self.dropped != Sum::default() {
+            return bad(format!("{} were left out, and none may be", self.dropped));
+        }
+        let kept = self.kept();
+        match kept.and_then(|kept| kept.plus(self.dropped)) {
+            Some(sum) if sum == self.came => Ok(()),
+            _ => bad(format!(
+                "{} came, and {} are in its run, {} were left out",
+                self.came,
+                kept.unwrap_or_default(),
+                self.dropped
+            )),
+        }
+    }
+}

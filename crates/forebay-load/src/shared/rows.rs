@@ -1,0 +1,214 @@
+//! The task of one part of the source: its rows become records, each for its partition.
+
+use std::cell::Cell;
+
+use arrow_array::RecordBatch;
+use arrow_array::builder::{BinaryBuilder, Int64Builder};
+use forebay_run::hash::KeyHasher;
+use forebay_run::operation::Operation;
+use forebay_run::record;
+
+use super::control::{Control, Whole};
+use super::recipe::Recipe;
+use super::wire::{CONTROL_ROW, Records, sample_batch};
+use super::{SharedError, Sum};
+use crate::encode::RowEncoder;
+use crate::push::read::count_nulls;
+use crate::push::rejects::Rejects;
+use crate::sort::{Cuts, Tally};
+use crate::sources::{Batches, Input, SourceOptions, SourceSet};
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct RowTask {
+    recipe: Recipe,
+    reader: Reader,
+    source: u32,
+    router: Option<Router>,
+    rejects: Rejects,
+    sent: Vec<Tally>,
+    nulls: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Router {
+    cuts: Cuts,
+    hasher: KeyHasher,
+}
+
+/// Reads the batches of the part.
+#[derive(Debug)]
+struct Reader {
+    encoder: RowEncoder,
+    /// Whence the rows come, for messages.
+    name: String,
+    source: u32,
+    /// Rows handed over so far.
+    rows: u64,
+}
+
+impl RowTask {
+    /// `source` is the number of this part of the source, which no other has: of two rows with one key, the one
+    /// from the part with the lesser number is the older one.
+    pub fn new(recipe: Recipe, source: i64) -> Result<Self, SharedError> {
+        let source_number = source;
+        let source = u32::try_from(source).map_err(|_| SharedError::Source {
+            source_number,
+            problem: format!("parts have numbers from 0 to {}", u32::MAX),
+        })?;
+        let encoder = recipe.encoder()?;
+        let router = match recipe.partitions.is_empty() {
+            true => None,
+            false => Some(Router {
+                cuts: recipe.cuts()?,
+                hasher: KeyHasher::new(&recipe.ticket.table.wire_prefix()),
+            }),
+        };
+        Ok(Self {
+            source,
+            sent: vec![Tally::default(); recipe.partitions.len()],
+            nulls: vec![0; encoder.batch_schema().fields().len()],
+            router,
+            rejects: Rejects::counted(!recipe.skip_bad_rows),
+            reader: Reader {
+                encoder,
+                name: format!("{}, part {source}", recipe.source),
+                source,
+                rows: 0,
+            },
+            recipe,
+        })
+    }
+
+    /// Keys of rows, and how many bytes each stands for when it is one of `weight`. Rows that cannot be stored
+    /// are passed over; encoding tells of them.
+    pub fn sample(&mut self, batch: &RecordBatch, weight: u64) -> Result<RecordBatch, SharedError> {
+        let (mut keys, mut bytes) = (BinaryBuilder::new(), Int64Builder::new());
+        let mut key_bytes = 0;
+        let passed_over = Rejects::counted(false);
+        let mut nulls = Vec::new();
+        self.reader
+            .read(batch, &passed_over, &mut nulls, |_, key, operation| {
+                key_bytes += key.len();
+                if key_bytes > i32::MAX as usize {
+                    return Err(SharedError::Batch("keys of more than 2 GiB".to_owned()));
+                }
+                let value = operation.value().map_or(0, |(value, _)| value.len());
+                let size = (key.len() + value) as u64;
+                keys.append_value(key);
+                bytes.append_value(size.saturating_mul(weight).min(i64::MAX as u64) as i64);
+                Ok(())
+            })?;
+        sample_batch(keys.finish(), bytes.finish())
+    }
+
+    /// The rows of the batch as records. The batches of a part come in the order of its rows. After an error
+    /// the task is not to go on.
+    pub fn encode(&mut self, batch: &RecordBatch) -> Result<RecordBatch, SharedError> {
+        let Self {
+            router,
+            sent,
+            reader,
+            rejects,
+            nulls,
+            ..
+        } = self;
+        let router = router.as_ref().ok_or(SharedError::NotCut)?;
+        let mut records = Records::new(self.source, batch.num_rows());
+        let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
+        reader.read(batch, rejects, nulls, |number, key, operation| {
+            let partition = router.cuts.partition_of(key, &router.hasher);
+            let (tag, payload) = record::encode(operation);
+            sent[partition].add(key, &payload);
+            if !with_operations {
+                return records.push(partition, Some(key), &payload, number);
+            }
+            framed.clear();
+            framed.push(tag);
+            framed.extend_from_slice(&payload);
+            records.push(partition, Some(key), &framed, number)
+        })?;
+        records.finish()
+    }
+
+    /// The control rows, one for each partition, when all rows of the part have been encoded.
+    pub fn finish(self) -> Result<RecordBatch, SharedError> {
+        if self.router.is_none() {
+            return Err(SharedError::NotCut);
+        }
+        let mut all = Tally::default();
+        self.sent.iter().for_each(|sent| all.merge(sent));
+        let whole = Whole {
+            sent: all.into(),
+            rejected: self.rejects.count(),
+            nulls: self.nulls,
+        };
+        let mut records = Records::new(self.source, self.sent.len());
+        for (partition, sent) in self.sent.iter().enumerate() {
+            let stamp = self.recipe.ticket.stamp;
+            let control = Control::new(stamp, self.source, Sum::from(*sent), whole.clone());
+            records.push(partition, None, &control.to_bytes(), CONTROL_ROW)?;
+        }
+        records.finish()
+    }
+}
+
+impl Reader {
+    /// Calls `take` with each row's number within the part, key and operation.
+    fn read(
+        &mut self,
+        batch: &RecordBatch,
+        rejects: &Rejects,
+        nulls: &mut [u64],
+        mut take: impl FnMut(i64, &[u8], Operation<'_>) -> Result<(), SharedError>,
+    ) -> Result<(), SharedError> {
+        let sources = self.open(batch)?;
+        let encoder = &mut self.encoder;
+        let number = Cell::new(self.rows as i64);
+        let feed = sources.feed();
+        while let Some((_, unit)) = feed.next()? {
+            unit.read::<SharedError>(
+                |batch, origin| {
+                    let first = number.get();
+                    encoder.encode::<SharedError>(
+                        &batch,
+                        |row, key, operation| take(first + row as i64, key, operation),
+                        |row, bad| Ok(rejects.unstored(origin, &batch, row, &bad.to_string())?),
+                    )?;
+                    number.set(first + batch.num_rows() as i64);
+                    count_nulls(&batch, nulls);
+                    Ok(())
+                },
+                |reject| {
+                    number.set(number.get() + 1);
+                    Ok(rejects.unread(&reject)?)
+                },
+            )?;
+        }
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// The batch with the table's columns, of the table's types.
+    fn open(&self, batch: &RecordBatch) -> Result<SourceSet, SharedError> {
+        let wanted = self.encoder.batch_schema();
+        let absent = wanted
+            .fields()
+            .iter()
+            .find(|field| batch.column_by_name(field.name()).is_none());
+        if let Some(field) = absent {
+            return Err(SharedError::Source {
+                source_number: self.source.into(),
+                problem: format!(
+                    "a batch has no column '{}', which the source announced: its columns have to be the same \
+                     in every task",
+                    field.name()
+                ),
+            });
+        }
+        let batches = Batches::of_batch(&self.name, batch.clone(), self.rows);
+        let mut sources = SourceSet::open(&Input::Batches(batches), &SourceOptions::default())?;
+        sources.arrange(wanted.clone());
+        Ok(sources)
+    }
+}

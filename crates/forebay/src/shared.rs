@@ -1,0 +1,147 @@
+//! A push that tasks of another engine build, for the program that runs them: begun by the words of `forebay push`,
+//! carried on in tasks by the recipe alone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use clap::Parser;
+use forebay_engine::Store;
+use forebay_load::progress::{Progress, Silent};
+use forebay_load::shared::{self, Recipe};
+
+use crate::cli::{Cli, Command, Global};
+use crate::commands::push;
+use crate::commands::pushed::{Pushed, held, summary};
+use crate::context::{Context, Listener};
+use crate::embed::{CommandError, plain};
+use crate::exit::Outcome;
+
+pub use forebay_load::shared::RowTask;
+
+/// Memory for the records of one task, where it is not given: an engine runs as many tasks as there are cores.
+const TASK_MEMORY_BYTES: u64 = 256 << 20;
+
+/// A push under way, where its driver runs. Dropped before its commit it leaves nothing.
+#[derive(Debug)]
+pub struct SharedPush {
+    push: shared::SharedPush,
+    context: Context,
+    /// As tasks on other machines find it.
+    store: String,
+}
+
+impl SharedPush {
+    /// Takes the words of `forebay push` without sources; `name` says what the rows come from.
+    pub fn begin(words: &[String], schema: SchemaRef, name: &str) -> Result<Self, CommandError> {
+        let line = ["forebay", "--json"].map(str::to_owned);
+        // Something has to stand where files would.
+        let line = line.iter().chain(words).cloned().chain(["data".to_owned()]);
+        let cli = Cli::try_parse_from(line).map_err(|error| CommandError::Words(plain(&error)))?;
+        let Command::Push(mut args) = cli.command else {
+            return Err(CommandError::Words(
+                "these are no words of a push".to_owned(),
+            ));
+        };
+        if args.work.threads.is_some() {
+            let text = "--threads is not for a push that tasks build: each runs on one core";
+            return Err(CommandError::Words(text.to_owned()));
+        }
+        args.work.threads = Some(1);
+        args.work.memory.get_or_insert(TASK_MEMORY_BYTES);
+        forebay_run::raw::raise_open_files_limit();
+        let context = Context::embedded(&cli.global, Arc::new(Silent));
+        Self::open(args, context, schema, name).map_err(CommandError::Failed)
+    }
+
+    fn open(
+        args: push::Push,
+        context: Context,
+        schema: SchemaRef,
+        name: &str,
+    ) -> anyhow::Result<Self> {
+        let request = args.request(&context)?;
+        let store = context.whole_store_name()?;
+        let drawing: Box<dyn Progress + Send> = Box::new(Silent);
+        let opened = context.open_for_push(&Arc::new(drawing))?;
+        Ok(Self {
+            push: shared::SharedPush::begin(request, opened, schema, name)?,
+            context,
+            store,
+        })
+    }
+
+    pub fn needs_samples(&self) -> bool {
+        self.push.needs_samples()
+    }
+
+    pub fn partitions(&self) -> anyhow::Result<usize> {
+        Ok(self.push.partitions()?)
+    }
+
+    /// See [`shared::SharedPush::cut`].
+    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> anyhow::Result<usize> {
+        Ok(self.push.cut(samples, rows)?)
+    }
+
+    pub fn recipe(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.push.recipe(&self.store)?.to_bytes()?)
+    }
+
+    /// Publishes the version, and gives what `forebay push --json` prints.
+    pub fn commit(
+        self,
+        reports: &[String],
+        listener: Listener,
+    ) -> anyhow::Result<(Outcome, String)> {
+        let report = self.push.commit(reports, &listener)?;
+        let outcome = if report.held() {
+            listener.message(&held(&report));
+            Outcome::Held
+        } else {
+            Outcome::Done
+        };
+        self.context
+            .print(&Pushed::of(&report), || summary(&report))?;
+        let text = String::from_utf8_lossy(&self.context.take_result()).into_owned();
+        Ok((outcome, text))
+    }
+}
+
+/// The task of one part of the source; see [`RowTask`].
+pub fn row_task(recipe: &[u8], source: i64) -> anyhow::Result<RowTask> {
+    Ok(RowTask::new(Recipe::parse(recipe)?, source)?)
+}
+
+/// The task of a partition, or of several; see [`shared::PartTask`].
+#[derive(Debug)]
+pub struct PartTask(shared::PartTask);
+
+impl PartTask {
+    pub fn begin(recipe: &[u8], scratch: &Path) -> anyhow::Result<Self> {
+        forebay_run::raw::raise_open_files_limit();
+        let recipe = Recipe::parse(recipe)?;
+        let store = open(&recipe, scratch)?;
+        Ok(Self(shared::PartTask::new(recipe, store, scratch)?))
+    }
+
+    pub fn add(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
+        Ok(self.0.add(batch)?)
+    }
+
+    pub fn finish(self) -> anyhow::Result<Vec<String>> {
+        Ok(self.0.finish()?)
+    }
+}
+
+/// The store, as a task has it.
+fn open(recipe: &Recipe, scratch: &Path) -> anyhow::Result<Store> {
+    let context = Context::new(&Global {
+        store: recipe.store.clone(),
+        work_dir: Some(PathBuf::from(scratch)),
+        json: true,
+        quiet: true,
+    });
+    context.open_store()
+}

@@ -1,0 +1,222 @@
+//! A push that tasks of another engine build: the driver's part, and the two kinds of tasks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_pyarrow::{FromPyArrow, ToPyArrow};
+use arrow_schema::Schema;
+use forebay::embed::{CommandError, Outcome};
+use forebay::shared;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::errors::{of_anyhow, usage};
+use crate::listener::Listener;
+
+/// A push whose rows tasks bring; ended by `commit` or `abandon`.
+#[pyclass(frozen, module = "forebay._forebay")]
+pub struct SharedPush {
+    push: Mutex<Option<shared::SharedPush>>,
+}
+
+/// Turns the rows of one part of the source into records.
+#[pyclass(frozen, module = "forebay._forebay")]
+pub struct TaskEncoder {
+    task: Mutex<Option<shared::RowTask>>,
+}
+
+/// Writes the runs of partitions.
+#[pyclass(frozen, module = "forebay._forebay")]
+pub struct PartWriter {
+    task: Mutex<Option<shared::PartTask>>,
+}
+
+/// Does `work` on what an object holds, without the interpreter's lock.
+fn with<T: Send, R: Send>(
+    py: Python<'_>,
+    held: &Mutex<Option<T>>,
+    work: impl FnOnce(&mut T) -> anyhow::Result<R> + Send,
+) -> PyResult<R> {
+    let done = py.detach(|| held.lock().as_mut().map(work));
+    done.ok_or_else(|| ended(py))?
+        .map_err(|error| of_anyhow(py, &error))
+}
+
+/// The same with what the object holds no longer then.
+fn with_last<T: Send, R: Send>(
+    py: Python<'_>,
+    held: &Mutex<Option<T>>,
+    work: impl FnOnce(T) -> anyhow::Result<R> + Send,
+) -> PyResult<R> {
+    let done = py.detach(|| {
+        let taken = held.lock().take();
+        taken.map(work)
+    });
+    done.ok_or_else(|| ended(py))?
+        .map_err(|error| of_anyhow(py, &error))
+}
+
+fn ended(py: Python<'_>) -> PyErr {
+    usage(py, "it has ended already")
+}
+
+/// A batch, or all batches of a table.
+fn batches_of(data: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    if !data.hasattr("__arrow_c_stream__")? {
+        return Ok(vec![RecordBatch::from_pyarrow_bound(data)?]);
+    }
+    let reader = RecordBatchStreamReader::from_pyarrow_bound(data)?;
+    let schema = reader.schema();
+    let batches: Result<Vec<RecordBatch>, _> = reader.collect();
+    let batches = batches.map_err(|error| usage(data.py(), error.to_string()))?;
+    Ok(match batches.is_empty() {
+        true => vec![RecordBatch::new_empty(schema)],
+        false => batches,
+    })
+}
+
+#[pymethods]
+impl SharedPush {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        words: Vec<String>,
+        schema: &Bound<'_, PyAny>,
+        name: &str,
+    ) -> PyResult<Self> {
+        let schema = Arc::new(Schema::from_pyarrow_bound(schema)?);
+        let begun = py.detach(|| shared::SharedPush::begin(&words, schema, name));
+        match begun {
+            Ok(push) => Ok(Self {
+                push: Mutex::new(Some(push)),
+            }),
+            Err(CommandError::Words(text)) => Err(usage(py, text)),
+            Err(CommandError::Failed(error)) => Err(of_anyhow(py, &error)),
+        }
+    }
+
+    #[getter]
+    fn needs_samples(&self, py: Python<'_>) -> PyResult<bool> {
+        with(py, &self.push, |push| Ok(push.needs_samples()))
+    }
+
+    #[getter]
+    fn partitions(&self, py: Python<'_>) -> PyResult<usize> {
+        with(py, &self.push, |push| push.partitions())
+    }
+
+    /// Settles where partitions begin, and gives their number.
+    fn cut(
+        &self,
+        py: Python<'_>,
+        samples: Option<&Bound<'_, PyAny>>,
+        rows: u64,
+    ) -> PyResult<usize> {
+        let samples = samples.map(batches_of).transpose()?.unwrap_or_default();
+        with(py, &self.push, |push| push.cut(&samples, rows))
+    }
+
+    /// What tasks need to know.
+    fn recipe(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        with(py, &self.push, |push| push.recipe())
+    }
+
+    /// Publishes the version; gives what `command` gives of a push.
+    #[pyo3(signature = (reports, listener=None))]
+    fn commit(
+        &self,
+        py: Python<'_>,
+        reports: Vec<String>,
+        listener: Option<Py<PyAny>>,
+    ) -> PyResult<(bool, String, Vec<String>)> {
+        let listener = Arc::new(Listener::new(listener));
+        let heard = Arc::clone(&listener);
+        let result = with_last(py, &self.push, |push| push.commit(&reports, heard));
+        match (result, listener.take_raised()) {
+            (Ok((outcome, text)), None) => {
+                Ok((outcome == Outcome::Held, text, listener.take_messages()))
+            }
+            (_, Some(raised)) => Err(raised),
+            (Err(error), None) => {
+                py.check_signals()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the lock back and removes what tasks wrote; after a commit there is nothing to do.
+    fn abandon(&self, py: Python<'_>) {
+        py.detach(|| {
+            let push = self.push.lock().take();
+            drop(push);
+        });
+    }
+}
+
+#[pymethods]
+impl TaskEncoder {
+    #[new]
+    fn new(py: Python<'_>, recipe: Vec<u8>, source: i64) -> PyResult<Self> {
+        let task = py.detach(|| shared::row_task(&recipe, source));
+        let task = task.map_err(|error| of_anyhow(py, &error))?;
+        Ok(Self {
+            task: Mutex::new(Some(task)),
+        })
+    }
+
+    /// Keys of rows, and the bytes that each stands for.
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch: &Bound<'py, PyAny>,
+        weight: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batch = RecordBatch::from_pyarrow_bound(batch)?;
+        let samples = with(py, &self.task, |task| Ok(task.sample(&batch, weight)?))?;
+        samples.to_pyarrow(py)
+    }
+
+    /// The rows of a batch as records.
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        batch: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batch = RecordBatch::from_pyarrow_bound(batch)?;
+        let records = with(py, &self.task, |task| Ok(task.encode(&batch)?))?;
+        records.to_pyarrow(py)
+    }
+
+    /// The control rows.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let records = with_last(py, &self.task, |task| Ok(task.finish()?))?;
+        records.to_pyarrow(py)
+    }
+}
+
+#[pymethods]
+impl PartWriter {
+    #[new]
+    fn new(py: Python<'_>, recipe: Vec<u8>, scratch: PathBuf) -> PyResult<Self> {
+        let task = py.detach(|| shared::PartTask::begin(&recipe, &scratch));
+        let task = task.map_err(|error| of_anyhow(py, &error))?;
+        Ok(Self {
+            task: Mutex::new(Some(task)),
+        })
+    }
+
+    /// Takes a batch of records in.
+    fn add(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
+        let batches = batches_of(batch)?;
+        with(py, &self.task, |task| {
+            batches.iter().try_for_each(|batch| task.add(batch))
+        })
+    }
+
+    /// Writes the runs; gives a report for each partition.
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        with_last(py, &self.task, shared::PartTask::finish)
+    }
+}
