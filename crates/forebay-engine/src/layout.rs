@@ -10,6 +10,7 @@
 //! STORE/tables/T/log/N.log            its log
 //! STORE/tables/T/load-ID.*            how far a load of a live table is
 //! STORE/tables/T/runs/load-ID.*       its runs, until they are added
+//! STORE/tables/T/uploads/             notes of runs on their way, in object storage
 //! STORE/tables/T/scratch/             a push's or load's spill files; debris once that is gone
 //! STORE/tables/T/push.lock            held while a push, a load or a drop is under way
 //! STORE/tables/T/pointer.lock         held for the moment of a swap, rollback, commit or removal
@@ -74,6 +75,10 @@ impl TableFiles {
 
     pub fn log_dir(&self) -> PathBuf {
         self.dir.join("log")
+    }
+
+    pub fn uploads(&self) -> PathBuf {
+        self.dir.join("uploads")
     }
 
     pub fn scratch(&self) -> PathBuf {

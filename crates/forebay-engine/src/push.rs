@@ -14,6 +14,7 @@
 //! consists of is said by the manifest alone; when the push is dropped, after its commit or without one, all
 //! runs go that no manifest names.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -245,7 +246,8 @@ impl Push {
         }
         if self.shared {
             let _lock = self.table.lock_pointer("the end of a push")?;
-            return self.table.sweep(&self.kept);
+            self.table.sweep(&self.kept)?;
+            return remove_uploads(&self.table);
         }
         let started = self.started.lock();
         for id in started.iter().filter(|id| !self.kept.contains(id)) {
@@ -262,6 +264,15 @@ impl Drop for Push {
             let (table, version) = (self.table.name(), self.version);
             warn!(%table, version, %error, "an ended push left files; the next push removes them");
         }
+    }
+}
+
+/// In object storage, gives up runs that somebody began to send and will not finish.
+fn remove_uploads(table: &Table) -> Result<(), StoreError> {
+    let uploads = table.files.uploads();
+    match table.disk().remove_dir_all(&uploads) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.at("remove", &uploads),
     }
 }
 

@@ -150,6 +150,12 @@ impl Attempt {
         }
     }
 
+    /// Waits for what is on its way, and gives up what did not get there. What is in the store whole stays.
+    pub fn leave(&self) -> io::Result<()> {
+        let sent = self.wait(&|_| ());
+        self.clear().and(sent)
+    }
+
     fn clear(&self) -> io::Result<()> {
         for file in self.journal.files()? {
             self.uploads.forget(&file)?;

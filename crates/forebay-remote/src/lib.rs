@@ -21,7 +21,7 @@ mod pull;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};
-pub use disk::RemoteDisk;
+pub use disk::{Joined, RemoteDisk};
 pub use objects::Patience;
 pub use open::{OpenError, RemoteStore, open};
 pub use pull::{PullError, PullOptions, PullRate, PullState, Puller, Pulling, Served, TablePull};

@@ -1,15 +1,18 @@
 //! A push that tasks of another engine build, for the program that runs them: begun by the words of `forebay push`,
 //! carried on in tasks by the recipe alone.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::Parser;
 use forebay_engine::Store;
 use forebay_load::progress::{Progress, Silent};
 use forebay_load::shared::{self, Recipe};
+use forebay_remote::{Joined, Patience};
+use forebay_run::io::{Random, SystemRandom};
 
 use crate::cli::{Cli, Command, Global};
 use crate::commands::push;
@@ -116,32 +119,49 @@ pub fn row_task(recipe: &[u8], source: i64) -> anyhow::Result<RowTask> {
 
 /// The task of a partition, or of several; see [`shared::PartTask`].
 #[derive(Debug)]
-pub struct PartTask(shared::PartTask);
+pub struct PartTask {
+    // In this order: what the task wrote goes before its part in the push ends.
+    task: shared::PartTask,
+    _joined: Option<Joined>,
+}
 
 impl PartTask {
+    /// `scratch` is a directory of this machine; several tasks may have the same.
     pub fn begin(recipe: &[u8], scratch: &Path) -> anyhow::Result<Self> {
         forebay_run::raw::raise_open_files_limit();
         let recipe = Recipe::parse(recipe)?;
-        let store = open(&recipe, scratch)?;
-        Ok(Self(shared::PartTask::new(recipe, store, scratch)?))
+        let (store, joined) = open(&recipe, scratch)?;
+        Ok(Self {
+            task: shared::PartTask::new(recipe, store, scratch)?,
+            _joined: joined,
+        })
     }
 
     pub fn add(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
-        Ok(self.0.add(batch)?)
+        Ok(self.task.add(batch)?)
     }
 
     pub fn finish(self) -> anyhow::Result<Vec<String>> {
-        Ok(self.0.finish()?)
+        Ok(self.task.finish()?)
     }
 }
 
-/// The store, as a task has it.
-fn open(recipe: &Recipe, scratch: &Path) -> anyhow::Result<Store> {
+/// The store as a task has it; of one in object storage also the part in the push.
+fn open(recipe: &Recipe, scratch: &Path) -> anyhow::Result<(Store, Option<Joined>)> {
+    let place = format!("forebay-work-{:016x}", SystemRandom.next_u64());
+    let work_dir = scratch.join(place);
     let context = Context::new(&Global {
         store: recipe.store.clone(),
-        work_dir: Some(PathBuf::from(scratch)),
+        work_dir: Some(work_dir.clone()),
         json: true,
         quiet: true,
     });
-    context.open_store()
+    if !context.is_remote() {
+        return Ok((context.open_store()?, None));
+    }
+    let (store, disk) = context.open_remote(Patience::Long, false)?;
+    let table = recipe.ticket.table.as_str();
+    let joined = disk.join(table, "a task of a push");
+    let joined = joined.with_context(|| format!("cannot work in {}", work_dir.display()))?;
+    Ok((store, Some(joined)))
 }

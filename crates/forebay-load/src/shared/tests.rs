@@ -1,5 +1,8 @@
 //! A cluster in one process: what tasks send, write and report, whole and with every kind of loss.
-#![allow(clippy::disallowed_methods, reason = "tests look at the files themselves")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests look at the files themselves"
+)]
 
 use std::path::Path;
 use std::sync::Arc;

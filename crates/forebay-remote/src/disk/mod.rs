@@ -8,11 +8,15 @@
 //! | syncs `runs/` | waits for the uploads |
 //! | opens a run | the file of this machine, while there is one; else ranges of the object |
 //! | takes a lock | a lease (`crate::lease`) |
+//! | removes `uploads/` | gives up what others began to send and did not finish |
 //!
 //! The names are those of a local store. Paths that are not below the store's root are this machine's.
 
+mod join;
+mod writing;
+
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -27,6 +31,8 @@ use crate::file::RemoteFile;
 use crate::lease::{Held, Lease, Wanted};
 use crate::objects::Objects;
 use crate::upload::Uploaded;
+pub use join::Joined;
+use writing::{DocumentFile, RunFile};
 
 /// The locks of swaps and the like, which take moments, and of pushes.
 const SHORT_LEASE: Duration = Duration::from_secs(6);
@@ -404,7 +410,15 @@ impl Disk for RemoteDisk {
         match self.place(path) {
             Place::Local => self.local().remove_dir_all(path),
             Place::Scratch(path) => self.local().remove_dir_all(&path),
-            Place::Name(name) if name.starts_with("tables/") => self.objects().delete_all(&name),
+            Place::Name(name) if name.starts_with("tables/") => {
+                match uploads_of(&name).and_then(|table| self.shared.attempt(table)) {
+                    Some(attempt) => {
+                        self.shared.confirm_locks()?;
+                        attempt.uploads.abort_strangers()
+                    }
+                    None => self.objects().delete_all(&name),
+                }
+            }
             _ => Err(unsupported("the removal of the whole store")),
         }
     }
@@ -470,62 +484,6 @@ impl Disk for RemoteDisk {
     }
 }
 
-/// A run being built. Once it is sealed it is on its way.
-#[derive(Debug)]
-struct RunFile {
-    inner: Box<dyn WriteFile>,
-    attempt: Arc<Attempt>,
-    file: String,
-}
-
-impl Write for RunFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.inner.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
-}
-
-impl WriteFile for RunFile {
-    fn sync(&mut self) -> io::Result<()> {
-        self.inner.sync()?;
-        self.attempt.uploads.begin(&self.file);
-        Ok(())
-    }
-}
-
-/// A small file before it is renamed.
-#[derive(Debug)]
-struct DocumentFile {
-    shared: Arc<Shared>,
-    name: String,
-    bytes: Vec<u8>,
-}
-
-impl Write for DocumentFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl WriteFile for DocumentFile {
-    fn sync(&mut self) -> io::Result<()> {
-        let bytes = Bytes::copy_from_slice(&self.bytes);
-        self.shared
-            .unfinished
-            .lock()
-            .insert(self.name.clone(), bytes);
-        Ok(())
-    }
-}
-
 fn is_unfinished(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.starts_with('.') && file.ends_with(".new")
@@ -534,6 +492,12 @@ fn is_unfinished(name: &str) -> bool {
 /// The table whose directory of runs this is.
 fn runs_of(name: &str) -> Option<&str> {
     let table = name.strip_prefix("tables/")?.strip_suffix("/runs")?;
+    (!table.contains('/')).then_some(table)
+}
+
+/// The table whose notes of uploads are in this directory.
+fn uploads_of(name: &str) -> Option<&str> {
+    let table = name.strip_prefix("tables/")?.strip_suffix("/uploads")?;
     (!table.contains('/')).then_some(table)
 }
 

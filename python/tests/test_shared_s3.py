@@ -1,0 +1,215 @@
+"""Pushes whose rows tasks bring, into a real S3 server, with tasks that fail and die."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import forebay
+from forebay._forebay import PartWriter
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
+
+from object_store import BUCKET, KEY, SECRET, Proxy, RemoteStore, S3Server  # noqa: E402
+from test_shared import Engine, files  # noqa: E402
+
+# A task in a process of its own: what it is given is a recipe and its records.
+TASK = """
+import sys, pyarrow as pa
+from forebay._forebay import PartWriter
+recipe, records, scratch = sys.argv[1:]
+writer = PartWriter(open(recipe, "rb").read(), scratch)
+for batch in pa.ipc.open_file(records).read_all().to_batches():
+    writer.add(batch)
+print("\\0".join(writer.finish()), end="")
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def proxy(server):
+    proxy = Proxy(server)
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture
+def remote(server, tmp_path, request, monkeypatch):
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    store = RemoteStore(server, tmp_path / "machine", name)
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": server.url,
+        "AWS_ALLOW_HTTP": "true",
+        "FOREBAY_WORK_DIR": str(tmp_path / "driver"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return store
+
+
+@pytest.fixture
+def wide():
+    """Rows of 10 kB that nothing makes smaller: 30 MB in all, so that each run is sent in parts."""
+    ids = list(range(3000))
+    return pa.table({"id": pa.array(ids, pa.int64()), "data": [os.urandom(10_000) for _ in ids]})
+
+
+def url(remote):
+    return f"s3://{BUCKET}/{remote.prefix}"
+
+
+def engine(remote, rows, words, tmp_path):
+    made = Engine(url(remote), rows, words)
+    made.scratch = tmp_path / "scratch"
+    made.scratch.mkdir(exist_ok=True)
+    return made
+
+
+def start(engine, records, folder, endpoint=None):
+    """A task on another machine, as it were."""
+    folder.mkdir()
+    (folder / "recipe").write_bytes(engine.push.recipe())
+    with pa.ipc.new_file(folder / "records", records.schema) as file:
+        file.write_table(records)
+    environment = dict(os.environ)
+    if endpoint is not None:
+        environment["AWS_ENDPOINT_URL"] = endpoint
+    words = [sys.executable, "-c", TASK, *(str(folder / name) for name in ("recipe", "records"))]
+    return subprocess.Popen(
+        [*words, str(folder / "scratch")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def reports(task):
+    out, error = task.communicate(timeout=120)
+    assert task.returncode == 0, error
+    return out.split("\0")
+
+
+def test_runs_go_straight_into_the_bucket(birds, remote, tmp_path):
+    words = ["--order=ordered", '--boundaries=["bird/0100", "bird/0640"]', "--compression=lz4"]
+    shared = engine(remote, birds, words, tmp_path)
+    parts = shared.shuffled(shared.encode())
+    tasks = [start(shared, part, tmp_path / f"{at}") for at, part in enumerate(parts)]
+    found = [report for task in tasks for report in reports(task)]
+    # Nothing stays where tasks ran.
+    assert all(os.listdir(tmp_path / f"{at}" / "scratch") == [] for at in range(3))
+    held, text, _ = shared.push.commit(found)
+    assert (held, json.loads(text)["rows"]) == (False, 1000)
+    other = str(tmp_path / "other")
+    boundaries = ["bird/0100", "bird/0640"]
+    options = {"key": "bird/{id:04}", "order": "ordered", "compression": "lz4"}
+    forebay.push(birds, "birds", store=other, boundaries=boundaries, **options)
+    runs = [name for name in remote.keys("tables/birds/runs") if name.endswith(".run")]
+    assert sorted(map(remote.read, runs)) == sorted(files(other))
+    with forebay.open(url(remote)) as store:
+        assert store["birds"]["bird/0007"]["name"] == "bird 7"
+
+
+def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
+    shared = engine(remote, wide, ["--partitions=2"], tmp_path)
+    first, second = shared.shuffled(shared.encode())
+    stuck, go = threading.Event(), threading.Event()
+
+    def hold(exchange):
+        if exchange.part and exchange.part[1] == 2:
+            stuck.set()
+            go.wait(60)
+
+    proxy.before = hold
+    dies = start(shared, first, tmp_path / "dies", proxy.url)
+    assert stuck.wait(60)
+    dies.kill()
+    go.set()
+    dies.communicate()
+    assert remote.keys("tables/birds/uploads") and not remote.keys("tables/birds/runs")
+    # Another one came to its end and was not told of; a third one counts.
+    lost = reports(start(shared, first, tmp_path / "lost"))
+    counts = reports(start(shared, first, tmp_path / "counts"))
+    assert len(remote.keys("tables/birds/runs")) == 2 and lost != counts
+    held, text, _ = shared.push.commit(counts + shared.write(second))
+    assert (held, json.loads(text)["rows"]) == (False, 3000)
+    assert len(remote.keys("tables/birds/runs")) == 2
+    assert not remote.keys("tables/birds/uploads") and not remote.unfinished_uploads()
+    with forebay.open(url(remote)) as store:
+        assert store["birds"]["bird/0999"]["data"] == wide["data"][999].as_py()
+
+
+def test_a_task_that_fails_gives_up_what_it_began(wide, remote, proxy, tmp_path, monkeypatch):
+    shared = engine(remote, wide, ["--partitions=2"], tmp_path)
+    first, _ = shared.shuffled(shared.encode())
+
+    def refuse(exchange):
+        return 403 if exchange.part and exchange.part[1] == 2 else None
+
+    proxy.before = refuse
+    failed = start(shared, first, tmp_path / "fails", proxy.url)
+    _, error = failed.communicate(timeout=120)
+    assert failed.returncode != 0 and "cannot sync" in error
+    assert os.listdir(tmp_path / "fails" / "scratch") == []
+    assert not remote.keys("tables/birds/uploads") and not remote.unfinished_uploads()
+    assert not remote.keys("tables/birds/runs")
+    shared.write(first)
+    assert len(remote.keys("tables/birds/runs")) == 1
+    shared.push.abandon()
+    assert not remote.keys("tables/birds/runs") and not remote.keys("tables/birds/versions")
+    assert forebay.push(wide, "birds", key="bird/{id:04}", store=url(remote)).version == 1
+
+
+def test_a_slow_store_that_answers_5xx_is_asked_again(birds, remote, proxy, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    refused = set()
+
+    def before(exchange):
+        once = (exchange.method, exchange.path)
+        if once in refused or len(refused) > 12:
+            return None
+        refused.add(once)
+        return 503
+
+    shared = engine(remote, birds, ["--partitions=2"], tmp_path)
+    proxy.before = before
+    assert shared.run()["rows"] == 1000
+    assert len(refused) > 5
+
+
+def test_two_pushes_at_once_and_a_run_that_went(birds, remote, tmp_path):
+    shared = engine(remote, birds, ["--partitions=2"], tmp_path)
+    os.environ["FOREBAY_WORK_DIR"] = str(tmp_path / "elsewhere")
+    with pytest.raises(forebay.BusyError):
+        engine(remote, birds, ["--partitions=2"], tmp_path)
+    found = shared.reports()
+    (lost, _) = remote.keys("tables/birds/runs")
+    remote.server.client().delete_object(Bucket=BUCKET, Key=f"{remote.prefix}/{lost}")
+    with pytest.raises(forebay.Error, match=Path(lost).name):
+        shared.push.commit(found)
+    assert not remote.keys("tables/birds/versions") and not remote.keys("tables/birds/runs")
+
+
+def test_what_is_missing_on_the_task_s_machine_is_named(birds, remote, tmp_path, monkeypatch):
+    shared = engine(remote, birds, ["--partitions=2"], tmp_path)
+    recipe = shared.push.recipe()
+    for secret in (KEY, SECRET):
+        assert secret not in recipe.decode().split('"')
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(forebay.Error, match=r"forebay\.json"):
+        PartWriter(recipe, str(tmp_path / "scratch"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    shared.push.abandon()
