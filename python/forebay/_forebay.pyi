@@ -1,11 +1,13 @@
 """The extension module; see ../src. What it has is for the package's own use."""
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import Any, Self, TypeVar, overload
 
 from ._progress import Drawing
 
 _Key = str | bytes | int
+_Ttl = float | timedelta | str
 _Default = TypeVar("_Default")
 
 version: str
@@ -16,7 +18,6 @@ def command(
     name: str = "data",
     rows: int | None = None,
     listener: Drawing | None = None,
-    taker: RawTable | None = None,
 ) -> tuple[bool, str, list[str]]: ...
 
 class RawStore:
@@ -86,20 +87,34 @@ class RawTable:
         With `binary` keys are bytes.
         """
 
-    def put(self, key: _Key, value: Any) -> None:
-        """Sets a key's value in a live table; durable when it returns, as the table promises."""
+    def put(self, key: _Key, value: Any, *, ttl: _Ttl | None = None) -> None:
+        """Sets a key's value in a live table; durable when it returns, as the table promises.
 
-    def insert(self, key: _Key, value: Any) -> None:
+        `ttl` says how long it lasts: seconds, a timedelta, or text as in "12h"; without it, as the
+        table says. Tables made with `ttl="never"` take none, nor do those with
+        deltas that were made without.
+        """
+
+    def insert(self, key: _Key, value: Any, *, ttl: _Ttl | None = None) -> None:
         """Sets a key's value if the key is absent."""
 
-    def delta(self, key: _Key, delta: Any) -> None:
-        """Adds to a key's value, by the table's kind of deltas."""
+    def delta(self, key: _Key, delta: Any, *, ttl: _Ttl | None = None) -> None:
+        """Adds to a key's value, by the table's kind of deltas; how long it lasts is set anew."""
+
+    def ttl(self, key: _Key) -> float | None:
+        """For how many seconds more a key lasts, None for one that does not expire.
+
+        An absent key is a KeyError."""
 
     def delete(self, key: _Key) -> None:
         """Removes a key."""
 
-    def write_many(self, writes: Iterable[tuple[str, _Key, Any]], atomic: bool) -> int:
-        """Does operations: `put`, `insert`, `delta` or `delete`, a key, a value."""
+    def write_many(
+        self,
+        writes: Iterable[tuple[str, _Key, Any] | tuple[str, _Key, Any, _Ttl | None]],
+        atomic: bool,
+    ) -> int:
+        """Does operations: `put`, `insert`, `delta` or `delete`, key, value, time to live."""
 
     def flush(self) -> None:
         """Writes all that is in memory to runs."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ._command import Path, words
 from ._data import Data, Input
-from ._forebay import RawTable, command
+from ._forebay import command
 from ._progress import ProgressOption, drawing
 from ._push import Duplicates, Format
 from ._results import Applied
@@ -79,26 +79,20 @@ def load(
 ) -> LoadResult:
     """Adds rows to a live table, all at one moment.
 
-    The options are those of `forebay load`; `as_` is `--as`. The table may be served meanwhile;
-    where nobody has it open, it is opened for the load. Where this process has it open, use
-    `Table.load`.
+    The options are those of `forebay load`; `as_` is `--as`. The table may be served meanwhile,
+    or be open in this process or another one; where nobody has it open, it is opened for the load.
     """
     options: dict[str, Any] = {
         name: option
         for name, option in locals().items()
         if name not in ("data", "table", "progress")
     }
-    return load_into(None, data, table, options, progress)
+    return load_into(table, data, options, progress)
 
 
 def load_into(
-    taker: RawTable | None,
-    data: Data,
-    table: str,
-    options: Mapping[str, Any],
-    progress: ProgressOption,
+    table: str, data: Data, options: Mapping[str, Any], progress: ProgressOption
 ) -> LoadResult:
-    """A load; `taker` is the table where it is open in this process."""
     source = Input(data)
     draws = drawing(progress, table)
     sources = source.paths if source.paths is not None else [source.name]
@@ -110,7 +104,6 @@ def load_into(
             name=source.name,
             rows=source.rows,
             listener=draws,
-            taker=taker,
         )
     finally:
         if draws is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from os import fspath
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -30,6 +31,7 @@ from ._results import (
 from ._text import between, html_table
 
 Key = str | bytes | int
+Ttl = float | timedelta | str
 Scan = RawScan
 
 
@@ -263,12 +265,15 @@ class Table(RawTable):
 
     # Writes to live tables.
 
-    def put_many(self, items: Mapping[Any, Any] | Iterable[tuple[Key, Any]]) -> int:
+    def put_many(
+        self, items: Mapping[Any, Any] | Iterable[tuple[Key, Any]], *, ttl: Ttl | None = None
+    ) -> int:
         """Sets many keys, each by itself, and waits once for all to be durable; gives how many."""
         pairs: Any = items
         if isinstance(items, Mapping):
             pairs = cast(Any, items).items()
-        return self.write_many((("put", key, value) for key, value in pairs), atomic=False)
+        writes = (("put", key, value, ttl) for key, value in pairs)
+        return self.write_many(writes, atomic=False)
 
     def load(
         self, data: Data, *, key: str, progress: ProgressOption = None, **options: Any
@@ -285,7 +290,7 @@ class Table(RawTable):
         (2, [11, 20])
         """
         options = {**options, "key": key, "store": self._store.url}
-        return load_into(self if self.live else None, data, self.name, options, progress)
+        return load_into(self.name, data, options, progress)
 
     def batch(self) -> Batch:
         """Writes that take effect together when the `with` block ends; their keys must lie in one
@@ -343,25 +348,25 @@ class Batch:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._lock = threading.Lock()
-        self._writes: list[tuple[str, Key, Any]] | None = []
+        self._writes: list[tuple[str, Key, Any, Ttl | None]] | None = []
 
-    def _add(self, verb: str, key: Key, value: Any = None) -> None:
+    def _add(self, verb: str, key: Key, value: Any = None, ttl: Ttl | None = None) -> None:
         with self._lock:
             if self._writes is None:
                 raise UsageError("the batch was written already: begin another one")
-            self._writes.append((verb, key, value))
+            self._writes.append((verb, key, value, ttl))
 
-    def put(self, key: Key, value: Any) -> None:
+    def put(self, key: Key, value: Any, *, ttl: Ttl | None = None) -> None:
         """Sets a key's value."""
-        self._add("put", key, value)
+        self._add("put", key, value, ttl)
 
-    def insert(self, key: Key, value: Any) -> None:
+    def insert(self, key: Key, value: Any, *, ttl: Ttl | None = None) -> None:
         """Sets a key's value if the key is absent."""
-        self._add("insert", key, value)
+        self._add("insert", key, value, ttl)
 
-    def delta(self, key: Key, delta: Any) -> None:
+    def delta(self, key: Key, delta: Any, *, ttl: Ttl | None = None) -> None:
         """Adds to a key's value."""
-        self._add("delta", key, delta)
+        self._add("delta", key, delta, ttl)
 
     def delete(self, key: Key) -> None:
         """Removes a key."""

@@ -6,6 +6,7 @@
 
 mod command;
 mod errors;
+mod expiry;
 mod keys;
 mod listener;
 mod operations;
@@ -15,6 +16,7 @@ mod shape;
 mod shared;
 mod store;
 mod table;
+mod taker;
 mod values;
 
 use pyo3::prelude::*;

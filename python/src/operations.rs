@@ -1,6 +1,8 @@
 //! Writes to live tables.
 
 use forebay_engine::live::{Batch, Commit, LiveError, LiveTable};
+use forebay_run::operation::Operation;
+use forebay_run::times::Times;
 use pyo3::prelude::*;
 
 use crate::errors::usage;
@@ -43,13 +45,39 @@ pub fn operand(
     }
 }
 
-fn begin<'a>(
-    table: &'a LiveTable,
-    verb: Verb,
-    key: &[u8],
-    value: &[u8],
-) -> Result<Commit<'a>, LiveError> {
-    match verb {
+/// A write, as it is asked for.
+#[derive(Debug)]
+pub struct Write {
+    pub verb: Verb,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+    /// When it expires, where the caller says so.
+    pub expires_ms: Option<u64>,
+}
+
+impl Write {
+    fn operation(&self) -> Operation<'_> {
+        let operation = match self.verb {
+            Verb::Put => Operation::Update(&self.value),
+            Verb::Insert => Operation::Insert(&self.value),
+            Verb::Delta => Operation::Delta(&self.value),
+            Verb::Delete => Operation::Delete,
+        };
+        match self.expires_ms {
+            Some(moment_ms) => operation.with_times(Times::until(moment_ms)),
+            None => operation,
+        }
+    }
+}
+
+fn begin<'a>(table: &'a LiveTable, write: &Write) -> Result<Commit<'a>, LiveError> {
+    let (key, value) = (&write.key, &write.value);
+    match write.verb {
+        _ if write.expires_ms.is_some() => {
+            let mut batch = Batch::new();
+            batch.push(key, write.operation());
+            table.write(&batch)
+        }
         Verb::Put => table.update(key, value),
         Verb::Insert => table.insert(key, value),
         Verb::Delta => table.delta(key, value),
@@ -58,32 +86,23 @@ fn begin<'a>(
 }
 
 /// Writes, and waits until that is as durable as the table promises.
-pub fn write(table: &LiveTable, verb: Verb, key: &[u8], value: &[u8]) -> Result<(), LiveError> {
-    begin(table, verb, key, value)?.wait()
+pub fn write(table: &LiveTable, write: &Write) -> Result<(), LiveError> {
+    begin(table, write)?.wait()
 }
 
 /// Several writes; gives how many. The last one's being durable says that all are.
-pub fn write_many(
-    table: &LiveTable,
-    writes: &[(Verb, Vec<u8>, Vec<u8>)],
-    atomic: bool,
-) -> Result<u64, LiveError> {
+pub fn write_many(table: &LiveTable, writes: &[Write], atomic: bool) -> Result<u64, LiveError> {
     if atomic {
         let mut batch = Batch::new();
-        for (verb, key, value) in writes {
-            match verb {
-                Verb::Put => batch.update(key, value),
-                Verb::Insert => batch.insert(key, value),
-                Verb::Delta => batch.delta(key, value),
-                Verb::Delete => batch.delete(key),
-            }
+        for write in writes {
+            batch.push(&write.key, write.operation());
         }
         table.write(&batch)?.wait()?;
         return Ok(writes.len() as u64);
     }
     let mut last: Option<Commit<'_>> = None;
-    for (verb, key, value) in writes {
-        last = Some(begin(table, *verb, key, value)?);
+    for write in writes {
+        last = Some(begin(table, write)?);
     }
     last.map_or(Ok(()), Commit::wait)?;
     Ok(writes.len() as u64)

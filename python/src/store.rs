@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use forebay::{Context, Target};
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, StoreError, TableName, Version};
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{of_anyhow, of_error, usage};
 use crate::shape::Shape;
+use crate::taker::Taker;
 
 /// A store on this machine. Live tables are opened once, and shared by all who ask for them.
 #[pyclass(frozen, subclass, module = "forebay._forebay")]
@@ -26,6 +28,7 @@ pub struct RawStore {
 pub struct Live {
     pub shape: Arc<Shape>,
     table: Mutex<Option<LiveTable>>,
+    pub taker: Taker,
 }
 
 /// What a table was found to be.
@@ -42,6 +45,7 @@ impl Live {
 
     /// Waits for what is under way on its threads; the last handle closes the table.
     pub fn close(&self) {
+        self.taker.stop();
         let table = self.table.lock().take();
         drop(table);
     }
@@ -79,7 +83,10 @@ impl RawStore {
         let live = Arc::new(Live {
             shape: Arc::new(Shape::of(forebay_engine::Source::Live(&table))),
             table: Mutex::new(Some(table)),
+            taker: Taker::default(),
         });
+        let started = live.taker.start(Arc::downgrade(&live));
+        started.context("cannot start a thread that takes loads")?;
         open.insert(name.clone(), Arc::clone(&live));
         Ok(live)
     }

@@ -11,8 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::errors::{exception, of_error, usage};
+use crate::expiry::{expires_ms, seconds_left};
 use crate::keys::key_of;
-use crate::operations::{self, Verb};
+use crate::operations::{self, Verb, Write};
 use crate::scan::{Range, RawScan, Walk};
 use crate::shape::Shape;
 use crate::store::{Found, Live, RawStore};
@@ -78,13 +79,34 @@ impl RawTable {
         verb: Verb,
         key: &Bound<'_, PyAny>,
         value: Option<&Bound<'_, PyAny>>,
+        ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let (live, table) = self.live(py)?;
-        let key = key_of(key)?;
-        let value = operations::operand(&live.shape, &table, verb, value)?;
-        py.detach(|| operations::write(&table, verb, &key, &value))
+        let write = Write {
+            verb,
+            key: key_of(key)?.into_owned(),
+            value: operations::operand(&live.shape, &table, verb, value)?,
+            expires_ms: ttl.map(expires_ms).transpose()?,
+        };
+        py.detach(|| operations::write(&table, &write))
             .map_err(|error| of_error(py, error))
     }
+}
+
+type Parts<'py> = (
+    String,
+    Bound<'py, PyAny>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+);
+
+/// What an operation consists of; the time to live may be left out.
+fn parts<'py>(write: &Bound<'py, PyAny>) -> PyResult<Parts<'py>> {
+    if write.len()? == 4 {
+        return write.extract();
+    }
+    let (verb, key, value) = write.extract()?;
+    Ok((verb, key, value, None))
 }
 
 /// The table of a slot; an error once it is closed.
@@ -317,52 +339,81 @@ impl RawTable {
         RawScan::new(py, walk, shape, range)
     }
 
+    #[pyo3(signature = (key, value, *, ttl=None))]
     fn put(
         &self,
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.write(py, Verb::Put, key, Some(value))
+        self.write(py, Verb::Put, key, Some(value), ttl)
     }
 
+    #[pyo3(signature = (key, value, *, ttl=None))]
     fn insert(
         &self,
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.write(py, Verb::Insert, key, Some(value))
+        self.write(py, Verb::Insert, key, Some(value), ttl)
     }
 
+    #[pyo3(signature = (key, delta, *, ttl=None))]
     fn delta(
         &self,
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         delta: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.write(py, Verb::Delta, key, Some(delta))
+        self.write(py, Verb::Delta, key, Some(delta), ttl)
     }
 
     fn delete(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.write(py, Verb::Delete, key, None)
+        self.write(py, Verb::Delete, key, None, None)
     }
 
-    /// Does operations, each (verb, key, value); all at once, or else one by one, waiting for the device
-    /// once.
+    /// Does operations, each (verb, key, value) or (verb, key, value, ttl); all at once, or else one by one,
+    /// waiting for the device once.
     fn write_many(&self, py: Python<'_>, writes: &Bound<'_, PyAny>, atomic: bool) -> PyResult<u64> {
         let (live, table) = self.live(py)?;
         let mut batch = Vec::new();
         for write in writes.try_iter()? {
-            let (verb, key, value): (String, Bound<'_, PyAny>, Option<Bound<'_, PyAny>>) =
-                write?.extract()?;
+            let (verb, key, value, ttl) = parts(&write?)?;
             let verb = Verb::of(&verb)
                 .ok_or_else(|| usage(py, format!("no operation is called {verb}")))?;
-            let value = operations::operand(&live.shape, &table, verb, value.as_ref())?;
-            batch.push((verb, key_of(&key)?.into_owned(), value));
+            batch.push(Write {
+                verb,
+                key: key_of(&key)?.into_owned(),
+                value: operations::operand(&live.shape, &table, verb, value.as_ref())?,
+                expires_ms: ttl.as_ref().map(expires_ms).transpose()?,
+            });
         }
         py.detach(|| operations::write_many(&table, &batch, atomic))
             .map_err(|error| of_error(py, error))
+    }
+
+    /// For how many seconds more a key lasts; None: for ever, or until it is deleted.
+    fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+        let bytes = key_of(key)?;
+        let found = match self.opened() {
+            Opened::Batch(version, _) => {
+                let found = py.detach(|| version.expires_ms(&bytes));
+                found.map_err(|error| of_error(py, error))?
+            }
+            Opened::Live(live) => {
+                let table = open(py, &self.name, &live)?;
+                let found = py.detach(|| table.expires_ms(&bytes));
+                found.map_err(|error| of_error(py, error))?
+            }
+        };
+        match found {
+            Some(expires_ms) => Ok(seconds_left(expires_ms)),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
     }
 
     /// Writes all that is in memory to runs.

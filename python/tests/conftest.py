@@ -1,9 +1,13 @@
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import forebay
+
+# What runs servers for the tests of the command line.
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 
 @pytest.fixture

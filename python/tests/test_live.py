@@ -2,12 +2,14 @@
 
 import datetime as dt
 import decimal
+import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -184,6 +186,95 @@ def test_a_data_frame_is_loaded_at_once_whether_the_table_is_open_or_not(store, 
             again.load(counts, key="{nr}")
         with pytest.raises(forebay.DataError, match="row 2: .*null"):
             again.load(pa.table({"page": ["a", None], "n": [1, 2]}), key="{page}")
+
+
+def test_loads_of_other_processes_come_into_a_table_that_is_open_here(store, path, tmp_path):
+    clicks = store.create("clicks", delta="i64", durability="os")
+    clicks.put(7, 1)
+    source = tmp_path / "counts.csv"
+    source.write_text("page,n\n" + "".join(f"{n},{n}\n" for n in range(1000)))
+    words = ["load", "clicks", str(source), "--key", "{page}", "--as", "delta", "--store", path]
+    command = [sys.executable, "-m", "forebay", *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["rows"] == 1000
+    assert clicks.get_many([6, 7, 999]) == [6, 8, 999]
+    # In this process as well, by the store's name, while a thread writes.
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            clicks.delta("busy", 1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    counts = pa.table({"page": range(1000), "n": range(1000)})
+    try:
+        assert forebay.load(counts, "clicks", key="{page}", as_="delta", store=path).rows == 1000
+    finally:
+        stop.set()
+        thread.join()
+    assert clicks.get_many([6, 7, 999]) == [12, 15, 1998] and clicks["busy"] > 0
+
+
+def test_a_closed_table_can_be_opened_by_others_at_once(store, path):
+    words = ["get", "t", "k", "--store", path]
+    command = [sys.executable, "-m", "forebay", *words, "--json"]
+    for n in range(3):
+        table = store["t"] if n else store.create("t", durability="os")
+        table.put("k", str(n))
+        held = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert held.returncode == 1 and "in use" in held.stderr
+        table.close()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and str(n) in done.stdout, done.stderr
+
+
+def wait_until(condition):
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_keys_expire_one_by_one(store):
+    table = store.create("t", ttl="per-key", delta="append", durability="os")
+    table.put("second", "x", ttl=0.3)
+    table.put("hour", "x", ttl=dt.timedelta(hours=1))
+    table.put("day", "x", ttl="1d")
+    table.put("ever", "x")
+    assert table["second"] == b"x" and 0 < table.ttl("second") <= 0.3
+    assert 3590 < table.ttl("hour") <= 3600 and 86390 < table.ttl("day") <= 86400
+    assert table.ttl("ever") is None
+    wait_until(lambda: "second" not in table)
+    with pytest.raises(KeyError, match="second"):
+        table.ttl("second")
+    # An insert meets nothing where something has expired; a delta sets the time anew.
+    table.insert("second", "y", ttl=60)
+    table.insert("hour", "z", ttl=60)
+    assert table["second"] == b"y" and table["hour"] == b"x" and table.ttl("hour") > 3000
+    table.delta("hour", "!", ttl=60)
+    assert table["hour"] == b"x!" and table.ttl("hour") <= 60
+    assert table.put_many({"a": "1", "b": "2"}, ttl=100) == 2 and table.ttl("b") > 90
+    with table.batch() as batch:
+        batch.put("{u}1", "1", ttl="5m")
+        batch.put("{u}2", "2")
+    assert table.ttl("{u}1") > 290 and table.ttl("{u}2") is None
+    assert table.write_many([("put", "a", "3"), ("put", "b", "4", 50)], atomic=False) == 2
+    assert table.ttl("a") is None and table.ttl("b") <= 50
+    for wrong in (0, -1, float("nan"), float("inf"), "soon", True, [1]):
+        with pytest.raises(forebay.UsageError):
+            table.put("a", "x", ttl=wrong)
+    assert table["a"] == b"3"
+    plain = store.create("plain", ttl="never", durability="os")
+    with pytest.raises(forebay.UsageError, match="made without expiry"):
+        plain.put("a", "x", ttl=5)
+    aged = store.create("aged", ttl="1h", durability="os")
+    aged.put("a", "x")
+    aged.put("b", "x", ttl=5)
+    assert 3590 < aged.ttl("a") <= 3600 and aged.ttl("b") <= 5
+    store.push(pa.table({"id": [1]}), "batch", key="{id}", ttl="1h")
+    assert 3500 < store["batch"].ttl(1) <= 3600
 
 
 KILLED = """

@@ -7,6 +7,7 @@ use forebay_load::push::PushError;
 use forebay_load::shared::SharedError;
 use forebay_load::sort::SortError;
 use forebay_load::sources::SourceError;
+use forebay_remote::{OpenError, PullError};
 use forebay_run::RunError;
 
 /// What whoever gets an error can do about it.
@@ -37,6 +38,8 @@ impl Failure {
             .or_else(|| error.downcast_ref().map(of_store))
             .or_else(|| error.downcast_ref().map(of_read))
             .or_else(|| error.downcast_ref().map(of_live))
+            .or_else(|| error.downcast_ref().map(of_open))
+            .or_else(|| error.downcast_ref().map(of_pull))
             .or_else(|| match error.downcast_ref()? {
                 TableError::Batch(error) => Some(of_read(error)),
                 TableError::Live(error) => Some(of_live(error)),
@@ -65,13 +68,7 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Sort(SortError::Run(error)) => of_run(error),
         PushError::Sort(SortError::Base(error)) => of_read(error),
         PushError::Sort(SortError::Stopped) => Failure::Cancelled,
-        PushError::Engine(error) => match error {
-            EngineError::Busy { .. } => Failure::Busy,
-            EngineError::NotRising { .. } | EngineError::NoNumberLeft { .. } => Failure::Usage,
-            EngineError::BadManifest { .. } => Failure::Other,
-            EngineError::Store(error) => of_store(error),
-            EngineError::Read(error) => of_read(error),
-        },
+        PushError::Engine(error) => of_engine(error),
         PushError::Mismatch { .. } => Failure::Damaged,
         PushError::Rejects { .. } => Failure::Other,
     }
@@ -94,6 +91,37 @@ fn of_shared(error: &SharedError) -> Failure {
         | SharedError::Sources { .. }
         | SharedError::Total { .. } => Failure::Data,
         SharedError::Scratch { .. } => Failure::Other,
+    }
+}
+
+fn of_engine(error: &EngineError) -> Failure {
+    match error {
+        EngineError::Busy { .. } => Failure::Busy,
+        EngineError::NotRising { .. } | EngineError::NoNumberLeft { .. } => Failure::Usage,
+        EngineError::BadManifest { .. } => Failure::Other,
+        EngineError::Store(error) => of_store(error),
+        EngineError::Read(error) => of_read(error),
+    }
+}
+
+fn of_open(error: &OpenError) -> Failure {
+    match error {
+        OpenError::Address(_) | OpenError::NoWorkDir => Failure::Usage,
+        OpenError::Connect { .. } => Failure::Other,
+        OpenError::Pull(error) => of_pull(error),
+        OpenError::Store(error) => of_store(error),
+    }
+}
+
+fn of_pull(error: &PullError) -> Failure {
+    match error {
+        PullError::Damaged { .. } | PullError::Unsound { .. } => Failure::Damaged,
+        PullError::NotACache { .. } => Failure::Usage,
+        PullError::Push(error) => of_engine(error),
+        PullError::Store(error) => of_store(error),
+        PullError::Request { .. } | PullError::Superseded | PullError::Disk { .. } => {
+            Failure::Other
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use clap::Parser;
 
 pub use context::{Context, Opened};
 pub use failure::Failure;
+pub use human::parse_time;
 pub use target::Target;
 
 /// Runs the command line that the process was started with.
