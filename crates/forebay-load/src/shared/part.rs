@@ -78,8 +78,8 @@ impl PartTask {
         })
     }
 
-    /// Takes records in. Where one of several with the same key is to be chosen, they come in the order of source and
-    /// row, control rows first.
+    /// Takes records in, and control rows among them. Where one of several records with the same key is to be
+    /// chosen, they come in the order of source and row.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), SharedError> {
         let arrived = Arrived::new(batch)?;
         for index in 0..arrived.len() {

@@ -4,6 +4,8 @@
     reason = "tests look at the files themselves"
 )]
 
+mod options;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,9 +176,13 @@ impl Cluster {
 
 /// The shuffle: records of one partition, in the order of source and row.
 fn of_partition(records: &RecordBatch, partition: usize) -> RecordBatch {
+    of_partitions(records, partition..partition + 1)
+}
+
+fn of_partitions(records: &RecordBatch, partitions: std::ops::Range<usize>) -> RecordBatch {
     let arrived = Arrived::new(records).unwrap();
     let mut chosen: Vec<usize> = (0..arrived.len())
-        .filter(|index| arrived.get(*index).partition == partition as i32)
+        .filter(|index| partitions.contains(&(arrived.get(*index).partition as usize)))
         .collect();
     chosen.sort_by_key(|index| (arrived.get(*index).source, arrived.get(*index).row));
     let chosen = arrow_array::UInt64Array::from_iter_values(chosen.iter().map(|at| *at as u64));
