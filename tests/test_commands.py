@@ -61,6 +61,33 @@ def test_get(two):
     assert json.loads(lines[0]) == person(1, 2) and lines[1] == "(absent)"
 
 
+def test_partitions_begin_where_they_are_said_to(store, source, tmp_path):
+    def lowers(table, *words):
+        store.push(table, source(100), key="{id:03}", args=words)
+        manifest = next((store.path / "tables" / table / "versions").glob("*.manifest"))
+        text = manifest.read_text().rsplit("xxh3", 1)[0]
+        return [part["lower"] for part in json.loads(text)["partitions"]]
+
+    slots = lowers("h", "--boundaries", "[100, 9000]")
+    assert slots == [{"slot": 0}, {"slot": 100}, {"slot": 9000}]
+    keys = lowers("o", "--order", "ordered", "--boundaries", '["040", {"key_hex": "ff"}]')
+    assert keys == [{"key": ""}, {"key": "040"}, {"key_hex": "ff"}]
+    # Those of one version cut another one alike.
+    (tmp_path / "places.json").write_text(json.dumps(keys))
+    again = ("--order", "ordered", "--boundaries", tmp_path / "places.json")
+    assert lowers("again", *again) == keys
+    assert len(store.run("scan", "again", "--json").json_lines()) == 100
+    words = ("push", "x", source(5), "--key", "{id}", "--boundaries")
+    for places, problem in {
+        "[5, 5]": "do not rise",
+        '["a"]': "hashed",
+        "[5": "cannot be read",
+        "nowhere.json": "nowhere.json",
+    }.items():
+        assert problem in store.refuse(*words, places)
+    store.refuse(*words, "[5]", "--partitions", "3", code=2)
+
+
 def test_scan_of_an_ordered_table(store, source):
     store.push("o", source(100), key="{id:03}", args=["--order", "ordered", "--partitions", "3"])
 

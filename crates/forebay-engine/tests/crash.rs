@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{View, fill, name, push, rows, store_on, view};
+use common::{View, fill, fill_at, name, push, rows, store_on, view};
 use forebay_engine::{PushOptions, Store};
 use forebay_run::Order;
 use forebay_run::io::sim::{Fault, SimDisk};
@@ -107,6 +107,41 @@ fn a_push_is_visible_whole_or_not_at_all() {
         let manifest = fill(&push, Order::Hashed, &rows(5, 40), 2);
         text(push.commit(manifest.map_err(|error| error.to_string())?))
     });
+}
+
+/// Tasks write the runs, one of them twice.
+fn push_by_tasks(store: &Store) -> Result<(), String> {
+    let options = PushOptions {
+        shared: true,
+        ..PushOptions::default()
+    };
+    let push = store.begin_push(&name(TABLE), options);
+    let push = push.map_err(|error| error.to_string())?;
+    let ticket = push.ticket().clone();
+    let rows = rows(5, 40);
+    let new_run = |partition| ticket.new_run(store, partition);
+    let fill = || fill_at(&push, Order::Hashed, &rows, 2, &new_run);
+    fill().map_err(|error| error.to_string())?;
+    let manifest = fill().map_err(|error| error.to_string())?;
+    let runs = || manifest.runs().enumerate();
+    assert!(runs().all(|(at, run)| ticket.is_of(&run.id, at) && !ticket.is_of(&run.id, at + 1)));
+    text(ticket.sync(store))?;
+    text(push.commit(manifest))
+}
+
+#[test]
+fn a_push_by_tasks_is_visible_whole_or_not_at_all() {
+    old_or_new(push_by_tasks);
+    // Without a fault nothing stays that the version does not name.
+    let disk = base();
+    push_by_tasks(&store_on(&disk, 2)).unwrap();
+    let store = store_on(&disk, 3);
+    let table = store.table(&name(TABLE)).unwrap();
+    let versions = table.version_numbers().unwrap().into_iter();
+    let named = versions.map(|version| table.manifest(version).unwrap().runs().count());
+    let files = disk.files().into_iter();
+    let runs = files.filter(|path| path.extension().is_some_and(|ending| ending == "run"));
+    assert_eq!(runs.count(), named.sum::<usize>());
 }
 
 #[test]

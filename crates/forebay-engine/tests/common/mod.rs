@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay_engine::{
-    Bound, Counting, Manifest, ManifestDraft, Partition, Push, PushError, PushOptions, RunRef,
-    Store, Table, TableName, ValueKind, Version,
+    Bound, Counting, Manifest, ManifestDraft, NewRun, Partition, Push, PushError, PushOptions,
+    RunRef, Store, Table, TableName, ValueKind, Version,
 };
 use forebay_run::content::ContentSum;
 use forebay_run::hash::{KeyHasher, SLOTS};
@@ -95,6 +95,16 @@ pub fn write_run(
     order: Order,
     operations: &[(&[u8], Operation<'_>)],
 ) -> Result<RunRef, PushError> {
+    write_run_at(push, push.new_run(partition), order, operations)
+}
+
+/// One run of operations, in its place.
+pub fn write_run_at(
+    push: &Push,
+    run: NewRun,
+    order: Order,
+    operations: &[(&[u8], Operation<'_>)],
+) -> Result<RunRef, PushError> {
     let prefix = push.table().name().wire_prefix();
     let hasher = KeyHasher::new(&prefix);
     let hash = |key: &[u8]| {
@@ -109,7 +119,6 @@ pub fn write_run(
         .map(|(key, op)| (hash(key), *key, *op))
         .collect();
     sorted.sort_by_key(|(hash, key, _)| (*hash, *key));
-    let run = push.new_run(partition);
     let failed = |source| {
         let table = push.table().name().clone();
         PushError::Read(forebay_engine::ReadError::Run {
@@ -138,6 +147,19 @@ pub fn write_run(
 
 /// Writes the runs of a push and makes its manifest.
 pub fn fill(push: &Push, order: Order, rows: &Rows, parts: usize) -> Result<Manifest, PushError> {
+    fill_at(push, order, rows, parts, &|partition| {
+        push.new_run(partition)
+    })
+}
+
+/// The same with runs in other places.
+pub fn fill_at(
+    push: &Push,
+    order: Order,
+    rows: &Rows,
+    parts: usize,
+    new_run: &dyn Fn(usize) -> NewRun,
+) -> Result<Manifest, PushError> {
     let bounds = bounds(order, rows, parts);
     let hasher = KeyHasher::new(&push.table().name().wire_prefix());
     let place = |key: &[u8]| {
@@ -156,7 +178,7 @@ pub fn fill(push: &Push, order: Order, rows: &Rows, parts: usize) -> Result<Mani
             .collect();
         let run = match inside.is_empty() {
             true => None,
-            false => Some(write_run(push, index, order, &inside)?),
+            false => Some(write_run_at(push, new_run(index), order, &inside)?),
         };
         partitions.push(Partition::of_run(lower.clone(), run));
     }
