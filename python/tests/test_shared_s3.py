@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,14 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from object_store import BUCKET, KEY, SECRET, Proxy, RemoteStore, S3Server
+from test_shared import Engine, files
 
 import forebay
 from forebay._forebay import PartWriter
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
-
-from object_store import BUCKET, KEY, SECRET, Proxy, RemoteStore, S3Server  # noqa: E402
-from test_shared import Engine, files  # noqa: E402
 
 # A task in a process of its own: what it is given is a recipe and its records.
 TASK = """
@@ -28,6 +26,38 @@ for batch in pa.ipc.open_file(records).read_all().to_batches():
     writer.add(batch)
 print("\\0".join(writer.finish()), end="")
 """
+
+
+# A driver in a process of its own, which builds a version and waits for a word before the commit.
+DRIVER = """
+import sys, pyarrow as pa
+sys.path[:0] = sys.argv[2:]
+from test_shared import Engine
+import forebay
+rows = pa.table({"id": pa.array(range(50), pa.int64())})
+engine = Engine(sys.argv[1], rows, ["--partitions=2"])
+reports = engine.reports()
+print("built", flush=True)
+sys.stdin.readline()
+try:
+    engine.push.commit(reports)
+except forebay.Error as error:
+    print(error)
+"""
+
+
+def drive(url, tmp_path):
+    """Starts one, as on another machine, and waits until it has built the version."""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, url, *sys.path],
+        env={**os.environ, "FOREBAY_WORK_DIR": str(tmp_path / "other")},
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stdout.readline() == "built\n"
+    return driver
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +231,33 @@ def test_two_pushes_at_once_and_a_run_that_went(birds, remote, tmp_path):
     with pytest.raises(forebay.Error, match=Path(lost).name):
         shared.push.commit(found)
     assert not remote.keys("tables/birds/versions") and not remote.keys("tables/birds/runs")
+
+
+def test_a_driver_that_died_is_followed_by_the_next_push(birds, remote, tmp_path):
+    driver = drive(url(remote), tmp_path)
+    assert len(remote.keys("tables/birds/runs")) == 2
+    with pytest.raises(forebay.BusyError):
+        forebay.push(birds, "birds", key="bird/{id:04}", store=url(remote))
+    driver.kill()
+    driver.communicate()
+    # From its own place of work that is at once; else the lease has to run out.
+    other = tmp_path / "other"
+    result = forebay.push(birds, "birds", key="bird/{id:04}", store=url(remote), work_dir=other)
+    assert (result.version, result.rows) == (1, 1000)
+    assert len(remote.keys("tables/birds/runs")) == 1
+
+
+def test_a_driver_that_was_held_up_loses_to_who_came_meanwhile(birds, remote, tmp_path):
+    driver = drive(url(remote), tmp_path)
+    driver.send_signal(signal.SIGSTOP)
+    result = forebay.push(birds, "birds", key="bird/{id:04}", store=url(remote))
+    assert result.version == 1
+    driver.send_signal(signal.SIGCONT)
+    said, _ = driver.communicate("go on\n", timeout=60)
+    assert "taken over by another process" in said and "run the command again" in said
+    with forebay.open(url(remote)) as store:
+        assert store["birds"].version == 1 and len(store["birds"].get_many(["bird/0999"])) == 1
+        assert store["birds"]["bird/0999"]["name"] == "bird 999"
 
 
 def test_what_is_missing_on_the_task_s_machine_is_named(birds, remote, tmp_path, monkeypatch):

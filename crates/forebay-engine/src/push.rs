@@ -53,7 +53,7 @@ pub struct Push {
     kept: Vec<RunId>,
     ticket: Ticket,
     shared: bool,
-    _lock: Box<dyn Lock>,
+    lock: Box<dyn Lock>,
 }
 
 /// A run to be written: its id for the manifest, its path for the writer.
@@ -133,7 +133,7 @@ impl Push {
             kept: Vec::new(),
             ticket,
             shared: options.shared,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -148,6 +148,14 @@ impl Push {
 
     pub fn created_unix_ms(&self) -> u64 {
         self.created_unix_ms
+    }
+
+    /// Fails where another push has begun meanwhile, because this one was held up: what others wrote for it is
+    /// gone then.
+    pub fn confirm(&self) -> Result<(), StoreError> {
+        self.lock
+            .confirm()
+            .at("hold", &self.table.files.push_lock())
     }
 
     /// What others need to write runs for this push. REQUIRES that it was begun as a shared one: else what they

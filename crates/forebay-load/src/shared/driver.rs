@@ -152,6 +152,7 @@ impl SharedPush {
         progress: &dyn Progress,
     ) -> Result<PushReport, SharedError> {
         let cuts = self.cuts.as_ref().ok_or(SharedError::NotCut)?;
+        self.push.confirm()?;
         let reports = self.read(reports, cuts.len())?;
         let whole = self.settle(&reports)?;
         let mut kept = Sum::default();

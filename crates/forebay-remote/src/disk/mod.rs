@@ -235,7 +235,7 @@ impl Shared {
         Ok(Ok(PushLock {
             shared: Arc::clone(self),
             table: table.to_owned(),
-            _lease: lease,
+            lease,
         }))
     }
 }
@@ -245,7 +245,7 @@ impl Shared {
 struct PushLock {
     shared: Arc<Shared>,
     table: String,
-    _lease: Lease,
+    lease: Lease,
 }
 
 impl std::fmt::Debug for Shared {
@@ -256,7 +256,11 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Lock for PushLock {}
+impl Lock for PushLock {
+    fn confirm(&self) -> io::Result<()> {
+        self.lease.held().confirm()
+    }
+}
 
 impl Drop for PushLock {
     fn drop(&mut self) {

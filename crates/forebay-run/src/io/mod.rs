@@ -54,7 +54,12 @@ pub trait Disk: Debug + Send + Sync + 'static {
 }
 
 /// A held lock: dropping it gives it back.
-pub trait Lock: Debug + Send + Sync {}
+pub trait Lock: Debug + Send + Sync {
+    /// Fails where somebody else has taken it over meanwhile, as only a lock of several machines can be.
+    fn confirm(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// An open, immutable file.
 pub trait ReadFile: Debug + Send + Sync {
