@@ -32,7 +32,7 @@ bench-plan: build ## The planners: plans beside the optimum and bounds, placemen
 	@$(BENCH_PYTHON) bench/driver/bench_placement.py $(BENCH_ARGS)
 
 .PHONY: bench-distributed
-bench-distributed: build ## Push to a real S3 server and pull by nodes, beside plain copies of the same bytes
+bench-distributed: build ## S3 beside plain copies, captures, the bulk insertion paper's table 1 on Spark, beside Parquet
 	@bench/setup distributed
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_distributed.py $(BENCH_ARGS)
 

@@ -9,7 +9,7 @@ import subprocess
 import common
 import draw_live
 import live_server
-from common import DATA, HARNESS, Failed, Report, harness, median_of, ratio, say, shown
+from common import DATA, HARNESS, Done, Failed, Report, harness, median_of, ratio, say, shown
 from draw_live import LABELS
 
 #: Which write a log, among those of the upserts.
@@ -31,7 +31,7 @@ def main() -> None:
         **{crate: common.crate_version(crate) for crate in ("fjall", "heed", "redb")},
     }
     try:
-        done = Done(options.fresh)
+        done = Done("live", options.fresh)
         upserts(report, options.records or (10_000_000 if options.trial else 100_000_000), options, done)
         counting(report, (options.records or (10_000_000 if options.trial else 100_000_000)) // 10, options, done)
         if "server" in options.parts:
@@ -39,30 +39,6 @@ def main() -> None:
     finally:
         shutil.rmtree(DATA / "live", ignore_errors=True)
     report.write(lambda base: draw_live.live(report.body, base))
-
-
-class Done:
-    """What was measured of this commit, kept after each contender: a run that was interrupted, or that took only some
-    parts or contenders, is gone on with."""
-
-    def __init__(self, fresh: bool):
-        self.path = DATA / "live-done.json"
-        self.results = {}
-        if not fresh and self.path.exists():
-            kept = json.loads(self.path.read_text())
-            if kept["commit"] == common.commit():
-                self.results = kept["results"]
-
-    @staticmethod
-    def key(*words) -> str:
-        return " ".join(str(word) for word in words)
-
-    def put(self, key: str, result: dict) -> None:
-        self.results[key] = result
-        text = json.dumps({"commit": common.commit(), "results": self.results})
-        new = self.path.with_suffix(".new")
-        new.write_text(text)
-        new.replace(self.path)
 
 
 def contender(kind: str, name: str, records: int, store, cap: float) -> dict:

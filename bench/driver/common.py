@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import os
 import platform
@@ -27,9 +28,11 @@ def arguments(description: str, rounds: int = 3) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only contenders whose name contains this")
     parser.add_argument("--big", action="store_true", help="bench-server: swaps of a table of 10 GB too")
     parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own); "
-                        "bench-live: measure only these of upserts, counting, server")
+                        "bench-live: measure only these of upserts, counting, server; "
+                        "bench-distributed: only these of s3, captures, table1, spark")
     parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments")
-    parser.add_argument("--fresh", action="store_true", help="bench-live: measure again what an earlier run of this commit has")
+    parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed: measure again what an earlier run of this "
+                        "commit has")
     parser.add_argument("--cap", type=float, default=900, help="bench-live: seconds after which a contender stops writing; settling and reading "
                         "have parts of it")
     options = parser.parse_args()
@@ -128,6 +131,10 @@ def commit() -> str:
 def package_version(package: str) -> str:
     out = subprocess.run(["dpkg-query", "-W", "-f=${Version}", package], capture_output=True, text=True)
     return out.stdout.strip() or "not a Debian package here"
+
+
+def python_version(package: str) -> str:
+    return importlib.metadata.version(package)
 
 
 def crate_version(crate: str) -> str:
@@ -273,6 +280,38 @@ class Report:
         if self.failures:
             head += ["Did not run: " + "; ".join(self.failures) + ".", ""]
         return head
+
+
+def fresh(name: str) -> Path:
+    """An empty directory of that name among the data."""
+    path = DATA / name
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
+
+
+class Done:
+    """What was measured of this commit, kept as soon as it is there: a run that was interrupted, or that took only some
+    parts or contenders, is gone on with."""
+
+    def __init__(self, name: str, fresh: bool):
+        self.path = DATA / f"{name}-done.json"
+        self.results = {}
+        if not fresh and self.path.exists():
+            kept = json.loads(self.path.read_text())
+            if kept["commit"] == commit():
+                self.results = kept["results"]
+
+    @staticmethod
+    def key(*words) -> str:
+        return " ".join(str(word) for word in words)
+
+    def put(self, key: str, result: dict) -> None:
+        self.results[key] = result
+        text = json.dumps({"commit": commit(), "results": self.results})
+        new = self.path.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.path)
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:

@@ -1,11 +1,10 @@
 """Writes through the server beside Redis: SET and INCR with each durability."""
 
 import re
-import shutil
 import statistics
 
 import forebay_cli
-from common import DATA, Failed, Process, Report, run, say, shown
+from common import DATA, Failed, Process, Report, fresh, run, say, shown
 
 SERVER = ("taskset", "-c", "0")
 CLIENT = ("taskset", "-c", "1")
@@ -72,13 +71,6 @@ class Forebay:
 
     def __exit__(self, *_):
         self.server.stop()
-
-
-def fresh(name: str):
-    path = DATA / name
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    return path
 
 
 def redis_benchmark(port: int, test: str, requests: int, depth: int) -> dict:
