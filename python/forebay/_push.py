@@ -113,6 +113,14 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
     )
 
 
+def outcome(held: bool, text: str, messages: Sequence[str]) -> PushResult:
+    """What the extension module tells of a push; `GateHeld` is raised."""
+    result = _result(json.loads(text), messages)
+    if held:
+        raise GateHeld(messages[-1] if messages else str(result), result)
+    return result
+
+
 def push(
     data: Data,
     table: str,
@@ -197,7 +205,4 @@ def push(
     finally:
         if draws is not None:
             draws.close()
-    result = _result(json.loads(text), messages)
-    if held:
-        raise GateHeld(messages[-1] if messages else str(result), result)
-    return result
+    return outcome(held, text, messages)

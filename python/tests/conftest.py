@@ -34,3 +34,22 @@ def birds() -> pa.Table:
             "colour": pa.array([["red", "blue"][id % 2] for id in ids]).dictionary_encode(),
         }
     )
+
+
+@pytest.fixture(scope="session")
+def sparks(tmp_path_factory):
+    """Sessions of Spark: `sparks.get("local")`. Tests that want one kind stand together."""
+    from spark_harness import Sparks
+
+    found = Sparks(tmp_path_factory.mktemp("spark"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    from object_store import S3Server
+
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.kill()

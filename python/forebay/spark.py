@@ -1,0 +1,223 @@
+"""Publishing a data frame of Spark: `forebay.spark.push`.
+
+The tasks of the cluster sort the rows and write the table's runs straight into the store; this
+process, the driver, gets samples of the keys and one report for each partition, checks that
+together they are the whole data frame, and commits. See docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import uuid
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._command import Boundaries, Path, boundaries_word, words
+from ._errors import Error, UsageError
+from ._forebay import SharedPush
+from ._progress import Drawing, ProgressOption, drawing
+from ._push import Compression, Delta, Duplicates, Order, PushResult, outcome
+from ._sampling import SAMPLERS, Sampler
+from ._tasks import Source, encoded, error_of, of_no_rows, sampled, written
+from ._watching import Stage, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["push"]
+
+_SAMPLES = "key binary, bytes long, rows long"
+_RECORDS = "partition int, key binary, record binary, source long, row long"
+_REPORTS = "report string"
+
+
+def push(
+    df: DataFrame,
+    table: str,
+    *,
+    key: str,
+    store: Path | None = None,
+    work_dir: Path | None = None,
+    value: str | None = None,
+    order: Order | None = None,
+    partitions: int | None = None,
+    boundaries: Boundaries | None = None,
+    sampler: Sampler = "interval",
+    seed: int = 0,
+    duplicates: Duplicates | None = None,
+    bad_rows: Literal["fail", "skip"] | None = None,
+    delta: Delta | None = None,
+    ttl: str | None = None,
+    ttl_column: str | None = None,
+    version: int | None = None,
+    compression: Compression | None = None,
+    page_size: int | str | None = None,
+    memory: int | str | None = None,
+    gate: str | Sequence[str] | None = None,
+    force: bool = False,
+    no_swap: bool = False,
+    keep: int | None = None,
+    progress: ProgressOption = None,
+) -> PushResult:
+    """Builds a version of a table from a data frame of Spark, by the tasks of its cluster.
+
+    The options are those of `forebay.push`, and so are result and exceptions. `store` is a URL, or
+    a directory that all machines of the cluster share; tasks find its credentials in their own
+    environment. `memory` is of each task that writes.
+
+    Where an ordered table is cut into `partitions` is settled by a sample of the keys:
+    `sampler="interval"` takes every k-th row, `"random"` any (by `seed`), and both read the whole
+    data frame once more than the push does; `"split"` reads the first rows of some parts of it, for
+    data in no order. No sample is taken where `boundaries` are given, nor for a hashed table with
+    `partitions`.
+
+    The data frame has to be the same rows each time it is computed; where it is not, the push fails
+    rather than mix them.
+    """
+    options: dict[str, Any] = {
+        name: option
+        for name, option in locals().items()
+        if name not in ("df", "table", "sampler", "seed", "progress")
+    }
+    options["boundaries"] = boundaries_word(boundaries)
+    _check(df, sampler, partitions)
+    draws = drawing(progress, table)
+    job = _Job(df, draws)
+    shared = SharedPush(["push", *words(options), "--", table], job.schema, "spark.DataFrame")
+    try:
+        if shared.needs_samples:
+            shared.cut(*job.samples(shared.recipe(), sampler, seed))
+        by_age = duplicates in ("first", "last")
+        reports = job.reports(shared.recipe(), shared.partitions, by_age)
+        held, text, messages = shared.commit(reports, draws)
+    except BaseException:
+        shared.abandon()
+        raise
+    finally:
+        if draws is not None:
+            draws.close()
+    return outcome(held, text, messages)
+
+
+def _check(df: Any, sampler: str, partitions: int | None) -> None:
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "the data frame is one of Spark Connect, whose jobs cannot be watched and stopped from "
+            "here: push from the driver of the cluster"
+        )
+    if not hasattr(df, "repartitionById"):
+        raise TypeError(
+            f"{type(df).__module__}.{type(df).__name__} is no data frame of Spark 4.1 or later; "
+            "forebay.push takes those of pandas and polars, and whatever else speaks Arrow"
+        )
+    if sampler not in SAMPLERS:
+        raise UsageError(f"the sampler is {sampler!r}, and has to be one of {', '.join(SAMPLERS)}")
+    if sampler == "split" and partitions is None:
+        raise UsageError(
+            "sampler='split' does not read all rows, so that their number is not known: give "
+            "partitions, or take another sampler"
+        )
+
+
+class _Job:
+    """What Spark does for a push."""
+
+    def __init__(self, df: Any, draws: Drawing | None) -> None:
+        self._df, self._draws = df, draws
+        self._context = df.sparkSession.sparkContext
+        self._tag = f"forebay-{uuid.uuid4().hex}"
+        self.schema: Any = df.limit(0).toArrow().schema
+        self._rows: int | None = None
+        """Of the data frame, once they have been counted."""
+
+    def samples(self, recipe: bytes, sampler: Sampler, seed: int) -> tuple[Any, int]:
+        """A sample of the keys, with what they stand for, and the number of rows read."""
+        schema = self.schema
+        read = self._context.accumulator(0)
+
+        def take(batches: Iterable[Any]) -> Iterator[Any]:
+            source = Source(recipe, _part(), schema)
+            return sampled(source, sampler, seed, batches, read.add)
+
+        with self._running(Stage("sampling", lambda: read.value)):
+            found: Any = self._df.mapInArrow(take, _SAMPLES).toArrow()
+        rows = sum(found["rows"].to_pylist())
+        if sampler != "split":
+            self._rows = rows
+        return found.select(["key", "bytes"]).drop_null(), rows
+
+    def reports(self, recipe: bytes, partitions: int, by_age: bool) -> list[str]:
+        """The reports of all partitions, when the tasks have written them."""
+        schema = self.schema
+        read, built = self._context.accumulator(0), self._context.accumulator(0)
+
+        def encode(batches: Iterable[Any]) -> Iterator[Any]:
+            return encoded(Source(recipe, _part(), schema), batches, read.add)
+
+        def write(batches: Iterable[Any]) -> Iterator[Any]:
+            pa: Any = importlib.import_module("pyarrow")
+            for report in written(recipe, _scratch(), batches, built.add):
+                yield pa.record_batch({"report": [report]})
+
+        records = self._df.mapInArrow(encode, _RECORDS)
+        records = records.repartitionById(partitions, "partition")
+        if by_age:
+            # Which of two rows is the first is told by the places that they come from.
+            records = records.sortWithinPartitions("source", "row")
+        stages = (
+            Stage("encoding", lambda: read.value, self._rows),
+            Stage("building", lambda: built.value),
+        )
+        with self._running(*stages):
+            found = records.mapInArrow(write, _REPORTS).collect()
+        # A data frame that Spark knows to be empty has no tasks.
+        return [row["report"] for row in found] or list(of_no_rows(recipe))
+
+    @contextmanager
+    def _running(self, *stages: Stage) -> Generator[None]:
+        """An action, whose tasks are stopped when it fails."""
+        context = self._context
+
+        def cancel() -> None:
+            context.cancelJobsWithTag(self._tag)
+
+        context.addJobTag(self._tag)
+        try:
+            with watched(self._draws, stages, cancel):
+                yield
+        except BaseException as error:
+            cancel()
+            told = _told(error)
+            if told is None:
+                raise
+            raise told from error
+        finally:
+            context.removeJobTag(self._tag)
+
+
+def _told(error: BaseException) -> Error | None:
+    """What a failure of Spark means, in the words of this package."""
+    errors: Any = importlib.import_module("pyspark.errors")
+    java: Any = importlib.import_module("py4j.protocol")
+    if not isinstance(error, errors.PySparkException | java.Py4JError):
+        return None
+    report = str(error)
+    told = error_of(report)
+    if told is not None:
+        return told
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    return Error(f"Spark has given the push up: {' '.join(lines[:2])}; nothing was published")
+
+
+def _part() -> int:
+    """The number of the partition that the task goes through."""
+    spark: Any = importlib.import_module("pyspark")
+    return spark.TaskContext.get().partitionId()
+
+
+def _scratch() -> str | None:
+    """One of the directories that Spark gives its tasks, and empties when an executor has ended."""
+    directories = [name for name in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if name]
+    return directories[_part() % len(directories)] if directories else None

