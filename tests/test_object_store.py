@@ -177,6 +177,44 @@ def test_the_store_is_killed_and_restarted_while_a_push_sends(remote, proxy, tmp
     assert remote.json("verify", "wide")["rows"] == 6
 
 
+def test_a_merge_outlasts_an_outage_as_a_push_does(remote, proxy, tmp_path):
+    remote.push("wide", wide(tmp_path / "a.parquet", rows=3), args=["--partitions", "1"])
+    changes = wide(tmp_path / "b.parquet", rows=1, seed=2)
+    remote.push("wide", changes, args=["--onto", "current"])
+    store, until = remote.through(proxy.url), []
+
+    def outage(exchange):
+        if exchange.part and not until:
+            until.append(time.monotonic() + 20)
+        return 503 if until and time.monotonic() < until[0] else None
+
+    proxy.before = outage
+    assert store.json("compact", "wide")["rows"] == 3
+    assert time.monotonic() > until[0]
+    remote.run("verify", "wide")
+
+
+def test_the_gate_asks_for_many_pages_at_once(remote, proxy, source):
+    rows = 120_000
+    remote.push("people", source(rows, version=1), args=["--partitions", "2"])
+    store, lock, now = remote.through(proxy.url), threading.Lock(), [0, 0]
+
+    def slowly(exchange):
+        if "/runs/" in exchange.path and exchange.method == "GET":
+            with lock:
+                now[0] += 1
+                now[1] = max(now)
+            time.sleep(0.03)
+            with lock:
+                now[0] -= 1
+
+    proxy.before = slowly
+    since = len(proxy.exchanges)
+    store.push("people", source(rows, version=2))
+    asked = [e for e in proxy.exchanges[since:] if "/runs/" in e.path and e.method == "GET"]
+    assert len(asked) > 30 and now[1] >= 8, (len(asked), now)
+
+
 def test_two_pushes_at_once(remote, source):
     big = source(30_000, version=1)
     first = remote.start(*words("people", big, "--rate", "300K"))

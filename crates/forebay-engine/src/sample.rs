@@ -18,6 +18,13 @@ use crate::manifest::{Manifest, RunRef};
 use crate::name::RunId;
 use crate::version::Version;
 
+/// Threads that look at a sample,
+const AT_ONCE: usize = 32;
+/// and the fewest pages for which there is one.
+const STRETCH_PAGES: usize = 8;
+
+type Outcome = Result<(), ReadError>;
+
 /// How many of those looked at had the property asked for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
@@ -87,54 +94,18 @@ pub fn compare_sampled(
         nulls: null_shares(old, new),
         schema: SchemaChange::between(&old.schema, &new.schema),
     };
-    let mut comparer = Comparer::new(old, new);
     let parts = Parts::of(before, after);
-    let mut seen = Seen::default();
-    sample(before, &parts.before, sample_rows, random, |key| {
-        let Some(old_value) = before.get(key)? else {
-            return Ok(());
-        };
-        seen.old.looked_at += 1;
-        match after.get(key)? {
-            None => seen.old.lost += 1,
-            Some(new_value) if comparer.compare(key, &old_value, &new_value, |_| {})? => {
-                seen.old.changed += 1;
-            }
-            Some(_) => {}
-        }
-        Ok(())
-    })?;
-    sample(after, &parts.after, sample_rows, random, |key| {
-        if after.get(key)?.is_some() {
-            seen.new.looked_at += 1;
-            seen.new.added += u64::from(!before.exists(key)?);
-        }
-        Ok(())
-    })?;
-    let mut differ = |tally: &mut Tally, key: &[u8]| {
-        match (before.get(key)?, after.get(key)?) {
-            (None, Some(_)) => tally.added += 1,
-            (Some(_), None) => tally.lost += 1,
-            (Some(old_value), Some(new_value))
-                if comparer.compare(key, &old_value, &new_value, |_| {})? =>
-            {
-                tally.changed += 1;
-            }
-            _ => {}
-        }
-        Ok(())
+    let look = Look {
+        before,
+        after,
+        parts: &parts,
     };
-    sample(after, &parts.layers, sample_rows, random, |key| {
-        seen.layers.looked_at += 1;
-        differ(&mut seen.layers, key)
-    })?;
-    sample(before, &parts.gone, sample_rows, random, |key| {
-        seen.gone.looked_at += 1;
-        if parts.is_in_layers(after, key)? {
-            return Ok(());
-        }
-        differ(&mut seen.gone, key)
-    })?;
+    let seen = Seen {
+        old: look.sample(before, &parts.before, sample_rows, random, Look::at_old)?,
+        new: look.sample(after, &parts.after, sample_rows, random, Look::at_new)?,
+        layers: look.sample(after, &parts.layers, sample_rows, random, Look::at_layer)?,
+        gone: look.sample(before, &parts.gone, sample_rows, random, Look::at_gone)?,
+    };
     seen.settle(&parts, &mut comparison);
     Ok(comparison)
 }
@@ -196,12 +167,124 @@ impl Parts {
     }
 }
 
+/// Looking at keys of the one version in the other, for several threads.
+struct Look<'a> {
+    before: &'a Version,
+    after: &'a Version,
+    parts: &'a Parts,
+}
+
+/// What a thread makes of a key.
+type Visit<'a> = fn(&Look<'a>, &mut Comparer<'_>, &mut Tally, &[u8]) -> Outcome;
+
+impl<'a> Look<'a> {
+    fn at_old(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+        let Some(old_value) = self.before.get(key)? else {
+            return Ok(());
+        };
+        tally.looked_at += 1;
+        match self.after.get(key)? {
+            None => tally.lost += 1,
+            Some(new_value) if comparer.compare(key, &old_value, &new_value, |_| {})? => {
+                tally.changed += 1;
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    fn at_new(&self, _: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+        if self.after.get(key)?.is_some() {
+            tally.looked_at += 1;
+            tally.added += u64::from(!self.before.exists(key)?);
+        }
+        Ok(())
+    }
+
+    fn at_layer(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+        tally.looked_at += 1;
+        self.differ(comparer, tally, key)
+    }
+
+    fn at_gone(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+        tally.looked_at += 1;
+        if self.parts.is_in_layers(self.after, key)? {
+            return Ok(());
+        }
+        self.differ(comparer, tally, key)
+    }
+
+    fn differ(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+        match (self.before.get(key)?, self.after.get(key)?) {
+            (None, Some(_)) => tally.added += 1,
+            (Some(_), None) => tally.lost += 1,
+            (Some(old_value), Some(new_value))
+                if comparer.compare(key, &old_value, &new_value, |_| {})? =>
+            {
+                tally.changed += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Visits the keys of randomly drawn pages, several stretches of them at once: where a version lies in
+    /// object storage, or was not read for long, each page is waited for.
+    fn sample(
+        &self,
+        version: &Version,
+        runs: &[Arc<Run>],
+        rows: u64,
+        random: &dyn Random,
+        visit: Visit<'a>,
+    ) -> Result<Tally, ReadError> {
+        let pages = draw(runs, rows, random);
+        let (old, new) = (self.before.manifest(), self.after.manifest());
+        let walk = |pages: &[(&Arc<Run>, usize)]| {
+            let (mut comparer, mut tally) = (Comparer::new(old, new), Tally::default());
+            for (run, page) in pages {
+                let mut scan = run.scan_page(*page);
+                while scan.advance().map_err(|error| version.read_error(error))? {
+                    visit(self, &mut comparer, &mut tally, scan.key())?;
+                }
+            }
+            Ok(tally)
+        };
+        let stretch = pages.len().div_ceil(AT_ONCE).max(STRETCH_PAGES);
+        if pages.len() <= stretch {
+            return walk(&pages);
+        }
+        std::thread::scope(|scope| {
+            let started: Vec<_> = (pages.chunks(stretch))
+                .map(|pages| scope.spawn(|| walk(pages)))
+                .collect();
+            let mut sum = Tally::default();
+            for thread in started {
+                match thread.join() {
+                    Ok(tally) => sum.add(&tally?),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Ok(sum)
+        })
+    }
+}
+
 #[derive(Default)]
 struct Tally {
     looked_at: u64,
     lost: u64,
     added: u64,
     changed: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.looked_at += other.looked_at;
+        self.lost += other.lost;
+        self.added += other.added;
+        self.changed += other.changed;
+    }
 }
 
 #[derive(Default)]
@@ -279,35 +362,23 @@ fn null_shares(old: &Manifest, new: &Manifest) -> Vec<NullShare> {
         .collect()
 }
 
-/// Visits the keys of randomly drawn pages.
-fn sample(
-    version: &Version,
-    runs: &[Arc<Run>],
-    rows: u64,
-    random: &dyn Random,
-    mut visit: impl FnMut(&[u8]) -> Result<(), ReadError>,
-) -> Result<(), ReadError> {
+/// Draws as many pages as hold about that many rows, in their order.
+fn draw<'a>(runs: &'a [Arc<Run>], rows: u64, random: &dyn Random) -> Vec<(&'a Arc<Run>, usize)> {
     let pages: u64 = runs.iter().map(|run| run.summary().pages).sum();
     let records: u64 = runs.iter().map(|run| run.summary().records).sum();
     if pages == 0 || records == 0 {
-        return Ok(());
+        return Vec::new();
     }
     let wanted = (u128::from(rows) * u128::from(pages)).div_ceil(u128::from(records));
     let wanted = wanted.clamp(1, u128::from(pages)) as u64;
     let stretch =
         |number: u64| (u128::from(number) * u128::from(pages) / u128::from(wanted)) as u64;
-    for number in 0..wanted {
+    let drawn = (0..wanted).filter_map(|number| {
         let (start, end) = (stretch(number), stretch(number + 1));
         let page = start + random.next_u64() % (end - start).max(1);
-        let Some((run, page)) = locate(runs, page) else {
-            continue;
-        };
-        let mut scan = run.scan_page(page);
-        while scan.advance().map_err(|error| version.read_error(error))? {
-            visit(scan.key())?;
-        }
-    }
-    Ok(())
+        locate(runs, page)
+    });
+    drawn.collect()
 }
 
 /// The run that holds the page of that number, and the page's number there.

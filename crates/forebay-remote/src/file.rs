@@ -1,7 +1,7 @@
 //! A run in object storage, read by ranges.
 //!
 //! A read that goes on where one before it ended doubles what is asked for at once, up to eight
-//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB. A few
+//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB. Some
 //! pieces are kept: neighbours in one version are neighbours in the other, as the gate's samples find.
 
 use std::io;
@@ -18,7 +18,8 @@ use crate::objects::Objects;
 const LEAST_BYTES: u64 = 64 << 10;
 const GREATEST_BYTES: u64 = 8 << 20;
 const AHEAD_FROM_BYTES: u64 = 1 << 20;
-const PIECES: usize = 8;
+/// Of pieces in memory.
+const KEPT_BYTES: usize = 16 << 20;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -49,6 +50,16 @@ impl Piece {
     }
 }
 
+impl State {
+    fn keep(&mut self, piece: Piece) {
+        self.pieces.push(piece);
+        let mut bytes: usize = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
+        while bytes > KEPT_BYTES && self.pieces.len() > 2 {
+            bytes -= self.pieces.remove(0).bytes.len();
+        }
+    }
+}
+
 impl RemoteFile {
     pub fn new(objects: Objects, name: String, len_bytes: u64) -> Self {
         Self {
@@ -63,44 +74,50 @@ impl RemoteFile {
         }
     }
 
-    /// The piece that begins at or before `at` and goes on at least to the next byte.
-    fn piece(&self, state: &mut State, at: u64) -> io::Result<Piece> {
-        let holds = |piece: &Piece| piece.start <= at && at < piece.end();
-        if let Some(place) = state.pieces.iter().position(holds) {
-            let piece = state.pieces.remove(place);
-            state.pieces.push(piece.clone());
-            return Ok(piece);
-        }
-        let follows = state.pieces.iter().any(|piece| piece.end() == at);
-        let start = if follows {
-            state.window_bytes = (state.window_bytes * 2).min(GREATEST_BYTES);
-            at
-        } else {
-            state.window_bytes = LEAST_BYTES;
-            at / LEAST_BYTES * LEAST_BYTES
+    /// The piece that begins at or before `at` and goes on at least to the next byte. Threads wait for
+    /// different pieces at once.
+    fn piece(&self, at: u64) -> io::Result<Piece> {
+        let (start, window_bytes, follows, asked) = {
+            let mut state = self.state.lock();
+            let holds = |piece: &Piece| piece.start <= at && at < piece.end();
+            if let Some(place) = state.pieces.iter().rposition(holds) {
+                let piece = state.pieces.remove(place);
+                state.pieces.push(piece.clone());
+                return Ok(piece);
+            }
+            let follows = state.pieces.iter().any(|piece| piece.end() == at);
+            let start = if follows {
+                state.window_bytes = (state.window_bytes * 2).min(GREATEST_BYTES);
+                at
+            } else {
+                state.window_bytes = LEAST_BYTES;
+                at / LEAST_BYTES * LEAST_BYTES
+            };
+            let asked = match state.ahead.take() {
+                Some((ahead, task)) if ahead == start => Some(task),
+                other => {
+                    other.inspect(|(_, task)| task.abort());
+                    None
+                }
+            };
+            (start, state.window_bytes, follows, asked)
         };
-        let bytes = match state.ahead.take() {
-            Some((ahead, task)) if ahead == start => self
+        let bytes = match asked {
+            Some(task) => self
                 .objects
                 .runtime()
                 .block_on(task)
                 .map_err(io::Error::other)??,
-            other => {
-                if let Some((_, task)) = other {
-                    task.abort();
-                }
-                self.objects
-                    .range(&self.name, self.window(start, state.window_bytes))?
-            }
+            None => self
+                .objects
+                .range(&self.name, self.window(start, window_bytes))?,
         };
         let piece = Piece { start, bytes };
-        if follows && state.window_bytes >= AHEAD_FROM_BYTES && piece.end() < self.len_bytes {
-            self.ask_ahead(state, piece.end());
+        let mut state = self.state.lock();
+        if follows && window_bytes >= AHEAD_FROM_BYTES && piece.end() < self.len_bytes {
+            self.ask_ahead(&mut state, piece.end());
         }
-        if state.pieces.len() >= PIECES {
-            state.pieces.remove(0);
-        }
-        state.pieces.push(piece.clone());
+        state.keep(piece.clone());
         Ok(piece)
     }
 
@@ -133,11 +150,10 @@ impl ReadFile for RemoteFile {
             buf.copy_from_slice(&self.objects.range(&self.name, range)?);
             return Ok(());
         }
-        let mut state = self.state.lock();
         let mut filled = 0;
         while filled < buf.len() {
             let at = offset + filled as u64;
-            let piece = self.piece(&mut state, at)?;
+            let piece = self.piece(at)?;
             let from = (at - piece.start) as usize;
             let length = (buf.len() - filled).min(piece.bytes.len() - from);
             buf[filled..filled + length].copy_from_slice(&piece.bytes[from..from + length]);

@@ -80,8 +80,19 @@ impl Lock for Lease {}
 
 impl Lease {
     /// Takes the lease, or gives the words of who holds it. Waits as long as it takes to know whether the
-    /// holder lives.
+    /// holder lives, and while the store is away, as long as its users are patient.
     pub fn take(
+        objects: &Objects,
+        clock: &Arc<dyn Clock>,
+        random: &dyn Random,
+        wanted: Wanted<'_>,
+    ) -> io::Result<Result<Self, String>> {
+        objects.patiently(&**clock, || {
+            Self::try_to_take(objects, clock, random, wanted)
+        })
+    }
+
+    fn try_to_take(
         objects: &Objects,
         clock: &Arc<dyn Clock>,
         random: &dyn Random,
@@ -205,7 +216,13 @@ impl Held {
         match (lost, valid) {
             (true, _) => Err(self.lost()),
             (false, true) => Ok(()),
-            (false, false) => self.renew(),
+            (false, false) => self
+                .objects
+                .patiently(&*self.clock, || match self.renew() {
+                    // That is no matter of patience.
+                    Err(_) if self.state.lock().lost => Ok(Err(self.lost())),
+                    done => done.map(Ok),
+                })?,
         }
     }
 

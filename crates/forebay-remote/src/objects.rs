@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_run::io::Clock;
 use futures::TryStreamExt;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -35,6 +36,9 @@ pub enum Patience {
     /// For who asks again anyway.
     Little,
 }
+
+/// Between two tries of what has a request's own tries in it.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a conditional request met.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub struct Objects {
     runtime: Arc<Runtime>,
     prefix: Key,
     requests: Arc<AtomicU64>,
+    /// For how long [`Objects::patiently`] tries.
+    patience: Duration,
 }
 
 impl fmt::Debug for Objects {
@@ -106,6 +112,29 @@ impl Objects {
         Self::over(backend.map_err(said)?, address.prefix.clone())
     }
 
+    /// The same, for who can wait longer than its single requests do.
+    pub fn for_who_waits(mut self, patience: Patience) -> Self {
+        self.patience = patience.time();
+        self
+    }
+
+    /// Does something again while the store does not answer, or says that it cannot now.
+    pub fn patiently<R>(
+        &self,
+        clock: &dyn Clock,
+        mut work: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let end = clock.monotonic() + self.patience;
+        loop {
+            match work() {
+                Err(error) if error.kind() == io::ErrorKind::Other && clock.monotonic() < end => {
+                    clock.sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Over a store that is there already.
     pub fn over(backend: Arc<dyn Backend>, prefix: Key) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -118,6 +147,7 @@ impl Objects {
             runtime: Arc::new(runtime),
             prefix,
             requests: Arc::default(),
+            patience: Duration::ZERO,
         })
     }
 
@@ -369,6 +399,11 @@ impl Patience {
             max_retries,
             retry_timeout: Duration::from_secs(seconds),
         }
+    }
+
+    /// How long an outage may last.
+    fn time(self) -> Duration {
+        self.retry().retry_timeout
     }
 
     fn client(self) -> ClientOptions {

@@ -60,7 +60,7 @@ pub fn open(
     let disk = Arc::new(RemoteDisk::new(Parts {
         root: PathBuf::from(&url),
         objects: connect(on.patience)?,
-        leases: connect(Patience::Little)?,
+        leases: connect(Patience::Little)?.for_who_waits(on.patience),
         local: Arc::clone(&on.disk),
         clock: Arc::clone(&on.clock),
         random: Arc::clone(&on.random),

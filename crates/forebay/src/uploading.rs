@@ -1,4 +1,4 @@
-//! The store of a push: one in object storage says how far its uploads are.
+//! The store of who writes runs: one in object storage says how far its uploads are.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +12,27 @@ use crate::human;
 impl Context {
     /// The store, made when there is none.
     pub fn open_for_push(&self, drawing: &Arc<Box<dyn Progress + Send>>) -> anyhow::Result<Store> {
-        if !self.is_remote() {
-            return self.open_or_create_store();
+        match self.is_remote() {
+            true => self.open_drawing(drawing, true),
+            false => self.open_or_create_store(),
         }
-        let (store, disk) = self.open_remote(Patience::Long, true)?;
+    }
+
+    /// The store, which has to exist, to write runs into. As for a push, a restart of the one that it lies in
+    /// is waited for.
+    pub fn open_to_merge(&self, drawing: &Arc<Box<dyn Progress + Send>>) -> anyhow::Result<Store> {
+        match self.is_remote() {
+            true => self.open_drawing(drawing, false),
+            false => self.open_store(),
+        }
+    }
+
+    fn open_drawing(
+        &self,
+        drawing: &Arc<Box<dyn Progress + Send>>,
+        create: bool,
+    ) -> anyhow::Result<Store> {
+        let (store, disk) = self.open_remote(Patience::Long, create)?;
         let (drawing, drawn) = (Arc::clone(drawing), Mutex::new(None));
         disk.report_to(Box::new(move |uploaded: Uploaded| {
             let Ok(mut drawn) = drawn.lock() else { return };

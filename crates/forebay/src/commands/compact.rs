@@ -1,5 +1,7 @@
 //! `forebay compact`: one run a partition again.
 
+use std::sync::Arc;
+
 use clap::Args;
 use forebay_load::progress::Unit;
 use serde_json::json;
@@ -27,13 +29,14 @@ pub struct Compact {
 }
 
 pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
-    let table = context.open_table(&args.target.table)?;
+    let drawing = Arc::new(context.progress());
+    let store = context.open_to_merge(&drawing)?;
+    let table = store.table(&args.target.table)?;
     let version = context.version_of(&table, &args.target)?;
-    let drawing = context.progress();
     drawing.stage("merging", None, Unit::Rows);
     let threads = args.threads.unwrap_or_else(memory::cores);
     let done = table.compact(version, threads, &|rows| drawing.advance(rows))?;
-    drop(drawing);
+    drop((drawing, store));
     let object = json!({
         "table": table.name(),
         "version": done.to,
