@@ -528,3 +528,27 @@ fn the_lock_is_held_and_what_a_dead_driver_left_is_swept() {
     let error = cluster.refused(&reports);
     assert!(error.contains("report 1 of 4"), "{error}");
 }
+
+#[test]
+fn partitions_from_different_runs_of_a_source_are_not_mixed() {
+    let rows = birds(0..3000);
+    let cluster = Cluster::begin(request(), &rows);
+    let (first, rest) = (birds(0..1000), cluster.encode(0, &rows.slice(1000, 2000)));
+    // The second time the source says something else of as many rows.
+    let again = birds((0..1000).map(|id| if id == 3 { 9003 } else { id }));
+    let records = |source: &RecordBatch| {
+        let sent = [cluster.encode(1, source), rest.clone()];
+        concat_batches(&record_schema(), &sent).unwrap()
+    };
+    let (once, twice) = (records(&first), records(&again));
+    let parts = [&once, &once, &twice, &twice];
+    let reports: Vec<String> = (parts.into_iter().enumerate())
+        .flat_map(|(at, records)| cluster.write(&of_partition(records, at)).unwrap())
+        .collect();
+    let refused = cluster.refused(&reports);
+    assert!(
+        refused.contains("partition 2 was built from 2 sources")
+            && refused.contains("and partition 0"),
+        "{refused}"
+    );
+}
