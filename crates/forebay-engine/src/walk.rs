@@ -64,43 +64,56 @@ impl<C: Cursor> Walk<C> {
 
     /// Moves to the next record; `false` when there is none. `enter` gives cursors over all sources of a
     /// partition, oldest first, whose operations compose by the kind.
+    #[inline]
     pub fn advance(
         &mut self,
         enter: impl Fn(usize, &ScanRange, Direction) -> (Vec<C>, DeltaKind),
     ) -> Result<bool, RunError> {
         while self.left > 0 {
-            let Some(current) = &mut self.current else {
-                let next = match self.direction {
-                    Direction::Forward => self.partitions.next(),
-                    Direction::Backward => self.partitions.next_back(),
-                };
-                let Some(next) = next else { break };
-                let (cursors, kind) = enter(next, &self.range, self.direction);
-                self.current = Some(PartWalk::new(cursors, kind, self.direction));
-                continue;
+            let moved = match &mut self.current {
+                Some(current) => match current.advance() {
+                    Ok(moved) => moved,
+                    Err(error) => return Err(self.fail(error)),
+                },
+                None => false,
             };
-            match current.advance() {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.current = None;
-                    continue;
-                }
-                Err(error) => {
-                    // Nobody knows where the cursors stand.
-                    self.left = 0;
-                    self.current = None;
-                    return Err(error);
-                }
+            if !moved {
+                self.enter_next(&enter);
+                continue;
             }
-            let value = current.value();
+            let value = self.value();
             if value.is_some_and(|(_, expires_ms)| self.now_ms < expires_ms) {
                 self.left -= 1;
                 return Ok(true);
             }
         }
-        self.left = 0;
         self.current = None;
         Ok(false)
+    }
+
+    /// Goes on with the next partition's records, if there is one.
+    #[cold]
+    #[inline(never)]
+    fn enter_next(&mut self, enter: impl Fn(usize, &ScanRange, Direction) -> (Vec<C>, DeltaKind)) {
+        let next = match self.direction {
+            Direction::Forward => self.partitions.next(),
+            Direction::Backward => self.partitions.next_back(),
+        };
+        self.current = next.map(|next| {
+            let (cursors, kind) = enter(next, &self.range, self.direction);
+            PartWalk::new(cursors, kind, self.direction)
+        });
+        if self.current.is_none() {
+            self.left = 0;
+        }
+    }
+
+    /// Ends the walk, as nobody knows where the cursors stand.
+    #[cold]
+    fn fail(&mut self, error: RunError) -> RunError {
+        self.left = 0;
+        self.current = None;
+        error
     }
 
     pub fn hash(&self) -> u64 {

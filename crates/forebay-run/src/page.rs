@@ -47,6 +47,20 @@ pub struct Slot<'a> {
     pub payload: &'a [u8],
 }
 
+/// Key and value of a short record have at most so many bytes.
+pub const SHORT_SLOT_BYTES: usize = 32;
+
+/// A short record within its page.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortSlot<'a> {
+    pub tag: u8,
+    pub key_bytes: usize,
+    /// Those of the key and those of the value.
+    pub len_bytes: usize,
+    /// The key without the page's prefix, behind it the value, and then whatever follows.
+    pub bytes: &'a [u8; SHORT_SLOT_BYTES],
+}
+
 /// What [`Page::glance`] sees.
 #[derive(Debug, Clone, Copy)]
 pub enum Glance<'a> {
@@ -148,8 +162,41 @@ impl<'a> Page<'a> {
         self.slot_within(bounds)
     }
 
+    /// Where each record begins and ends, in order.
+    pub fn all_bounds(
+        &self,
+        hashed: bool,
+    ) -> PageResult<impl ExactSizeIterator<Item = std::ops::Range<usize>> + use<'a>> {
+        let records = self.records()?;
+        let offsets = HEADER_BYTES + self.aid_bytes(records, hashed)?;
+        let offsets = self.bytes.get(offsets..offsets + 2 * records);
+        let (offsets, _) = offsets.ok_or("an offset beyond the page")?.as_chunks::<2>();
+        let end = self.word(12)?;
+        let place = |offset: &[u8; 2]| usize::from(u16::from_le_bytes(*offset));
+        let bounds = move |(index, start): (usize, &[u8; 2])| {
+            place(start)..offsets.get(index + 1).map_or(end, place)
+        };
+        Ok(offsets.iter().enumerate().map(bounds))
+    }
+
+    /// The record between two bounds, if it is a short one with as many bytes of the page behind its head as a
+    /// short one can have; what else it can be, [`Page::slot_within`] tells.
     #[inline(always)]
-    fn slot_within(&self, bounds: std::ops::Range<usize>) -> PageResult<Slot<'a>> {
+    pub fn short_within(&self, bounds: &std::ops::Range<usize>) -> Option<ShortSlot<'a>> {
+        let (&[tag, key_bytes], rest) = self.bytes.get(bounds.start..)?.split_first_chunk()?;
+        let slot = ShortSlot {
+            tag,
+            key_bytes: usize::from(key_bytes),
+            len_bytes: bounds.end.wrapping_sub(bounds.start + 2),
+            bytes: rest.first_chunk()?,
+        };
+        let known = tag & !TAG_KNOWN == 0;
+        let fits = slot.key_bytes <= slot.len_bytes && slot.len_bytes <= SHORT_SLOT_BYTES;
+        (known && fits).then_some(slot)
+    }
+
+    #[inline(always)]
+    pub fn slot_within(&self, bounds: std::ops::Range<usize>) -> PageResult<Slot<'a>> {
         let start = bounds.start;
         let record = self.bytes.get(bounds).ok_or("a record beyond the page")?;
         parse_record(record, start)

@@ -47,8 +47,14 @@ pub fn value_of(tag: u8, payload: &[u8]) -> Option<(&[u8], u64)> {
     match tag {
         UPDATE | INSERT | DELTA => Some((payload, u64::MAX)),
         DELETE => None,
-        _ => decode(tag, payload).ok()?.value(),
+        _ => composed_value(tag, payload),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn composed_value(tag: u8, payload: &[u8]) -> Option<(&[u8], u64)> {
+    decode(tag, payload).ok()?.value()
 }
 
 /// A record with nothing older below it: one that sets the value it comes to.

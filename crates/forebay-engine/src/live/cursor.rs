@@ -174,7 +174,7 @@ pub(crate) enum SourceCursor {
 }
 
 impl Cursor for SourceCursor {
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self) -> Result<bool> {
         match self {
             SourceCursor::Mini(cursor) => cursor.advance(),
@@ -182,7 +182,7 @@ impl Cursor for SourceCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn hash(&self) -> u64 {
         match self {
             SourceCursor::Mini(cursor) => cursor.hash(),
@@ -190,7 +190,7 @@ impl Cursor for SourceCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn head(&self) -> u64 {
         match self {
             SourceCursor::Mini(cursor) => cursor.head(),
@@ -198,7 +198,7 @@ impl Cursor for SourceCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(&self) -> &[u8] {
         match self {
             SourceCursor::Mini(cursor) => cursor.key(),
@@ -206,7 +206,7 @@ impl Cursor for SourceCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn operation(&self) -> Operation<'_> {
         match self {
             SourceCursor::Mini(cursor) => cursor.operation(),
@@ -214,7 +214,7 @@ impl Cursor for SourceCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
         match self {
             SourceCursor::Mini(cursor) => cursor.encoded(),
@@ -222,7 +222,7 @@ impl Cursor for SourceCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&self) -> Option<(&[u8], u64)> {
         match self {
             SourceCursor::Mini(cursor) => cursor.value(),

@@ -37,6 +37,7 @@ impl LiveScan {
     }
 
     /// Moves to the next record; `false` when there is none.
+    #[inline]
     pub fn advance(&mut self) -> Result<bool, LiveError> {
         let Snapshot { shape, parts } = &self.snapshot;
         let moved = self.walk.advance(|partition, range, direction| {
@@ -51,10 +52,12 @@ impl LiveScan {
         self.walk.hash()
     }
 
+    #[inline]
     pub fn key(&self) -> &[u8] {
         self.walk.key()
     }
 
+    #[inline]
     pub fn value(&self) -> &[u8] {
         self.walk.value().map_or(&[], |(value, _)| value)
     }

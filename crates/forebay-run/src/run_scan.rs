@@ -1,0 +1,260 @@
+//! Walking a run's records in order, either way.
+
+use std::borrow::Cow;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::decoded::Decoded;
+use crate::error::Result;
+use crate::format::Order;
+use crate::operation::Operation;
+use crate::pages::Access;
+use crate::record::{decode, is_plain, value_of};
+use crate::run::{Index, Run};
+use crate::scan::{Cursor, Direction, ScanRange};
+
+/// A scan that comes through more pages than this is taken for a long one.
+const SINGLE_PAGES: usize = 4;
+
+/// A scan over one run. Holds the run open.
+#[derive(Debug)]
+pub struct RunScan {
+    /// The page's records; a copy, as a page in place could lose its trust between two of them.
+    records: Decoded,
+    hashed: bool,
+    run: Arc<Run>,
+    range: ScanRange,
+    direction: Direction,
+    page: usize,
+    started: bool,
+    releasing: bool,
+    /// How many pages the scan has come through.
+    passed: usize,
+    /// Only the records that begin in the first page.
+    one_page: bool,
+    /// Still looking for the range's first record.
+    seeking: bool,
+    /// No page is left to be walked.
+    done: bool,
+    /// The present record's payload where it does not lie in one piece in the page.
+    distant: Vec<u8>,
+}
+
+impl RunScan {
+    pub fn new(run: Arc<Run>, range: ScanRange, direction: Direction) -> Self {
+        let page = first_page(&run, &range, direction);
+        Self {
+            records: Decoded::default(),
+            hashed: run.order() == Order::Hashed,
+            done: run.pages.count() == 0,
+            run,
+            range,
+            direction,
+            page,
+            started: false,
+            releasing: false,
+            passed: 0,
+            one_page: false,
+            seeking: true,
+            distant: Vec::new(),
+        }
+    }
+
+    /// Gives the pages passed back to the system now and then, so that a walk over a large mapped
+    /// file does not count as memory of this process. Forward scans only.
+    pub fn releasing(mut self) -> Self {
+        self.releasing = true;
+        self
+    }
+
+    /// The number of the page that the scan stands in.
+    pub fn page(&self) -> usize {
+        self.page
+    }
+
+    /// Moves on where the page's records are at an end (`stands` is `false`), or the record that the scan
+    /// has come to has its payload elsewhere.
+    #[cold]
+    #[inline(never)]
+    fn advance_slowly(&mut self, mut stands: bool) -> Result<bool> {
+        while !stands {
+            if self.done || !self.next_page()? {
+                self.done = true;
+                return Ok(false);
+            }
+            stands = self.records.advance();
+        }
+        self.distant.clear();
+        if self.records.is_distant() {
+            let payload = self.run.payload(self.page, &self.records.slot(), true)?;
+            self.distant = payload.map(Cow::into_owned).unwrap_or_default();
+            self.run.pages.check_whole()?;
+        }
+        if !is_plain(self.tag()) {
+            let decoded = decode(self.tag(), self.payload());
+            decoded.map_err(|what| self.run.pages.damaged(self.page, what))?;
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn tag(&self) -> u8 {
+        self.records.tag()
+    }
+
+    #[inline]
+    fn payload(&self) -> &[u8] {
+        if self.records.is_distant() {
+            &self.distant
+        } else {
+            self.records.payload()
+        }
+    }
+
+    /// Takes the next page in hand; `false` when there is none.
+    fn next_page(&mut self) -> Result<bool> {
+        self.records.clear();
+        if self.started {
+            let Some(next) = self.page_ahead() else {
+                return Ok(false);
+            };
+            self.page = next;
+            if self.releasing {
+                self.run.pages.release_before(self.page);
+            }
+        }
+        self.started = true;
+        self.passed += 1;
+        let long = self.passed > SINGLE_PAGES;
+        let access = if long {
+            Access::Sequential
+        } else {
+            Access::Single
+        };
+        let bytes = self.run.pages.get(self.page, access)?;
+        let hasher = self.hashed.then(|| self.run.hasher());
+        let ahead = self.page_ahead().filter(|_| self.passed > 1);
+        let ahead = ahead.and_then(|page| self.run.pages.in_place(page));
+        let decoded =
+            self.records
+                .decode(&bytes, ahead.unwrap_or_default(), hasher, self.direction);
+        self.run.pages.check_whole()?;
+        decoded.map_err(|what| self.run.pages.damaged(self.page, what))?;
+        self.done = self.keep_range();
+        Ok(true)
+    }
+
+    /// The page behind this one.
+    fn page_ahead(&self) -> Option<usize> {
+        match self.direction {
+            _ if self.one_page => None,
+            Direction::Forward => Some(self.page + 1).filter(|&p| p < self.run.pages.count()),
+            Direction::Backward => self.page.checked_sub(1),
+        }
+    }
+
+    /// Leaves of the page's records those within the range; returns whether the range ends among them.
+    fn keep_range(&mut self) -> bool {
+        let (range, direction, hashed) = (&self.range, self.direction, self.hashed);
+        let hash = |head: u64| if hashed { head } else { 0 };
+        if self.seeking {
+            self.records
+                .skip_early(|head, key| range.is_early(direction, hash(head), key));
+            self.seeking = self.records.is_empty();
+        }
+        self.records
+            .cut_late(|head, key| range.is_late(direction, hash(head), key))
+    }
+}
+
+impl Cursor for RunScan {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        let stands = self.records.advance();
+        if stands && self.records.is_simple() {
+            Ok(true)
+        } else {
+            self.advance_slowly(stands)
+        }
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        if self.hashed { self.head() } else { 0 }
+    }
+
+    #[inline]
+    fn head(&self) -> u64 {
+        self.records.head()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.records.key()
+    }
+
+    #[inline]
+    fn operation(&self) -> Operation<'_> {
+        // `advance` has decoded it once already.
+        decode(self.tag(), self.payload()).unwrap_or(Operation::Delete)
+    }
+
+    #[inline]
+    fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
+        (self.tag(), Cow::Borrowed(self.payload()))
+    }
+
+    #[inline]
+    fn value(&self) -> Option<(&[u8], u64)> {
+        value_of(self.tag(), self.payload())
+    }
+}
+
+/// The page in which the range's first record, in the scan's direction, may lie.
+fn first_page(run: &Run, range: &ScanRange, direction: Direction) -> usize {
+    let end = match direction {
+        Direction::Forward => &range.from,
+        Direction::Backward => &range.to,
+    };
+    match (end, &run.index, direction) {
+        (Bound::Unbounded, _, Direction::Forward) => 0,
+        (Bound::Unbounded, _, Direction::Backward) => run.pages.count().saturating_sub(1),
+        (Bound::Included(at) | Bound::Excluded(at), Index::Hashed(index), Direction::Forward) => {
+            index.first_page(at.hash)
+        }
+        (Bound::Included(at) | Bound::Excluded(at), Index::Hashed(index), Direction::Backward) => {
+            index.last_page(at.hash)
+        }
+        (Bound::Included(at) | Bound::Excluded(at), Index::Ordered(index), _) => {
+            index.page(&at.key)
+        }
+    }
+}
+
+impl Run {
+    /// Walks the records of `range`.
+    pub fn scan(self: &Arc<Self>, range: ScanRange, direction: Direction) -> RunScan {
+        RunScan::new(Arc::clone(self), range, direction)
+    }
+
+    /// Walks the records that begin in one page, which there must be.
+    pub fn scan_page(self: &Arc<Self>, page: usize) -> RunScan {
+        let scan = self.scan(ScanRange::all(), Direction::Forward);
+        let done = page >= self.pages.count();
+        RunScan {
+            page,
+            one_page: true,
+            done,
+            ..scan
+        }
+    }
+
+    /// In ordered runs, a key above all those of the pages before `page` and not above those of it;
+    /// empty for the first page.
+    pub fn separator(&self, page: usize) -> Option<&[u8]> {
+        match &self.index {
+            Index::Ordered(index) if page < index.len() => Some(index.separator(page)),
+            Index::Ordered(_) | Index::Hashed(_) => None,
+        }
+    }
+}
