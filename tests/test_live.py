@@ -5,6 +5,8 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,35 @@ def test_a_live_table_is_one_process_s(live):
     with live.store.serve() as second:
         refused(lambda: second.client().get("kv:a"), "no table 'kv'")
     assert live.client().get("kv:a") == b"1"
+
+
+def test_compacting_by_command_and_by_http(store, tmp_path):
+    store.run("create", "kv", "--partitions", "2", "--factor", "32")
+    (tmp_path / "token").write_text("a token of some length\n")
+    serve = ["--admin-token-file", tmp_path / "token"]
+    for _ in range(3):
+        with store.serve() as server:
+            client = server.client()
+            client.mset({f"kv:{i}": i for i in range(100)})
+            client.delete("kv:0")
+            assert client.dbsize() >= 99
+    compacted = store.json("compact", "kv")
+    assert compacted == {"table": "kv", "runs": 6, "partitions": 2, "records": 99}
+    assert "no versions" in store.refuse("compact", "kv@1")
+    with store.serve(*serve) as server:
+        client = server.client()
+        assert client.dbsize() == 99
+        client.set("kv:more", "1")
+        assert client.dbsize() == 100
+        assert "/v1/tables/kv/compact" in store.refuse("compact", "kv")
+        path = f"http://127.0.0.1:{server.http}/v1/tables/kv/compact"
+        request = urllib.request.Request(path, data=b"", method="POST")
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(request, timeout=30)
+        request.add_header("Authorization", "Bearer a token of some length")
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            assert json.load(reply) == {"table": "kv", "runs": [1, 1], "records": 100}
+        assert client.get("kv:more") == b"1" and client.get("kv:0") is None
 
 
 def test_commands_see_what_clients_wrote(live, tmp_path):
@@ -233,7 +264,9 @@ def test_rows_and_lists(live):
     assert client.hsetnx("people:1", "age", 1) == 1
     refused(lambda: client.hset("people:1", "shoe", 1), "no column 'shoe'")
     refused(lambda: client.hset("people:1", "age", "old"), "no int64", "age")
-    refused(lambda: client.hset("kv:1", "age", 1), "WRONGTYPE")
+    holds = "WRONGTYPE table 'kv' holds bytes, not rows: GET reads them, SET changes them"
+    assert refused(lambda: client.hset("kv:1", "age", 1)) == holds
+    refused(lambda: client.hset("count:n", "age", 1), "WRONGTYPE", "numbers", "INCRBY")
     assert client.hget("people:1", "age") == "1"
     assert client.hdel("people:1", "name", "age", "score") == 3 and client.exists("people:1") == 0
     assert client.rpush("list:l", 2, 3) == 2 and client.lpush("list:l", 1, 0) == 4
@@ -242,7 +275,7 @@ def test_rows_and_lists(live):
     assert client.rpop("list:l") == "1" and client.lpop("list:l") is None
     assert client.exists("list:l") == 0 and client.rpushx("list:l", 1) == 0
     refused(lambda: client.rpush("list:l", "x"), "no int64")
-    refused(lambda: client.rpush("kv:l", 1), "WRONGTYPE")
+    refused(lambda: client.rpush("people:1", 1), "WRONGTYPE", "rows, not lists", "HSET")
 
 
 def test_ranges_scans_and_their_deletion(live):

@@ -80,11 +80,11 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The rows of a batch table; of a live one the records in its runs, which is about as many.
+    /// The rows of a batch table; of a live one [`LiveStats::most_keys`](crate::live::LiveStats::most_keys).
     pub fn rows(self) -> u64 {
         match self {
             Source::Batch(version) => version.manifest().rows(),
-            Source::Live(table) => table.stats().run_records,
+            Source::Live(table) => table.stats().most_keys(),
         }
     }
 

@@ -46,6 +46,10 @@ impl Active {
         self.entries.is_empty()
     }
 
+    pub fn records(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
     #[inline]
     pub fn is_full(&self) -> bool {
         self.entries.len() >= MAX_RECORDS || self.bytes.len() >= MAX_BYTES

@@ -1,5 +1,6 @@
 //! What a live table takes and has done, for people and for metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub struct LiveStats {
     pub runs: Vec<usize>,
     /// Records in the runs; several of one key count severally.
     pub run_records: u64,
+    /// Records in memory; several of one key may count severally.
+    pub memory_records: u64,
     /// The length of the runs' files.
     pub file_bytes: u64,
     /// The length of the log's files.
@@ -38,7 +41,24 @@ pub struct LiveStats {
     pub failed: Option<String>,
 }
 
+impl LiveStats {
+    /// The table's keys, or more: those that were deleted, or written again, may count until runs are merged.
+    pub fn most_keys(&self) -> u64 {
+        self.run_records + self.memory_records
+    }
+}
+
 impl Shared {
+    fn memory_records(&self) -> u64 {
+        let records = self.parts.iter().map(|part| {
+            let part = part.lock();
+            let (view, buffered) = (Arc::clone(&part.view), part.active.records());
+            drop(part);
+            buffered + view.all_minis().map(|mini| mini.records()).sum::<u64>()
+        });
+        records.sum()
+    }
+
     pub fn stats(&self) -> LiveStats {
         let manifest = self.structure.lock();
         let sum = |of: fn(&forebay_run::RunSummary) -> u64| {
@@ -51,6 +71,7 @@ impl Shared {
             ..LiveStats::default()
         };
         drop(manifest);
+        stats.memory_records = self.memory_records();
         stats.log_bytes = self.log.as_ref().map_or(0, Log::size_bytes);
         stats.is_merge_due = self.is_merge_due();
         stats.growing_bytes = self.memory.growing_bytes();

@@ -89,7 +89,8 @@ impl<'a> Fit<'a> {
         if expires && request.verb == Verb::Insert {
             return Err(self.unfit(
                 "its rows may expire, so that an insert takes a look at what is there, and a load takes \
-                 none: let the rows update, or write them through the server"
+                 none: let the rows update, write them through the server, or make the table anew by \
+                 'forebay create' with --ttl never"
                     .to_owned(),
             ));
         }

@@ -153,12 +153,21 @@ fn sort_plan(request: &LoadRequest, store: &Store, load: &Load) -> Result<SortPl
         run: load.run_options(),
         duplicates: match only_updates {
             true => request.duplicates,
+            false if commutes(request, kind) => Duplicates::ComposeInAnyOrder(kind),
             false => Duplicates::Compose(kind),
         },
         with_operations: expires || !only_updates,
         memory_bytes: record_memory(request.memory_bytes, request.threads),
         threads: request.threads.max(1),
     })
+}
+
+/// Whether the rows come to the same in whatever order: deltas that commute exactly, which floats do not, and that
+/// all expire at one moment.
+fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
+    let kind_commutes = matches!(kind, DeltaKind::AddI64 | DeltaKind::Min | DeltaKind::Max);
+    let only_deltas = request.operation_column.is_none() && request.verb == Verb::Delta;
+    kind_commutes && only_deltas && !matches!(request.ttl, Some(Ttl::Column(_)))
 }
 
 /// The partitions of the table.

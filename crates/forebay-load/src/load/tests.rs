@@ -173,6 +173,55 @@ fn rows_do_what_their_column_says_in_their_order() {
 }
 
 #[test]
+fn deltas_that_commute_are_read_by_several_threads_and_come_to_the_same() {
+    for (kind, one_thread) in [
+        (DeltaKind::AddI64, false),
+        (DeltaKind::Max, false),
+        (DeltaKind::AddI64Saturating, true),
+    ] {
+        let place = Place::new(LiveOptions::ordered(Vec::new()).delta(kind));
+        let mut sources = Vec::new();
+        for file in 0..8 {
+            let row = |row: i64| format!("k{},{}\n", row % 50, row * (file - 3));
+            let text: String = (0..500).map(row).collect();
+            let path = place.file(&format!("{file}.csv"), &format!("page,n\n{text}"));
+            sources.push(path.to_string_lossy().into_owned());
+        }
+        let deltas = LoadRequest {
+            sources: sources.into(),
+            verb: Verb::Delta,
+            threads: 4,
+            source_options: SourceOptions {
+                columns: vec![("n".to_owned(), arrow_schema::DataType::Int64)],
+                ..SourceOptions::default()
+            },
+            ..request(Path::new(""), "{page}")
+        };
+        let load = place.store.begin_load(&deltas.table).unwrap();
+        let plan = sort_plan(&deltas, &place.store, &load).unwrap();
+        assert_eq!(plan.reading_threads() == 1, one_thread, "{kind:?}");
+        drop(load);
+        let report = place.load(&deltas).unwrap();
+        assert_eq!((report.rows, report.duplicates), (50, 3950));
+        let table = place.table();
+        for key in 0..50i64 {
+            let rows =
+                (0..8).flat_map(|file| (0..10).map(move |nth| (key + 50 * nth) * (file - 3)));
+            let expected = match kind {
+                DeltaKind::Max => rows.max().unwrap(),
+                _ => rows.sum::<i64>(),
+            };
+            let found = table.get(format!("k{key}").as_bytes()).unwrap();
+            assert_eq!(
+                found,
+                Some(expected.to_le_bytes().to_vec()),
+                "{kind:?} k{key}"
+            );
+        }
+    }
+}
+
+#[test]
 fn deltas_add_up_and_bad_rows_are_named() {
     let place = Place::new(LiveOptions::ordered(Vec::new()).delta(DeltaKind::AddI64));
     place.write("p", &5i64.to_le_bytes());

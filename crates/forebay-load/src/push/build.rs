@@ -101,7 +101,7 @@ impl Job<'_> {
             });
         }
         let source_tally = match self.plan.duplicates {
-            Duplicates::Compose(_) => Tally {
+            Duplicates::Compose(_) | Duplicates::ComposeInAnyOrder(_) => Tally {
                 records: source.records - dropped.records - idle,
                 ..read_back
             },

@@ -136,7 +136,9 @@ impl SharedPush {
             duplicates: match request.duplicates {
                 Duplicates::First => Choice::First,
                 Duplicates::Last => Choice::Last,
-                Duplicates::Fail | Duplicates::Compose(_) => Choice::Fail,
+                Duplicates::Fail | Duplicates::Compose(_) | Duplicates::ComposeInAnyOrder(_) => {
+                    Choice::Fail
+                }
             },
             skip_bad_rows: request.bad_rows == BadRows::Skip,
             memory_bytes: request.memory_bytes,

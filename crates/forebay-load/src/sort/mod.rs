@@ -43,9 +43,11 @@ pub enum Duplicates {
     First,
     /// Keep the record that comes last in the input.
     Last,
-    /// Compose their operations in the order of the input. REQUIRES that one thread reads: records of
-    /// a key are composed as they are collected.
+    /// Compose their operations in the order of the input, for which one thread reads: records of a key are
+    /// composed as they are collected.
     Compose(DeltaKind),
+    /// Compose them where the order makes no difference.
+    ComposeInAnyOrder(DeltaKind),
 }
 
 /// What all threads of a sort share.

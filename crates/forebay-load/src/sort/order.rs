@@ -88,7 +88,7 @@ pub fn settle_duplicates(
     dropped: &mut Tally,
 ) -> Result<(), SortError> {
     let gone = match plan.duplicates {
-        Duplicates::Compose(kind) => {
+        Duplicates::Compose(kind) | Duplicates::ComposeInAnyOrder(kind) => {
             let gone = compose(entries, arena, equal_heads, kind)?;
             dropped.records += gone.len() as u64;
             gone
@@ -136,7 +136,9 @@ fn choose(
                     return Err(SortError::Duplicate { key });
                 }
                 Duplicates::First => second,
-                Duplicates::Last | Duplicates::Compose(_) => second - 1,
+                Duplicates::Last | Duplicates::Compose(_) | Duplicates::ComposeInAnyOrder(_) => {
+                    second - 1
+                }
             });
         }
     }

@@ -144,7 +144,9 @@ impl Job<'_> {
             Duplicates::Fail => Resolve::Refuse,
             Duplicates::First => Resolve::First,
             Duplicates::Last => Resolve::Last,
-            Duplicates::Compose(kind) => Resolve::Compose(kind),
+            Duplicates::Compose(kind) | Duplicates::ComposeInAnyOrder(kind) => {
+                Resolve::Compose(kind)
+            }
         };
         let mut merge = Merge::new(self.cursors(), resolve, Direction::Forward);
         let mut built = Built {

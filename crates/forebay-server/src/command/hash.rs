@@ -32,7 +32,7 @@ fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<Row<'a>>, Sto
             bytes,
         })),
         ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::List { .. } => {
-            Err(Stop::wrong_type())
+            Err(Stop::wrong_type(source, "rows"))
         }
     }
 }

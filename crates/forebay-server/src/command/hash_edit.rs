@@ -15,7 +15,7 @@ type Change = (usize, Option<Cell>);
 fn schema<'t>(edit: &Edit<'_, 't>) -> Result<&'t Schema, Stop> {
     match edit.source().kind() {
         ValueKind::Row => Ok(edit.source().schema()),
-        _ => Err(Stop::wrong_type()),
+        _ => Err(Stop::wrong_type(edit.source(), "rows")),
     }
 }
 

@@ -126,7 +126,7 @@ fn keyspace(call: &SessionCall<'_>) -> String {
     format!("db0:keys={keys},expires=0,avg_ttl=0\r\n{text}")
 }
 
-/// A live table's part of INFO; its keys are the records of its runs.
+/// A live table's part of INFO; its keys are those that it has at most.
 fn live(table: &LiveTable) -> String {
     let stats = table.stats();
     let durability = table.options().durability;
@@ -134,7 +134,7 @@ fn live(table: &LiveTable) -> String {
     format!(
         "mode=live,keys={},bytes={},durability={durability},ttl={},memtable_bytes={},frozen_bytes={},\
          log_bytes={},runs={},merges={},merged_bytes={},delayed_ms={},writable={}",
-        stats.run_records,
+        stats.most_keys(),
         stats.file_bytes,
         table.options().expiry,
         stats.growing_bytes,

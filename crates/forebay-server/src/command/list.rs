@@ -24,7 +24,7 @@ fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<List<'a>>, St
     match source.kind() {
         ValueKind::List { item, .. } => Ok(Some(List { item, bytes })),
         ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::Row => {
-            Err(Stop::wrong_type())
+            Err(Stop::wrong_type(source, "lists"))
         }
     }
 }

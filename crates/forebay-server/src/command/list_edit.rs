@@ -16,7 +16,7 @@ enum End {
 fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, Stop> {
     match edit.source().kind() {
         ValueKind::List { item, .. } => Ok(item),
-        _ => Err(Stop::wrong_type()),
+        _ => Err(Stop::wrong_type(edit.source(), "lists")),
     }
 }
 

@@ -25,6 +25,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use forebay_engine::{Source, ValueKind};
+
 use crate::resp::{Args, Reply};
 pub use call::{Call, SessionCall, find_source};
 pub use scan::ScanCursors;
@@ -164,8 +166,22 @@ impl Stop {
         Stop::error("ERR syntax error")
     }
 
-    pub fn wrong_type() -> Self {
-        Stop::error("WRONGTYPE Operation against a key holding the wrong kind of value")
+    /// Of a command on `wanted` (rows, lists), which the table's values are not.
+    pub fn wrong_type(source: Source<'_>, wanted: &str) -> Self {
+        let (holds, reads, writes) = match source.kind() {
+            ValueKind::Row => ("rows", "HGETALL", "HSET"),
+            ValueKind::List { .. } => ("lists", "LRANGE", "RPUSH"),
+            _ if source.number().is_some() => ("numbers", "GET", "INCRBY"),
+            ValueKind::Bytes { .. } | ValueKind::Number { .. } => ("bytes", "GET", "SET"),
+        };
+        let changes = match source {
+            Source::Live(_) => format!(", {writes} changes them"),
+            Source::Batch(_) => String::new(),
+        };
+        let table = source.table();
+        Stop::error(format!(
+            "WRONGTYPE table '{table}' holds {holds}, not {wanted}: {reads} reads them{changes}"
+        ))
     }
 
     pub fn not_an_integer() -> Self {

@@ -75,6 +75,7 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/v1/tables/{table}/rows/{*key}", get(tables::row))
         .route("/v1/tables/{table}/swap", post(tables::swap))
         .route("/v1/tables/{table}/rollback", post(tables::rollback))
+        .route("/v1/tables/{table}/compact", post(tables::compact))
         .layer(from_fn_with_state(Arc::clone(shared), guard::authenticate));
     Router::new()
         .route("/health", get(tables::health))

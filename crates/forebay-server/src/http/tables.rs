@@ -133,6 +133,7 @@ fn describe_live(table: &LiveTable) -> Value {
         "ttl": options.expiry.to_string(),
         "partitions": options.lowers.len(),
         "run_records": stats.run_records,
+        "memory_records": stats.memory_records,
         "file_bytes": stats.file_bytes,
         "memtable_bytes": stats.growing_bytes,
         "frozen_bytes": stats.frozen_bytes,
@@ -245,6 +246,36 @@ pub async fn rollback(
 ) -> Answer {
     caller.check_operator(&shared)?;
     change(shared, table, "rolled back", |table| table.rollback()).await
+}
+
+/// One run a partition of a live table, of all that was written until now, when this answers.
+pub async fn compact(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(table): Path<String>,
+) -> Answer {
+    caller.check_operator(&shared)?;
+    let tables = shared.tables().keep();
+    waiting(move || {
+        let live = match tables.get(table.as_bytes()) {
+            Some(Source::Live(live)) => live,
+            Some(Source::Batch(_)) => {
+                let text = format!(
+                    "{table} is a batch table: 'forebay compact {table}' works on the store"
+                );
+                return Err(Refused::new(StatusCode::CONFLICT, text));
+            }
+            None => return Err(Refused::no_table(&table)),
+        };
+        live.optimize()
+            .map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let stats = live.stats();
+        info!(table, records = stats.run_records, "compacted by HTTP");
+        Ok(Json(
+            json!({ "table": table, "runs": stats.runs, "records": stats.run_records }),
+        ))
+    })
+    .await
 }
 
 async fn change(

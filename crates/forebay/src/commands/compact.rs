@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use anyhow::{Context as _, bail};
 use clap::Args;
+use forebay_engine::StoreError;
+use forebay_engine::live::LiveError;
 use forebay_load::progress::Unit;
 use serde_json::json;
 
@@ -11,12 +14,16 @@ use crate::exit::Outcome;
 use crate::target::Target;
 use crate::{human, memory};
 
-/// Merge the runs of a version that was pushed onto another
+/// Merge the runs of a live table, or of a version that was pushed onto another
 ///
-/// A version of its own, with the same rows, takes the place of the one that serves; what is read does
+/// Of a batch table a version of its own, with the same rows, takes the place of the one that serves; what is read does
 /// not change, and a rollback goes to where it would have gone before. Pushes with --onto merge by
 /// themselves when many runs have gathered. With --json one object {table, version, from, runs,
 /// partitions, rows, serves}.
+///
+/// A live table's log and runs become one run a partition. It merges by itself as it is written to, so that
+/// this is for what is only read for a while. Nobody else may have it open; a server does the same at POST
+/// /v1/tables/TABLE/compact. With --json one object {table, runs, partitions, records}.
 #[derive(Debug, Args)]
 pub struct Compact {
     /// The table, as it serves or at a version
@@ -29,6 +36,9 @@ pub struct Compact {
 }
 
 pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
+    if context.open_store()?.is_live(&args.target.table)? {
+        return compact_live(args, context);
+    }
     let drawing = Arc::new(context.progress());
     let store = context.open_to_merge(&drawing)?;
     let table = store.table(&args.target.table)?;
@@ -62,6 +72,43 @@ pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
         format!(
             "{table} version {to} {state} version {from}: {rows}, {runs} runs made {partitions}"
         )
+    })?;
+    Ok(Outcome::Done)
+}
+
+fn compact_live(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
+    let name = &args.target.table;
+    if let Some(version) = args.target.version {
+        bail!("table {name} is live and has no versions, so no version {version}");
+    }
+    let store = context.open_store()?;
+    let table = match store.live_table(name, &context.live_budget()) {
+        Err(error @ LiveError::Store(StoreError::InUse { .. })) => {
+            let advice = format!(
+                "a server that has it open merges its runs at POST /v1/tables/{name}/compact"
+            );
+            return Err(error).context(advice);
+        }
+        opened => opened?,
+    };
+    let drawing = context.progress();
+    drawing.stage("merging", None, Unit::Rows);
+    let runs = table.stats().runs.iter().sum::<usize>();
+    table.optimize()?;
+    let stats = table.stats();
+    drawing.advance(stats.run_records);
+    drop(drawing);
+    let partitions = stats.runs.len();
+    let object = json!({
+        "table": name,
+        "runs": runs,
+        "partitions": partitions,
+        "records": stats.run_records,
+    });
+    context.print(&object, || {
+        let records = human::counted(stats.run_records, "record");
+        let made = stats.runs.iter().sum::<usize>();
+        format!("live table {name}: {records}, {runs} runs and what the log held made {made}")
     })?;
     Ok(Outcome::Done)
 }

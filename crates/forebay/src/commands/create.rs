@@ -21,6 +21,8 @@ use crate::human;
 /// partitions, durability, ttl}.
 #[derive(Debug, Args)]
 pub struct Create {
+    /// The table's name: clients find its keys under TABLE:KEY
+    #[arg(value_name = "TABLE")]
     pub table: TableName,
 
     /// Only live tables are made empty: forebay push makes batch tables

@@ -108,14 +108,14 @@ impl Writer {
             // Should this fail, the segment ends where the next one's header says.
             let _ = current.open.file.set_len(current.end);
         }
-        let path = current.open.path.clone();
-        self.current = Some(current);
         if self.buffer.capacity() > KEPT_BUFFER_BYTES {
             self.buffer = Vec::new();
         }
-        match outcome {
+        let failed = outcome.map_err(|error| (current.open.path.clone(), error));
+        self.current = Some(current);
+        match failed {
             Ok(()) => Ok(Lsn(self.written)),
-            Err(error) => {
+            Err((path, error)) => {
                 self.end_segment();
                 Err(self.refuse(log, "write to", &path, error))
             }
