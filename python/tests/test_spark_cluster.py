@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -231,31 +232,39 @@ def test_rows_that_differ_each_time_make_no_mixed_version(sparks, path):
     check(path)
 
 
-def test_a_slow_task_is_done_twice(sparks, path):
+def test_a_slow_task_is_done_twice(sparks, path, tmp_path):
     """The second one, begun while the first sleeps, is the one whose records count."""
-    spark = sparks.get("standalone")
+    spark, notes = sparks.get("standalone"), str(tmp_path / "notes")
+    os.mkdir(notes)
 
     def sleep_once(batch):
         context = TaskContext.get()
-        if context.partitionId() == 3 and context.attemptNumber() == 0:
-            time.sleep(100)
+        if context.partitionId() == 3:
+            open(f"{notes}/attempt {context.attemptNumber()}", "w").close()
+            if context.attemptNumber() == 0:
+                time.sleep(300)
+                open(f"{notes}/slept", "w").close()
         return batch
 
-    began = time.monotonic()
     forebay.spark.push(rows(spark, sleep_once), "t", key="{id}", partitions=6, store=path)
-    assert time.monotonic() - began < 90
     check(path)
+    assert sorted(os.listdir(notes)) == ["attempt 0", "attempt 1"]
 
 
 def test_two_tasks_write_one_partition(sparks, remote):
     """Both runs get into the store; one of them is the version's, and the other goes."""
     spark = sparks.get("standalone")
-    store, held = remote(spark), []
+    store, held, again = remote(spark), [], threading.Event()
 
     def hold_first(exchange):
-        if is_run(exchange) and not held:
-            held.append(exchange)
-            time.sleep(15)
+        """Until the other task of its partition has a run, too."""
+        if is_run(exchange):
+            partition = exchange.path.rpartition("/")[2].split("-")[1]
+            if not held:
+                held.append(partition)
+                again.wait(60)
+            elif partition == held[0]:
+                again.set()
 
     store.proxy.before = hold_first
     df = rows(spark, parts=2)
