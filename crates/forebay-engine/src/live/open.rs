@@ -220,8 +220,11 @@ impl Store {
         budget: &Arc<Budget>,
     ) -> Result<LiveTable, LiveError> {
         let disk = &**self.disk();
+        // Listed before: the files of a load that begins meanwhile are not in the list.
+        let runs = disk.list(&files.runs()).at("list", &files.runs())?;
+        let others = disk.list(&files.dir).at("list", &files.dir)?;
         let kept = kept_for_load(disk, &**self.clock(), &files)?;
-        remove_debris(disk, &files, &manifest, kept)?;
+        remove_debris(disk, &files, &manifest, (runs, others), kept)?;
         let shape = Shape::new(
             manifest.table.clone(),
             &manifest.options,
@@ -343,6 +346,7 @@ fn remove_debris(
     disk: &dyn Disk,
     files: &TableFiles,
     manifest: &LiveManifest,
+    (in_runs, beside): (Vec<String>, Vec<String>),
     mut needed: HashSet<String>,
 ) -> Result<(), StoreError> {
     for run in manifest.runs() {
@@ -352,14 +356,14 @@ fn remove_debris(
     // A manifest that is not durable yet could give way to the one before, which names other runs.
     disk.sync_dir(&files.dir).at("sync", &files.dir)?;
     let runs = files.runs();
-    for name in disk.list(&runs).at("list", &runs)? {
+    for name in in_runs {
         if !needed.contains(&name) {
             debug!(table = %manifest.table, file = name, "removing debris");
             remove_if_there(disk, &runs.join(&name))?;
         }
     }
-    for name in disk.list(&files.dir).at("list", &files.dir)? {
-        if is_unfinished(&name) {
+    for name in beside {
+        if is_unfinished(&name) && !needed.contains(&name) {
             remove_if_there(disk, &files.dir.join(&name))?;
         }
     }

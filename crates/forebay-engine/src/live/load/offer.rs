@@ -172,12 +172,13 @@ pub(crate) fn kept_for_load(
         let names = disk.list(&dir).at("list", &dir)?;
         Ok(names
             .into_iter()
-            .filter(|n| n.starts_with(PREFIX))
+            .filter(|n| n.trim_start_matches('.').starts_with(PREFIX))
             .collect())
     };
+    // An offer that is being written has a dot before its name.
     let mut kept = of_loads(files.runs())?;
-    let none = kept.is_empty() && of_loads(files.dir.clone())?.is_empty();
-    if none || !loader_lives(disk, clock, files)? {
+    kept.extend(of_loads(files.dir.clone())?);
+    if kept.is_empty() || !loader_lives(disk, clock, files)? {
         return Ok(HashSet::new());
     }
     // The owner before may have died with some of the runs renamed.

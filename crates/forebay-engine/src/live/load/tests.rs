@@ -270,3 +270,24 @@ fn a_holder_that_takes_no_loads_is_named_and_the_offer_withdrawn() {
     assert!(!is_new(&value_of_all(&table)));
     assert_eq!(files_of_loads(&disk), 0);
 }
+
+#[test]
+fn a_load_that_begins_while_the_table_is_opened_keeps_its_files() {
+    let (disk, table) = table();
+    drop(table);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if let Ok(table) = store_on(&disk).live_table(&name(), &Budget::new(64 << 20)) {
+                    table.take_load().unwrap();
+                }
+            }
+        });
+        let outcomes: Vec<_> = (0..200).map(|_| load(&disk)).collect();
+        done.store(true, Ordering::Relaxed);
+        for outcome in outcomes {
+            outcome.unwrap();
+        }
+    });
+}
