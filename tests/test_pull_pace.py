@@ -80,9 +80,12 @@ def test_a_rollback_while_another_version_is_pulled(remote, proxy, node, tmp_pat
     remote.push("wide", wide(tmp_path / "2.parquet", seed=2), args=["--partitions", "1"])
     wait_for(lambda: len(ranges(proxy)) >= begun + 6, "six ranges of version 2", 20)
     remote.run("rollback", "wide")
-    wait_for(lambda: server.pull("wide")["doing"] is None, "that it is given up", 10)
-    pull = server.pull("wide")
-    assert (pull["wanted"], pull["pulled"], pull["problem"]) == (1, 1, None)
+
+    def state():
+        pull = server.pull("wide")
+        return pull["doing"], pull["wanted"], pull["pulled"], pull["problem"]
+
+    wait_for(lambda: state() == (None, 1, 1, None), "that it is given up", 10)
     stopped = len(ranges(proxy))
     time.sleep(2)
     assert len(ranges(proxy)) == stopped

@@ -385,16 +385,18 @@ impl Objects {
 
 impl Patience {
     fn retry(self) -> RetryConfig {
-        let (max_retries, seconds) = match self {
-            Patience::Short => (8, 15),
-            Patience::Long => (60, 150),
-            Patience::Little => (2, 5),
+        // A wait is drawn from up to `base` times the one before: with 2 they hardly grow, with 3 they do.
+        let (max_retries, seconds, base) = match self {
+            Patience::Short => (8, 15, 2.0),
+            // The time decides.
+            Patience::Long => (10_000, 150, 3.0),
+            Patience::Little => (2, 5, 2.0),
         };
         RetryConfig {
             backoff: BackoffConfig {
                 init_backoff: Duration::from_millis(100),
                 max_backoff: Duration::from_secs(4),
-                base: 2.0,
+                base,
             },
             max_retries,
             retry_timeout: Duration::from_secs(seconds),
