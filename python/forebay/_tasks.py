@@ -42,6 +42,14 @@ def error_of(report: str) -> errors.Error | None:
     return getattr(errors, told["error"])(told["message"])
 
 
+def failure(engine: str, report: str, summary: str) -> errors.Error:
+    """What an engine's failure means, in the words of this package."""
+    told = error_of(report)
+    if told is not None:
+        return told
+    return errors.Error(f"{engine} has given the push up: {summary}; nothing was published")
+
+
 def _telling(task: Callable[_P, Iterator[_T]]) -> Callable[_P, Iterator[_T]]:
     @functools.wraps(task)
     def told(*words: _P.args, **named: _P.kwargs) -> Iterator[_T]:

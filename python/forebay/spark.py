@@ -14,13 +14,13 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._command import Boundaries, Path, boundaries_word, words
+from ._command import Boundaries, Path
+from ._driving import check_sampler, drive
 from ._errors import Error, UsageError
-from ._forebay import SharedPush
 from ._progress import Drawing, ProgressOption, drawing
-from ._push import Compression, Delta, Duplicates, Order, PushResult, outcome
-from ._sampling import SAMPLERS, Sampler
-from ._tasks import Source, encoded, error_of, of_no_rows, sampled, written
+from ._push import Compression, Delta, Duplicates, Order, PushResult
+from ._sampling import Sampler
+from ._tasks import Source, encoded, failure, of_no_rows, sampled, written
 from ._watching import Stage, watched
 
 if TYPE_CHECKING:
@@ -81,24 +81,10 @@ def push(
         for name, option in locals().items()
         if name not in ("df", "table", "sampler", "seed", "progress")
     }
-    options["boundaries"] = boundaries_word(boundaries)
     _check(df, sampler, partitions)
     draws = drawing(progress, table)
-    job = _Job(df, draws)
-    shared = SharedPush(["push", *words(options), "--", table], job.schema, "spark.DataFrame")
-    try:
-        if shared.needs_samples:
-            shared.cut(*job.samples(shared.recipe(), sampler, seed))
-        by_age = duplicates in ("first", "last")
-        reports = job.reports(shared.recipe(), shared.partitions, by_age)
-        held, text, messages = shared.commit(reports, draws)
-    except BaseException:
-        shared.abandon()
-        raise
-    finally:
-        if draws is not None:
-            draws.close()
-    return outcome(held, text, messages)
+    job = _Job(df, draws, by_age=duplicates in ("first", "last"))
+    return drive(job, table, options, "spark.DataFrame", sampler, seed, draws)
 
 
 def _check(df: Any, sampler: str, partitions: int | None) -> None:
@@ -112,8 +98,7 @@ def _check(df: Any, sampler: str, partitions: int | None) -> None:
             f"{type(df).__module__}.{type(df).__name__} is no data frame of Spark 4.1 or later; "
             "forebay.push takes those of pandas and polars, and whatever else speaks Arrow"
         )
-    if sampler not in SAMPLERS:
-        raise UsageError(f"the sampler is {sampler!r}, and has to be one of {', '.join(SAMPLERS)}")
+    check_sampler(sampler)
     if sampler == "split" and partitions is None:
         raise UsageError(
             "sampler='split' does not read all rows, so that their number is not known: give "
@@ -124,8 +109,8 @@ def _check(df: Any, sampler: str, partitions: int | None) -> None:
 class _Job:
     """What Spark does for a push."""
 
-    def __init__(self, df: Any, draws: Drawing | None) -> None:
-        self._df, self._draws = df, draws
+    def __init__(self, df: Any, draws: Drawing | None, by_age: bool) -> None:
+        self._df, self._draws, self._by_age = df, draws, by_age
         self._context = df.sparkSession.sparkContext
         self._tag = f"forebay-{uuid.uuid4().hex}"
         self.schema: Any = df.limit(0).toArrow().schema
@@ -148,7 +133,7 @@ class _Job:
             self._rows = rows
         return found.select(["key", "bytes"]).drop_null(), rows
 
-    def reports(self, recipe: bytes, partitions: int, by_age: bool) -> list[str]:
+    def reports(self, recipe: bytes, partitions: int) -> list[str]:
         """The reports of all partitions, when the tasks have written them."""
         schema = self.schema
         read, built = self._context.accumulator(0), self._context.accumulator(0)
@@ -163,7 +148,7 @@ class _Job:
 
         records = self._df.mapInArrow(encode, _RECORDS)
         records = records.repartitionById(partitions, "partition")
-        if by_age:
+        if self._by_age:
             # Which of two rows is the first is told by the places that they come from.
             records = records.sortWithinPartitions("source", "row")
         stages = (
@@ -204,11 +189,8 @@ def _told(error: BaseException) -> Error | None:
     if not isinstance(error, errors.PySparkException | java.Py4JError):
         return None
     report = str(error)
-    told = error_of(report)
-    if told is not None:
-        return told
     lines = [line.strip() for line in report.splitlines() if line.strip()]
-    return Error(f"Spark has given the push up: {' '.join(lines[:2])}; nothing was published")
+    return failure("Spark", report, " ".join(lines[:2]))
 
 
 def _part() -> int:

@@ -1,0 +1,209 @@
+"""Publishing a dataset of Ray: `forebay.ray.push`.
+
+Tasks of the cluster encode the dataset's blocks and write the table's runs straight into the store;
+this process, the driver, gets samples of the keys and one report for each partition, checks that
+together they are the whole dataset, and commits. See docs/ray.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._command import Boundaries, Path
+from ._driving import check_sampler, drive
+from ._errors import DataError, Error
+from ._progress import Drawing, ProgressOption, drawing
+from ._push import Compression, Delta, Duplicates, Order, PushResult
+from ._sampling import Sampler
+from ._tasks import Source, encoded, failure, of_no_rows, sampled, written
+from ._watching import POLL_S
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+__all__ = ["push"]
+
+_BATCH_ROWS = 10_000
+
+
+def push(
+    dataset: Dataset,
+    table: str,
+    *,
+    key: str,
+    store: Path | None = None,
+    work_dir: Path | None = None,
+    value: str | None = None,
+    order: Order | None = None,
+    partitions: int | None = None,
+    boundaries: Boundaries | None = None,
+    sampler: Sampler = "interval",
+    seed: int = 0,
+    duplicates: Duplicates | None = None,
+    bad_rows: Literal["fail", "skip"] | None = None,
+    delta: Delta | None = None,
+    ttl: str | None = None,
+    ttl_column: str | None = None,
+    version: int | None = None,
+    compression: Compression | None = None,
+    page_size: int | str | None = None,
+    memory: int | str | None = None,
+    gate: str | Sequence[str] | None = None,
+    force: bool = False,
+    no_swap: bool = False,
+    keep: int | None = None,
+    progress: ProgressOption = None,
+) -> PushResult:
+    """Builds a version of a table from a dataset of Ray, by the tasks of its cluster.
+
+    The options are those of `forebay.push` and `forebay.spark.push`, and so are result and
+    exceptions. `store` is a URL, or a directory that all nodes of the cluster share; tasks find its
+    credentials in their own environment. `memory` is of each task that writes.
+
+    The dataset is computed once. Samples, where boundaries are to be found, are taken from its
+    blocks.
+    """
+    options: dict[str, Any] = {
+        name: option
+        for name, option in locals().items()
+        if name not in ("dataset", "table", "sampler", "seed", "progress")
+    }
+    if not isinstance(dataset, importlib.import_module("ray.data").Dataset):
+        raise TypeError(
+            f"{type(dataset).__module__}.{type(dataset).__name__} is no dataset of Ray; "
+            "forebay.push takes data frames, and whatever else speaks Arrow"
+        )
+    check_sampler(sampler)
+    draws = drawing(progress, table)
+    errors: Any = importlib.import_module("ray.exceptions")
+    try:
+        job = _Job(dataset, draws, in_order=duplicates in ("first", "last"))
+        return drive(job, table, options, "ray.data.Dataset", sampler, seed, draws)
+    except errors.RayError as error:
+        # A task's traceback comes as text. What was raised stands first below the indented lines.
+        lines = str(error).splitlines() or [type(error).__name__]
+        below = lines[1:] if isinstance(error, errors.RayTaskError) else []
+        summary = next((line for line in below if line[:1].strip()), lines[0])
+        raise failure("Ray", str(error), summary) from error
+
+
+class _Job:
+    """What Ray does for a push."""
+
+    def __init__(self, dataset: Any, draws: Drawing | None, in_order: bool) -> None:
+        self._ray: Any = importlib.import_module("ray")
+        self._draws, self._in_order = draws, in_order
+        self._blocks: list[Any] | None = None
+        self._rows = 0
+        self._dataset, self.schema = dataset, _schema(dataset)
+        if self.schema is None:
+            # Blocks are data frames of pandas.
+            self._dataset = dataset.map_batches(_same, batch_format="pyarrow", batch_size=None)
+            self.schema = _schema(self._dataset)
+        if self.schema is None:
+            raise DataError("the dataset has no rows, and nothing tells which columns it has")
+
+    def _sources(self, recipe: bytes) -> list[tuple[Source, Any]]:
+        """The blocks, computed once. Their places tell which of two rows is the first."""
+        if self._blocks is None:
+            options = self._dataset.context.execution_options
+            before = options.preserve_order
+            options.preserve_order = before or self._in_order
+            try:
+                bundles = list(self._dataset.iter_internal_ref_bundles())
+            finally:
+                options.preserve_order = before
+            self._blocks = [ref for bundle in bundles for ref in bundle.block_refs]
+            self._rows = sum(bundle.num_rows() for bundle in bundles)
+        blocks = enumerate(self._blocks)
+        return [(Source(recipe, number, self.schema), block) for number, block in blocks]
+
+    def samples(self, recipe: bytes, sampler: Sampler, seed: int) -> tuple[Any, int]:
+        pa: Any = importlib.import_module("pyarrow")
+        task = self._ray.remote(_sample)
+        refs = [task.remote(*source, sampler, seed) for source in self._sources(recipe)]
+        found = [batch for batch, _ in self._results("sampling", refs)]
+        if not found:
+            return None, self._rows
+        return pa.Table.from_batches(found).select(["key", "bytes"]).drop_null(), self._rows
+
+    def reports(self, recipe: bytes, partitions: int) -> list[str]:
+        task = self._ray.remote(_encode).options(num_returns=1 + partitions)
+        refs = [task.remote(*source, partitions) for source in self._sources(recipe)]
+        if not refs:
+            return list(of_no_rows(recipe))
+        # A block may go when it has been encoded; Ray computes it again if it must.
+        self._blocks = []
+        counts = self._results("encoding", [counted for counted, *_ in refs])
+        rows = sum(rows for _, rows in counts)
+        if rows != self._rows:
+            raise Error(f"Ray told of {self._rows} rows and gave {rows}; nothing was published")
+        # Partition by partition; its pieces in the order of the blocks.
+        pieces = zip(*(parts for _, *parts in refs), strict=True)
+        task = self._ray.remote(_write)
+        refs = [task.remote(recipe, list(of_one)) for of_one in pieces]
+        return [report for reports, _ in self._results("building", refs) for report in reports]
+
+    def _results(self, stage: str, refs: list[Any]) -> list[Any]:
+        """What tasks give: something, and the number of their rows. When one fails, or this wait is
+        broken off, the others are stopped."""
+        waiting = refs
+        try:
+            if self._draws is not None:
+                self._draws.stage(stage, self._rows, "rows")
+            while waiting:
+                ended, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
+                rows = sum(rows for _, rows in self._ray.get(ended))
+                if self._draws is not None and rows > 0:
+                    self._draws.advance(rows)
+            return self._ray.get(refs)
+        except BaseException:
+            for ref in waiting:
+                self._ray.cancel(ref)
+            raise
+
+
+def _same(rows: Any) -> Any:
+    return rows
+
+
+def _schema(dataset: Any) -> Any:
+    """The schema, where the dataset's blocks are Arrow's."""
+    schema = dataset.schema()
+    base = None if schema is None else schema.base_schema
+    return base if hasattr(base, "__arrow_c_schema__") else None
+
+
+def _sample(source: Source, block: Any, sampler: Sampler, seed: int) -> tuple[Any, int]:
+    read: list[int] = []
+    batches = block.to_batches(max_chunksize=_BATCH_ROWS)
+    (samples,) = sampled(source, sampler, seed, batches, read.append)
+    return samples, sum(read)
+
+
+def _encode(source: Source, block: Any, partitions: int) -> list[Any]:
+    """The number of rows, and the records of each partition, in the order of the rows."""
+    pa: Any = importlib.import_module("pyarrow")
+    pc: Any = importlib.import_module("pyarrow.compute")
+    numpy: Any = importlib.import_module("numpy")
+    read: list[int] = []
+    batches = encoded(source, block.to_batches(max_chunksize=_BATCH_ROWS), read.append)
+    records = pa.Table.from_batches(batches).combine_chunks()
+    sorted_rows = pc.sort_indices(records["partition"])
+    counts = numpy.bincount(records["partition"].to_numpy(), minlength=partitions)
+    pieces: list[Any] = [(None, sum(read))]
+    first = 0
+    for count in counts.tolist():
+        pieces.append(records.take(sorted_rows.slice(first, count)))
+        first += count
+    return pieces
+
+
+def _write(recipe: bytes, pieces: list[Any]) -> tuple[list[str], int]:
+    """Builds one partition. Pieces are fetched one by one: all of them may not fit."""
+    ray: Any = importlib.import_module("ray")
+    built: list[int] = []
+    batches = (batch for piece in pieces for batch in ray.get(piece).to_batches())
+    return list(written(recipe, None, batches, built.append)), sum(built)
