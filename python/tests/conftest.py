@@ -53,3 +53,14 @@ def s3_server(tmp_path_factory):
     server = S3Server(tmp_path_factory.mktemp("s3"))
     yield server
     server.kill()
+
+
+@pytest.fixture
+def s3_environment(s3_server, monkeypatch, tmp_path):
+    """Has this process find the S3 server, and its credentials."""
+    from object_store import RemoteStore
+
+    remote = RemoteStore(s3_server, tmp_path / "driver", tmp_path.name)
+    for name, word in remote.environment().items():
+        if name.startswith("AWS_") or name == "FOREBAY_WORK_DIR":
+            monkeypatch.setenv(name, word)

@@ -2,30 +2,14 @@
 
 import pyarrow as pa
 import pytest
-from object_store import BUCKET, KEY, SECRET, S3Server
+from object_store import BUCKET
 
 import forebay
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = S3Server(tmp_path_factory.mktemp("s3"))
-    yield server
-    server.kill()
-
-
 @pytest.fixture
-def url(server, request, monkeypatch, tmp_path):
+def url(s3_environment, request):
     """A store of the test's own; the first push makes it."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": server.url,
-        "AWS_ALLOW_HTTP": "true",
-        "FOREBAY_WORK_DIR": str(tmp_path / "work"),
-    }.items():
-        monkeypatch.setenv(name, value)
     return f"s3://{BUCKET}/{request.node.name}"
 
 

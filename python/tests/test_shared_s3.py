@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from object_store import BUCKET, KEY, SECRET, Proxy, RemoteStore, S3Server
+from object_store import BUCKET, KEY, SECRET, Proxy, RemoteStore
 from test_shared import Engine, files
 
 import forebay
@@ -60,34 +60,17 @@ def drive(url, tmp_path):
     return driver
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = S3Server(tmp_path_factory.mktemp("s3"))
-    yield server
-    server.kill()
-
-
 @pytest.fixture
-def proxy(server):
-    proxy = Proxy(server)
+def proxy(s3_server):
+    proxy = Proxy(s3_server)
     yield proxy
     proxy.stop()
 
 
 @pytest.fixture
-def remote(server, tmp_path, request, monkeypatch):
+def remote(s3_server, s3_environment, tmp_path, request):
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    store = RemoteStore(server, tmp_path / "machine", name)
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": server.url,
-        "AWS_ALLOW_HTTP": "true",
-        "FOREBAY_WORK_DIR": str(tmp_path / "driver"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    return store
+    return RemoteStore(s3_server, tmp_path / "machine", name)
 
 
 @pytest.fixture
