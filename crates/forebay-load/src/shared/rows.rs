@@ -208,7 +208,7 @@ impl Reader {
         }
         let batches = Batches::of_batch(&self.name, batch.clone(), self.rows);
         let mut sources = SourceSet::open(&Input::Batches(batches), &SourceOptions::default())?;
-        sources.arrange(wanted.clone());
+        sources.arrange(wanted.clone())?;
         Ok(sources)
     }
 }
