@@ -160,7 +160,10 @@ impl Reader {
             Arc::new(Field::new("value", value, true)),
         ];
         let entries = Field::new("entries", DataType::Struct(fields.into()), false);
-        Some((DataType::Map(Arc::new(entries), false), rest.strip_prefix(')')?))
+        Some((
+            DataType::Map(Arc::new(entries), false),
+            rest.strip_prefix(')')?,
+        ))
     }
 }
 
@@ -280,11 +283,28 @@ mod tests {
     #[test]
     fn what_is_no_type_is_none() {
         for text in [
-            "", "i64", "decimal", "decimal(39,40)", "decimal(77,0)", "list", "list(", "list()", "list(int64,-1)",
-            "struct(a)", "struct(a int64", "struct(a int64, a text)", "map(text)", "time(h)", "int64)", "timestamptz(us,)",
+            "",
+            "i64",
+            "decimal",
+            "decimal(39,40)",
+            "decimal(77,0)",
+            "list",
+            "list(",
+            "list()",
+            "list(int64,-1)",
+            "struct(a)",
+            "struct(a int64",
+            "struct(a int64, a text)",
+            "map(text)",
+            "time(h)",
+            "int64)",
+            "timestamptz(us,)",
         ] {
             assert_eq!(parse_type(text), None, "{text}");
         }
-        assert_eq!(parse_type(&format!("{}int8{}", "list(".repeat(500), ")".repeat(500))), None);
+        assert_eq!(
+            parse_type(&format!("{}int8{}", "list(".repeat(500), ")".repeat(500))),
+            None
+        );
     }
 }

@@ -149,16 +149,16 @@ impl Values<'_> {
     fn times<T: ArrowPrimitiveType>(
         &mut self,
         unit_ns: i64,
-        nanoseconds: impl Fn(&Datum<'_>, Loss) -> Option<i128>,
+        nanoseconds: impl Fn(&Datum<'_>, Loss) -> Fit<i128>,
     ) -> ArrayRef
     where
         T::Native: TryFrom<i128>,
     {
         let loss = self.leaf.loss;
-        self.primitive::<T>(|datum| match nanoseconds(datum, loss) {
-            None => Fit::Misfit,
-            Some(value) => super::time::counted(value, unit_ns, loss)
-                .and_then(|value| T::Native::try_from(value).ok()),
+        self.primitive::<T>(|datum| {
+            let counted = |value| super::time::counted(value, unit_ns, loss);
+            let value = nanoseconds(datum, loss).then(counted);
+            value.and_then(|value| T::Native::try_from(value).ok())
         })
     }
 
@@ -192,12 +192,12 @@ impl Values<'_> {
             DataType::Decimal256(precision, scale) => {
                 self.decimals::<Decimal256Type>(precision, scale, Some)
             }
-            DataType::Date32 => self.times::<Date32Type>(DAY_NS, |datum, loss| {
-                moment_ns(datum, false, loss)
-            }),
-            DataType::Date64 => self.times::<Date64Type>(1_000_000, |datum, loss| {
-                moment_ns(datum, false, loss)
-            }),
+            DataType::Date32 => {
+                self.times::<Date32Type>(DAY_NS, |datum, loss| moment_ns(datum, false, loss))
+            }
+            DataType::Date64 => {
+                self.times::<Date64Type>(1_000_000, |datum, loss| moment_ns(datum, false, loss))
+            }
             DataType::Interval(unit) => self.intervals(unit),
             DataType::Boolean => self.booleans(),
             DataType::Utf8
@@ -286,9 +286,8 @@ impl Values<'_> {
     fn bytes(&mut self) -> Option<ArrayRef> {
         let fixed = |width: i32| {
             move |datum: &Datum<'_>| {
-                Fit::of(value::bytes(datum)).and_then(|bytes| {
-                    (usize::try_from(width) == Ok(bytes.len())).then_some(bytes)
-                })
+                Fit::of(value::bytes(datum))
+                    .and_then(|bytes| (usize::try_from(width) == Ok(bytes.len())).then_some(bytes))
             }
         };
         let text = |datum: &Datum<'_>| Fit::of(value::text(datum));

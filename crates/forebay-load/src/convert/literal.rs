@@ -81,7 +81,11 @@ impl<'t> Literal<'t> {
         if leading == all {
             return 0;
         }
-        let trailing = self.digits().rev().take_while(|digit| *digit == b'0').count();
+        let trailing = self
+            .digits()
+            .rev()
+            .take_while(|digit| *digit == b'0')
+            .count();
         all - leading - trailing
     }
 
@@ -98,7 +102,11 @@ impl<'t> Literal<'t> {
             return None;
         }
         let all = self.whole.len() + self.fraction.len();
-        let trailing = self.digits().rev().take_while(|digit| *digit == b'0').count();
+        let trailing = self
+            .digits()
+            .rev()
+            .take_while(|digit| *digit == b'0')
+            .count();
         let ten = i256::from_i128(10);
         let mut value = i256::ZERO;
         for digit in self.digits().take(all - trailing) {

@@ -112,7 +112,10 @@ impl Trouble {
     /// What is wrong with the first of the rows.
     pub fn reason(self) -> String {
         match self {
-            Trouble::Rows(failures) => failures.into_iter().next().map_or(String::new(), |first| first.reason),
+            Trouble::Rows(failures) => failures
+                .into_iter()
+                .next()
+                .map_or(String::new(), |first| first.reason),
             Trouble::Batch(reason) => reason,
         }
     }
@@ -130,7 +133,11 @@ pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     };
     let columns = batch.columns().iter().zip(schema.fields()).map(column);
     let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect::<Result<_, _>>()?, &rows)
+    RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns.collect::<Result<_, _>>()?,
+        &rows,
+    )
 }
 
 /// The float that a text writes, exactly so or with as many digits as tell floats apart.
@@ -225,7 +232,10 @@ impl Converter {
         let (path, to) = (&self.path, type_name(&self.to));
         let from = type_name(&self.from);
         let advice = pairs::advice(&leaf.from, &self.to, leaf.loss).map_or(String::new(), |how| {
-            format!("; --column '{path}:{to}:{how}' would make it {}", how.outcome())
+            format!(
+                "; --column '{path}:{to}:{how}' would make it {}",
+                how.outcome()
+            )
         });
         let fails = match leaf.from {
             Kind::Text => format!("does not read as {to}"),
@@ -253,14 +263,19 @@ fn step(path: &str, from: &DataType, to: &DataType, rules: &Rules) -> Result<Ste
         (Map(have, _), Map(want, sorted)) => {
             let is_sorted = matches!(from, Map(_, true));
             let entries = nested::entry_types(have).zip(nested::entry_types(want));
-            let Some(([key, value], [new_key, new_value])) = entries.filter(|_| is_sorted || !sorted) else {
+            let Some(([key, value], [new_key, new_value])) =
+                entries.filter(|_| is_sorted || !sorted)
+            else {
                 return Err(refused(path, from, to));
             };
             let part = |name: &str, from: &FieldRef, to: &FieldRef| {
                 let path = format!("{path}.{name}");
                 Converter::new(&path, from.data_type(), to.data_type(), rules).map(Box::new)
             };
-            Step::Map([part("key", &key, &new_key)?, part("value", &value, &new_value)?])
+            Step::Map([
+                part("key", &key, &new_key)?,
+                part("value", &value, &new_value)?,
+            ])
         }
         _ => match (nested::list_item(from), nested::list_item(to)) {
             (Some(item), Some(new_item)) => {
@@ -274,7 +289,12 @@ fn step(path: &str, from: &DataType, to: &DataType, rules: &Rules) -> Result<Ste
     })
 }
 
-fn leaf_step(path: &str, from: &DataType, to: &DataType, rules: &Rules) -> Result<Step, ConvertError> {
+fn leaf_step(
+    path: &str,
+    from: &DataType,
+    to: &DataType,
+    rules: &Rules,
+) -> Result<Step, ConvertError> {
     if pairs::same_but_for_layout(from, to) {
         return Ok(Step::Layout);
     }

@@ -168,12 +168,14 @@ pub(super) fn convert_list(
         }
         DataType::LargeList(_) => {
             let offsets = OffsetBuffer::from_lengths(lists.lengths());
-            LargeListArray::try_new(field, offsets, values, nulls).map(|array| Arc::new(array) as ArrayRef)
+            LargeListArray::try_new(field, offsets, values, nulls)
+                .map(|array| Arc::new(array) as ArrayRef)
         }
         _ if values.len() > i32::MAX as usize => Err(ArrowError::OffsetOverflowError(values.len())),
         _ => {
             let offsets = OffsetBuffer::from_lengths(lists.lengths());
-            ListArray::try_new(field, offsets, values, nulls).map(|array| Arc::new(array) as ArrayRef)
+            ListArray::try_new(field, offsets, values, nulls)
+                .map(|array| Arc::new(array) as ArrayRef)
         }
     };
     made.map_err(|error| together(whole, &error))
@@ -280,19 +282,22 @@ impl Lists {
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
                 let ends = list.value_offsets();
-                let spans = each.map(|row| between(row, (ends[row] as usize, ends[row + 1] as usize)));
+                let spans =
+                    each.map(|row| between(row, (ends[row] as usize, ends[row + 1] as usize)));
                 (Arc::clone(list.values()), spans.collect())
             }
             DataType::LargeList(_) => {
                 let list = array.as_list::<i64>();
                 let ends = list.value_offsets();
-                let spans = each.map(|row| between(row, (ends[row] as usize, ends[row + 1] as usize)));
+                let spans =
+                    each.map(|row| between(row, (ends[row] as usize, ends[row + 1] as usize)));
                 (Arc::clone(list.values()), spans.collect())
             }
             DataType::Map(..) => {
                 let map = array.as_map();
                 let ends = map.value_offsets();
-                let spans = each.map(|row| between(row, (ends[row] as usize, ends[row + 1] as usize)));
+                let spans =
+                    each.map(|row| between(row, (ends[row] as usize, ends[row + 1] as usize)));
                 (Arc::new(map.entries().clone()) as ArrayRef, spans.collect())
             }
             DataType::ListView(_) => {
@@ -392,7 +397,10 @@ impl Failures {
 }
 
 fn together(whole: &Converter, error: &ArrowError) -> Trouble {
-    Trouble::Batch(format!("the column '{}' cannot be read: {error}", whole.path))
+    Trouble::Batch(format!(
+        "the column '{}' cannot be read: {error}",
+        whole.path
+    ))
 }
 
 fn not_as_announced(whole: &Converter) -> Trouble {

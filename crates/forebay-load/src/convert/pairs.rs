@@ -90,7 +90,10 @@ pub(super) fn advice(from: &Kind, to: &DataType, loss: Loss) -> Option<Loss> {
     match family(from) {
         Family::Number if number => Some(Loss::Round),
         Family::Date | Family::Time | Family::Timestamp { .. } | Family::Duration
-            if matches!(to, Date32 | Duration(_) | Time32(_) | Time64(_) | Timestamp(..)) =>
+            if matches!(
+                to,
+                Date32 | Duration(_) | Time32(_) | Time64(_) | Timestamp(..)
+            ) =>
         {
             Some(Loss::Truncate)
         }

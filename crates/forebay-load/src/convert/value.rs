@@ -77,8 +77,17 @@ pub(super) fn truth(datum: &Datum<'_>) -> Option<bool> {
 }
 
 /// Nanoseconds since 1970-01-01T00:00:00, in UTC where the type that is wanted is `zoned`.
-pub(super) fn moment_ns(datum: &Datum<'_>, zoned: bool, loss: Loss) -> Option<i128> {
-    let (nanoseconds, has_zone) = match datum {
+pub(super) fn moment_ns(datum: &Datum<'_>, zoned: bool, loss: Loss) -> Fit<i128> {
+    match written_ns(datum) {
+        Some((nanoseconds, has_zone)) if has_zone == zoned => Fit::Exact(nanoseconds),
+        Some((nanoseconds, _)) if loss == Loss::Utc => Fit::Changed(nanoseconds),
+        _ => Fit::Misfit,
+    }
+}
+
+/// Nanoseconds since 1970-01-01T00:00:00, and whether the value says that they are in UTC.
+fn written_ns(datum: &Datum<'_>) -> Option<(i128, bool)> {
+    Some(match datum {
         Datum::Date(days) => (i128::from(*days) * i128::from(DAY_NS), false),
         Datum::Date64(milliseconds) => (i128::from(*milliseconds) * 1_000_000, false),
         Datum::Timestamp { value, unit, zoned } => {
@@ -89,30 +98,29 @@ pub(super) fn moment_ns(datum: &Datum<'_>, zoned: bool, loss: Loss) -> Option<i1
             (written.utc_ns(), written.offset_s.is_some())
         }
         _ => return None,
-    };
-    (zoned == has_zone || loss == Loss::Utc).then_some(nanoseconds)
+    })
 }
 
 /// Nanoseconds since midnight.
-pub(super) fn time_ns(datum: &Datum<'_>) -> Option<i128> {
-    match datum {
+pub(super) fn time_ns(datum: &Datum<'_>) -> Fit<i128> {
+    Fit::of(match datum {
         Datum::Time { value, unit } => Some(i128::from(*value) * i128::from(row_unit_ns(*unit))),
         Datum::Text(text) => calendar::time_of_day(text),
         _ => None,
-    }
+    })
 }
 
-pub(super) fn duration_ns(datum: &Datum<'_>) -> Option<i128> {
-    match datum {
+pub(super) fn duration_ns(datum: &Datum<'_>) -> Fit<i128> {
+    Fit::of(match datum {
         Datum::Duration { value, unit } => {
             Some(i128::from(*value) * i128::from(row_unit_ns(*unit)))
         }
-        Datum::Text(text) => match calendar::span(text)? {
-            (0, days, nanoseconds) => Some(i128::from(days) * i128::from(DAY_NS) + nanoseconds),
+        Datum::Text(text) => match calendar::span(text) {
+            Some((0, days, ns)) => Some(i128::from(days) * i128::from(DAY_NS) + ns),
             _ => None,
         },
         _ => None,
-    }
+    })
 }
 
 pub(super) fn span(datum: &Datum<'_>) -> Option<Span> {

@@ -37,14 +37,12 @@ pub(super) fn settle(
     given: &[Given],
     table: &[(String, DataType)],
 ) -> Result<(Vec<Given>, Rules), SourceError> {
-    let typed = table.iter().map(|(name, data_type)| Given::exact(name, data_type.clone()));
+    let typed = table
+        .iter()
+        .map(|(name, data_type)| Given::exact(name, data_type.clone()));
     let mut settled: Vec<Given> = typed.collect();
     for given in given {
-        let there = table.iter().find_map(|(name, data_type)| {
-            let rest = given.path.strip_prefix(name.as_str())?;
-            type_at(data_type, rest)
-        });
-        match there {
+        match type_within(table, &given.path) {
             None => settled.push(given.clone()),
             Some(there) if plain_type(&there) == plain_type(&given.data_type) => {}
             Some(there) => {
@@ -59,6 +57,25 @@ pub(super) fn settle(
     Ok((settled, Rules::of_given(given)))
 }
 
+/// What may be lost in places of a table's columns, with the types there; places that the table lacks are passed over.
+pub(super) fn given_within(table: &[(String, DataType)], losses: &[(String, Loss)]) -> Vec<Given> {
+    let given = losses.iter().filter_map(|(path, loss)| {
+        Some(Given {
+            path: path.clone(),
+            data_type: type_within(table, path)?,
+            loss: *loss,
+        })
+    });
+    given.collect()
+}
+
+fn type_within(table: &[(String, DataType)], path: &str) -> Option<DataType> {
+    table.iter().find_map(|(name, data_type)| {
+        let rest = path.strip_prefix(name.as_str())?;
+        type_at(data_type, rest)
+    })
+}
+
 /// The type at a place within a column: `.field` and `[]`, as often as there are.
 fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
     if path.is_empty() {
@@ -66,7 +83,7 @@ fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
     }
     if let Some(rest) = path.strip_prefix("[]") {
         return match data_type {
-            DataType::List(item) | DataType::FixedSizeList(item, _) => {
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
                 type_at(item.data_type(), rest)
             }
             _ => None,
@@ -84,7 +101,9 @@ fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
 /// The schema of rows whose columns are given so; any of them may be null.
 pub fn parse_schema(columns: &[String]) -> Result<row::Schema, SourceError> {
     let field = |text: &String| {
-        let Given { path, data_type, .. } = parse_column(text)?;
+        let Given {
+            path, data_type, ..
+        } = parse_column(text)?;
         Ok(Field::new(path, data_type, true))
     };
     let fields: Vec<Field> = columns
@@ -114,7 +133,11 @@ mod tests {
     #[test]
     fn columns_parse() {
         let parse = |text| {
-            let Given { path, data_type, loss } = parse_column(text).ok()?;
+            let Given {
+                path,
+                data_type,
+                loss,
+            } = parse_column(text).ok()?;
             Some((path, data_type, loss))
         };
         let exact = |path: &str, data_type| Some((path.to_owned(), data_type, Loss::None));
@@ -128,7 +151,15 @@ mod tests {
         assert_eq!(parse("a:int32:round"), round);
         let colon = DataType::Struct(vec![Field::new("b:c", DataType::Int8, true)].into());
         assert_eq!(parse("a:struct(\"b:c\" int8)"), exact("a", colon));
-        for text in ["a:decimal(77,2)", "a:i64", ":int64", "a", "a:round", "a:int64:up", "a:int64:"] {
+        for text in [
+            "a:decimal(77,2)",
+            "a:i64",
+            ":int64",
+            "a",
+            "a:round",
+            "a:int64:up",
+            "a:int64:",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -117,9 +117,9 @@ impl CsvDecoder {
         rules: &Arc<Rules>,
     ) -> Result<CsvDecoder, ConvertError> {
         let fields = schema.fields().iter();
-        let converters = fields.clone().map(|field| {
-            Converter::new(field.name(), &DataType::Utf8, field.data_type(), rules)
-        });
+        let converters = fields
+            .clone()
+            .map(|field| Converter::new(field.name(), &DataType::Utf8, field.data_type(), rules));
         let texts = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
         let texts = Arc::new(Schema::new(texts.collect::<Vec<Field>>()));
         Ok(CsvDecoder {
@@ -218,7 +218,8 @@ impl CsvDecoder {
                 continue;
             }
             let fields = fields(record, &self.options).into_iter().enumerate();
-            let empty = fields.filter(|(_, field)| matches!(field, Cow::Owned(text) if text.is_empty()));
+            let empty =
+                fields.filter(|(_, field)| matches!(field, Cow::Owned(text) if text.is_empty()));
             found.extend(empty.map(|(column, _)| (row, column)));
             row += 1;
         }

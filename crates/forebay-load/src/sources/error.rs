@@ -58,7 +58,8 @@ pub enum SourceError {
     UnknownColumn { column: String, columns: String },
     #[error(
         "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp, decimal(12,2), \
-         list(text) or struct(net float64, gross float64), nor NAME:TYPE:HOW with {}", Loss::WORDS
+         list(text) or struct(net float64, gross float64), nor NAME:TYPE:HOW with {}",
+        Loss::WORDS
     )]
     ColumnType { text: String },
     #[error("{file}: what makes the rows failed after row {row}: {reason}")]

@@ -37,9 +37,8 @@ impl JsonDecoder {
     ) -> Result<JsonDecoder, ConvertError> {
         let decoded = Schema::new(decoded_fields(schema.fields(), Some(guessed)));
         let columns = decoded.fields().iter().zip(schema.fields());
-        let converters = columns.map(|(from, to)| {
-            Converter::new(to.name(), from.data_type(), to.data_type(), rules)
-        });
+        let converters = columns
+            .map(|(from, to)| Converter::new(to.name(), from.data_type(), to.data_type(), rules));
         Ok(JsonDecoder {
             converters: converters.collect::<Result<_, _>>()?,
             decoded: Arc::new(decoded),
@@ -90,7 +89,9 @@ fn decoded_fields(fields: &Fields, guessed: Option<&Fields>) -> Fields {
 }
 
 fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
-    use DataType::{Boolean, FixedSizeList, Float64, Int64, LargeList, List, Map, Null, Struct, UInt64, Utf8};
+    use DataType::{
+        Boolean, FixedSizeList, Float64, Int64, LargeList, List, Map, Null, Struct, UInt64, Utf8,
+    };
     let item_of = |guess: Option<&DataType>| match guess {
         Some(List(item)) => Some(item.data_type().clone()),
         _ => None,

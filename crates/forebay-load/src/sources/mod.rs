@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 
-use crate::convert::{Given, Lossy, Rules};
+use crate::convert::{Given, Loss, Lossy, Rules};
 use crate::progress;
 use crate::types::plain_schema;
 pub use batches::Batches;
@@ -104,6 +104,20 @@ pub struct SourceOptions {
     pub sample_rows: usize,
     /// The bytes of packets make a column, too.
     pub packet_data: bool,
+}
+
+impl SourceOptions {
+    /// For sources whose columns have to be of the types of `schema`, with what may be lost in places of them.
+    pub(crate) fn for_table(schema: &Schema, losses: &[(String, Loss)]) -> SourceOptions {
+        let fields = schema.fields().iter();
+        let table = fields.map(|field| (field.name().clone(), field.data_type().clone()));
+        let table: Vec<(String, DataType)> = table.collect();
+        SourceOptions {
+            columns: columns::given_within(&table, losses),
+            table,
+            ..SourceOptions::default()
+        }
+    }
 }
 
 impl Default for SourceOptions {

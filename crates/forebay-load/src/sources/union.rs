@@ -40,7 +40,11 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
         for field in &file.fields {
             let plain = plain_type(field.data_type());
             let data_type = set_types(field.name(), plain, given, &mut met);
-            add(&mut merged, file, field.as_ref().clone().with_data_type(data_type))?;
+            add(
+                &mut merged,
+                file,
+                field.as_ref().clone().with_data_type(data_type),
+            )?;
         }
     }
     add_unmet(&mut merged, files, given, &met)?;
@@ -227,13 +231,12 @@ fn widen_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
             Timestamp(finer(*unit, TimeUnit::Millisecond), None)
         }
         (Duration(u), Duration(v)) => Duration(finer(*u, *v)),
-        (
-            DataType::Time32(u) | DataType::Time64(u),
-            DataType::Time32(v) | DataType::Time64(v),
-        ) => match finer(*u, *v) {
-            unit @ (TimeUnit::Second | TimeUnit::Millisecond) => DataType::Time32(unit),
-            unit => DataType::Time64(unit),
-        },
+        (DataType::Time32(u) | DataType::Time64(u), DataType::Time32(v) | DataType::Time64(v)) => {
+            match finer(*u, *v) {
+                unit @ (TimeUnit::Second | TimeUnit::Millisecond) => DataType::Time32(unit),
+                unit => DataType::Time64(unit),
+            }
+        }
         _ => wider_decimal(a, b)?,
     })
 }

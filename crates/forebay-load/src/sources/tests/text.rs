@@ -157,7 +157,13 @@ fn json_that_the_sample_did_not_show() {
         .collect();
     assert_eq!(
         lines,
-        ["line 10001", "line 10002", "line 10003", "line 10004", "line 10005"]
+        [
+            "line 10001",
+            "line 10002",
+            "line 10003",
+            "line 10004",
+            "line 10005"
+        ]
     );
     assert!(
         content.rejects[0].contains("1.5 does not fit"),
