@@ -12,10 +12,11 @@ use forebay_run::io::Random;
 use forebay_run::run::Run;
 use forebay_run::scan::Cursor;
 
-use crate::compare::{Comparer, SchemaChange};
+use crate::compare::Comparer;
 use crate::error::ReadError;
 use crate::manifest::{Manifest, RunRef};
 use crate::name::RunId;
+use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
 /// Threads that look at a sample,
@@ -92,7 +93,7 @@ pub fn compare_sampled(
         new: Share::default(),
         changed: Share::default(),
         nulls: null_shares(old, new),
-        schema: SchemaChange::between(&old.schema, &new.schema),
+        schema: SchemaChange::between(old, new),
     };
     let parts = Parts::of(before, after);
     let look = Look {

@@ -148,6 +148,8 @@ pub struct PushReport {
     pub duplicates: u64,
     pub seconds: f64,
     pub swapped: bool,
+    /// The version that the gate compared it with.
+    pub compared_with: Option<u64>,
     /// What the gate saw; empty when there was no version to compare with.
     pub gate: Vec<Finding>,
     /// Versions removed because there are newer ones enough.
@@ -413,6 +415,7 @@ pub(crate) fn conclude(
         duplicates: ready.duplicates,
         seconds: (seconds * 1000.0).round() / 1000.0,
         swapped: outcome.swapped,
+        compared_with: outcome.compared_with,
         gate: outcome.gate,
         removed: outcome.removed,
     })

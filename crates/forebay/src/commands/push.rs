@@ -15,7 +15,7 @@ use forebay_load::sort;
 use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
 
-use super::pushed::{Pushed, held, summary};
+use super::pushed::{Pushed, held, notes, summary};
 use super::reading::{SourceArgs, WorkArgs};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -32,8 +32,8 @@ use crate::human;
 ///
 ///   forebay push prices day2.csv --onto current --op what
 ///
-/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped}; with
-/// --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number
+/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped, gate}, where
+/// gate is a list of {limit, seen, passed}; with --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number
 /// that there can be.
 #[derive(Debug, Args)]
 pub struct Push {
@@ -161,7 +161,8 @@ pub struct Push {
     #[arg(long, help_heading = "Swap")]
     pub no_swap: bool,
 
-    /// A limit for the change against the serving version, such as 'rows>-20%'; may be repeated
+    /// A limit for the change against the serving version, such as 'rows>-20%', or what a change of the schema
+    /// does, such as 'column-gone(note)=report'; may be repeated
     #[arg(long, value_name = "LIMIT", help_heading = "Swap")]
     pub gate: Vec<Limit>,
 
@@ -226,6 +227,9 @@ fn carry_out(request: &PushRequest, context: &Context) -> anyhow::Result<Outcome
     let drawing = Arc::new(context.progress());
     let store = context.open_for_push(&drawing)?;
     let report = push(request, &store, &**drawing)?;
+    for note in notes(&report) {
+        drawing.message(&note);
+    }
     match report.held() {
         // The reason of an exit code other than 0 is told even to those who want quiet.
         true if context.output.quiet => eprintln!("forebay: {}", held(&report)),
