@@ -16,6 +16,7 @@ mod compact;
 mod compare;
 mod diff;
 mod error;
+mod expect;
 mod follow;
 mod holder;
 mod install;
@@ -44,6 +45,7 @@ pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
 pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use error::{PushError, ReadError, StoreError, show_key};
+pub use expect::{Becomes, Expected, compare_expected};
 pub use holder::utc;
 pub use install::{Install, VersionFile};
 pub use manifest::{

@@ -141,7 +141,16 @@ impl SchemaChange {
                     self.kinds(is, &was, &now);
                 }
             }
-            (List { column: was, item: a }, List { column: is, item: b }) if was == is => {
+            (
+                List {
+                    column: was,
+                    item: a,
+                },
+                List {
+                    column: is,
+                    item: b,
+                },
+            ) if was == is => {
                 self.kinds(&format!("{is}[]"), a, b);
             }
             (Number { .. }, Number { .. }) if before.value == after.value => {}
@@ -183,9 +192,16 @@ impl SchemaChange {
                     self.kinds(&inside(path, name), &was.kind, &is.kind);
                 }
             }
-            (Kind::List { item: was, length: a }, Kind::List { item: is, length: b })
-                if a == b || b.is_none() =>
-            {
+            (
+                Kind::List {
+                    item: was,
+                    length: a,
+                },
+                Kind::List {
+                    item: is,
+                    length: b,
+                },
+            ) if a == b || b.is_none() => {
                 if a != b {
                     self.of_column(Altered::TypeWidened, path, Some(before), Some(after));
                 }
@@ -307,7 +323,14 @@ fn widens(before: &Kind, after: &Kind) -> bool {
                 zone: Some(_),
             },
         ) => was == is,
-        (_, Kind::Decimal { precision, scale: 0, .. }) => {
+        (
+            _,
+            Kind::Decimal {
+                precision,
+                scale: 0,
+                ..
+            },
+        ) => {
             let digits = bits(before).map(|(signed, bits)| digits_of(signed, bits));
             digits.is_some_and(|digits| digits <= *precision)
         }

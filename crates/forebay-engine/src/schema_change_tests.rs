@@ -78,13 +78,22 @@ fn fields_items_and_entries_are_told_by_their_paths() {
     let before = rows(vec![
         column(
             "price",
-            fields(vec![column("net", Kind::Int32), column("vat", Kind::Float64)]),
+            fields(vec![
+                column("net", Kind::Int32),
+                column("vat", Kind::Float64),
+            ]),
         ),
         column("tags", list(fields(vec![column("name", Kind::Text)]), None)),
-        column("sizes", map(Kind::Text, fields(vec![column("cm", Kind::Int8)]))),
+        column(
+            "sizes",
+            map(Kind::Text, fields(vec![column("cm", Kind::Int8)])),
+        ),
     ]);
     let after = rows(vec![
-        column("tags", list(fields(vec![column("name", Kind::Binary)]), None)),
+        column(
+            "tags",
+            list(fields(vec![column("name", Kind::Binary)]), None),
+        ),
         column(
             "sizes",
             map(
@@ -154,7 +163,11 @@ fn a_type_is_wider_only_where_readers_notice_nothing() {
         (list(Kind::Int8, Some(3)), list(Kind::Int8, None)),
     ] {
         let at = [(Altered::TypeWidened, "c".to_owned())];
-        assert_eq!(of_types(before.clone(), after.clone()), at, "{before} {after}");
+        assert_eq!(
+            of_types(before.clone(), after.clone()),
+            at,
+            "{before} {after}"
+        );
         let back = of_types(after.clone(), before.clone());
         match before {
             // A zone shows nowhere.
@@ -172,10 +185,17 @@ fn a_type_is_wider_only_where_readers_notice_nothing() {
         (Kind::Text, Kind::Binary),
         (zoned(unit, "UTC"), zoned(TimeUnit::Millisecond, "UTC")),
         (zoned(unit, "UTC"), Kind::Timestamp { unit, zone: None }),
-        (fields(vec![column("a", Kind::Int8)]), map(Kind::Text, Kind::Int8)),
+        (
+            fields(vec![column("a", Kind::Int8)]),
+            map(Kind::Text, Kind::Int8),
+        ),
     ] {
         let told = of_types(before.clone(), after.clone());
-        assert_eq!(told, [(Altered::TypeChanged, "c".to_owned())], "{before} {after}");
+        assert_eq!(
+            told,
+            [(Altered::TypeChanged, "c".to_owned())],
+            "{before} {after}"
+        );
     }
     let narrower = of_types(list(Kind::Int8, None), list(Kind::Int8, Some(3)));
     assert_eq!(narrower[0].0, Altered::TypeChanged);

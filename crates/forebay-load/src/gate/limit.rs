@@ -56,7 +56,8 @@ pub struct SchemaLimit {
 #[error(
     "'{text}' is no limit: write rows>-20%, bytes<50%, lost<10%, new<30%, changed<90%, nulls<5% or \
      nulls(COLUMN)<1%; of the schema {}, each =hold or =report, as in column-gone=report or \
-     type-changed(COLUMN)=hold", schema_words()
+     type-changed(COLUMN)=hold",
+    schema_words()
 )]
 pub struct LimitError {
     text: String,
@@ -134,9 +135,7 @@ impl Limit {
     /// Whether both are about the same, so that the one takes the place of the other.
     pub fn replaces(&self, other: &Limit) -> bool {
         match (self, other) {
-            (Limit::Share(a), Limit::Share(b)) => {
-                a.metric == b.metric && a.relation == b.relation
-            }
+            (Limit::Share(a), Limit::Share(b)) => a.metric == b.metric && a.relation == b.relation,
             (Limit::Schema(a), Limit::Schema(b)) => a.what == b.what && a.column == b.column,
             _ => false,
         }

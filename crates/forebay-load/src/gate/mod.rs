@@ -130,7 +130,10 @@ fn check_share(limit: &ShareLimit, seen: &Comparison) -> Vec<Finding> {
     match &limit.metric {
         Metric::Rows if seen.rows_are_exact => relative("rows", seen.rows_before, seen.rows_after),
         Metric::Rows => relative("rows, estimated,", seen.rows_before, seen.rows_after),
-        Metric::Bytes => relative("bytes", seen.bytes_before, seen.bytes_after),
+        Metric::Bytes if seen.bytes_are_exact => {
+            relative("bytes", seen.bytes_before, seen.bytes_after)
+        }
+        Metric::Bytes => relative("bytes, estimated,", seen.bytes_before, seen.bytes_after),
         Metric::Lost => share(&seen.lost, "of the serving version's keys are gone"),
         Metric::New => share(&seen.new, "of the new version's keys are new"),
         Metric::Changed => share(&seen.changed, "of the values changed"),

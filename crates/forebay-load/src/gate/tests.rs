@@ -11,6 +11,7 @@ fn comparison() -> Comparison {
         rows_are_exact: true,
         bytes_before: 0,
         bytes_after: 10,
+        bytes_are_exact: true,
         lost: Share {
             looked_at: 100,
             found: 31,
@@ -83,8 +84,8 @@ fn limits_replace_the_default_of_their_kind() {
         "column-gone(a)=report",
         "column-new = hold",
     ]
-        .map(|text| text.parse().unwrap())
-        .into();
+    .map(|text| text.parse().unwrap())
+    .into();
     let texts: Vec<String> = limits(&given).iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
@@ -213,13 +214,23 @@ fn the_limit_of_the_longest_path_decides_and_of_two_the_last() {
 
 #[test]
 fn the_remedy_of_a_number_is_a_limit_that_it_passes() {
-    for limit in ["rows>-20%", "rows>-30%", "lost<30.5%", "lost<31%", "nulls<10%", "changed<5%"] {
+    for limit in [
+        "rows>-20%",
+        "rows>-30%",
+        "lost<30.5%",
+        "lost<31%",
+        "nulls<10%",
+        "changed<5%",
+    ] {
         let found = check(&[limit.parse().unwrap()], &comparison());
         let held: Vec<&Finding> = found.iter().filter(|finding| !finding.passed).collect();
         assert_eq!(held.len(), 1, "{limit}");
         let remedy = held[0].remedy.clone().unwrap();
         let now = check(&[remedy.parse().unwrap()], &comparison());
-        assert!(now.iter().all(|finding| finding.passed), "{limit}: {remedy}");
+        assert!(
+            now.iter().all(|finding| finding.passed),
+            "{limit}: {remedy}"
+        );
     }
     // From none to some there is no percentage.
     let found = check(&["bytes<1000%".parse().unwrap()], &comparison());

@@ -94,8 +94,12 @@ fn compare_with_serving(
     };
     progress.stage("comparing", None, Unit::Rows);
     let seen = compare_sampled(&serving, new, GATE_SAMPLE_ROWS, &**store.random());
-    Ok(comparable(seen, progress)
-        .map(|seen| (serving.version(), gate::check(&gate::limits(&request.limits), &seen))))
+    Ok(comparable(seen, progress).map(|seen| {
+        (
+            serving.version(),
+            gate::check(&gate::limits(&request.limits), &seen),
+        )
+    }))
 }
 
 /// The version that serves. A damaged one must not keep its replacement out.

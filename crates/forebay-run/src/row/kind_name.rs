@@ -114,20 +114,36 @@ mod tests {
         for (kind, name) in [
             (Kind::UInt16, "uint16"),
             (Kind::Timestamp { unit, zone: None }, "timestamp(ns)"),
-            (Kind::Timestamp { unit: us, zone: zone("UTC") }, "timestamptz"),
             (
-                Kind::Timestamp { unit: us, zone: zone("Asia/Tokyo") },
+                Kind::Timestamp {
+                    unit: us,
+                    zone: zone("UTC"),
+                },
+                "timestamptz",
+            ),
+            (
+                Kind::Timestamp {
+                    unit: us,
+                    zone: zone("Asia/Tokyo"),
+                },
                 "timestamptz(us, Asia/Tokyo)",
             ),
             (Kind::Duration { unit: us }, "duration(us)"),
             (Kind::Time { unit: us }, "time"),
             (list(list(Kind::Int8, Some(3)), None), "list(list(int8, 3))"),
             (
-                Kind::Decimal { precision: 12, scale: 2, bits: 128 },
+                Kind::Decimal {
+                    precision: 12,
+                    scale: 2,
+                    bits: 128,
+                },
                 "decimal(12,2)",
             ),
             (
-                Kind::Map { entries: fields.clone(), sorted: false },
+                Kind::Map {
+                    entries: fields.clone(),
+                    sorted: false,
+                },
                 "map(int64, list(text))",
             ),
             (Kind::Struct { fields }, "struct(a int64, b list(text))"),

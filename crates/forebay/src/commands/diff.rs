@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use clap::Args;
 use forebay_engine::{
-    Alteration, Altered, DiffReport, DiffSample, Difference, SchemaChange, TableName, diff, show_key,
+    Alteration, Altered, DiffReport, DiffSample, Difference, SchemaChange, TableName, diff,
+    show_key,
 };
 use forebay_load::progress::Unit;
 use forebay_run::row::write_json_bytes;

@@ -76,7 +76,9 @@ pub fn held(report: &PushReport) -> String {
     let PushReport { table, version, .. } = report;
     let findings = findings(&report.gate);
     let look = match report.compared_with {
-        Some(before) => format!("  look at what changed:  forebay diff {table} {before} {version}\n"),
+        Some(before) => {
+            format!("  look at what changed:  forebay diff {table} {before} {version}\n")
+        }
         None => String::new(),
     };
     let again = remedies(&report.gate).map_or(String::new(), |limits| format!(", or {limits}"));
@@ -102,7 +104,9 @@ pub fn remedies(gate: &[Finding]) -> Option<String> {
     let limits: Option<Vec<String>> = held
         .map(|finding| finding.remedy.as_ref().map(quoted))
         .collect();
-    limits.filter(|limits| !limits.is_empty()).map(|limits| limits.join(" "))
+    limits
+        .filter(|limits| !limits.is_empty())
+        .map(|limits| limits.join(" "))
 }
 
 /// What the push did, for people.
@@ -121,16 +125,7 @@ pub fn summary(report: &PushReport) -> String {
     };
     let mut text = format!("{table} version {version} {state}: {rows}, {bytes}, in {time}");
     if let (Some(onto), Some(applied)) = (report.onto, report.applied) {
-        let Applied {
-            updates,
-            inserts,
-            deletes,
-            deltas,
-        } = applied;
-        text += &format!(
-            "; onto version {onto}: {updates} updates, {inserts} inserts, {deletes} deletes, {deltas} \
-             deltas"
-        );
+        text += &format!("; onto version {onto}: {applied}");
     }
     if report.rejected > 0 {
         text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));
