@@ -136,17 +136,22 @@ impl Unit {
 
     /// Works out which of the file's columns make the schema's.
     fn bind(&mut self) {
-        let fields = self.file.fields();
+        let (fields, own) = (self.file.columns(), self.file.fields().len());
         let found: Vec<Option<usize>> = (self.schema.fields().iter())
             .map(|field| fields.iter().position(|have| have.name() == field.name()))
             .collect();
-        self.columns = found.iter().flatten().copied().collect();
+        let read = found.iter().flatten().filter(|column| **column < own);
+        self.columns = read.copied().collect();
         self.columns.sort_unstable();
         // Those read whole.
         if matches!(self.part, Part::Lines(..) | Part::Slice(_) | Part::None) {
-            self.columns = (0..fields.len()).collect();
+            self.columns = (0..own).collect();
         }
-        let place = |column: usize| self.columns.binary_search(&column).ok();
+        // Those of the directories come behind those that are read.
+        let place = |column: usize| match column.checked_sub(own) {
+            Some(added) => Some(self.columns.len() + added),
+            None => self.columns.binary_search(&column).ok(),
+        };
         self.sources = found
             .into_iter()
             .map(|column| column.and_then(place))
@@ -166,6 +171,7 @@ impl Unit {
         let file = &self.file.name;
         let mut first_row = 0;
         let mut emit = |batch: RecordBatch, places: Places| -> Result<(), E> {
+            let batch = self.file.constants.add(batch);
             self.pass_on(&batch, &places, &mut first_row, &mut accept, &reject)
         };
         match (&self.file.content, &self.part) {
@@ -276,6 +282,7 @@ impl Unit {
     /// The columns of the schema: by name, cast where types widened, null where absent. An error says
     /// which column holds what the type does not.
     fn conform(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, String> {
+        self.file.constants.check(batch)?;
         let options = CastOptions {
             safe: false,
             ..CastOptions::default()
