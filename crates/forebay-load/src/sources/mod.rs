@@ -9,10 +9,13 @@ mod batches;
 mod blob;
 mod capture;
 mod columns;
+mod content;
 mod csv;
+mod describe;
 mod error;
 mod find;
 mod format;
+mod hive;
 mod infer_csv;
 mod infer_json;
 mod ipc;
@@ -21,6 +24,8 @@ mod origin;
 mod parquet;
 mod records;
 mod split;
+mod spool;
+mod store;
 mod text;
 mod union;
 mod unit;
@@ -47,7 +52,9 @@ use format::Packing;
 use ipc::IpcFile;
 pub(crate) use origin::row_as_json;
 pub use origin::{Origin, Place, Reject};
+use hive::Constants;
 use parquet::ParquetFile;
+pub use spool::Spool;
 use text::{TextFile, TextFormat};
 use union::{FileColumns, unite};
 pub use unit::Unit;
@@ -104,6 +111,8 @@ pub struct SourceOptions {
     pub sample_rows: usize,
     /// The bytes of packets make a column, too.
     pub packet_data: bool,
+    /// Where what can be read only once is kept.
+    pub spool: Spool,
 }
 
 impl SourceOptions {
@@ -130,6 +139,7 @@ impl Default for SourceOptions {
             table: Vec::new(),
             sample_rows: 10_000,
             packet_data: false,
+            spool: Spool::default(),
         }
     }
 }
@@ -152,7 +162,10 @@ impl From<Vec<String>> for Input {
 impl fmt::Display for Input {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Input::Files(sources) => formatter.write_str(&sources.join(" ")),
+            Input::Files(sources) => {
+                let shown: Vec<&str> = sources.iter().map(|source| find::shown(source)).collect();
+                formatter.write_str(&shown.join(" "))
+            }
             Input::Batches(batches) => formatter.write_str(&batches.name),
         }
     }
@@ -165,6 +178,8 @@ struct File {
     name: Arc<str>,
     size_bytes: u64,
     content: Content,
+    /// What its directories say.
+    constants: Constants,
 }
 
 #[derive(Debug)]
@@ -178,21 +193,14 @@ enum Content {
 
 impl File {
     fn describe(blob: Blob, options: &SourceOptions) -> Result<File, SourceError> {
-        let name = blob.name.to_string();
-        let (packing, bare) = Packing::of_name(&name);
-        let format = options
-            .format
-            .or_else(|| Format::of_name(bare))
-            .ok_or_else(|| SourceError::UnknownFormat { file: name.clone() })?;
+        let (format, packing) = content::settle(&blob, options.format)?;
+        let bare = Packing::of_name(&blob.name).1;
         let size_bytes = blob.size_bytes;
         let text = |format| {
             let file = TextFile::describe(&blob, format, packing, options)?;
             Ok(Content::Text(blob.clone(), file))
         };
         let content = match format {
-            Format::Parquet | Format::Arrow | Format::Capture if packing != Packing::Plain => {
-                return Err(SourceError::Compressed { file: name });
-            }
             Format::Parquet => {
                 let file = ParquetFile::describe(&blob)?;
                 Content::Parquet(blob.clone(), file)
@@ -218,9 +226,18 @@ impl File {
             name: blob.name.clone(),
             size_bytes,
             content,
+            constants: Constants::default(),
         })
     }
 
+    /// The columns of its rows: its own, and behind them those of its directories.
+    fn columns(&self) -> Fields {
+        let own = self.fields().iter().cloned();
+        let added = self.constants.fields().cloned().map(Arc::new);
+        own.chain(added).collect()
+    }
+
+    /// Its own columns.
     fn fields(&self) -> &Fields {
         match &self.content {
             Content::Parquet(_, file) => file.schema().fields(),
@@ -280,17 +297,14 @@ impl SourceSet {
                 name: batches.name.clone(),
                 size_bytes: 0,
                 content: Content::Batches(batches.schema().clone()),
+                constants: Constants::default(),
             })],
-            Input::Files(sources) => {
-                let blobs = find::find(sources, options.format.is_some())?.into_iter();
-                let files = blobs.map(|blob| File::describe(blob, options).map(Arc::new));
-                files.collect::<Result<_, _>>()?
-            }
+            Input::Files(sources) => describe::all(find::find(sources, options)?, options)?,
         };
         let columns: Vec<FileColumns> = (files.iter())
             .map(|file| FileColumns {
                 file: file.name.clone(),
-                fields: file.fields().clone(),
+                fields: file.columns(),
                 guessed: matches!(file.content, Content::Text(..)),
                 open: matches!(&file.content, Content::Text(_, text) if text.is_open()),
             })
