@@ -26,6 +26,7 @@ mod name;
 mod page;
 mod pointer;
 mod push;
+mod reserve;
 mod route;
 mod sample;
 mod scan;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::row::{Column, Datum, Kind, Schema, civil_from_days, f16_to_f32};
 
 use super::EncodeError;
@@ -9,9 +10,6 @@ use super::bad_row::BadRow;
 use super::cells::Cells;
 use super::scalar::scalar;
 use crate::key::{Form, KeyTemplate, Part};
-
-/// The longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = 1024;
 
 /// Whole numbers up to here are exact in a 64-bit float.
 const MAX_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;

@@ -26,7 +26,6 @@ use serde::{Deserialize, Serialize};
 
 pub use bad_row::BadRow;
 pub use conform::{conform, plain_schema};
-pub use keys::MAX_KEY_BYTES;
 pub use operations::{Expiry, OperationChoice, Verb};
 
 use crate::key::KeyTemplate;

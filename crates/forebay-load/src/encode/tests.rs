@@ -9,6 +9,7 @@ use arrow_array::{
     StructArray,
 };
 use arrow_schema::{DataType, Field};
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::row::{ListView, RowView};
 
 use super::*;
@@ -138,13 +139,13 @@ fn times_in_keys() {
 
 #[test]
 fn rows_without_a_key_are_bad() {
-    let long = "x".repeat(1025);
+    let long = "x".repeat(MAX_KEY_BYTES + 1);
     let names = StringArray::from(vec![Some("a"), None, Some(""), Some(&long)]);
     let keys = keys(Arc::new(names), "{a}");
     assert_eq!(keys[0].as_deref(), Ok("a"));
     assert_eq!(keys[1].as_ref().unwrap_err(), "the key column 'a' is null");
     assert_eq!(keys[2].as_ref().unwrap_err(), "the key is empty");
-    assert!(keys[3].as_ref().unwrap_err().contains("1025 bytes"));
+    assert!(keys[3].as_ref().unwrap_err().contains("8193 bytes, and 8192 is the limit"));
 }
 
 #[test]
