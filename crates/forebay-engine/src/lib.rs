@@ -39,7 +39,7 @@ mod verify;
 mod version;
 mod walk;
 
-pub use bound::Bound;
+pub use bound::{Bound, from_hex, to_hex, write_hex};
 pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::{ColumnChange, SchemaChange};
 pub use diff::{DiffReport, DiffSample, Difference, diff};

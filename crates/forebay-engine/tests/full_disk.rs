@@ -72,7 +72,10 @@ fn a_table_goes() {
     let store = store_on(&disk, 2);
     store.drop_table(&name(TABLE)).unwrap();
     let inside = common::root().join("tables").join(TABLE);
-    let left = disk.files().into_iter().filter(|file| file.starts_with(&inside));
+    let left = disk
+        .files()
+        .into_iter()
+        .filter(|file| file.starts_with(&inside));
     assert_eq!(left.count(), 0);
     assert_eq!(view(&store, TABLE), None);
 }
@@ -90,12 +93,17 @@ fn the_swap_of_a_push_that_took_the_last_byte_happens() {
 #[test]
 fn without_a_reserve_the_pointer_stays_and_the_error_says_why() {
     let disk = full();
-    let reserve = common::root().join("tables").join(TABLE).join("current.reserve");
+    let reserve = common::root()
+        .join("tables")
+        .join(TABLE)
+        .join("current.reserve");
     disk.remove(&reserve).unwrap();
     let store = store_on(&disk, 2);
     let error = swap(&store, 4).unwrap_err();
     assert!(error.to_string().contains("write the pointer"), "{error}");
-    let StoreError::Io { source, .. } = &error else { panic!("{error}") };
+    let StoreError::Io { source, .. } = &error else {
+        panic!("{error}")
+    };
     assert!(is_out_of_space(source), "{error}");
     assert_eq!(serving(&store), 3);
     // A move with space makes one for the next without.
@@ -128,7 +136,10 @@ fn old_or_new(full: impl Fn() -> SimDisk, change: impl Fn(&Store) -> Result<(), 
                 let words = format!("call {nth} of {calls}, {fault:?}, outcome {place}");
                 let seen = view(&store_on(&found, 3), TABLE);
                 assert!(seen == old || seen == new, "{words}: {seen:?}");
-                assert!(!done || seen == new, "{words}: it had said that it was done");
+                assert!(
+                    !done || seen == new,
+                    "{words}: it had said that it was done"
+                );
                 assert_goes_on(&found, seen, fault, &words);
             }
         }
@@ -154,7 +165,11 @@ fn assert_goes_on(disk: &SimDisk, seen: Option<View>, fault: Fault, words: &str)
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         file.starts_with(&inside) && name.starts_with('.')
     });
-    assert_eq!(debris.collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new(), "{words}");
+    assert_eq!(
+        debris.collect::<Vec<_>>(),
+        Vec::<std::path::PathBuf>::new(),
+        "{words}"
+    );
 }
 
 #[test]

@@ -16,3 +16,4 @@ pub mod shared;
 pub mod sort;
 pub mod sources;
 pub mod types;
+mod uuid;

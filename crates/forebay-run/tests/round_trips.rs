@@ -299,7 +299,9 @@ fn the_writer_refuses_what_would_break_its_order() {
 /// Keys of the lengths at which something changes, of all others now and then, many with most of their bytes in
 /// common; beside values that go on in the next page, or lie outside.
 fn records_of_long_keys(dice: &mut Dice, longest: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let edges = [1, 2, 127, 128, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8191];
+    let edges = [
+        1, 2, 127, 128, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8191,
+    ];
     let mut lengths: Vec<usize> = edges.into_iter().filter(|at| *at <= longest).collect();
     lengths.extend((0..60).map(|_| 1 + dice.below(longest as u64) as usize));
     lengths.extend([longest; 5]);
@@ -321,7 +323,13 @@ fn records_of_long_keys(dice: &mut Dice, longest: usize) -> Vec<(Vec<u8>, Vec<u8
 #[test]
 fn keys_as_long_as_they_can_be() {
     let (_, disk) = sim_disk();
-    for (seed, longest) in [(1, 1024), (2, 1025), (3, 4096), (4, 5000), (5, MAX_KEY_BYTES)] {
+    for (seed, longest) in [
+        (1, 1024),
+        (2, 1025),
+        (3, 4096),
+        (4, 5000),
+        (5, MAX_KEY_BYTES),
+    ] {
         let mut dice = Dice(seed);
         let records = records_of_long_keys(&mut dice, longest);
         for order in ORDERS {
@@ -346,7 +354,9 @@ fn long_keys_show_in_the_footer_and_short_ones_leave_it_as_it_ever_was() {
     let footer = |longest: usize, path: &str| {
         let options = options(Order::Ordered, Compression::None).for_keys_of(longest);
         let mut writer = RunWriter::create(&disk, Path::new(path), options).unwrap();
-        writer.push(0, &vec![b'k'; longest], Operation::Update(b"")).unwrap();
+        writer
+            .push(0, &vec![b'k'; longest], Operation::Update(b""))
+            .unwrap();
         writer.finish().unwrap();
         let bytes = disk.read(Path::new(path)).unwrap();
         let footer = &bytes[bytes.len() - 128..];

@@ -90,11 +90,7 @@ pub fn open_on(disk: &SimDisk) -> Result<LiveTable, LiveError> {
 pub fn is_full(error: &LiveError) -> bool {
     matches!(
         error,
-        LiveError::Full { .. }
-            | LiveError::Log {
-                source: LogError::Full { .. },
-                ..
-            }
+        LiveError::Full { .. } | LiveError::Log(LogError::Full { .. })
     )
 }
 
@@ -135,11 +131,7 @@ impl Life {
                 Ok(())
             }
             Err(error) => {
-                if let LiveError::Log {
-                    source: LogError::Closed { .. },
-                    ..
-                } = error
-                {
+                if let LiveError::Log(LogError::Closed { .. }) = error {
                     self.history.doubted(vec![unit]);
                 }
                 Err(error)

@@ -15,6 +15,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::BATCH_ROWS;
 use super::blob::{Blob, BlobReader, guarded};
 use super::error::SourceError;
+use crate::uuid::with_parquet_marks;
 
 /// Bytes asked for when a page's header is read: enough for a header.
 const HEADER_BYTES: u64 = 8 << 10;
@@ -43,6 +44,7 @@ impl ChunkReader for Blob {
 #[derive(Debug, Clone)]
 pub(super) struct ParquetFile {
     metadata: ArrowReaderMetadata,
+    schema: SchemaRef,
 }
 
 /// One row group.
@@ -68,11 +70,12 @@ impl ParquetFile {
         let options = ArrowReaderOptions::new();
         let metadata = guarded(|| ArrowReaderMetadata::load(blob, options))
             .map_err(|error| blob.damaged("its footer ", error))?;
-        Ok(ParquetFile { metadata })
+        let schema = with_parquet_marks(metadata.schema(), metadata.parquet_schema());
+        Ok(ParquetFile { metadata, schema })
     }
 
     pub fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.schema
     }
 
     pub fn row_groups(&self) -> Vec<RowGroup> {

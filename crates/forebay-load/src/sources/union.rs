@@ -10,6 +10,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::error::SourceError;
 use crate::types::plain_type;
+use crate::uuid::{is_uuid, with_uuid_mark};
 
 /// A file's columns as it has them.
 #[derive(Debug, Clone)]
@@ -73,7 +74,11 @@ pub(super) fn unite(
                 } else {
                     field.data_type().clone()
                 };
-                Field::new(field.name(), data_type, nullable)
+                let united = Field::new(field.name(), data_type, nullable);
+                match is_uuid(&field) {
+                    true => with_uuid_mark(united),
+                    false => united,
+                }
             },
         )
         .collect();
