@@ -10,6 +10,7 @@ pub mod export;
 pub mod gate;
 pub mod key;
 pub mod load;
+mod near;
 pub mod progress;
 pub mod push;
 pub mod shared;

@@ -66,10 +66,11 @@ impl Rejects {
     pub fn unread(&self, reject: &Reject<'_>) -> Result<(), PushError> {
         let text = || json!(String::from_utf8_lossy(reject.record));
         let record = || match reject.place {
-            Place::Line(_) => text(),
+            Place::Line(_) | Place::Element(_) => text(),
             _ => serde_json::from_slice(reject.record).unwrap_or_else(|_| text()),
         };
-        self.reject(reject.file, &reject.place, &reject.reason, record)
+        let column = reject.column.as_deref();
+        self.reject(reject.file, &reject.place, &reject.reason, column, record)
     }
 
     /// A row of a batch that cannot be stored.
@@ -81,7 +82,7 @@ impl Rejects {
         reason: &str,
     ) -> Result<(), PushError> {
         let record = || serde_json::from_slice(&row_as_json(batch, row)).unwrap_or_default();
-        self.reject(&origin.file, &origin.place(row), reason, record)
+        self.reject(&origin.file, &origin.place(row), reason, None, record)
     }
 
     fn reject(
@@ -89,6 +90,7 @@ impl Rejects {
         file: &str,
         place: &Place,
         reason: &str,
+        column: Option<&str>,
         record: impl FnOnce() -> serde_json::Value,
     ) -> Result<(), PushError> {
         self.count.fetch_add(1, Relaxed);
@@ -97,11 +99,13 @@ impl Rejects {
                 file: file.to_owned(),
                 place: place.to_string(),
                 reason: reason.to_owned(),
+                advice: column.map(advice).unwrap_or_default(),
             }),
             (BadRows::File(path), Some(out)) => {
                 let mut line = json!({ "file": file, "reason": reason, "record": record() });
                 match *place {
                     Place::Line(number) => line["line"] = json!(number),
+                    Place::Element(number) => line["element"] = json!(number),
                     Place::Row(number) => line["row"] = json!(number),
                     Place::Byte(at) => line["byte"] = json!(at),
                     Place::BatchRow { batch, row } => {
@@ -118,6 +122,17 @@ impl Rejects {
         }
     }
 
+    /// Removes the file, so that it can be begun anew.
+    pub fn discard(self, disk: &dyn Disk) -> Result<(), PushError> {
+        match &self.policy {
+            BadRows::File(path) => {
+                drop(self.file);
+                disk.remove(path).map_err(|error| failed(path, error))
+            }
+            BadRows::Fail | BadRows::Skip => Ok(()),
+        }
+    }
+
     /// Makes the file durable.
     pub fn finish(&self) -> Result<(), PushError> {
         match (&self.policy, &self.file) {
@@ -128,6 +143,11 @@ impl Rejects {
             _ => Ok(()),
         }
     }
+}
+
+/// What to do about a value that another type of its column would hold.
+fn advice(column: &str) -> String {
+    format!("give its column a type that holds it, as by --column '{column}:text', or ")
 }
 
 fn failed(path: &Path, error: std::io::Error) -> PushError {

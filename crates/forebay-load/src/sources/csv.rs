@@ -1,14 +1,18 @@
 //! Decoding of CSV records.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use regex::Regex;
 
 use super::CsvOptions;
+use super::infer_csv::Guess;
 
 /// The fields of one record, unquoted.
 pub(super) fn fields<'r>(record: &'r [u8], options: &CsvOptions) -> Vec<Cow<'r, [u8]>> {
@@ -76,10 +80,9 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
     for (index, field) in fields(record, options).into_iter().enumerate() {
         let name = String::from_utf8(field.into_owned())
             .map_err(|_| format!("the name of column {} is not UTF-8", index + 1))?;
-        let name = if name.is_empty() {
-            format!("column_{}", index + 1)
-        } else {
-            name
+        let name = match name.is_empty() {
+            true => column_name(index + 1),
+            false => name,
         };
         if names.contains(&name) {
             return Err(format!(
@@ -91,20 +94,39 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
     Ok(names)
 }
 
+/// The name of a column that has none.
+pub(super) fn column_name(number: usize) -> String {
+    format!("column_{number}")
+}
+
 const SPLIT: &str = "a carriage return within the record ends it early: quote the field";
 
 /// Decodes records of a schema.
 pub(super) struct CsvDecoder {
     schema: SchemaRef,
+    /// Of columns whose types were guessed; they are decoded as text, and have to be written as was guessed.
+    guesses: Vec<Option<Guess>>,
     options: CsvOptions,
     decoder: Decoder,
 }
 
 impl CsvDecoder {
-    pub fn new(schema: SchemaRef, options: &CsvOptions) -> CsvDecoder {
-        let decoder = build(&schema, options);
+    pub fn new(
+        schema: &SchemaRef,
+        options: &CsvOptions,
+        mut guesses: Vec<Option<Guess>>,
+    ) -> CsvDecoder {
+        for (guess, field) in guesses.iter_mut().zip(schema.fields()) {
+            *guess = guess.filter(|guess| match guess {
+                Guess::Nothing => *field.data_type() == DataType::Utf8,
+                Guess::Text => false,
+                guess => guess.data_type() == *field.data_type(),
+            });
+        }
+        let decoder = build(schema, options, &guesses);
         CsvDecoder {
-            schema,
+            schema: schema.clone(),
+            guesses,
             options: options.clone(),
             decoder,
         }
@@ -114,7 +136,7 @@ impl CsvDecoder {
     pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         let decoded = self.try_decode(bytes, count);
         if decoded.is_err() {
-            self.decoder = build(&self.schema, &self.options);
+            self.decoder = build(&self.schema, &self.options, &self.guesses);
         }
         decoded
     }
@@ -125,7 +147,7 @@ impl CsvDecoder {
             let taken = self
                 .decoder
                 .decode(rest)
-                .map_err(|error| reason(&error.to_string()))?;
+                .map_err(|error| self.reason(&error.to_string()))?;
             if taken == 0 {
                 return Err(SPLIT.to_owned());
             }
@@ -134,45 +156,98 @@ impl CsvDecoder {
         // An empty read is the end of the input: it ends a record that has no line end.
         self.decoder
             .decode(&[])
-            .map_err(|error| reason(&error.to_string()))?;
+            .map_err(|error| self.reason(&error.to_string()))?;
         let batch = self
             .decoder
             .flush()
-            .map_err(|error| reason(&error.to_string()))?;
+            .map_err(|error| self.reason(&error.to_string()))?;
         match batch {
-            Some(batch) if batch.num_rows() == count => Ok(batch),
+            Some(batch) if batch.num_rows() == count => self.convert(&batch),
             _ => Err(SPLIT.to_owned()),
         }
     }
+
+    /// Turns the texts of guessed columns into values.
+    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, String> {
+        let columns = batch.columns().iter().zip(self.schema.fields());
+        let converted = |((array, field), guess): ((&ArrayRef, &Arc<Field>), &Option<Guess>)| {
+            let Some(guess) = guess else {
+                return Ok(array.clone());
+            };
+            let texts = array.as_string::<i32>().iter().flatten();
+            let strange = |text: &&str| !guess.holds(text.as_bytes());
+            if let Some(text) = texts.into_iter().find(strange) {
+                return Err(misfit(field, text));
+            }
+            let options = CastOptions {
+                safe: false,
+                ..CastOptions::default()
+            };
+            let cast = cast_with_options(array, field.data_type(), &options);
+            cast.map_err(|error| {
+                format!("the column '{}' does not convert: {error}", field.name())
+            })
+        };
+        let columns: Vec<ArrayRef> = columns
+            .zip(&self.guesses)
+            .map(converted)
+            .collect::<Result<_, _>>()?;
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The decoder's message without what is about the chunk and not the record, and with names for numbers.
+    fn reason(&self, message: &str) -> String {
+        let message = message
+            .trim_start_matches("Parser error: ")
+            .trim_start_matches("Csv error: ");
+        let end = message.find(" at line ").unwrap_or(message.len());
+        let message = &message[..end];
+        let value = message.strip_prefix("Error while parsing value '");
+        let named = value.and_then(|rest| {
+            let (value, rest) = rest.rsplit_once("' as type '")?;
+            let (_, number) = rest.rsplit_once(" for column ")?;
+            let field = self.schema.fields().get(number.parse::<usize>().ok()?)?;
+            Some(misfit(field, value))
+        });
+        named.unwrap_or_else(|| {
+            message.replacen(
+                "incorrect number of fields for line 1",
+                "wrong number of fields",
+                1,
+            )
+        })
+    }
 }
 
-fn build(schema: &SchemaRef, options: &CsvOptions) -> Decoder {
-    let builder = ReaderBuilder::new(schema.clone())
+/// What is wrong with a value that is none of its column's type.
+fn misfit(field: &Field, value: &str) -> String {
+    let (name, data_type) = (field.name(), field.data_type());
+    format!("the column '{name}' is {data_type}, and '{value}' is none")
+}
+
+fn build(schema: &SchemaRef, options: &CsvOptions, guesses: &[Option<Guess>]) -> Decoder {
+    let decoded = |(field, guess): (&Arc<Field>, &Option<Guess>)| match guess {
+        None => field.clone(),
+        Some(_) => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
+    };
+    let fields = schema.fields().iter().zip(guesses).map(decoded);
+    let decoded = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let builder = ReaderBuilder::new(decoded)
         .with_header(false)
         .with_delimiter(options.delimiter)
         .with_quote(options.quote)
         .with_batch_size(super::BATCH_ROWS);
-    match &options.null {
-        None => builder.build_decoder(),
-        // Escaped, the text is always a valid expression.
-        Some(null) => match Regex::new(&format!("^(?:{})?$", regex::escape(null))) {
-            Ok(null) => builder.with_null_regex(null).build_decoder(),
-            Err(_) => builder.build_decoder(),
-        },
+    if options.null.is_empty() {
+        return builder.build_decoder();
     }
-}
-
-/// The decoder's message without what is about the chunk and not the record.
-fn reason(message: &str) -> String {
-    let message = message
-        .trim_start_matches("Parser error: ")
-        .trim_start_matches("Csv error: ");
-    let end = message.find(" at line ").unwrap_or(message.len());
-    message[..end].replacen(
-        "incorrect number of fields for line 1",
-        "wrong number of fields",
-        1,
-    )
+    let nulls: Vec<String> = options.null.iter().map(|text| regex::escape(text)).collect();
+    // Escaped, the texts are always a valid expression.
+    match Regex::new(&format!("^(?:{})?$", nulls.join("|"))) {
+        Ok(null) => builder.with_null_regex(null).build_decoder(),
+        Err(_) => builder.build_decoder(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Why sources cannot be read.
 
 use super::format::Format;
+use super::origin::Place;
 
 /// An error about sources. Each names the file, and where in it.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +37,36 @@ pub enum SourceError {
     #[error("{file}: {reason}")]
     Header { file: String, reason: String },
     #[error(
-        "{file}: the record that begins at line {line} is longer than {limit} bytes: a quote before it may not be closed"
+        "{file}: {place}: the record that begins here is longer than {limit} bytes: a quote before it may not be closed"
     )]
     LongRecord {
         file: String,
-        line: u64,
+        place: Place,
         limit: usize,
+    },
+    #[error("{file}: line 1 is not {format}: the file seems to be {what}; {advice}")]
+    NotText {
+        file: String,
+        format: &'static str,
+        what: &'static str,
+        advice: &'static str,
+    },
+    #[error(
+        "{file}: its rows have more than {limit} fields, such as {names}: more than columns can be; {advice}"
+    )]
+    TooManyFields {
+        file: String,
+        limit: usize,
+        names: String,
+        advice: String,
+    },
+    /// A record shows that the types guessed from a sample are not those of all rows: look at all of them
+    /// ([`super::SourceSet::look_at_all`]), and open the sources again with what comes of it.
+    #[error("{file}: {place}: {news}, which the first rows did not show")]
+    GuessFailed {
+        file: String,
+        place: Place,
+        news: String,
     },
     #[error(
         "the column '{column}' is {first_type} in {first_file} but {second_type} in {second_file}: these do not widen to one type; push them apart, or cast one"

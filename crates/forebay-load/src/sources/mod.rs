@@ -13,14 +13,21 @@ mod csv;
 mod error;
 mod find;
 mod format;
+mod guesses;
 mod infer_csv;
 mod infer_json;
+mod infer_number;
 mod ipc;
 mod jsonl;
+mod look;
 mod origin;
 mod parquet;
+mod read_text;
 mod records;
+mod shape;
+mod sniff;
 mod split;
+mod splitter;
 mod text;
 mod union;
 mod unit;
@@ -43,6 +50,7 @@ pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
 pub use format::Format;
 use format::Packing;
+pub use guesses::Guesses;
 use ipc::IpcFile;
 pub(crate) use origin::row_as_json;
 pub use origin::{Origin, Place, Reject};
@@ -62,8 +70,8 @@ pub struct CsvOptions {
     pub quote: u8,
     /// The first record has the columns' names; else they are `column_1` and so on.
     pub header: bool,
-    /// A text that stands for null, besides the empty one.
-    pub null: Option<String>,
+    /// Texts that stand for null, besides the empty one.
+    pub null: Vec<String>,
 }
 
 impl Default for CsvOptions {
@@ -72,18 +80,14 @@ impl Default for CsvOptions {
             delimiter: b',',
             quote: b'"',
             header: true,
-            null: None,
+            null: Vec::new(),
         }
     }
 }
 
 impl CsvOptions {
     fn is_null(&self, field: &[u8]) -> bool {
-        field.is_empty()
-            || self
-                .null
-                .as_ref()
-                .is_some_and(|null| null.as_bytes() == field)
+        field.is_empty() || self.null.iter().any(|null| null.as_bytes() == field)
     }
 }
 
@@ -99,6 +103,8 @@ pub struct SourceOptions {
     pub columns: Vec<(String, DataType)>,
     /// Records of a text file from which types are guessed.
     pub sample_rows: usize,
+    /// What [`SourceSet::look_at_all`] found, in place of samples.
+    pub guesses: Option<Arc<Guesses>>,
     /// The bytes of packets make a column, too.
     pub packet_data: bool,
 }
@@ -111,6 +117,7 @@ impl Default for SourceOptions {
             delimiter_given: false,
             columns: Vec::new(),
             sample_rows: 10_000,
+            guesses: None,
             packet_data: false,
         }
     }
@@ -187,7 +194,7 @@ impl File {
                 let file = CaptureFile::describe(&blob, options.packet_data)?;
                 Content::Capture(blob.clone(), file)
             }
-            Format::JsonLines => text(TextFormat::JsonLines)?,
+            Format::JsonLines => text(TextFormat::Json)?,
             Format::Csv => {
                 let mut csv = options.csv.clone();
                 if !options.delimiter_given && bare.to_ascii_lowercase().ends_with(".tsv") {
@@ -256,18 +263,20 @@ impl Feed<'_> {
 
 impl SourceSet {
     pub fn open(input: &Input, options: &SourceOptions) -> Result<SourceSet, SourceError> {
-        let files = match input {
-            Input::Batches(batches) => vec![Arc::new(File {
+        let mut files = match input {
+            Input::Batches(batches) => vec![File {
                 name: batches.name.clone(),
                 size_bytes: 0,
                 content: Content::Batches(batches.schema().clone()),
-            })],
+            }],
             Input::Files(sources) => {
                 let blobs = find::find(sources, options.format.is_some())?.into_iter();
-                let files = blobs.map(|blob| File::describe(blob, options).map(Arc::new));
+                let files = blobs.map(|blob| File::describe(blob, options));
                 files.collect::<Result<_, _>>()?
             }
         };
+        guesses::settle(&mut files, options)?;
+        let files: Vec<Arc<File>> = files.into_iter().map(Arc::new).collect();
         let columns: Vec<FileColumns> = (files.iter())
             .map(|file| FileColumns {
                 file: file.name.clone(),

@@ -11,7 +11,8 @@ use arrow_schema::{FieldRef, SchemaRef};
 use super::batches::Slice;
 use super::capture::CapturePart;
 use super::error::SourceError;
-use super::origin::{Origin, Place, Places, Reject, row_as_json};
+use super::look::TextUnit;
+use super::origin::{Origin, Places, Reject, culprit, row_as_json};
 use super::parquet::RowGroup;
 use super::text::{TextPart, decode_schema};
 use super::{Content, File};
@@ -56,7 +57,7 @@ pub(super) fn cut(
         }
         Content::Batches(_) => Vec::new(),
         Content::Text(blob, text) => {
-            let types = decode_schema(&text.fields, schema);
+            let types = decode_schema(text, schema);
             let parts = text.parts(blob)?.into_iter();
             parts.map(|part| Part::Lines(part, types.clone())).collect()
         }
@@ -115,6 +116,14 @@ impl Unit {
                 _ => 0,
             },
             Part::Slice(_) | Part::None => 0,
+        }
+    }
+
+    /// The text that the unit reads, if it does.
+    pub(super) fn text(&self) -> Option<TextUnit<'_>> {
+        match (&self.file.content, &self.part) {
+            (Content::Text(blob, text), Part::Lines(part, _)) => Some((blob, text, part)),
+            _ => None,
         }
     }
 
@@ -193,15 +202,12 @@ impl Unit {
                 blob,
                 part,
                 types,
-                &mut |batch, records| {
-                    let lines = records.iter().map(|record| record.line).collect();
-                    emit(batch, Places::Lines(lines))
-                },
+                &mut |batch, records| emit(batch, text.places(records)),
                 &mut |record, bytes, reason| {
-                    let place = Place::Line(record.line);
                     reject(Reject {
                         file,
-                        place,
+                        place: text.place(record.number),
+                        column: culprit(types, &reason),
                         reason,
                         record: bytes,
                     })
@@ -216,6 +222,7 @@ impl Unit {
                     reject(Reject {
                         file,
                         place,
+                        column: None,
                         reason,
                         record: b"null",
                     })
@@ -259,6 +266,7 @@ impl Unit {
             Err(reason) if rows <= 1 => reject(Reject {
                 file: &origin.file,
                 place: origin.place(0),
+                column: culprit(&self.schema, &reason),
                 reason,
                 record: &row_as_json(batch, 0),
             }),

@@ -75,7 +75,7 @@ fn csv_options() {
         delimiter: b';',
         quote: b'\'',
         header: false,
-        null: Some("NA".into()),
+        null: vec!["NA".into()],
     };
     let columns = vec![parse_column("column_3:int32").unwrap()];
     let options = SourceOptions {
