@@ -115,7 +115,10 @@ pub fn load(
     };
     let (_, read) = looking.read(opened, reopen, |sources, encoder| {
         let bad_rows = &request.bad_rows;
-        read(bad_rows, &plan, sources, encoder, &throttle, store, progress).map_err(of_table)
+        read(
+            bad_rows, &plan, sources, encoder, &throttle, store, progress,
+        )
+        .map_err(of_table)
     })?;
     settle_pages(&mut plan, None, &tallies(&read.collected).0);
     let job = Job {

@@ -356,7 +356,9 @@ impl Work<'_> {
         };
         looking.read(opened, reopen, |sources, encoder| {
             let bad_rows = &request.bad_rows;
-            read::read(bad_rows, plan, sources, encoder, throttle, self.store, progress)
+            read::read(
+                bad_rows, plan, sources, encoder, throttle, self.store, progress,
+            )
         })
     }
 

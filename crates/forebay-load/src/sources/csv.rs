@@ -184,9 +184,7 @@ impl CsvDecoder {
                 ..CastOptions::default()
             };
             let cast = cast_with_options(array, field.data_type(), &options);
-            cast.map_err(|error| {
-                format!("the column '{}' does not convert: {error}", field.name())
-            })
+            cast.map_err(|error| format!("the column '{}' does not convert: {error}", field.name()))
         };
         let columns: Vec<ArrayRef> = columns
             .zip(&self.guesses)
@@ -242,7 +240,11 @@ fn build(schema: &SchemaRef, options: &CsvOptions, guesses: &[Option<Guess>]) ->
     if options.null.is_empty() {
         return builder.build_decoder();
     }
-    let nulls: Vec<String> = options.null.iter().map(|text| regex::escape(text)).collect();
+    let nulls: Vec<String> = options
+        .null
+        .iter()
+        .map(|text| regex::escape(text))
+        .collect();
     // Escaped, the texts are always a valid expression.
     match Regex::new(&format!("^(?:{})?$", nulls.join("|"))) {
         Ok(null) => builder.with_null_regex(null).build_decoder(),

@@ -26,7 +26,13 @@ pub struct Guesses {
 pub(super) type Given = Arc<HashSet<String>>;
 
 pub(super) fn given(options: &SourceOptions) -> Given {
-    Arc::new(options.columns.iter().map(|(name, _)| name.clone()).collect())
+    Arc::new(
+        options
+            .columns
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect(),
+    )
 }
 
 /// Gives the text files among `files` their columns.
@@ -117,7 +123,11 @@ impl Guesses {
                 return Some(format!("there is the field '{name}'"));
             };
             let (path, is_new) = have.lacks(shape)?;
-            let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+            let dot = if path.is_empty() || path.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
             Some(if is_new {
                 format!("there is the field '{name}{dot}{path}'")
             } else {

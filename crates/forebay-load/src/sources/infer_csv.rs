@@ -59,7 +59,11 @@ impl Guess {
 
     /// Whether a column of this type is still one of it with a value more.
     pub fn holds(self, value: &[u8]) -> bool {
-        let room = if self == Guess::Int { Guess::WideInt } else { self };
+        let room = if self == Guess::Int {
+            Guess::WideInt
+        } else {
+            self
+        };
         room == Guess::Text || room.join(Guess::of(value)) == room
     }
 
@@ -152,7 +156,11 @@ fn two(digits: &[u8]) -> u32 {
 
 /// Whether `dddd-dd-dd` is a day of the calendar.
 fn is_date(text: &[u8]) -> bool {
-    let (year, month, day) = (two(text) * 100 + two(&text[2..]), two(&text[5..]), two(&text[8..]));
+    let (year, month, day) = (
+        two(text) * 100 + two(&text[2..]),
+        two(&text[5..]),
+        two(&text[8..]),
+    );
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let days = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,

@@ -39,6 +39,8 @@ struct State {
     room: usize,
     /// How many records the parser is to find.
     count: usize,
+    /// How many of the records were objects.
+    objects: u64,
     too_wide: bool,
 }
 
@@ -62,6 +64,11 @@ impl JsonLook {
         state.room = MAX_FIELDS;
         state.too_wide = false;
         Shape::Object(std::mem::take(&mut state.shape))
+    }
+
+    /// How many objects there were.
+    pub fn objects(&self) -> u64 {
+        self.seen.lock().objects
     }
 
     /// Looks at records; those that are no objects are passed over.
@@ -136,9 +143,15 @@ impl ArrayDecoder for Looker {
         if at.len() != state.count {
             return Err(ArrowError::JsonError("records are cut wrongly".to_owned()));
         }
-        let State { shape, room, .. } = &mut *state;
+        let State {
+            shape,
+            room,
+            objects,
+            ..
+        } = &mut *state;
         for at in at {
             if let TapeElement::StartObject(end) = tape.get(*at) {
+                *objects += 1;
                 let seen = see_record(shape, tape, *at, end, &self.0.given, room);
                 if let Err(error) = seen {
                     state.too_wide = matches!(error, Trouble::Wide);

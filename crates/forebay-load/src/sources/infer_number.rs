@@ -46,7 +46,10 @@ impl<'t> Parts<'t> {
     /// Whether a float64 gives back what was written: it has few enough digits, and its magnitude is one that
     /// floats have.
     pub fn is_exact_float(&self) -> bool {
-        let digits = self.whole.bytes().chain(self.fraction.unwrap_or("").bytes());
+        let digits = self
+            .whole
+            .bytes()
+            .chain(self.fraction.unwrap_or("").bytes());
         let significant = digits.skip_while(|b| *b == b'0').count();
         let in_range = || match self.text.parse::<f64>() {
             Ok(float) => float.is_finite() && (float != 0.0 || significant == 0),
@@ -71,7 +74,14 @@ mod tests {
         for text in ["1.", ".5", "+5", "007", "1e", "-", "1.2.3", "1-2", "1e5.0"] {
             assert_eq!(Parts::of(text), None, "{text}");
         }
-        for text in ["0", "-0.5", "1e400", "1E+5", "0.1", "12345678901234567890123"] {
+        for text in [
+            "0",
+            "-0.5",
+            "1e400",
+            "1E+5",
+            "0.1",
+            "12345678901234567890123",
+        ] {
             assert!(Parts::of(text).is_some(), "{text}");
         }
         let exact = |text| Parts::of(text).is_some_and(|parts| parts.is_exact_float());

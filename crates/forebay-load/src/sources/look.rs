@@ -60,6 +60,11 @@ impl<'f> Look<'f> {
         Ok(())
     }
 
+    /// Whether nothing that was looked at is of the format, so that the file is not.
+    pub fn saw_nothing(&self) -> bool {
+        matches!(self.file.format, TextFormat::Json) && self.json.objects() == 0
+    }
+
     pub fn finish(mut self) -> Seen {
         match self.file.format {
             TextFormat::Csv(_) => Seen::Csv(self.csv),

@@ -13,10 +13,8 @@ use super::error::SourceError;
 use super::infer_json::JsonLook;
 use super::jsonl::JsonDecoder;
 use super::records::{Chunk, Record};
+use super::sniff::SHOWN_CHARS;
 use super::text::{TextFile, TextFormat, TextPart};
-
-/// The most characters of a value that a message has.
-const SHOWN_CHARS: usize = 40;
 
 /// Takes rows and the records that they are of.
 type Emit<'a, E> = &'a mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>;

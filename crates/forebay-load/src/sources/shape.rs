@@ -296,7 +296,10 @@ mod tests {
             (&["18446744073709551615"], "UInt64"),
             (&["18446744073709551615", "-1"], "Decimal128(38, 0)"),
             (&["18446744073709551616"], "Decimal128(38, 0)"),
-            (&["99999999999999999999999999999999999999"], "Decimal128(38, 0)"),
+            (
+                &["99999999999999999999999999999999999999"],
+                "Decimal128(38, 0)",
+            ),
             (&["100000000000000000000000000000000000000"], "Utf8"),
             (&["1", "1.5"], "Float64"),
             (&["9007199254740992", "1.5"], "Float64"),
@@ -322,11 +325,20 @@ mod tests {
         let list = |item| Shape::List(Box::new(item));
         let int = Shape::Number(Numbers::of("1").unwrap());
         let half = Shape::Number(Numbers::of("0.5").unwrap());
-        let have = object(&[("a", int.clone()), ("l", list(object(&[("x", int.clone())])))]);
+        let have = object(&[
+            ("a", int.clone()),
+            ("l", list(object(&[("x", int.clone())]))),
+        ]);
         let lacks = |other: &Shape| have.lacks(other);
         assert_eq!(lacks(&object(&[("a", Shape::Null)])), None);
-        assert_eq!(lacks(&object(&[("a", half.clone())])), Some(("a".into(), false)));
-        assert_eq!(lacks(&object(&[("b", Shape::Null)])), Some(("b".into(), true)));
+        assert_eq!(
+            lacks(&object(&[("a", half.clone())])),
+            Some(("a".into(), false))
+        );
+        assert_eq!(
+            lacks(&object(&[("b", Shape::Null)])),
+            Some(("b".into(), true))
+        );
         let deep = object(&[("l", list(object(&[("y", int)])))]);
         assert_eq!(lacks(&deep), Some(("l[].y".into(), true)));
         let deep = object(&[("l", list(object(&[("x", half)])))]);
@@ -338,9 +350,15 @@ mod tests {
         let mut room = MAX_FIELDS;
         let mut object = Object::default();
         for number in 0..MAX_FIELDS {
-            object.field(&format!("k{number}"), usize::MAX, &mut room).unwrap();
+            object
+                .field(&format!("k{number}"), usize::MAX, &mut room)
+                .unwrap();
         }
-        assert!(object.field("k77", 3, &mut room).is_ok_and(|(_, at)| at == 77));
+        assert!(
+            object
+                .field("k77", 3, &mut room)
+                .is_ok_and(|(_, at)| at == 77)
+        );
         assert!(object.field("another", 0, &mut room) == Err(TooWide));
         let shape = Shape::Object(object);
         assert_eq!(shape.width(), MAX_FIELDS);

@@ -6,6 +6,8 @@ use super::text::TextFormat;
 
 /// Bytes of a file that are looked at.
 pub(super) const SNIFF_BYTES: usize = 64 << 10;
+/// The most characters of a record or value that a message has.
+pub(super) const SHOWN_CHARS: usize = 40;
 
 /// How the records of a file that begins so end, and how many bytes stand before the first.
 pub(super) fn splitter(head: &[u8], format: &TextFormat) -> (Splitter, usize) {
@@ -77,6 +79,18 @@ fn markup(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static st
     (begins("<?xml") || (json && begins("<"))).then_some(("XML", EXPORT))
 }
 
+/// What a record of JSON is that is no object, as far as its beginning tells.
+pub(super) fn begins(record: &[u8]) -> String {
+    let text = String::from_utf8_lossy(record);
+    if text.starts_with('{') {
+        return "it does not end on its line; write each object on one line, or all as the elements \
+                of one array"
+            .to_owned();
+    }
+    let start: String = text.chars().take(SHOWN_CHARS).collect();
+    format!("it begins with '{start}'; say by --format what the file is")
+}
+
 /// The delimiter that a header of only one column seems to have.
 pub(super) fn other_delimiter(name: &str, delimiter: u8) -> Option<&'static str> {
     [(b';', ";"), (b'\t', "\\t"), (b'|', "|"), (b',', ",")]
@@ -113,7 +127,10 @@ mod tests {
         assert_eq!(what(b"\x1f\x8b\x08", &json), Some("gzip"));
         assert_eq!(what(b"\xff\xfe{\0", &json), Some("UTF-16"));
         assert_eq!(what(b"{\0\"\0a\0", &json), Some("UTF-16"));
-        assert_eq!(what(b"PK\x03\x04", &csv), Some("a zip archive or a spreadsheet"));
+        assert_eq!(
+            what(b"PK\x03\x04", &csv),
+            Some("a zip archive or a spreadsheet")
+        );
         assert_eq!(what(b"PAR1", &csv), Some("Parquet"));
         assert_eq!(what(b"\n<!DOCTYPE HTML>", &csv), Some("HTML"));
         assert_eq!(what(b"<a>", &json), Some("XML"));

@@ -45,11 +45,13 @@ pub(super) fn split(
             cut = end.is_some();
             taken = end.map_or(block.len(), |end| before + end);
         }
-        if cut || !matches!(splitter, Splitter::Elements { .. }) {
+        let array = matches!(splitter, Splitter::Elements { .. });
+        if cut || !array {
             number += splitter.count(&block[before..taken]);
         }
         at += taken as u64;
-        if cut && at < size {
+        // What stands behind an array is left to the part that ends it.
+        if cut && at < size && !(array && splitter.closed()) {
             parts.push((part_start..at, part_number));
             (part_start, part_number) = (at, number);
         }

@@ -113,6 +113,12 @@ impl TextFile {
         if !file.known {
             let mut look = Look::new(&file);
             look.look(&blob.name, &sample)?;
+            if look.saw_nothing()
+                && let Some(reason) = file.stranger(&sample)
+            {
+                let file = blob.name.to_string();
+                return Err(SourceError::Header { file, reason });
+            }
             file.sample = Some(look.finish());
         }
         Ok(file)
@@ -180,6 +186,17 @@ impl TextFile {
         }
     }
 
+    /// What a JSON file is of whose first records none is an object.
+    fn stranger(&self, sample: &Chunk<'_>) -> Option<String> {
+        let first = sample.records.first()?;
+        let record = sample.bytes[first.start..first.end].trim_ascii();
+        // An object in an array that is cut off is said to be that when the array is read.
+        let array = matches!(self.splitter, Splitter::Elements { .. });
+        let cut_off = array && record.starts_with(b"{");
+        let place = self.place(first.number);
+        (!cut_off).then(|| format!("{place} is no JSON object: {}", sniff::begins(record)))
+    }
+
     /// Gives the file its columns.
     pub fn settle(&mut self, guesses: &Arc<Guesses>) {
         self.fields = match &self.format {
@@ -218,7 +235,10 @@ impl TextFile {
         let mut records = self.records(blob, part.range.clone(), part.number)?;
         if self.packing != Packing::Plain {
             records.skip_mark().map_err(CutError::Io).map_err(failed)?;
-            records.peek(self.head_bytes).map_err(CutError::Io).map_err(failed)?;
+            records
+                .peek(self.head_bytes)
+                .map_err(CutError::Io)
+                .map_err(failed)?;
             records.skip(self.head_bytes);
             if matches!(&self.format, TextFormat::Csv(options) if options.header) {
                 first_record(&mut records).map_err(failed)?;
