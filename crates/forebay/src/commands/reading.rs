@@ -29,9 +29,9 @@ pub struct SourceArgs {
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = "\"", help_heading = "Sources")]
     pub csv_quote: u8,
 
-    /// The text of an absent value, beside the empty field
+    /// The text of an absent value, beside the empty field; may be repeated
     #[arg(long, value_name = "TEXT", help_heading = "Sources")]
-    pub csv_null: Option<String>,
+    pub csv_null: Vec<String>,
 
     /// The first line holds data: the columns are called column_1, column_2 and so on
     #[arg(long, help_heading = "Sources")]
