@@ -15,4 +15,5 @@ pub mod push;
 pub mod shared;
 pub mod sort;
 pub mod sources;
+pub mod type_name;
 pub mod types;

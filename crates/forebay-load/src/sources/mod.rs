@@ -19,6 +19,7 @@ mod ipc;
 mod jsonl;
 mod origin;
 mod parquet;
+mod parquet_types;
 mod records;
 mod split;
 mod text;

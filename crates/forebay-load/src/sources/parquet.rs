@@ -15,6 +15,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::BATCH_ROWS;
 use super::blob::{Blob, BlobReader, guarded};
 use super::error::SourceError;
+use super::parquet_types;
 
 /// Bytes asked for when a page's header is read: enough for a header.
 const HEADER_BYTES: u64 = 8 << 10;
@@ -43,6 +44,8 @@ impl ChunkReader for Blob {
 #[derive(Debug, Clone)]
 pub(super) struct ParquetFile {
     metadata: ArrowReaderMetadata,
+    /// The columns with the types that their writer had for them.
+    schema: SchemaRef,
 }
 
 /// One row group.
@@ -68,11 +71,13 @@ impl ParquetFile {
         let options = ArrowReaderOptions::new();
         let metadata = guarded(|| ArrowReaderMetadata::load(blob, options))
             .map_err(|error| blob.damaged("its footer ", error))?;
-        Ok(ParquetFile { metadata })
+        let file = metadata.metadata().file_metadata();
+        let schema = parquet_types::told(metadata.schema(), file);
+        Ok(ParquetFile { metadata, schema })
     }
 
     pub fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.schema
     }
 
     pub fn row_groups(&self) -> Vec<RowGroup> {

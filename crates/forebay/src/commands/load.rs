@@ -116,7 +116,7 @@ fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome
 
 impl Load {
     fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
-        let source_options = self.reading.options()?;
+        let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         Ok(LoadRequest {
             table: self.table,
