@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use forebay_run::row::{Column, Kind, Schema};
 
 use super::{ExportError, ExportFormat};
+use crate::type_name::type_name;
 use crate::types::arrow_type;
 
 /// The most digits of a decimal.
@@ -32,7 +33,7 @@ pub(super) fn check(format: ExportFormat, columns: &[Column]) -> Result<Vec<Stri
 fn refusal(format: ExportFormat, path: &str, kind: &Kind, reason: &'static str) -> ExportError {
     ExportError::Type {
         column: path.to_owned(),
-        data_type: arrow_type(kind).to_string(),
+        data_type: type_name(&arrow_type(kind)),
         reason,
         instead: match format {
             ExportFormat::Parquet => "an .arrow, .jsonl or .csv file",
@@ -116,7 +117,7 @@ fn note(format: ExportFormat, path: &str, kind: &Kind) -> Option<String> {
     if format != ExportFormat::Parquet {
         return None;
     }
-    let data_type = arrow_type(kind);
+    let data_type = type_name(&arrow_type(kind));
     match kind {
         Kind::Duration { .. } => Some(format!(
             "column '{path}' ({data_type}) is written as whole numbers, which only readers of Arrow's schema take for \

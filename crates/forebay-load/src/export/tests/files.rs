@@ -222,7 +222,7 @@ fn what_a_format_lacks_is_told_first() {
     let error = begin(&deep, Parquet).err().unwrap().to_string();
     assert_eq!(
         error,
-        "column 'c[].i' (Interval(MonthDayNano)) is an interval: that of Parquet has no sign and no nanoseconds, and few \
+        "column 'c[].i' (interval) is an interval: that of Parquet has no sign and no nanoseconds, and few \
          read it: export to an .arrow, .jsonl or .csv file"
     );
     let twice = vec![
@@ -257,12 +257,12 @@ fn what_parquet_says_in_part_is_noted() {
     };
     let duration = notes(DataType::Duration(TimeUnit::Second));
     assert!(
-        duration[0].contains("'c' (Duration(s)) is written as whole numbers"),
+        duration[0].contains("'c' (duration(s)) is written as whole numbers"),
         "{duration:?}"
     );
     let decimal = notes(DataType::new_list(DataType::Decimal64(10, -2), true));
     assert!(
-        decimal[0].contains("'c[]' (Decimal64(10, -2)) is written with the scale 0"),
+        decimal[0].contains("'c[]' (decimal64(10,-2)) is written with the scale 0"),
         "{decimal:?}"
     );
     assert!(notes(DataType::Timestamp(TimeUnit::Second, None)).is_empty());
