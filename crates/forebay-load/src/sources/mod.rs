@@ -26,6 +26,7 @@ mod look;
 mod origin;
 mod parquet;
 mod read_text;
+mod parquet_types;
 mod records;
 mod shape;
 mod sniff;
