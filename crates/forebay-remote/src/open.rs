@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::address::{Address, AddressError};
 use crate::disk::{Parts, RemoteDisk};
-use crate::objects::{Objects, Patience};
+use crate::backend::Patience;
+use crate::objects::Objects;
 
 /// What a store in object storage needs of this machine.
 #[derive(Debug, Clone)]

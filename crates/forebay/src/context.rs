@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Source, Store, Table, TableName, Version};
 use forebay_load::progress::Progress;
+use forebay_load::sources::Spool;
 use forebay_remote::{Patience, RemoteDisk, RemoteStore};
 use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use serde::Serialize;
@@ -221,6 +222,11 @@ impl Context {
             self.random.clone(),
             path,
         )?)
+    }
+
+    /// Where sources go that can be read only once: beside the work of pushes, where --work-dir says so.
+    pub fn spool(&self) -> Spool {
+        self.work_dir.clone().map_or_else(Spool::default, Spool::new)
     }
 
     pub fn open_table(&self, name: &TableName) -> anyhow::Result<Table> {

@@ -53,8 +53,21 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Source(SourceError::Missing { .. } | SourceError::NoMatch { .. }) => {
             Failure::Missing
         }
-        PushError::Source(SourceError::Io { .. } | SourceError::Runtime(_)) => Failure::Other,
-        PushError::Source(SourceError::NoSource | SourceError::ColumnType { .. })
+        PushError::Source(
+            SourceError::Io { .. }
+            | SourceError::Runtime(_)
+            | SourceError::Remote { .. }
+            | SourceError::SpoolFull { .. }
+            | SourceError::Spool { .. },
+        ) => Failure::Other,
+        PushError::Source(
+            SourceError::NoSource
+            | SourceError::ColumnType { .. }
+            | SourceError::Scheme { .. }
+            | SourceError::Address { .. }
+            | SourceError::Lake { .. }
+            | SourceError::Terminal,
+        )
         | PushError::NoKey
         | PushError::DeltaOfRows
         | PushError::AppendToNested { .. }

@@ -1,22 +1,80 @@
 //! Why sources cannot be read.
 
+use std::path::PathBuf;
+
 use super::format::Format;
+use crate::convert::{ConvertError, Loss};
 
 /// An error about sources. Each names the file, and where in it.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error("{source_text}: there is no such file or directory")]
-    Missing { source_text: String },
+    #[error("{source_text}: there is no such file or directory{hint}")]
+    Missing { source_text: String, hint: String },
     #[error("{source_text}: no file matches")]
     NoMatch { source_text: String },
     #[error("{source_text}: the directory has no file ending in {endings}; name a format to read others", endings = Format::ENDINGS)]
     EmptyDirectory { source_text: String },
-    #[error("{source_text}: only local paths are read; copy the files here first")]
-    Remote { source_text: String },
     #[error(
-        "{file}: the name's ending tells no format: name one of parquet, csv, jsonl, arrow, pcap"
+        "{source_text}: sources are paths, file://, s3://, s3a://, gs://, az://, http:// or https:// URLs, or - for \
+         standard input"
     )]
-    UnknownFormat { file: String },
+    Scheme { source_text: String },
+    #[error("{source_text}: {reason}")]
+    Address { source_text: String, reason: String },
+    #[error("{source_text}: cannot be reached; docs/operations.md says which variables it takes")]
+    Remote {
+        source_text: String,
+        #[source]
+        error: std::io::Error,
+    },
+    #[error(
+        "{root} is {what} (it has {mark}); its files are not read one by one, as deleted rows would come back: \
+         {advice}"
+    )]
+    Lake {
+        root: String,
+        what: &'static str,
+        mark: &'static str,
+        advice: String,
+    },
+    #[error("standard input is a terminal: send something there, as in 'cat FILE | forebay ...'")]
+    Terminal,
+    #[error(
+        "{file}: no room for it in {}, after {written} bytes: it is kept there while it is read; free some, or name \
+         another directory by --work-dir or TMPDIR", dir.display()
+    )]
+    SpoolFull {
+        file: String,
+        dir: PathBuf,
+        written: u64,
+    },
+    #[error("{file}: cannot be kept in {} while it is read", dir.display())]
+    Spool {
+        file: String,
+        dir: PathBuf,
+        #[source]
+        error: std::io::Error,
+    },
+    #[error("{file}: the directory {dir} {reason}")]
+    Partition {
+        file: String,
+        dir: String,
+        reason: &'static str,
+    },
+    #[error("{file}: it is empty (0 bytes); leave it out, or find out why nothing is in it")]
+    EmptyFile { file: String },
+    #[error("{file}: it should be {expected}, but {what}{advice}")]
+    Mistaken {
+        file: String,
+        expected: String,
+        what: String,
+        advice: String,
+    },
+    #[error(
+        "{file}: neither its name nor its beginning tells the format ({what}): give --format, one of parquet, csv, \
+         jsonl, arrow, pcap"
+    )]
+    UnknownFormat { file: String, what: String },
     #[error("{file}: only text is read inside .gz or .zst: unpack the file first")]
     Compressed { file: String },
     #[error("no source was given")]
@@ -56,7 +114,9 @@ pub enum SourceError {
     #[error("a type was given for the column '{column}', which no file has; they have: {columns}")]
     UnknownColumn { column: String, columns: String },
     #[error(
-        "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp or decimal(12,2)"
+        "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp, decimal(12,2), \
+         list(text) or struct(net float64, gross float64), nor NAME:TYPE:HOW with {}",
+        Loss::WORDS
     )]
     ColumnType { text: String },
     #[error("{file}: what makes the rows failed after row {row}: {reason}")]
@@ -64,6 +124,21 @@ pub enum SourceError {
         file: String,
         row: u64,
         reason: String,
+    },
+    #[error(
+        "the column '{column}' is {there} in the table, so that --column cannot make it {given}; what may be lost on the \
+         way there is said by --column '{column}:{there}:HOW'"
+    )]
+    TableType {
+        column: String,
+        given: String,
+        there: String,
+    },
+    #[error("{file}: {error}")]
+    Convert {
+        file: String,
+        #[source]
+        error: ConvertError,
     },
     #[error("cannot start the input's runtime")]
     Runtime(#[source] std::io::Error),

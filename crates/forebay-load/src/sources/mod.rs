@@ -9,10 +9,13 @@ mod batches;
 mod blob;
 mod capture;
 mod columns;
+mod content;
 mod csv;
+mod describe;
 mod error;
 mod find;
 mod format;
+mod hive;
 mod infer_csv;
 mod infer_json;
 mod ipc;
@@ -21,6 +24,8 @@ mod origin;
 mod parquet;
 mod records;
 mod split;
+mod spool;
+mod store;
 mod text;
 mod union;
 mod unit;
@@ -34,8 +39,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 
-use crate::encode::plain_schema;
+use crate::convert::{Given, Loss, Lossy, Rules};
 use crate::progress;
+use crate::types::plain_schema;
 pub use batches::Batches;
 use blob::Blob;
 use capture::CaptureFile;
@@ -46,7 +52,9 @@ use format::Packing;
 use ipc::IpcFile;
 pub(crate) use origin::row_as_json;
 pub use origin::{Origin, Place, Reject};
+use hive::Constants;
 use parquet::ParquetFile;
+pub use spool::Spool;
 use text::{TextFile, TextFormat};
 use union::{FileColumns, unite};
 pub use unit::Unit;
@@ -95,12 +103,30 @@ pub struct SourceOptions {
     pub csv: CsvOptions,
     /// The delimiter was given, so that `.tsv` does not mean tabs.
     pub delimiter_given: bool,
-    /// Types of columns, in place of guessed or widened ones.
-    pub columns: Vec<(String, DataType)>,
+    /// Types of columns, in place of guessed or widened ones, and what may be lost in them.
+    pub columns: Vec<Given>,
+    /// Types that columns have to have because a table is there.
+    pub table: Vec<(String, DataType)>,
     /// Records of a text file from which types are guessed.
     pub sample_rows: usize,
     /// The bytes of packets make a column, too.
     pub packet_data: bool,
+    /// Where what can be read only once is kept.
+    pub spool: Spool,
+}
+
+impl SourceOptions {
+    /// For sources whose columns have to be of the types of `schema`, with what may be lost in places of them.
+    pub(crate) fn for_table(schema: &Schema, losses: &[(String, Loss)]) -> SourceOptions {
+        let fields = schema.fields().iter();
+        let table = fields.map(|field| (field.name().clone(), field.data_type().clone()));
+        let table: Vec<(String, DataType)> = table.collect();
+        SourceOptions {
+            columns: columns::given_within(&table, losses),
+            table,
+            ..SourceOptions::default()
+        }
+    }
 }
 
 impl Default for SourceOptions {
@@ -110,8 +136,10 @@ impl Default for SourceOptions {
             csv: CsvOptions::default(),
             delimiter_given: false,
             columns: Vec::new(),
+            table: Vec::new(),
             sample_rows: 10_000,
             packet_data: false,
+            spool: Spool::default(),
         }
     }
 }
@@ -134,7 +162,10 @@ impl From<Vec<String>> for Input {
 impl fmt::Display for Input {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Input::Files(sources) => formatter.write_str(&sources.join(" ")),
+            Input::Files(sources) => {
+                let shown: Vec<&str> = sources.iter().map(|source| find::shown(source)).collect();
+                formatter.write_str(&shown.join(" "))
+            }
             Input::Batches(batches) => formatter.write_str(&batches.name),
         }
     }
@@ -147,6 +178,8 @@ struct File {
     name: Arc<str>,
     size_bytes: u64,
     content: Content,
+    /// What its directories say.
+    constants: Constants,
 }
 
 #[derive(Debug)]
@@ -160,21 +193,14 @@ enum Content {
 
 impl File {
     fn describe(blob: Blob, options: &SourceOptions) -> Result<File, SourceError> {
-        let name = blob.name.to_string();
-        let (packing, bare) = Packing::of_name(&name);
-        let format = options
-            .format
-            .or_else(|| Format::of_name(bare))
-            .ok_or_else(|| SourceError::UnknownFormat { file: name.clone() })?;
+        let (format, packing) = content::settle(&blob, options.format)?;
+        let bare = Packing::of_name(&blob.name).1;
         let size_bytes = blob.size_bytes;
         let text = |format| {
             let file = TextFile::describe(&blob, format, packing, options)?;
             Ok(Content::Text(blob.clone(), file))
         };
         let content = match format {
-            Format::Parquet | Format::Arrow | Format::Capture if packing != Packing::Plain => {
-                return Err(SourceError::Compressed { file: name });
-            }
             Format::Parquet => {
                 let file = ParquetFile::describe(&blob)?;
                 Content::Parquet(blob.clone(), file)
@@ -200,9 +226,18 @@ impl File {
             name: blob.name.clone(),
             size_bytes,
             content,
+            constants: Constants::default(),
         })
     }
 
+    /// The columns of its rows: its own, and behind them those of its directories.
+    fn columns(&self) -> Fields {
+        let own = self.fields().iter().cloned();
+        let added = self.constants.fields().cloned().map(Arc::new);
+        own.chain(added).collect()
+    }
+
+    /// Its own columns.
     fn fields(&self) -> &Fields {
         match &self.content {
             Content::Parquet(_, file) => file.schema().fields(),
@@ -230,6 +265,7 @@ pub struct SourceSet {
     pub files: Vec<Arc<str>>,
     /// Batches, and the unit that each slice of theirs is made after.
     batches: Option<(Batches, Unit)>,
+    rules: Arc<Rules>,
 }
 
 /// Hands the units of a set out to threads.
@@ -261,30 +297,30 @@ impl SourceSet {
                 name: batches.name.clone(),
                 size_bytes: 0,
                 content: Content::Batches(batches.schema().clone()),
+                constants: Constants::default(),
             })],
-            Input::Files(sources) => {
-                let blobs = find::find(sources, options.format.is_some())?.into_iter();
-                let files = blobs.map(|blob| File::describe(blob, options).map(Arc::new));
-                files.collect::<Result<_, _>>()?
-            }
+            Input::Files(sources) => describe::all(find::find(sources, options)?, options)?,
         };
         let columns: Vec<FileColumns> = (files.iter())
             .map(|file| FileColumns {
                 file: file.name.clone(),
-                fields: file.fields().clone(),
+                fields: file.columns(),
                 guessed: matches!(file.content, Content::Text(..)),
+                open: matches!(&file.content, Content::Text(_, text) if text.is_open()),
             })
             .collect();
-        let schema = plain_schema(&unite(&columns, &options.columns)?);
+        let (given, rules) = columns::settle(&options.columns, &options.table)?;
+        let schema = plain_schema(&unite(&columns, &given)?);
+        let rules = Arc::new(rules);
         let mut units = Vec::new();
         for file in &files {
-            unit::cut(file, &schema, &mut units)?;
+            unit::cut(file, &schema, &rules, &mut units)?;
         }
         let rows: Option<Vec<u64>> = units.iter().map(Unit::rows).collect();
         let (total_rows, batches) = match input {
             Input::Files(_) => (rows.map(|rows| rows.iter().sum()), None),
             Input::Batches(batches) => {
-                let like = Unit::of_batches(&files[0], &schema);
+                let like = Unit::of_batches(&files[0], &schema, &rules)?;
                 (batches.rows, Some((batches.clone(), like)))
             }
         };
@@ -295,6 +331,7 @@ impl SourceSet {
             units,
             files: files.iter().map(|file| file.name.clone()).collect(),
             batches,
+            rules,
         })
     }
 
@@ -314,24 +351,30 @@ impl SourceSet {
         }
     }
 
-    /// Gives batches of these columns, in this order, cast where the sources' types differ. A column that no
+    /// What conversions with a loss have changed so far.
+    pub fn lossy(&self) -> Vec<Lossy> {
+        self.rules.lossy()
+    }
+
+    /// Gives batches of these columns, in this order, converted where the sources' types differ. A column that no
     /// source has is null.
-    pub fn arrange(&mut self, schema: SchemaRef) {
+    pub fn arrange(&mut self, schema: SchemaRef) -> Result<(), SourceError> {
         self.schema = schema;
         let like = self.batches.as_mut().map(|(_, like)| like);
         for unit in self.units.iter_mut().chain(like) {
-            unit.keep(&self.schema);
+            unit.keep(&self.schema)?;
         }
+        Ok(())
     }
 
     /// Leaves out all columns but those named, which then need not be read. Names that no column has are passed
     /// over: check them first against the whole schema.
-    pub fn keep_columns(&mut self, names: &[&str]) {
+    pub fn keep_columns(&mut self, names: &[&str]) -> Result<(), SourceError> {
         let fields = self.schema.fields().iter();
         let kept: Fields = fields
             .filter(|field| names.contains(&field.name().as_str()))
             .cloned()
             .collect();
-        self.arrange(Arc::new(Schema::new(kept)));
+        self.arrange(Arc::new(Schema::new(kept)))
     }
 }

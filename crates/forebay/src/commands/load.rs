@@ -10,6 +10,7 @@ use forebay_load::load::{LoadReport, LoadRequest, load};
 use forebay_load::sources::{Batches, Input};
 
 use super::push::Duplicates;
+use super::pushed::changed;
 use super::reading::{SourceArgs, WorkArgs};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -25,7 +26,7 @@ use crate::human;
 ///   forebay load people people.parquet --key '{id}'
 ///   forebay load clicks counts.csv --key '{page}' --value n --as delta
 ///
-/// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, duplicates,
+/// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy, duplicates,
 /// seconds}; rows counts keys.
 #[derive(Debug, Args)]
 pub struct Load {
@@ -115,7 +116,7 @@ fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome
 
 impl Load {
     fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
-        let source_options = self.reading.options()?;
+        let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         Ok(LoadRequest {
             table: self.table,
@@ -158,6 +159,7 @@ fn summary(report: &LoadReport) -> String {
     if report.rejected > 0 {
         text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));
     }
+    text += &changed(&report.lossy);
     if report.duplicates > 0 {
         let what = human::counted(report.duplicates, "row");
         text += &format!("; {what} more of the same keys");

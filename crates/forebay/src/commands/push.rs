@@ -272,7 +272,7 @@ fn carry_out(
 
 impl Push {
     pub(crate) fn request(self, context: &Context) -> anyhow::Result<PushRequest> {
-        let source_options = self.reading.options()?;
+        let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         let boundaries = self.boundaries.as_deref();
         let boundaries = boundaries.map(|text| read_boundaries(text, context));

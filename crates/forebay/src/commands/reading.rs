@@ -13,7 +13,7 @@ use crate::{human, memory};
 /// How the sources are read.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Format of the sources, where their names do not tell
+    /// Format of the sources, where neither their names nor their first bytes tell
     #[arg(long, value_enum, help_heading = "Sources")]
     pub format: Option<Format>,
 
@@ -90,7 +90,7 @@ pub enum Format {
 }
 
 impl SourceArgs {
-    pub fn options(&self) -> anyhow::Result<SourceOptions> {
+    pub fn options(&self, context: &Context) -> anyhow::Result<SourceOptions> {
         let columns = self.column.iter().map(|text| parse_column(text));
         let columns = columns.collect::<Result<_, _>>().context("--column")?;
         Ok(SourceOptions {
@@ -104,6 +104,7 @@ impl SourceArgs {
             delimiter_given: self.csv_delimiter.is_some(),
             columns,
             packet_data: self.packet_data,
+            spool: context.spool(),
             ..SourceOptions::default()
         })
     }

@@ -9,7 +9,8 @@ use super::*;
 
 /// Start of each record and its line, over the ranges of a split.
 fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
-    let blob = find::find(&[dir.path("a.csv")], true).unwrap().remove(0);
+    let mut found = find::find(&[dir.path("a.csv")], &SourceOptions::default()).unwrap();
+    let blob = found.remove(0).blob;
     let mut starts = Vec::new();
     for (range, line) in split(&blob, 0, 1, splitter, part_bytes).unwrap() {
         let before = range.start;
