@@ -46,7 +46,8 @@ def really(store, told, *words, code=0):
     assert told["outlook"] == outlook[pushed["swapped"], code]
     table = f"{told['table']}@{pushed['version']}"
     manifest = store.path / "tables" / told["table"] / "versions" / f"{pushed['version']}.manifest"
-    stored = json.loads(manifest.read_text().splitlines()[0])
+    # The last line is its checksum.
+    stored = json.loads(manifest.read_text().rsplit("\n", 2)[0])
     assert len(stored["partitions"]) == told["partitions"]
     assert stored["order"] == told["order"] and stored["key"] == told["key"]
     assert [c["name"] for c in stored["schema"]] == [c["name"] for c in told["columns"]]
@@ -100,6 +101,11 @@ def test_types_are_named_as_column_takes_them(dry, tmp_path):
     assert told["columns"][1] == {"name": "n", "type": "decimal(9,2)", "nullable": True}
     # Digits are as `get` has them.
     assert '"n":2.00}' in told["text"]
+    # What is asked for to be lost is counted, too.
+    source.write_text("id,n\n1,2.5\n2,3\n")
+    told = dry("t", source, "--key", "{id}", "--column", "n:int64:round")
+    assert told["lossy"] == [{"column": "n", "how": "round", "values": 1}]
+    assert "n: 1 value rounded" in told["text"]
 
 
 @pytest.mark.parametrize(
@@ -244,10 +250,10 @@ def test_a_push_is_not_kept_waiting(store, source, tmp_path):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """300,000 rows whose values get longer, in many row groups, and a text of them."""
+    """600,000 rows whose values get longer, in many row groups, and a text of them."""
     path = tmp_path_factory.mktemp("large")
-    count = 300_000
-    table = pa.table({"id": range(count), "text": ["x" * (i // 3000) for i in range(count)]})
+    count = 600_000
+    table = pa.table({"id": range(count), "text": ["x" * (i // 6000) for i in range(count)]})
     for kind in ["parquet", "csv"]:
         write(table, path / f"large.{kind}")
     (path / "large.csv.gz").write_bytes(gzip.compress((path / "large.csv").read_bytes(), 1))
@@ -259,7 +265,7 @@ def test_a_sample_estimates_a_large_source(store, dry, large, kind):
     words = ["t", large / f"large.{kind}", "--key", "{id}"]
     told = dry(*words)
     assert not told["exact"] and not told["read"]["all"]
-    assert 50_000 < told["read"]["rows"] < 280_000
+    assert 50_000 < told["read"]["rows"] < 590_000
     pushed = store.json("push", *words)
     assert told["rows"] == pytest.approx(pushed["rows"], rel=0 if kind == "parquet" else 0.5)
     assert told["bytes"] == pytest.approx(pushed["bytes"], rel=0.05 if kind == "parquet" else 0.5)
@@ -270,7 +276,7 @@ def test_a_sample_estimates_a_large_source(store, dry, large, kind):
     told = dry(*words, "--gate", "new<50%", "--gate", "changed<50%")
     shares = {finding["limit"]: finding["seen"] for finding in told["gate"]}
     assert shares["new<50%"].startswith("0% ") and shares["changed<50%"].startswith("0% ")
-    assert shares["rows>-20%"].startswith("rows, estimated, 300000 to ")
+    assert shares["rows>-20%"].startswith("rows, estimated, 600000 to ")
     told = dry(*words, "--dry-run=all", reads="--quiet")
     assert told["exact"] and told["rows"] == pushed["rows"] and told["bytes"] == pushed["bytes"]
     runs = (store.path / "tables/t/runs").iterdir()
@@ -287,7 +293,7 @@ def test_rows_that_nobody_has_counted(store, dry, large):
         assert told["rows"] is None and told["bytes"] is None and not told["exact"]
         assert "rows that nobody has counted" in told["text"]
         assert not any(f["limit"].startswith(("rows", "bytes", "lost")) for f in told["gate"])
-    assert dry(*words, "--dry-run=all", reads="--quiet")["rows"] == 300_000
+    assert dry(*words, "--dry-run=all", reads="--quiet")["rows"] == 600_000
 
 
 def test_a_disk_without_room_is_told(store, small_disk, tmp_path):
@@ -296,7 +302,7 @@ def test_a_disk_without_room_is_told(store, small_disk, tmp_path):
     small = Store(small_disk / "store")
     told = small.json("push", "t", path, "--key", "{id}", "--dry-run", code=1)
     assert told["outlook"] == "fail" and "room" in told["problem"]
-    assert told["disk"]["free_bytes"] < 6 << 20 < told["disk"]["needed_bytes"]
+    assert told["disk"]["free_bytes"] <= 6 << 20 < told["disk"]["needed_bytes"]
     assert not small.path.exists()
 
 
