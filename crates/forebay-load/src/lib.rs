@@ -20,3 +20,4 @@ pub mod sort;
 pub mod sources;
 pub mod type_name;
 pub mod types;
+mod uuid;

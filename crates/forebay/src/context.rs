@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, LiveTable};
-use forebay_engine::{Source, Store, Table, TableName, Version};
+use forebay_engine::{Source, Store, StoreError, Table, TableName, Version};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
 use forebay_remote::{Patience, RemoteDisk, RemoteStore};
@@ -200,6 +200,23 @@ impl Context {
             self.random.clone(),
             path,
         )?)
+    }
+
+    /// The store of a server, made when it does not exist if that is asked for.
+    pub fn open_store_to_serve(&self, create: bool) -> anyhow::Result<Store> {
+        if create || self.is_remote() {
+            return self.open_or_create_store();
+        }
+        match self.open_store() {
+            Err(error) if matches!(error.downcast_ref(), Some(StoreError::NoStore { .. })) => {
+                bail!(
+                    "there is no forebay store at {}, so there is nothing to serve: push a table to it, name \
+                     another store, or have an empty one made by --create",
+                    self.store
+                )
+            }
+            opened => opened,
+        }
     }
 
     /// The store, made when it does not exist. For live tables and servers: one in a directory.

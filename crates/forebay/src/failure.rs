@@ -30,6 +30,20 @@ pub enum Failure {
     Other,
 }
 
+/// An error with its causes, for people. Most of our messages hold the words of their cause; those are said
+/// once.
+pub fn words(error: &anyhow::Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !words.contains(&cause) {
+            words.push_str(": ");
+            words.push_str(&cause);
+        }
+    }
+    words
+}
+
 impl Failure {
     pub fn of(error: &anyhow::Error) -> Self {
         let found = (error.downcast_ref().map(of_push))

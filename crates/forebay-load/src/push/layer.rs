@@ -224,6 +224,7 @@ fn check(request: &PushRequest, base: &Manifest) -> Result<(), PushError> {
     };
     if let Some(key) = &request.key
         && key.to_string() != base.key
+        && !(base.key.parse()).is_ok_and(|settled| key.may_settle_as(&settled))
     {
         return differs("the key", format!("'{}'", base.key));
     }

@@ -12,6 +12,7 @@ use super::error::SourceError;
 use crate::convert::Given;
 use crate::type_name::type_name;
 use crate::types::plain_type;
+use crate::uuid::{is_uuid, with_uuid_mark};
 
 /// A file's columns as it has them.
 #[derive(Debug, Clone)]
@@ -63,7 +64,11 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
                 } else {
                     field.data_type().clone()
                 };
-                Field::new(field.name(), data_type, nullable)
+                let united = Field::new(field.name(), data_type, nullable);
+                match is_uuid(&field) {
+                    true => with_uuid_mark(united),
+                    false => united,
+                }
             },
         )
         .collect();

@@ -18,6 +18,7 @@ use super::blob::{Blob, guarded};
 use super::content;
 use super::error::SourceError;
 use super::format::Format;
+use crate::uuid::with_parquet_marks;
 use chunks::{Chunks, Tail};
 use pages::CheckedGroup;
 
@@ -25,6 +26,7 @@ use pages::CheckedGroup;
 #[derive(Debug, Clone)]
 pub(super) struct ParquetFile {
     metadata: ArrowReaderMetadata,
+    schema: SchemaRef,
 }
 
 /// One row group.
@@ -44,11 +46,12 @@ impl ParquetFile {
         let options = ArrowReaderOptions::new();
         let load = || ArrowReaderMetadata::load(&Tail::of(blob)?, options);
         let metadata = guarded(load).map_err(|error| blob.damaged("its footer ", error))?;
-        Ok(ParquetFile { metadata })
+        let schema = with_parquet_marks(metadata.schema(), metadata.parquet_schema());
+        Ok(ParquetFile { metadata, schema })
     }
 
     pub fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.schema
     }
 
     pub fn row_groups(&self) -> Vec<RowGroup> {
