@@ -227,6 +227,7 @@ class Table(RawTable):
             columns_added=schema["added"],
             columns_removed=schema["removed"],
             columns_retyped=schema["retyped"],
+            schema_changes=[change["text"] for change in schema["changes"]],
             differences=[
                 Difference(
                     key=str(sample["key"]),
