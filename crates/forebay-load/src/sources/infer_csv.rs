@@ -59,12 +59,13 @@ impl Guess {
 
     /// Whether a column of this type is still one of it with a value more.
     pub fn holds(self, value: &[u8]) -> bool {
-        let room = if self == Guess::Int {
-            Guess::WideInt
-        } else {
-            self
+        let room = match self {
+            Guess::Text => return true,
+            Guess::Int | Guess::WideInt if is_short_integer(value) => return true,
+            Guess::Int => Guess::WideInt,
+            other => other,
         };
-        room == Guess::Text || room.join(Guess::of(value)) == room
+        room.join(Guess::of(value)) == room
     }
 
     pub fn data_type(self) -> DataType {
@@ -78,6 +79,16 @@ impl Guess {
             Guess::ZonedTime => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC"))),
             Guess::Text => DataType::Utf8,
         }
+    }
+}
+
+/// Whether this is how an integer is written, of few enough digits for 64 bits.
+fn is_short_integer(value: &[u8]) -> bool {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    match digits {
+        [b'0'] => value.len() == 1,
+        [b'1'..=b'9', rest @ ..] => rest.len() < 18 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
     }
 }
 
@@ -239,6 +250,8 @@ mod tests {
         assert_eq!(Guess::Int.join(Guess::WideInt), Guess::WideInt);
         assert_eq!(Guess::WideInt.join(Guess::Float), Guess::Text);
         assert!(Guess::Int.holds(b"9007199254740993") && !Guess::Int.holds(b"01"));
+        assert!(Guess::Int.holds(b"-123456789012345678") && Guess::Int.holds(b"0"));
+        assert!(!Guess::Int.holds(b"-0") && !Guess::Int.holds(b"9223372036854775808"));
         assert!(Guess::Float.holds(b"5") && !Guess::Float.holds(b"9007199254740993"));
         assert!(Guess::Text.holds(b"x") && !Guess::Nothing.holds(b"x"));
     }

@@ -14,9 +14,36 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 use super::BATCH_ROWS;
 use super::records::Record;
 use super::shape::{MAX_FIELDS, Numbers, Object, Shape, TooWide};
+use crate::types::MAX_DEPTH;
 
-/// Values deeper than this are not looked at: their records are bad ones.
-const MAX_DEPTH: usize = 100;
+/// Brackets of a record within one another, at most: its own, and those that a column may have.
+const MAX_BRACKETS: usize = 1 + MAX_DEPTH;
+
+/// Whether records nest deeper than columns can. The parser's messages about such would need more stack than
+/// there is.
+pub(super) fn are_deep(bytes: &[u8], records: &[Record]) -> bool {
+    let is_deep = |record: &Record| is_deep(&bytes[record.start..record.end]);
+    records.iter().any(is_deep)
+}
+
+fn is_deep(record: &[u8]) -> bool {
+    let opening = |byte: &&u8| matches!(**byte, b'[' | b'{');
+    if record.iter().filter(opening).count() <= MAX_BRACKETS {
+        return false;
+    }
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    record.iter().any(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MAX_BRACKETS
+    })
+}
 
 /// Takes in the shapes of records.
 pub(super) struct JsonLook {
@@ -84,7 +111,10 @@ impl JsonLook {
         let (Some(first), Some(last)) = (records.first(), records.last()) else {
             return Ok(());
         };
-        let parsed = self.parse(&bytes[first.start..last.end], records.len());
+        let parsed = match are_deep(bytes, records) {
+            true => None,
+            false => self.parse(&bytes[first.start..last.end], records.len()),
+        };
         if self.seen.lock().too_wide {
             return Err(TooWide);
         }
@@ -197,7 +227,7 @@ fn see_record(
     fields(tape, start, end, |name, value, guess| {
         let (shape, at) = object.field(name, guess, room)?;
         if !given.contains(name) {
-            see(shape, tape, value, 1, room)?;
+            see(shape, tape, value, room)?;
         }
         Ok(at)
     })
@@ -222,14 +252,8 @@ fn fields(
     Ok(())
 }
 
-fn see(
-    shape: &mut Shape,
-    tape: &Tape<'_>,
-    at: u32,
-    depth: usize,
-    room: &mut usize,
-) -> Result<(), Trouble> {
-    if depth > MAX_DEPTH || *shape == Shape::Text {
+fn see(shape: &mut Shape, tape: &Tape<'_>, at: u32, room: &mut usize) -> Result<(), Trouble> {
+    if matches!(shape, Shape::Text) {
         return Ok(());
     }
     match tape.get(at) {
@@ -250,7 +274,7 @@ fn see(
             };
             let mut next = at + 1;
             while next < end {
-                see(item, tape, next, depth + 1, room)?;
+                see(item, tape, next, room)?;
                 next = tape.next(next, "an item")?;
             }
         }
@@ -264,11 +288,26 @@ fn see(
             };
             fields(tape, at, end, |name, value, guess| {
                 let (shape, at) = object.field(name, guess, room)?;
-                see(shape, tape, value, depth + 1, room)?;
+                see(shape, tape, value, room)?;
                 Ok(at)
             })?;
         }
         _ => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_is_that_of_brackets_outside_of_texts() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(!is_deep(nested(MAX_BRACKETS).as_bytes()));
+        assert!(is_deep(nested(MAX_BRACKETS + 1).as_bytes()));
+        assert!(!is_deep("[]".repeat(1000).as_bytes()));
+        let text = format!("[\"\\\"{}\"]", "[".repeat(1000));
+        assert!(!is_deep(text.as_bytes()));
+    }
 }

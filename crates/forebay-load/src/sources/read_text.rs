@@ -12,12 +12,13 @@ use arrow_schema::SchemaRef;
 use super::blob::Blob;
 use super::csv::{self, CsvDecoder};
 use super::error::SourceError;
-use super::infer_json::JsonLook;
+use super::infer_json::{JsonLook, are_deep};
 use super::jsonl::JsonDecoder;
 use super::records::{Chunk, Record};
 use super::sniff::SHOWN_CHARS;
 use super::text::{TextFile, TextFormat, TextPart};
 use crate::convert::Rules;
+use crate::types::MAX_DEPTH;
 
 /// Takes rows and the records that they are of.
 type Emit<'a, E> = &'a mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>;
@@ -133,9 +134,13 @@ impl<E: From<SourceError>> Reading<'_, E> {
         let (Some(first), Some(last)) = (records.first(), records.last()) else {
             return Ok(());
         };
-        let decoded = self
-            .decoder
-            .decode(&bytes[first.start..last.end], records.len());
+        let json = matches!(self.decoder, Decoder::Json(_));
+        let decoded = if json && are_deep(bytes, records) {
+            Err(format!("its values nest deeper than {MAX_DEPTH}"))
+        } else {
+            let bytes = &bytes[first.start..last.end];
+            self.decoder.decode(bytes, records.len())
+        };
         match decoded {
             Ok(batch) => (self.emit)(batch, records),
             Err(reason) if records.len() == 1 => {

@@ -169,3 +169,27 @@ fn several_texts_are_null() {
     assert_eq!(content.schema, ["id:Int64?", "n:Int64?"]);
     assert_eq!(content.rows, ["1|-", "2|-", "3|-", "4|5"]);
 }
+
+#[test]
+fn values_that_nest_without_end_are_bad_rows() {
+    let lists = format!(
+        "{{\"id\":2,\"a\":{}{}}}",
+        "[".repeat(200_000),
+        "]".repeat(200_000)
+    );
+    let objects = format!(
+        "{{\"id\":3,\"b\":{}1{}}}",
+        "{\"b\":".repeat(200_000),
+        "}".repeat(200_000)
+    );
+    let text = format!("{{\"id\":1,\"a\":\"x\"}}\n{lists}\n{objects}\n{{\"id\":4}}\n");
+    let dir = Dir::new(&[("a.jsonl", text.as_bytes())]);
+    let content = read(&dir.open("a.jsonl").unwrap()).unwrap();
+    assert_eq!(content.schema, ["id:Int64?", "a:Utf8?"]);
+    assert_eq!(content.rows, ["1|x", "4|-"]);
+    let reason = "its values nest deeper than 32";
+    assert_eq!(
+        content.rejects,
+        [format!("line 2: {reason}"), format!("line 3: {reason}")]
+    );
+}
