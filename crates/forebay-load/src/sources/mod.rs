@@ -11,6 +11,7 @@ mod capture;
 mod columns;
 mod content;
 mod csv;
+mod csv_decoder;
 mod describe;
 mod error;
 mod find;
