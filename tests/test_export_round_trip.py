@@ -1,5 +1,5 @@
-"""What is exported and pushed again is the same table, for every type; other programs read the files
-as what they are."""
+"""What is exported and pushed again is the same table, for every type; other programs read the
+files as what they are."""
 
 import json
 import subprocess
@@ -94,6 +94,18 @@ def test_types_come_from_a_table_too(store, tmp_path):
         "push", "b", tmp_path / "b.csv", "--key", "{code}", "--columns-from", tmp_path / "b.csv"
     )
     assert "is not what export --json tells" in message
+
+
+def test_seconds_in_parquet_are_seconds(store, tmp_path):
+    # pyarrow, too, has to store them as milliseconds.
+    columns = {"id": [1], "at": pa.array([0], pa.timestamp("s", "Asia/Tokyo")), "t": [[86399]]}
+    table = pa.table(columns).set_column(2, "t", pa.array([[86399]], pa.list_(pa.time32("s"))))
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    store.push("t", tmp_path / "t.parquet")
+    expected = {"id": 1, "at": "1970-01-01T00:00:00Z", "t": ["23:59:59"]}
+    assert store.json("get", "t", "1") == [expected]
+    told = exported(store, "t", tmp_path / "t.arrow")["columns"]
+    assert told == ["id:int64", "at:timestamptz(s,Asia/Tokyo)", "t:list(time(s))"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
