@@ -363,7 +363,7 @@ KINDS = {
     "lists": ({"id": [1, 2, 3], "v": [["", None], [], ["x"]]}, "{id:03}", ["--value", "v"]),
     "ordered rows": ({"id": [1, 2, 3], "v": [None, "", "x"]}, "{id:03}/{{", ["--order", "ordered"]),
 }
-# Keys of text in CSV and JSON lines are columns of binary.
+# CSV and JSON lines have keys and bytes in columns of binary, which are in NOT_READ.
 FORMATS = ["arrow", "parquet"]
 
 
@@ -374,7 +374,7 @@ def test_every_kind_of_table_comes_back(store, tmp_path, table, kind):
     store.push("t", write(pa.table(columns), tmp_path / "t.arrow"), key=key, args=args)
     path = tmp_path / f"out.{kind}"
     exported(store, "t", path)
-    diff = pushed_again(store, "t", path)
+    diff = pushed_again(store, "t", path, columns=kind in NOT_READ)
     counts = [diff[what] for what in ("added", "removed", "changed", "unchanged")]
     assert counts == [0, 0, 0, 3], diff["differences"]
 
