@@ -168,7 +168,9 @@ impl DecoderFactory for ExactNumbers {
         Ok(match field.data_type() {
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
             DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(|text| text.parse().ok()))),
-            DataType::Float64 => Some(Box::new(Exact::<Float64Type>(|text| exact_float64(&Datum::Text(text))))),
+            DataType::Float64 => Some(Box::new(Exact::<Float64Type>(|text| {
+                exact_float64(&Datum::Text(text))
+            }))),
             _ => None,
         })
     }

@@ -123,7 +123,9 @@ impl Search<'_> {
         let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty()).collect();
         let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
         let slash = if self.shelf.is_far() { "" } else { "/" };
-        let root = self.shelf.path(&format!("{slash}{}", parts[..fixed].join("/")));
+        let root = self
+            .shelf
+            .path(&format!("{slash}{}", parts[..fixed].join("/")));
         let Some(root) = root else { return Ok(None) };
         let mut files = Vec::new();
         let mut waiting = vec![(root.clone(), fixed)];

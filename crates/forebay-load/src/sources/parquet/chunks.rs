@@ -111,7 +111,10 @@ impl Chunks {
             }
             ranges.push((leaf, start..end));
         }
-        let bytes: u64 = ranges.iter().map(|(_, range)| range.end - range.start).sum();
+        let bytes: u64 = ranges
+            .iter()
+            .map(|(_, range)| range.end - range.start)
+            .sum();
         if bytes > WHOLE_BYTES {
             return Ok(Chunks(windows(blob, ranges)));
         }
@@ -174,7 +177,9 @@ impl ChunkReader for Chunk {
                 ChunkRead::Near(blob.reader_by(start..blob.size_bytes, HEADER_BYTES))
             }
             Chunk::Held(at, held) => {
-                let from = start.checked_sub(*at).filter(|from| *from <= held.len() as u64);
+                let from = start
+                    .checked_sub(*at)
+                    .filter(|from| *from <= held.len() as u64);
                 ChunkRead::Held(held.slice(from.ok_or_else(beyond)? as usize..))
             }
             Chunk::Window(reader, end) => ChunkRead::Window(reader.clone(), start..*end),
@@ -207,7 +212,9 @@ fn read_at<R>(
     read: impl FnOnce(&mut BlobReader) -> io::Result<R>,
 ) -> io::Result<R> {
     let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-    let from = at.checked_sub(reader.start()).ok_or(io::ErrorKind::InvalidInput)?;
+    let from = at
+        .checked_sub(reader.start())
+        .ok_or(io::ErrorKind::InvalidInput)?;
     reader.seek(SeekFrom::Start(from))?;
     read(&mut reader)
 }

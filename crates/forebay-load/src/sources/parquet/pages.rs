@@ -27,7 +27,11 @@ pub(super) struct CheckedGroup {
 }
 
 impl CheckedGroup {
-    pub(super) fn new(metadata: &ParquetMetaData, index: usize, chunks: Chunks) -> Arc<dyn FileReader> {
+    pub(super) fn new(
+        metadata: &ParquetMetaData,
+        index: usize,
+        chunks: Chunks,
+    ) -> Arc<dyn FileReader> {
         let (whole, group) = (metadata.file_metadata(), metadata.row_group(index));
         let file = FileMetaData::new(
             whole.version(),
@@ -125,7 +129,11 @@ struct CheckedPages {
 impl CheckedPages {
     fn check(&mut self, page: &Page) -> Result<()> {
         let expected = &self.expected;
-        let wrong = |what: &str| Err(ParquetError::General(format!("a page's header says {what}")));
+        let wrong = |what: &str| {
+            Err(ParquetError::General(format!(
+                "a page's header says {what}"
+            )))
+        };
         if let Page::DictionaryPage { encoding, .. } = page {
             let plain = matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY);
             return match plain {
