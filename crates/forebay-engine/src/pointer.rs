@@ -149,11 +149,13 @@ impl Pointer {
         let (bytes, _) = seal(&self).map_err(damaged)?;
         let reserve = Reserve::of(disk, path);
         match replace_file(disk, path, &bytes) {
-            Err(full) if is_out_of_space(&full) => match reserve.replace_pointer(&bytes) {
-                // An older program may have written the table last.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(full),
-                replaced => replaced,
-            },
+            Err(full) if is_out_of_space(&full) && disk.keeps_blocks() => {
+                match reserve.replace_pointer(&bytes) {
+                    // An older program may have written the table last.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Err(full),
+                    replaced => replaced,
+                }
+            }
             Ok(()) if !self.dropped => {
                 reserve.keep(bytes.len());
                 Ok(())

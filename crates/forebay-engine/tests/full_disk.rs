@@ -38,6 +38,11 @@ fn serving(store: &Store) -> u64 {
     store.table(&name(TABLE)).unwrap().serving().unwrap()
 }
 
+fn reserve() -> std::path::PathBuf {
+    let table = common::root().join("tables").join(TABLE);
+    table.join("current.reserve")
+}
+
 /// What no file can be made on.
 fn assert_full(disk: &SimDisk) {
     let error = disk.create(&common::root().join("another")).unwrap_err();
@@ -59,11 +64,14 @@ fn pointers_move_as_often_as_one_likes() {
         assert_eq!(serving(&store_on(&disk, 3)), 3);
         assert_full(&disk);
     }
-    // With space again the table is as any other.
+    // With space again the table is as any other, and the reserve has its full size.
+    let reserve = || disk.open(&reserve()).unwrap().len_bytes();
+    assert!(reserve() < 4096);
     disk.make_room();
     let version = push(&store, TABLE, Order::Hashed, &rows(9, 20), 2).unwrap();
     swap(&store, version).unwrap();
     assert_eq!(view(&store, TABLE).unwrap().serving, Some(version));
+    assert_eq!(reserve(), 4096);
 }
 
 #[test]
@@ -93,11 +101,7 @@ fn the_swap_of_a_push_that_took_the_last_byte_happens() {
 #[test]
 fn without_a_reserve_the_pointer_stays_and_the_error_says_why() {
     let disk = full();
-    let reserve = common::root()
-        .join("tables")
-        .join(TABLE)
-        .join("current.reserve");
-    disk.remove(&reserve).unwrap();
+    disk.remove(&reserve()).unwrap();
     let store = store_on(&disk, 2);
     let error = swap(&store, 4).unwrap_err();
     assert!(error.to_string().contains("write the pointer"), "{error}");

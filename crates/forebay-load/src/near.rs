@@ -7,7 +7,7 @@ pub(crate) fn nearest<'c>(
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
     let name = name.to_lowercase();
-    let limit = (name.chars().count() / 3).max(1);
+    let limit = name.chars().count() / 3;
     let distance = |candidate: &str| strsim::damerau_levenshtein(&name, &candidate.to_lowercase());
     candidates
         .into_iter()
@@ -37,7 +37,7 @@ mod tests {
         assert_eq!(near("flight"), Some("Flight"));
         assert_eq!(near("ids"), Some("id"));
         assert_eq!(near("weather"), None);
-        assert_eq!(near(""), None);
+        assert_eq!((near(""), near("i")), (None, None));
         assert_eq!(hint("pirce", ["price"]), "; did you mean 'price'?");
         assert_eq!(hint("x", ["price"]), "");
     }

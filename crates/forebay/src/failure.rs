@@ -97,7 +97,7 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Sort(SortError::Stopped) => Failure::Cancelled,
         PushError::Engine(error) => of_engine(error),
         PushError::Mismatch { .. } => Failure::Damaged,
-        PushError::Rejects { .. } => Failure::Other,
+        PushError::Rejects { .. } | PushError::Sort(SortError::Scratch { .. }) => Failure::Other,
     }
 }
 

@@ -4,18 +4,38 @@ use std::sync::Arc;
 
 use arrow_array::builder::{Float64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int64Array,
-    ListArray, NullArray, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, DurationSecondArray,
+    Float64Array, Int64Array, IntervalMonthDayNanoArray, ListArray, NullArray, RecordBatch,
+    RecordBatchOptions, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{DataType, Field, Fields};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, SchemaRef};
 use proptest::prelude::*;
 
 use super::*;
 use crate::type_name::parse_type;
+
+/// The batch with its columns, by position, as those of `schema`.
+pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let rules = Rules::default();
+    let column = |(array, field): (&ArrayRef, &FieldRef)| {
+        let (from, to) = (array.data_type(), field.data_type());
+        let converter = Converter::new(field.name(), from, to, &rules)
+            .map_err(|error| ArrowError::CastError(error.to_string()))?;
+        let converted = converter.convert(array, &mut Changes::default());
+        converted.map_err(|trouble| ArrowError::CastError(trouble.reason()))
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(column);
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns.collect::<Result<_, _>>()?,
+        &rows,
+    )
+}
 
 fn ty(name: &str) -> DataType {
     parse_type(name).unwrap_or_else(|| panic!("{name} is no type"))
@@ -378,6 +398,15 @@ fn encodings_are_unwrapped() {
     );
 }
 
+/// The array as text, and again as what it was.
+fn there_and_back(array: &ArrayRef) -> ArrayRef {
+    let rules = Rules::default();
+    let there = Converter::new("x", array.data_type(), &DataType::Utf8, &rules).unwrap();
+    let back = Converter::new("x", &DataType::Utf8, array.data_type(), &rules).unwrap();
+    let text = there.convert(array, &mut Changes::default()).unwrap();
+    back.convert(&text, &mut Changes::default()).unwrap()
+}
+
 proptest! {
     #[test]
     fn integers_and_decimals_come_back(value: i64, scale in 0_i8..18) {
@@ -396,12 +425,20 @@ proptest! {
     fn floats_come_back_from_their_text(bits: u64) {
         let value = f64::from_bits(bits);
         let array: ArrayRef = Arc::new(Float64Array::from(vec![value]));
-        let there = Converter::new("x", &DataType::Float64, &DataType::Utf8, &Rules::default()).unwrap();
-        let back = Converter::new("x", &DataType::Utf8, &DataType::Float64, &Rules::default()).unwrap();
-        let text = there.convert(&array, &mut Changes::default()).unwrap();
-        let made = back.convert(&text, &mut Changes::default()).unwrap();
+        let made = there_and_back(&array);
         let made = made.as_primitive::<Float64Type>().value(0);
         prop_assert!(made == value || (made.is_nan() && value.is_nan()), "{} {}", value, made);
+    }
+
+    #[test]
+    fn spans_come_back_from_their_text(months: i32, days: i32, nanoseconds: i64, shift in 0_u32..63) {
+        let spans = [(months, days, nanoseconds), (0, days, 0), (i32::MIN, 0, i64::MIN), (0, 0, nanoseconds >> shift)];
+        let spans = spans.map(|(months, days, ns)| IntervalMonthDayNano::new(months, days, ns));
+        let array: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(spans.to_vec()));
+        prop_assert_eq!(&there_and_back(&array), &array);
+        let seconds = [nanoseconds, nanoseconds >> shift, i64::MIN, i64::MAX, 0];
+        let array: ArrayRef = Arc::new(DurationSecondArray::from(seconds.to_vec()));
+        prop_assert_eq!(&there_and_back(&array), &array);
     }
 
     #[test]

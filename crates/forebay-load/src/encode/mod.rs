@@ -27,6 +27,7 @@ pub use bad_row::BadRow;
 pub use operations::{Expiry, OperationChoice, Verb};
 
 use crate::key::KeyTemplate;
+use crate::near;
 use crate::types::{TypeError, plain_schema, row_schema};
 use cells::Cells;
 use keys::KeyWriter;
@@ -72,7 +73,8 @@ pub enum Encoded {
 pub enum EncodeError {
     #[error(transparent)]
     Type(#[from] TypeError),
-    #[error("{what} names the column '{column}', which the source does not have; it has: {}", columns.join(", "))]
+    #[error("{what} names the column '{column}', which the source does not have{}; it has: {}",
+        near::hint(column, columns.iter().map(String::as_str)), columns.join(", "))]
     UnknownColumn {
         what: &'static str,
         column: String,

@@ -10,7 +10,7 @@ use forebay_run::operation::Operation;
 
 use super::order::{head_of, settle_duplicates, sort_entries};
 use super::spill::Spill;
-use super::{SortError, SortPlan, Tally, collect_operation};
+use super::{SPILL_PREFIX, SortError, SortPlan, Tally, collect_operation};
 
 /// The arena grows by blocks of this size, or of an eighth of the collector's share when that is
 /// less; a larger record gets a block of its own.
@@ -259,7 +259,7 @@ impl Collector {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let unit = self.units.last().copied();
         let sorted = self.sort()?;
-        let name = format!("spill-{}.run", NUMBER.fetch_add(1, Relaxed));
+        let name = format!("{SPILL_PREFIX}{}.run", NUMBER.fetch_add(1, Relaxed));
         let path: PathBuf = self.plan.scratch.join(name);
         self.spills.push(Spill::write(&self.plan, &path, sorted)?);
         self.units.extend(unit.map(|(_, unit)| (0, unit)));

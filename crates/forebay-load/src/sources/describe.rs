@@ -7,7 +7,7 @@ use super::blob::Blob;
 use super::error::SourceError;
 use super::find::Found;
 use super::hive::{Partition, PartitionTypes};
-use super::{File, SourceOptions};
+use super::{Content, File, SourceOptions, guesses};
 
 /// Files across a network that are described at once.
 const AT_ONCE: usize = 16;
@@ -37,11 +37,16 @@ pub(super) fn all(
         }
         _ => side_by_side(&blobs, options)?,
     };
+    let mut files = described;
+    guesses::settle(&mut files, options)?;
     let whole = |(mut file, partitions): (File, Vec<Partition>)| {
+        if let Content::Text(_, text) = &mut file.content {
+            text.leave_out_unmet(|name| partitions.iter().any(|said| said.column == name));
+        }
         file.constants = types.constants(&partitions, file.fields());
         Arc::new(file)
     };
-    Ok(described.into_iter().zip(partitions).map(whole).collect())
+    Ok(files.into_iter().zip(partitions).map(whole).collect())
 }
 
 fn side_by_side(blobs: &[Blob], options: &SourceOptions) -> Result<Vec<File>, SourceError> {

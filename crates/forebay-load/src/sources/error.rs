@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::format::Format;
+use super::origin::Place;
 use crate::convert::{ConvertError, Loss};
 
 /// An error about sources. Each names the file, and where in it.
@@ -94,12 +95,36 @@ pub enum SourceError {
     #[error("{file}: {reason}")]
     Header { file: String, reason: String },
     #[error(
-        "{file}: the record that begins at line {line} is longer than {limit} bytes: a quote before it may not be closed"
+        "{file}: {place}: the record that begins here is longer than {limit} bytes: a quote before it may not be closed"
     )]
     LongRecord {
         file: String,
-        line: u64,
+        place: Place,
         limit: usize,
+    },
+    #[error("{file}: line 1 is not {format}: the file seems to be {what}; {advice}")]
+    NotText {
+        file: String,
+        format: &'static str,
+        what: &'static str,
+        advice: &'static str,
+    },
+    #[error(
+        "{file}: its rows have more than {limit} fields, such as {names}: more than columns can be; {advice}"
+    )]
+    TooManyFields {
+        file: String,
+        limit: usize,
+        names: String,
+        advice: String,
+    },
+    /// A record shows that the types guessed from a sample are not those of all rows: look at all of them
+    /// ([`super::SourceSet::look_at_all`]), and open the sources again with what comes of it.
+    #[error("{file}: {place}: {news}, which the first rows did not show")]
+    GuessFailed {
+        file: String,
+        place: Place,
+        news: String,
     },
     #[error(
         "the column '{column}' is {first_type} in {first_file} but {second_type} in {second_file}: these do not widen to one type; push them apart, or cast one"
@@ -111,8 +136,15 @@ pub enum SourceError {
         second_file: String,
         second_type: String,
     },
-    #[error("a type was given for the column '{column}', which no file has; they have: {columns}")]
-    UnknownColumn { column: String, columns: String },
+    #[error(
+        "a type was given for the column '{column}', which no file has; they have: {columns}{hint}"
+    )]
+    UnknownColumn {
+        column: String,
+        columns: String,
+        /// A name there is that looks like it.
+        hint: String,
+    },
     #[error(
         "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp, decimal(12,2), \
          list(text) or struct(net float64, gross float64), nor NAME:TYPE:HOW with {}",

@@ -11,19 +11,28 @@ mod capture;
 mod columns;
 mod content;
 mod csv;
+mod csv_decoder;
 mod describe;
 mod error;
 mod find;
 mod format;
+mod guesses;
 mod hive;
 mod infer_csv;
 mod infer_json;
+mod infer_number;
 mod ipc;
 mod jsonl;
+mod look;
 mod origin;
 mod parquet;
+mod parquet_types;
+mod read_text;
 mod records;
+mod shape;
+mod sniff;
 mod split;
+mod splitter;
 mod spool;
 mod store;
 mod text;
@@ -49,6 +58,7 @@ pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
 pub use format::Format;
 use format::Packing;
+pub use guesses::Guesses;
 use hive::Constants;
 use ipc::IpcFile;
 pub(crate) use origin::row_as_json;
@@ -70,8 +80,8 @@ pub struct CsvOptions {
     pub quote: u8,
     /// The first record has the columns' names; else they are `column_1` and so on.
     pub header: bool,
-    /// A text that stands for null, besides the empty one.
-    pub null: Option<String>,
+    /// Texts that stand for null, besides the empty one.
+    pub null: Vec<String>,
 }
 
 impl Default for CsvOptions {
@@ -80,18 +90,14 @@ impl Default for CsvOptions {
             delimiter: b',',
             quote: b'"',
             header: true,
-            null: None,
+            null: Vec::new(),
         }
     }
 }
 
 impl CsvOptions {
     fn is_null(&self, field: &[u8]) -> bool {
-        field.is_empty()
-            || self
-                .null
-                .as_ref()
-                .is_some_and(|null| null.as_bytes() == field)
+        field.is_empty() || self.null.iter().any(|null| null.as_bytes() == field)
     }
 }
 
@@ -109,6 +115,8 @@ pub struct SourceOptions {
     pub table: Vec<(String, DataType)>,
     /// Records of a text file from which types are guessed.
     pub sample_rows: usize,
+    /// What [`SourceSet::look_at_all`] found, in place of samples.
+    pub guesses: Option<Arc<Guesses>>,
     /// The bytes of packets make a column, too.
     pub packet_data: bool,
     /// Where what can be read only once is kept.
@@ -138,6 +146,7 @@ impl Default for SourceOptions {
             columns: Vec::new(),
             table: Vec::new(),
             sample_rows: 10_000,
+            guesses: None,
             packet_data: false,
             spool: Spool::default(),
         }
@@ -213,7 +222,7 @@ impl File {
                 let file = CaptureFile::describe(&blob, options.packet_data)?;
                 Content::Capture(blob.clone(), file)
             }
-            Format::JsonLines => text(TextFormat::JsonLines)?,
+            Format::JsonLines => text(TextFormat::Json)?,
             Format::Csv => {
                 let mut csv = options.csv.clone();
                 if !options.delimiter_given && bare.to_ascii_lowercase().ends_with(".tsv") {
@@ -306,7 +315,7 @@ impl SourceSet {
                 file: file.name.clone(),
                 fields: file.columns(),
                 guessed: matches!(file.content, Content::Text(..)),
-                open: matches!(&file.content, Content::Text(_, text) if text.is_open()),
+                open: matches!(&file.content, Content::Text(_, text) if text.is_json()),
             })
             .collect();
         let (given, rules) = columns::settle(&options.columns, &options.table)?;

@@ -10,7 +10,8 @@ use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use super::batches::Slice;
 use super::capture::CapturePart;
 use super::error::SourceError;
-use super::origin::{Origin, Place, Places, Reject, row_as_json};
+use super::look::TextUnit;
+use super::origin::{Origin, Places, Reject, culprit, row_as_json};
 use super::parquet::RowGroup;
 use super::text::{TextPart, decode_schema};
 use super::{Content, File};
@@ -138,6 +139,14 @@ impl Unit {
         }
     }
 
+    /// The text that the unit reads, if it does.
+    pub(super) fn text(&self) -> Option<TextUnit<'_>> {
+        match (&self.file.content, &self.part) {
+            (Content::Text(blob, text), Part::Lines(part, _)) => Some((blob, text, part)),
+            _ => None,
+        }
+    }
+
     /// The number of rows, where the format tells.
     pub fn rows(&self) -> Option<u64> {
         match &self.part {
@@ -247,15 +256,12 @@ impl Unit {
                 part,
                 types,
                 &self.rules,
-                &mut |batch, records| {
-                    let lines = records.iter().map(|record| record.line).collect();
-                    emit(batch, Places::Lines(lines))
-                },
+                &mut |batch, records| emit(batch, text.places(records)),
                 &mut |record, bytes, reason| {
-                    let place = Place::Line(record.line);
                     reject(Reject {
                         file,
-                        place,
+                        place: text.place(record.number),
+                        column: culprit(types, &reason),
                         reason,
                         record: bytes,
                     })
@@ -270,6 +276,7 @@ impl Unit {
                     reject(Reject {
                         file,
                         place,
+                        column: None,
                         reason,
                         record: b"null",
                     })
@@ -301,6 +308,7 @@ impl Unit {
             reject(Reject {
                 file: &origin.file,
                 place: origin.place(row),
+                column: culprit(&self.schema, &reason),
                 reason,
                 record: &row_as_json(batch, row),
             })

@@ -18,6 +18,7 @@ use super::blob::{Blob, guarded};
 use super::content;
 use super::error::SourceError;
 use super::format::Format;
+use super::parquet_types;
 use crate::uuid::with_parquet_marks;
 use chunks::{Chunks, Tail};
 use pages::CheckedGroup;
@@ -26,6 +27,7 @@ use pages::CheckedGroup;
 #[derive(Debug, Clone)]
 pub(super) struct ParquetFile {
     metadata: ArrowReaderMetadata,
+    /// The columns with the types that their writer had for them.
     schema: SchemaRef,
 }
 
@@ -46,7 +48,9 @@ impl ParquetFile {
         let options = ArrowReaderOptions::new();
         let load = || ArrowReaderMetadata::load(&Tail::of(blob)?, options);
         let metadata = guarded(load).map_err(|error| blob.damaged("its footer ", error))?;
-        let schema = with_parquet_marks(metadata.schema(), metadata.parquet_schema());
+        let file = metadata.metadata().file_metadata();
+        let schema = parquet_types::told(metadata.schema(), file);
+        let schema = with_parquet_marks(&schema, metadata.parquet_schema());
         Ok(ParquetFile { metadata, schema })
     }
 
@@ -89,7 +93,7 @@ impl ParquetFile {
             let mask = ProjectionMask::roots(schema, columns.iter().copied());
             let leaves = (0..schema.num_columns()).filter(|leaf| mask.leaf_included(*leaf));
             let chunks = Chunks::open(blob, metadata.row_group(group.index), leaves)?;
-            let fields = Some(self.schema().fields());
+            let fields = Some(self.metadata.schema().fields());
             let levels = parquet_to_arrow_field_levels(schema, mask, fields)?;
             let checked = CheckedGroup::new(metadata, group.index, chunks);
             ParquetRecordBatchReader::try_new_with_row_groups(&levels, &checked, BATCH_ROWS, None)
