@@ -9,9 +9,9 @@ from urllib.parse import unquote
 class WebServer:
     """Serves files from memory, and notes what was asked for."""
 
-    def __init__(self, ranges=True, fail_first=0):
+    def __init__(self, ranges=True, fail_first=0, cut=0):
         self.files, self.requests, self.lock = {}, [], threading.Lock()
-        self.fail_first = fail_first
+        self.fail_first, self.cut = fail_first, cut
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,7 +60,8 @@ class WebServer:
         handler.send_header("ETag", f'"{hash(content)}"')
         handler.end_headers()
         if handler.command == "GET":
-            handler.wfile.write(body)
+            handler.wfile.write(body[: len(body) - self.cut])
+        handler.close_connection = self.cut > 0
 
     def bytes_sent(self):
         """Of ranges, by what was asked for."""

@@ -226,7 +226,9 @@ impl Context {
 
     /// Where sources go that can be read only once: beside the work of pushes, where --work-dir says so.
     pub fn spool(&self) -> Spool {
-        self.work_dir.clone().map_or_else(Spool::default, Spool::new)
+        self.work_dir
+            .clone()
+            .map_or_else(Spool::default, Spool::new)
     }
 
     pub fn open_table(&self, name: &TableName) -> anyhow::Result<Table> {

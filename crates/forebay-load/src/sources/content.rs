@@ -34,20 +34,38 @@ const MARKS: [(&[u8], Kind); 27] = [
     (b"\x34\xcd\xb2\xa1", Kind::Readable(Format::Capture)),
     (b"\x1f\x8b", Kind::Packed(Packing::Gzip)),
     (b"\x28\xb5\x2f\xfd", Kind::Packed(Packing::Zstd)),
-    (b"PARE", Kind::Other("Parquet with an encrypted footer", CONVERT)),
+    (
+        b"PARE",
+        Kind::Other("Parquet with an encrypted footer", CONVERT),
+    ),
     (b"FEA1", Kind::Other("Feather of version 1", CONVERT)),
-    (b"PK\x03\x04", Kind::Other("a zip archive, as .xlsx is too", UNPACK)),
+    (
+        b"PK\x03\x04",
+        Kind::Other("a zip archive, as .xlsx is too", UNPACK),
+    ),
     (b"BZh", Kind::Other("compressed with bzip2", UNPACK)),
     (b"\xfd7zXZ\x00", Kind::Other("compressed with xz", UNPACK)),
-    (b"\x04\x22\x4d\x18", Kind::Other("compressed with lz4", UNPACK)),
-    (b"\xff\x06\x00\x00sNaPpY", Kind::Other("compressed with snappy", UNPACK)),
+    (
+        b"\x04\x22\x4d\x18",
+        Kind::Other("compressed with lz4", UNPACK),
+    ),
+    (
+        b"\xff\x06\x00\x00sNaPpY",
+        Kind::Other("compressed with snappy", UNPACK),
+    ),
     (b"7z\xbc\xaf\x27\x1c", Kind::Other("a 7z archive", UNPACK)),
     (b"ORC", Kind::Other("ORC", CONVERT)),
     (b"Obj\x01", Kind::Other("Avro", CONVERT)),
-    (b"SQLite format 3\0", Kind::Other("an SQLite database", CONVERT)),
+    (
+        b"SQLite format 3\0",
+        Kind::Other("an SQLite database", CONVERT),
+    ),
     (b"\x89HDF\r\n", Kind::Other("HDF5", CONVERT)),
     (b"\x93NUMPY", Kind::Other("a NumPy array", CONVERT)),
-    (b"\xd0\xcf\x11\xe0", Kind::Other("an old Office file", CONVERT)),
+    (
+        b"\xd0\xcf\x11\xe0",
+        Kind::Other("an old Office file", CONVERT),
+    ),
     (b"%PDF-", Kind::Other("PDF", CONVERT)),
 ];
 
@@ -57,10 +75,7 @@ fn marked(head: &[u8]) -> Option<Kind> {
 }
 
 /// The format of a file and how it is packed: as given, as its name says, or as its content does.
-pub(super) fn settle(
-    blob: &Blob,
-    given: Option<Format>,
-) -> Result<(Format, Packing), SourceError> {
+pub(super) fn settle(blob: &Blob, given: Option<Format>) -> Result<(Format, Packing), SourceError> {
     let file = || blob.name.to_string();
     let (packing, bare) = Packing::of_name(&blob.name);
     let named = given.or_else(|| Format::of_name(bare));
@@ -77,12 +92,16 @@ pub(super) fn settle(
     let head = blob.head(HEAD_BYTES)?;
     let kind = marked(&head);
     match (named, kind) {
-        (Some(format), Some(Kind::Packed(found))) if packing == Packing::Plain => Ok((format, found)),
+        (Some(format), Some(Kind::Packed(found))) if packing == Packing::Plain => {
+            Ok((format, found))
+        }
         (Some(format), Some(Kind::Packed(found))) if found == packing => Ok((format, packing)),
-        (Some(format), None) if packing == Packing::Plain => match is_html(&head) && given.is_none() {
-            true => Err(mistaken(blob, &format.to_string(), &head)),
-            false => Ok((format, packing)),
-        },
+        (Some(format), None) if packing == Packing::Plain => {
+            match is_html(&head) && given.is_none() {
+                true => Err(mistaken(blob, &format.to_string(), &head)),
+                false => Ok((format, packing)),
+            }
+        }
         // Frames that decoders skip may come first.
         (Some(format), None) if packing == Packing::Zstd => Ok((format, packing)),
         (Some(_), _) if packing != Packing::Plain => {
@@ -130,7 +149,9 @@ fn what(head: &[u8]) -> String {
         (Some(Kind::Readable(_)), _) => "it is a packet capture".to_owned(),
         (Some(Kind::Packed(packing)), _) => format!("it is compressed with {packing}"),
         (Some(Kind::Other(what, _)), _) => format!("it is {what}"),
-        (None, _) if is_html(head) => "it is an HTML page, as servers send with an error".to_owned(),
+        (None, _) if is_html(head) => {
+            "it is an HTML page, as servers send with an error".to_owned()
+        }
         (None, Some(b'{')) => "its content looks like JSON".to_owned(),
         (None, Some(b'[')) => "its content looks like a JSON array".to_owned(),
         (None, Some(b'<')) => "its content looks like XML".to_owned(),
@@ -141,7 +162,10 @@ fn what(head: &[u8]) -> String {
 }
 
 fn is_html(head: &[u8]) -> bool {
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let text = head
+        .strip_prefix(b"\xef\xbb\xbf")
+        .unwrap_or(head)
+        .trim_ascii_start();
     let begins = |mark: &[u8]| {
         let begin = text.get(..mark.len());
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(mark))
@@ -188,11 +212,18 @@ mod tests {
             (b"\xef\xbb\xbf{\"a\":1}", "its content looks like JSON"),
             (b" [1,2]", "its content looks like a JSON array"),
             (b"id,name\n1,a\n", "its content looks like text: 'id,name'"),
-            ("a,b\n1,\u{e9}".as_bytes().split_last().unwrap().1, "its content looks like text: 'a,b'"),
+            (
+                "a,b\n1,\u{e9}".as_bytes().split_last().unwrap().1,
+                "its content looks like text: 'a,b'",
+            ),
             (b"\0\0\0\0\0\0", "it begins with zeros"),
             (b"\x01\x02\x03\x80", "its content is of no format"),
         ] {
-            assert!(what(head).starts_with(expected), "{} {expected}", what(head));
+            assert!(
+                what(head).starts_with(expected),
+                "{} {expected}",
+                what(head)
+            );
         }
     }
 }

@@ -91,11 +91,16 @@ impl PartitionTypes {
     pub fn constants(&self, partitions: &[Partition], own: &Fields) -> Constants {
         let mut constants = Constants::default();
         for partition in partitions {
-            let field = self.0.iter().find(|field| *field.name() == partition.column);
+            let field = self
+                .0
+                .iter()
+                .find(|field| *field.name() == partition.column);
             let Some(field) = field else { continue };
             match own.find(field.name()) {
                 Some(_) => constants.held.push(partition.clone()),
-                None => constants.added.push((field.clone(), partition.value.clone())),
+                None => constants
+                    .added
+                    .push((field.clone(), partition.value.clone())),
             }
         }
         constants
@@ -123,7 +128,13 @@ impl Constants {
         }
         let rows = batch.num_rows();
         let mut fields: Vec<Field> = Vec::with_capacity(batch.num_columns() + self.added.len());
-        fields.extend(batch.schema().fields().iter().map(|field| field.as_ref().clone()));
+        fields.extend(
+            batch
+                .schema()
+                .fields()
+                .iter()
+                .map(|field| field.as_ref().clone()),
+        );
         let mut columns = batch.columns().to_vec();
         for (field, value) in &self.added {
             fields.push(field.clone());
@@ -226,10 +237,19 @@ mod tests {
         let said: Vec<(&str, Option<&str>)> = (found.iter())
             .map(|have| (have.column.as_str(), have.value.as_deref()))
             .collect();
-        let expected = [("year", Some("2024")), ("city", Some("São Paulo")), ("note", Some("a=b"))];
+        let expected = [
+            ("year", Some("2024")),
+            ("city", Some("São Paulo")),
+            ("note", Some("a=b")),
+        ];
         assert_eq!(said, expected);
         assert_eq!(of("d=__HIVE_DEFAULT_PARTITION__").unwrap()[0].value, None);
-        assert!(of("a=1/a=2").unwrap_err().to_string().contains("directory above"));
+        assert!(
+            of("a=1/a=2")
+                .unwrap_err()
+                .to_string()
+                .contains("directory above")
+        );
         assert!(of("a=%ff").unwrap_err().to_string().contains("no UTF-8"));
     }
 
@@ -237,11 +257,17 @@ mod tests {
     fn types_are_of_all_values_together() {
         let paths = ["y=2024/m=01/d=2024-01-31", "y=-7/m=12/d=2024-12-01"];
         assert_eq!(types(&paths, &[]), ["y:Int64", "m:Utf8", "d:Date32"]);
-        let paths = ["y=1/m=__HIVE_DEFAULT_PARTITION__", "y=__HIVE_DEFAULT_PARTITION__"];
+        let paths = [
+            "y=1/m=__HIVE_DEFAULT_PARTITION__",
+            "y=__HIVE_DEFAULT_PARTITION__",
+        ];
         assert_eq!(types(&paths, &[]), ["y:Int64?", "m:Utf8?"]);
         assert_eq!(types(&["d=2024-02-30"], &[]), ["d:Utf8"]);
         assert_eq!(types(&["n=9223372036854775808"], &[]), ["n:Utf8"]);
-        assert_eq!(types(&["y=1"], &[("y".to_owned(), DataType::Int16)]), ["y:Utf8"]);
+        assert_eq!(
+            types(&["y=1"], &[("y".to_owned(), DataType::Int16)]),
+            ["y:Utf8"]
+        );
     }
 
     #[test]

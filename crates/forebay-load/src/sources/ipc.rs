@@ -53,7 +53,9 @@ impl IpcFile {
         }
         let reader = guarded(|| stream_reader(blob, None)).map_err(|error| {
             let damaged = || blob.damaged("its beginning, read as an Arrow stream, ", error);
-            content::expect(blob, Format::Arrow).err().unwrap_or_else(damaged)
+            content::expect(blob, Format::Arrow)
+                .err()
+                .unwrap_or_else(damaged)
         })?;
         Ok(IpcFile {
             schema: reader.schema(),

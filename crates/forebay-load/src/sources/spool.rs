@@ -145,7 +145,9 @@ mod tests {
         let names = OsDisk::default().list(&dir.path().join("work")).unwrap();
         assert_eq!(names, Vec::<String>::new());
         let clone = spool.clone();
-        let again = clone.keep("-", "it", || -> Result<&[u8], _> { Err(SourceError::NoSource) });
+        let again = clone.keep("-", "it", || -> Result<&[u8], _> {
+            Err(SourceError::NoSource)
+        });
         assert_eq!(again.unwrap().read(5..7).unwrap(), content[5..7]);
     }
 }

@@ -74,10 +74,10 @@ impl Search<'_> {
         path: &Path,
         any_ending: bool,
     ) -> Result<Option<Vec<ObjectMeta>>, SourceError> {
-        let named = !path.as_ref().is_empty() && !(self.shelf.is_far() && text.ends_with('/'));
-        let head = match named {
-            true => self.shelf.head(path).map_err(|e| self.failed(e))?,
-            false => None,
+        let directory = path.as_ref().is_empty() || self.shelf.is_far() && text.ends_with('/');
+        let head = match directory {
+            true => None,
+            false => self.shelf.head(path).map_err(|e| self.failed(e))?,
         };
         // An empty object may stand for a directory.
         if let Some(meta) = &head
@@ -123,7 +123,9 @@ impl Search<'_> {
         let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty()).collect();
         let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
         let slash = if self.shelf.is_far() { "" } else { "/" };
-        let root = self.shelf.path(&format!("{slash}{}", parts[..fixed].join("/")));
+        let root = self
+            .shelf
+            .path(&format!("{slash}{}", parts[..fixed].join("/")));
         let Some(root) = root else { return Ok(None) };
         let mut files = Vec::new();
         let mut waiting = vec![(root.clone(), fixed)];

@@ -39,10 +39,7 @@ pub(super) struct Found {
 }
 
 /// The files that sources name.
-pub(super) fn find(
-    sources: &[String],
-    options: &SourceOptions,
-) -> Result<Vec<Found>, SourceError> {
+pub(super) fn find(sources: &[String], options: &SourceOptions) -> Result<Vec<Found>, SourceError> {
     let mut finder = Finder {
         options,
         shelves: HashMap::new(),

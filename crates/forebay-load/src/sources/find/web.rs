@@ -123,7 +123,10 @@ pub fn open(source: &str, runtime: Arc<Runtime>, spool: &Spool) -> Result<Blob, 
 /// HEAD of a URL that was signed for GET.
 fn look(store: &Store, path: &Path) -> Result<Option<ObjectMeta>, Error> {
     let options = GetOptions::new().with_range(Some(0..1));
-    match store.runtime.block_on(store.objects.get_opts(path, options)) {
+    match store
+        .runtime
+        .block_on(store.objects.get_opts(path, options))
+    {
         Ok(found) => Ok(Some(found.meta)),
         Err(Error::NotSupported { .. }) => Ok(None),
         Err(error @ Error::NotFound { .. }) => Err(error),
@@ -183,7 +186,15 @@ mod tests {
         assert_eq!(url.server, "https://h:8/?sig=x&n=1");
         assert_eq!(url.path, Path::parse("a/b c.csv").unwrap());
         assert_eq!(url.name, "https://h:8/a/b%20c.csv");
-        for bad in ["http://", "http:///x", "http://h", "http://h/", "http://h/a/", "http://u:p@h/x", "http://h/*.csv"] {
+        for bad in [
+            "http://",
+            "http:///x",
+            "http://h",
+            "http://h/",
+            "http://h/a/",
+            "http://u:p@h/x",
+            "http://h/*.csv",
+        ] {
             assert!(Url::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(shown("https://h/x?sig=1"), "https://h/x");

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn batch(from: i64, rows: i64) -> RecordBatch {
+pub fn batch(from: i64, rows: i64) -> RecordBatch {
     let ids = from..from + rows;
     let words: DictionaryArray<Int32Type> = ids
         .clone()
@@ -37,7 +37,7 @@ fn batch(from: i64, rows: i64) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-fn parquet(batch: &RecordBatch, compression: Compression, group: usize) -> Vec<u8> {
+pub fn parquet(batch: &RecordBatch, compression: Compression, group: usize) -> Vec<u8> {
     let properties = WriterProperties::builder()
         .set_compression(compression)
         .set_max_row_group_row_count(Some(group))
@@ -225,34 +225,4 @@ fn threads_read_units_side_by_side() {
         }
     });
     assert_eq!(rows.into_inner(), 20_000);
-}
-
-#[test]
-fn experiment_flips() {
-    let mut total = 0; let mut wrong = 0; let mut same=0;
-    let mut names: Vec<_> = std::fs::read_dir("/tmp/scratch/flips").unwrap().map(|e| e.unwrap().path()).collect();
-    names.sort();
-    for path in names {
-        let good = std::fs::read(&path).unwrap();
-        let ext = "x.parquet";
-        let read_it = |bytes: &[u8]| {
-            let dir = Dir::new(&[(ext, bytes)]);
-            dir.open(ext).and_then(|set| read(&set)).map(|c| (c.rows, c.rejects))
-        };
-        let expected = read_it(&good).unwrap();
-        let footer = u32::from_le_bytes(good[good.len()-8..good.len()-4].try_into().unwrap()) as usize;
-        let end = good.len() - 8 - footer;
-        let step = if std::env::var("ALLBYTES").is_ok() { 1 } else { 7 };
-        for at in (4..end).step_by(step) {
-            for mask in [0x01u8, 0x02, 0x04, 0x08, 0x10, 0x80, 0xff, 0x12, 0x0a] {
-                let mut bad = good.clone(); bad[at] ^= mask; total += 1;
-                match read_it(&bad) {
-                    Err(_) => {}
-                    Ok(got) if got == expected => { same += 1; }
-                    Ok(_) => { wrong += 1; println!("WRONG {} at {at} mask {mask:x}", path.display()); }
-                }
-            }
-        }
-        println!("{} {total} wrong {wrong} same {same}", path.display());
-    }
 }

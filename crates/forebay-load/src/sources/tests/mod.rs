@@ -1,4 +1,5 @@
 mod binary;
+mod far;
 mod finding;
 mod splitting;
 mod text;
