@@ -106,7 +106,7 @@ pub enum SourceError {
     NotText {
         file: String,
         format: &'static str,
-        what: &'static str,
+        what: String,
         advice: &'static str,
     },
     #[error(
