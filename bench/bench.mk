@@ -17,6 +17,11 @@ bench-read: bench-setup ## Warm and cold gets in process beside cdb, LMDB, Rocks
 bench-build: bench-setup build ## Building stores, MariaDB's LOAD DATA (the paper's figure 7), Parquet to serving
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_build.py $(BENCH_ARGS)
 
+.PHONY: bench-sources
+bench-sources: build ## Pushes of Parquet, CSV, JSON lines, in turn with an older binary (BASELINE=FILE); parts of a push
+	@bench/setup plan
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_sources.py $(BENCH_ARGS)
+
 .PHONY: bench-server
 bench-server: bench-setup build ## The server beside Redis, memory that must stay, swaps and pushes under load
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_server.py $(BENCH_ARGS)
