@@ -26,7 +26,9 @@ def converts(a, b, how=None):
 
 def sources(suffix):
     """Types that a kind of file has."""
-    encoded = [wrap(t) for t in types.SCALARS[::5] for wrap in ENCODINGS if not pa.types.is_date64(t)]
+    encoded = [
+        wrap(t) for t in types.SCALARS[::5] for wrap in ENCODINGS if not pa.types.is_date64(t)
+    ]
     return [t for t in [*types.SCALARS, *encoded] if suffix != ".parquet" or drive.parquet_has(t)]
 
 

@@ -99,7 +99,10 @@ def test_a_loss_that_was_allowed(store, tmp_path, how):
 @pytest.mark.parametrize("way", ["onto", "load"])
 def test_a_loss_on_the_way_into_a_table_that_is_there(store, tmp_path, way):
     trial = fill("round")
-    path, rejected = drive.write(trial.table(), tmp_path / "rows.arrow"), tmp_path / "t-rejected.jsonl"
+    path, rejected = (
+        drive.write(trial.table(), tmp_path / "rows.arrow"),
+        tmp_path / "t-rejected.jsonl",
+    )
     if way == "onto":
         store.push("t", drive.write(trial.targets(), tmp_path / "empty.arrow"))
         args = ["--onto", "current", "--force", *trial.words()]
@@ -116,10 +119,21 @@ def test_a_loss_on_the_way_into_a_table_that_is_there(store, tmp_path, way):
 def test_texts_that_do_not_fit_are_rounded_or_null(store, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("id,r,t,n\n1,7.5,-7.5,seven\n2,0.1,1e-400,7\n3,12,12.9,7.5\n")
-    given = ["--column", "r:int32:round", "--column", "t:int32:truncate", "--column", "n:int32:null"]
+    given = [
+        "--column",
+        "r:int32:round",
+        "--column",
+        "t:int32:truncate",
+        "--column",
+        "n:int32:null",
+    ]
     result = store.push("t", path, args=given)
     rows = store.json("get", "t", "1", "2", "3")
-    assert [[row[name] for name in "rtn"] for row in rows] == [[8, -7, None], [0, 0, 7], [12, 12, None]]
+    assert [[row[name] for name in "rtn"] for row in rows] == [
+        [8, -7, None],
+        [0, 0, 7],
+        [12, 12, None],
+    ]
     counts = {entry["column"]: (entry["how"], entry["values"]) for entry in result["lossy"]}
     assert counts == {"r": ("round", 2), "t": ("truncate", 3), "n": ("null", 2)}
     text = store.run("push", "t", path, "--key", "{id}", *given).out
@@ -131,7 +145,9 @@ def test_fields_and_items_are_named_by_paths(store, tmp_path):
     path = drive.write(rows, tmp_path / "rows.parquet")
     given = ["--column", "price.gross:int64:round", "--column", "n[]:int16:truncate"]
     result = store.push("t", path, args=given)
-    assert store.json("get", "t", "1") == [{"id": 1, "price": {"net": 1.5, "gross": 3}, "n": [1, 2, -2]}]
+    assert store.json("get", "t", "1") == [
+        {"id": 1, "price": {"net": 1.5, "gross": 3}, "n": [1, 2, -2]}
+    ]
     counts = sorted((entry["how"], entry["values"]) for entry in result["lossy"])
     assert counts == [("round", 1), ("truncate", 2)]
 

@@ -41,13 +41,17 @@ def test_types_that_do_not_convert(store, tmp_path, way):
         message = refuse(store, tmp_path, way, f"t{number}", path, b).lower()
         assert "odd" in message, f"seed {SEED}: {a} to {b}: {message}"
         for t in (a, b):
-            assert any(word in message for word in types.said(t)), f"seed {SEED}: {a} to {b}: {message}"
+            assert any(word in message for word in types.said(t)), (
+                f"seed {SEED}: {a} to {b}: {message}"
+            )
 
 
 def refuse(store, tmp_path, way, table, path, target):
     """Tries a conversion that has to fail, and gives its message."""
     if way == "column":
-        return store.refuse("push", table, path, "--key", "{id}", "--column", f"odd:{types.word(target)}")
+        return store.refuse(
+            "push", table, path, "--key", "{id}", "--column", f"odd:{types.word(target)}"
+        )
     if way == "load":
         columns = ["--column", "id:int64", "--column", f"odd:{types.word(target)}"]
         store.run("create", table, "--value", "row", *columns)

@@ -62,7 +62,12 @@ LOSSES = {
     "two in a bool": (2, None, "bool", "2"),
     "a duration of a fraction": (1500, pa.duration("ms"), "duration(s)", "1.5"),
     "a duration beyond nanoseconds": (1 << 60, pa.duration("s"), "duration(ns)", str(1 << 60)),
-    "a timestamp of a fraction": (1500, pa.timestamp("ms"), "timestamp(s)", "1970-01-01T00:00:01.5"),
+    "a timestamp of a fraction": (
+        1500,
+        pa.timestamp("ms"),
+        "timestamp(s)",
+        "1970-01-01T00:00:01.5",
+    ),
     "a timestamp beyond nanoseconds": (1 << 40, pa.timestamp("s"), "timestamp(ns)", "T"),
     "a time of day of a fraction": (1500, pa.time32("ms"), "time(s)", "00:00:01.5"),
     "a decimal with fewer places": (199, pa.decimal128(5, 2), "decimal(5,1)", "1.99"),

@@ -29,7 +29,9 @@ def write_csv(trial, path):
     table = trial.table()
     for number, row in enumerate(table.to_pylist(), 1):
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerow(["" if v is None else v for v in row.values()])
+        csv.writer(out, lineterminator="\n").writerow(
+            ["" if v is None else v for v in row.values()]
+        )
         rows.append(out.getvalue())
         lines[at] = number
         at += out.getvalue().count("\n")
@@ -74,7 +76,10 @@ def of_json(target):
 
 
 def line_of(row):
-    parts = (f"{json.dumps(name)}: {value if isinstance(value, Token) else json.dumps(value)}" for name, value in row.items())
+    parts = (
+        f"{json.dumps(name)}: {value if isinstance(value, Token) else json.dumps(value)}"
+        for name, value in row.items()
+    )
     return "{" + ", ".join(parts) + "}\n"
 
 

@@ -58,14 +58,18 @@ def test_types_that_nothing_holds_are_a_conflict(store, tmp_path):
             continue
         tried += 1
         paths = [
-            drive.write(pa.table({"id": [number], "odd": pa.nulls(1, t)}), tmp_path / f"{name}.arrow")
+            drive.write(
+                pa.table({"id": [number], "odd": pa.nulls(1, t)}), tmp_path / f"{name}.arrow"
+            )
             for number, (name, t) in enumerate([("a", a), ("b", b)])
         ]
         message = store.refuse("push", "t", *paths, "--key", "{id}").lower()
         for word in ["odd", "a.arrow", "b.arrow", "--column"]:
             assert word in message, f"seed {SEED}: {a} and {b}: {message}"
         for t in (a, b):
-            assert any(word in message for word in types.said(t)), f"seed {SEED}: {a} and {b}: {message}"
+            assert any(word in message for word in types.said(t)), (
+                f"seed {SEED}: {a} and {b}: {message}"
+            )
 
 
 def evolved(tmp_path, *rows):
@@ -100,7 +104,9 @@ def test_fields_that_come_five_deep(store, tmp_path):
 
     rows = [wrap({"a": 1}), wrap({"a": 2, "b": {"c": "deep"}}), wrap({"c": [1.5], "a": None})]
     store.push("t", *evolved(tmp_path, *rows))
-    wanted = [wrap({"a": None, "b": None, "c": None, **row["l1"][0]["l2"]["l3"][0]["l4"]}) for row in rows]
+    wanted = [
+        wrap({"a": None, "b": None, "c": None, **row["l1"][0]["l2"]["l3"][0]["l4"]}) for row in rows
+    ]
     assert values(store, 3) == wanted
 
 

@@ -77,7 +77,10 @@ def test_answers_that_the_document_gives(value, a, b, wanted):
     if isinstance(wanted, tuple):
         assert outcome.kind == wanted[0]
     else:
-        assert (outcome.kind, arrays.canonical(outcome.value)) == ("value", arrays.canonical(wanted))
+        assert (outcome.kind, arrays.canonical(outcome.value)) == (
+            "value",
+            arrays.canonical(wanted),
+        )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,13 @@ def test_answers_with_a_loss(value, a, b, how, wanted):
 
 
 def test_texts_of_values():
-    assert [text.write(x, F64) for x in (0.1, 1e16, -0.0, 1e-5, 123456.0)] == ["0.1", "1e16", "-0.0", "1e-5", "123456.0"]
+    assert [text.write(x, F64) for x in (0.1, 1e16, -0.0, 1e-5, 123456.0)] == [
+        "0.1",
+        "1e16",
+        "-0.0",
+        "1e-5",
+        "123456.0",
+    ]
     assert text.write(F(-5, 1000), pa.decimal128(10, 3)) == "-0.005"
     assert text.write(F(12000), pa.decimal128(5, -3)) == "12000"
     assert text.write(-1, pa.timestamp("ms", "UTC")) == "1969-12-31T23:59:59.999Z"

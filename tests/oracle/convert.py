@@ -1,4 +1,4 @@
-"""What becomes of a value whose column has another type: every pair of types of docs/conversions.md, nested ones too."""
+"""What becomes of a value whose column has another type, for every pair of types."""
 
 from collections import namedtuple
 
@@ -10,7 +10,7 @@ Outcome = namedtuple("Outcome", "kind value changed", defaults=[None, 0])
 
 
 def convert(value, from_type, to_type, how=None, nullable=True):
-    """Outcome("value", v, changed), ("bad",) or ("refused",); `changed` counts the values that `how` altered."""
+    """Outcome("value", v, changed), ("bad",) or ("refused",); `changed` counts what `how` altered."""
     try:
         check(from_type, to_type, how, nullable)
     except Refused:
@@ -144,7 +144,10 @@ class Converter:
             have = {field.name: field.type for field in a}
             return {
                 field.name: self.field(
-                    value.get(field.name), have.get(field.name, pa.null()), field.type, field.nullable
+                    value.get(field.name),
+                    have.get(field.name, pa.null()),
+                    field.type,
+                    field.nullable,
                 )
                 for field in b
             }
@@ -172,7 +175,9 @@ class Converter:
     def items(self, value, a, b):
         if is_fixed_list(b) and len(value) != b.list_size:
             raise Bad
-        return [self.field(item, a.value_type, b.value_type, b.value_field.nullable) for item in value]
+        return [
+            self.field(item, a.value_type, b.value_type, b.value_field.nullable) for item in value
+        ]
 
     def scalar(self, value, a, b):
         converted = scalar(value, a, b, self.how)

@@ -1,4 +1,4 @@
-"""Values at the edges of types: those of one type that are most likely to go wrong on their way to another."""
+"""Values at the edges of types: those that are most likely to go wrong on their way to another."""
 
 import datetime
 import math
@@ -10,27 +10,126 @@ from oracle import Bad, numbers, text, times
 from oracle.convert import family, is_fixed_list, unwrap
 
 HALF = Fraction(1, 2)
-ANY_NUMBER = [Fraction(n) for n in (0, 1, -1, 2, 7)] + [Fraction(n, 2) for n in (1, -1, 3, 5, -5, 15)]
-ANY_NUMBER += [Fraction(1, 10), Fraction(199, 100), Fraction(-17, 10), Fraction(10**300), -Fraction(10**19)]
+ANY_NUMBER = [Fraction(n) for n in (0, 1, -1, 2, 7)] + [
+    Fraction(n, 2) for n in (1, -1, 3, 5, -5, 15)
+]
+ANY_NUMBER += [
+    Fraction(1, 10),
+    Fraction(199, 100),
+    Fraction(-17, 10),
+    Fraction(10**300),
+    -Fraction(10**19),
+]
 ANY_NUMBER += [Fraction((1 << bits) + more) for bits in (24, 31, 53, 63, 64) for more in (-1, 0, 1)]
 
 # Seconds since 1970 of days and moments that calendars and units are known for.
-DAYS = ["0001-01-01", "1969-12-31", "1970-01-01", "2000-02-29", "2024-02-29", "2100-02-28", "9999-12-31"]
-MOMENTS = [Fraction((datetime.date.fromisoformat(day).toordinal() - times.EPOCH) * times.DAY) for day in DAYS]
+DAYS = [
+    "0001-01-01",
+    "1969-12-31",
+    "1970-01-01",
+    "2000-02-29",
+    "2024-02-29",
+    "2100-02-28",
+    "9999-12-31",
+]
+MOMENTS = [
+    Fraction((datetime.date.fromisoformat(day).toordinal() - times.EPOCH) * times.DAY)
+    for day in DAYS
+]
 MOMENTS += [Fraction(1), Fraction(-1), Fraction(-1, 2), Fraction(1, 1000), Fraction(1, 10**9)]
 MOMENTS += [Fraction(1_700_000_000_500, 1000), Fraction(86_399_999_999_999, 10**9)]
 
 ODD_TEXTS = ["", "a", "é", "NUL \0", 'quote " and \\', "line\nend", "null", "x" * 700]
-ODD_NUMBERS = ["", "abc", "7.5x", "0x10", "1_000", " 7", "7 ", "--7", "1e", "٧", "1.2.3", "true", "2026-11-22"]
-NUMBERS = ["007", "+5", "-0", "7.0", "7.50", "7.5", "1e3", "1E+2", "-2.5e-1", "0.1", "1e400", "-1e400", "1e-400"]
-NUMBERS += ["1e999999999999", "1e-999999999999", "0e999999999999", "18446744073709551616", "9007199254740993"]
-NUMBERS += ["9007199254740993.0", "NaN", "nan", "inf", "-INF", "Infinity", "65520", "65519.9", "3.4028236e38"]
-NUMBERS += ["0.1000000000000000055511151231257827021181583404541015625", "0.1000000000000000055511151231257827"]
-NUMBERS += ["1.7976931348623157e308", "1.7976931348623159e308", "5e-324", "2e-324", "1.40129846e-45", "16777217"]
+ODD_NUMBERS = [
+    "",
+    "abc",
+    "7.5x",
+    "0x10",
+    "1_000",
+    " 7",
+    "7 ",
+    "--7",
+    "1e",
+    "٧",
+    "1.2.3",
+    "true",
+    "2026-11-22",
+]
+NUMBERS = [
+    "007",
+    "+5",
+    "-0",
+    "7.0",
+    "7.50",
+    "7.5",
+    "1e3",
+    "1E+2",
+    "-2.5e-1",
+    "0.1",
+    "1e400",
+    "-1e400",
+    "1e-400",
+]
+NUMBERS += [
+    "1e999999999999",
+    "1e-999999999999",
+    "0e999999999999",
+    "18446744073709551616",
+    "9007199254740993",
+]
+NUMBERS += [
+    "9007199254740993.0",
+    "NaN",
+    "nan",
+    "inf",
+    "-INF",
+    "Infinity",
+    "65520",
+    "65519.9",
+    "3.4028236e38",
+]
+NUMBERS += [
+    "0.1000000000000000055511151231257827021181583404541015625",
+    "0.1000000000000000055511151231257827",
+]
+NUMBERS += [
+    "1.7976931348623157e308",
+    "1.7976931348623159e308",
+    "5e-324",
+    "2e-324",
+    "1.40129846e-45",
+    "16777217",
+]
 BOOLS = ["true", "FALSE", "True", "1", "0", "2", "yes", "t", "", "1.0"]
-CLOCKS = ["10:20:30", "10:20:30.5", "23:59:59.999", "23:59:59.999999", "23:59:59.999999999", "00:00:00"]
-CLOCKS += ["24:00:00", "10:60:00", "10:20:61", "10:20:30.1234567891", "10:20:30.", "1:2:3", "", "abc"]
-DATES = ["2026-11-22", "0001-01-01", "9999-12-31", "2024-02-29", "2023-02-29", "2026-13-01", "22.11.2026", "x", ""]
+CLOCKS = [
+    "10:20:30",
+    "10:20:30.5",
+    "23:59:59.999",
+    "23:59:59.999999",
+    "23:59:59.999999999",
+    "00:00:00",
+]
+CLOCKS += [
+    "24:00:00",
+    "10:60:00",
+    "10:20:61",
+    "10:20:30.1234567891",
+    "10:20:30.",
+    "1:2:3",
+    "",
+    "abc",
+]
+DATES = [
+    "2026-11-22",
+    "0001-01-01",
+    "9999-12-31",
+    "2024-02-29",
+    "2023-02-29",
+    "2026-13-01",
+    "22.11.2026",
+    "x",
+    "",
+]
 
 
 def edges(a, b):
@@ -73,7 +172,11 @@ def limits(t):
         most, least = numbers.greatest(t), numbers.power(2, low - bits + 1)
         found = [most, most * 2, least, least / 2, numbers.power(2, low), numbers.power(2, high)]
         found += [Fraction((1 << bits) + more) for more in (-1, 1, 2)]
-        found += [1 + numbers.power(2, 1 - bits), 1 + numbers.power(2, -bits), 1 + 3 * numbers.power(2, -bits)]
+        found += [
+            1 + numbers.power(2, 1 - bits),
+            1 + numbers.power(2, -bits),
+            1 + 3 * numbers.power(2, -bits),
+        ]
         return [*found, -most, -most * 2, -least]
     if pa.types.is_decimal(t):
         step = numbers.power(10, -t.scale)
@@ -141,7 +244,12 @@ def texts(b):
 def moments(t):
     zones = ["", "Z", "+01:00", "-05:30"]
     found = [f"{day}T10:20:30.5{zone}" for day in DATES[:6] for zone in zones]
-    found += [f"2026-11-22{between}{clock}{zone}" for clock in CLOCKS for between in "T " for zone in zones[:2]]
+    found += [
+        f"2026-11-22{between}{clock}{zone}"
+        for clock in CLOCKS
+        for between in "T "
+        for zone in zones[:2]
+    ]
     for end in time_limits(t):
         day = math.floor(end / times.DAY)
         if 1 <= times.civil(day)[0] <= 9999:
@@ -170,7 +278,7 @@ def binaries(a, b):
 
 
 def nested(a, b, rng, depth=0):
-    """Values of any type on the way to another, lists and structs of edges among them; some are null."""
+    """Values of any type on the way to another, lists and structs of edges too; some are null."""
     a, b = unwrap(a), unwrap(b)
     kind = family(a)
     if kind == "list":
@@ -190,7 +298,9 @@ def nested(a, b, rng, depth=0):
                 rows.append({name: value[0] for name, value in row.items()})
         return rows
     if kind == "map":
-        keys = list({repr(key): key for key in nested(a.key_type, b.key_type, rng, depth + 1)}.values())
+        keys = list(
+            {repr(key): key for key in nested(a.key_type, b.key_type, rng, depth + 1)}.values()
+        )
         items = nested(a.item_type, b.item_type, rng, depth + 1)
         maps = []
         for size in (0, 1, 1, 2, 3):

@@ -19,7 +19,11 @@ INTEGERS = {
 }
 
 # Bits of the significand, and the exponents of the least and the greatest normal number.
-FLOATS = {pa.float16(): (11, -14, 15), pa.float32(): (24, -126, 127), pa.float64(): (53, -1022, 1023)}
+FLOATS = {
+    pa.float16(): (11, -14, 15),
+    pa.float32(): (24, -126, 127),
+    pa.float64(): (53, -1022, 1023),
+}
 
 # Digits that a text may have and still stand for its nearest float.
 DIGITS = {pa.float16(): 5, pa.float32(): 9, pa.float64(): 17}
@@ -50,9 +54,8 @@ def greatest(data_type):
 
 
 def float_near(x, data_type, how):
-    """The float of the type that is x, or the nearest (ties to even), or the next towards zero; as a Fraction.
-
-    What rounds beyond the greatest number, and what is beyond it when truncated, does not fit."""
+    """The float of the type that is x, as a Fraction; or the nearest (ties to even), or the next
+    towards zero. What rounds beyond the greatest number, or is beyond it when truncated, is bad."""
     if x == 0:
         return Fraction(0)
     bits, low, _ = FLOATS[data_type]
@@ -90,7 +93,7 @@ def exact(value):
 
 
 def put(value, data_type, how=None):
-    """A number (int, bool, Fraction, float) as a value of a numeric type or bool; Bad where it is none."""
+    """A number (int, bool, Fraction, float) as a value of a numeric type or bool."""
     if data_type in FLOATS:
         if isinstance(value, float) and (special(value) or value == 0):
             return value

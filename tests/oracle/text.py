@@ -13,7 +13,12 @@ NUMBER = re.compile(r"([+-]?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?", re.ASCII)
 DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
 ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
-SPECIAL = {"nan": float("nan"), "inf": float("inf"), "infinity": float("inf"), "-inf": -float("inf")}
+SPECIAL = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "infinity": float("inf"),
+    "-inf": -float("inf"),
+}
 # No type holds a number of more digits than this, nor one that is nearer to zero.
 MANY = 2_000
 

@@ -126,7 +126,8 @@ class Found:
         place = {key: at for at, key in enumerate(stored["id"].to_pylist())}
         self.at = [place.get(key) for key in trial.ids()]
         self.values = {
-            name: read(stored[name]) if name in stored.column_names else None for name in self.columns
+            name: read(stored[name]) if name in stored.column_names else None
+            for name in self.columns
         }
 
     def add(self, row, text):
@@ -163,13 +164,17 @@ class Found:
             got = self.values[name][at]
             if canonical(got) != canonical(wanted):
                 given = show(row[name][0]) if name in row else "null"
-                self.list.append(f"{column.title()}: {given} became {show(got)}, not {show(wanted)}")
+                self.list.append(
+                    f"{column.title()}: {given} became {show(got)}, not {show(wanted)}"
+                )
 
     def types(self, digits):
         for name, column in self.columns.items():
             if name not in self.schema.names:
                 self.list.append(f"{column.title()}: the column is not there")
-            elif types.shape(self.schema.field(name).type, digits) != types.shape(column.target, digits):
+            elif types.shape(self.schema.field(name).type, digits) != types.shape(
+                column.target, digits
+            ):
                 self.list.append(f"{column.title()}: stored as {self.schema.field(name).type}")
 
 

@@ -7,10 +7,24 @@ from oracle.convert import family, is_fixed_list, unwrap
 UNITS = ("s", "ms", "us", "ns")
 ZONES = ("UTC", "Europe/Berlin", "+05:30")
 
-INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+INTEGERS = [
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+    pa.uint64(),
+]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 DECIMALS = [pa.decimal32(7, 2), pa.decimal32(9, 0), pa.decimal64(18, 4), pa.decimal64(12, -3)]
-DECIMALS += [pa.decimal128(10, 0), pa.decimal128(12, 2), pa.decimal128(20, 0), pa.decimal128(38, 10)]
+DECIMALS += [
+    pa.decimal128(10, 0),
+    pa.decimal128(12, 2),
+    pa.decimal128(20, 0),
+    pa.decimal128(38, 10),
+]
 DECIMALS += [pa.decimal128(5, 5), pa.decimal128(9, -4), pa.decimal256(76, 0), pa.decimal256(60, 30)]
 CLOCKS = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]
 TIMESTAMPS = [pa.timestamp(unit, zone) for unit in UNITS for zone in (None, "UTC")]
@@ -19,7 +33,17 @@ DURATIONS = [pa.duration(unit) for unit in UNITS]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view()]
 BINARIES = [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(4)]
 
-SCALARS = [*INTEGERS, *FLOATS, *DECIMALS, pa.bool_(), pa.date32(), pa.date64(), *CLOCKS, *TIMESTAMPS, *DURATIONS]
+SCALARS = [
+    *INTEGERS,
+    *FLOATS,
+    *DECIMALS,
+    pa.bool_(),
+    pa.date32(),
+    pa.date64(),
+    *CLOCKS,
+    *TIMESTAMPS,
+    *DURATIONS,
+]
 SCALARS += [*TEXTS, *BINARIES, pa.month_day_nano_interval(), pa.null()]
 
 LISTS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
@@ -78,7 +102,12 @@ def word(t):
     if t in WORDS:
         return WORDS[t]
     kind = family(t)
-    if pa.types.is_decimal128(t) and t.precision <= 38 or pa.types.is_decimal256(t) and t.precision > 38:
+    if (
+        pa.types.is_decimal128(t)
+        and t.precision <= 38
+        or pa.types.is_decimal256(t)
+        and t.precision > 38
+    ):
         return f"decimal({t.precision},{t.scale})"
     if kind in ("time", "duration"):
         return f"{kind}({t.unit})"
@@ -90,7 +119,10 @@ def word(t):
         names = [wrap(f"{field.name} {{}}", word(field.type)) for field in t]
         return None if None in names else f"struct({', '.join(names)})"
     if kind == "map":
-        return wrap("map({})", wrap(f"{word(t.key_type)}, {{}}", word(t.item_type)) if word(t.key_type) else None)
+        return wrap(
+            "map({})",
+            wrap(f"{word(t.key_type)}, {{}}", word(t.item_type)) if word(t.key_type) else None,
+        )
     return None
 
 
@@ -100,7 +132,9 @@ def wrap(form, inner):
 
 # What a message may call a type: its word, or Arrow's name.
 SAID = {
-    "number": lambda t: ["decimal"] if pa.types.is_decimal(t) else [str(t).replace("halffloat", "float16")],
+    "number": lambda t: (
+        ["decimal"] if pa.types.is_decimal(t) else [str(t).replace("halffloat", "float16")]
+    ),
     "text": lambda t: ["text", "utf8"],
     "null": lambda t: ["null"],
     "interval": lambda t: ["interval"],
@@ -128,7 +162,11 @@ def pair(a, b, rng, depth, strict=0.1):
     if form < 2:
         a, b = pa.field("item", a, nulls[0]), pa.field("item", b, nulls[1])
         a = rng.choice([*LISTS, lambda item: pa.list_(item, 2)])(a)
-        b = rng.choice([pa.list_, lambda item: pa.list_(item, 2)])(b) if rng.random() < 0.3 else pa.list_(b)
+        b = (
+            rng.choice([pa.list_, lambda item: pa.list_(item, 2)])(b)
+            if rng.random() < 0.3
+            else pa.list_(b)
+        )
     elif form < 4:
         ours = [pa.field("x", a, nulls[0]), pa.field("y", pa.int16()), pa.field("z", pa.string())]
         theirs = [pa.field("x", b, nulls[1]), pa.field("y", pa.int64()), pa.field("z", pa.string())]

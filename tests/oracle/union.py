@@ -38,7 +38,9 @@ def number(a, b):
     if a in numbers.INTEGERS and b in numbers.INTEGERS:
         low = min(numbers.INTEGERS[t][0] for t in (a, b))
         high = max(numbers.INTEGERS[t][1] for t in (a, b))
-        holders = (t for t, (least, most) in numbers.INTEGERS.items() if least <= low and most >= high)
+        holders = (
+            t for t, (least, most) in numbers.INTEGERS.items() if least <= low and most >= high
+        )
         return next(holders, pa.decimal128(20, 0))
     return decimals(a, b)
 
@@ -104,7 +106,11 @@ def structs(a, b):
 
 SAME = {
     "text": lambda a, b: pa.large_string(),
-    "binary": lambda a, b: None if pa.types.is_fixed_size_binary(a) or pa.types.is_fixed_size_binary(b) else pa.large_binary(),
+    "binary": lambda a, b: (
+        None
+        if pa.types.is_fixed_size_binary(a) or pa.types.is_fixed_size_binary(b)
+        else pa.large_binary()
+    ),
     "date": lambda a, b: pa.date64(),
     "time": clock,
     "timestamp": timestamp,
