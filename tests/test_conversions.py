@@ -1,4 +1,4 @@
-"""Every pair of types through the ways from files to tables, held against the model (docs/conversions.md).
+"""Pairs of types through the ways from files to tables, held against the model.
 
 FOREBAY_TEST_SEED=n repeats a run, FOREBAY_TEST_ROUNDS=n makes it n times as long.
 """

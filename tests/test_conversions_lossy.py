@@ -42,7 +42,7 @@ def draw(rng, how):
 
 
 def readable(a, b):
-    """A list of fixed size that is wrong, or a key of a map, would be null as a whole: the document does not say."""
+    """A list of a wrong fixed size would be null as a whole, which the document does not say."""
     try:
         check(a, b, "utc")
     except Refused:
@@ -51,8 +51,8 @@ def readable(a, b):
 
 
 def unsaid(b, how):
-    """The document leaves open whether durations are truncated towards zero or the past, and what becomes of a number
-    that is greater than all floats and would be rounded to the greatest."""
+    """The document leaves open whether durations are truncated towards zero or the past, and what
+    becomes of a number that is greater than all floats and would be rounded to the greatest."""
     return how != "null" and (pa.types.is_duration(b) or pa.types.is_floating(b))
 
 

@@ -1,4 +1,4 @@
-"""Pairs of types that do not convert are refused before anything is read, in words that name column and types."""
+"""Pairs of types that do not convert are refused before anything is read."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Files of one push whose columns have different types: the type they get, and what of them arrives."""
+"""Files of one push whose columns have different types: the type they get, and what arrives."""
 
 import random
 

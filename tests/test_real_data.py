@@ -1,4 +1,4 @@
-"""Real data through every format: each value that is stored is the one that pyarrow, or the package, has of the source."""
+"""Real data through every format: what is stored is what pyarrow has of the source."""
 
 import functools
 import itertools
@@ -28,7 +28,7 @@ def sample(table):
 
 @functools.cache
 def cities():
-    """Networks and what is known of them: nested, with fields that are there at times and come late."""
+    """Networks and what is known of them: nested, with fields that come late."""
     found = itertools.islice(iter(geolite2.reader()), 0, NETWORKS * 40, 40)
     return [
         {"id": id, "first": int(network[0]), **city} for id, (network, city) in enumerate(found)

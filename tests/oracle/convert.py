@@ -10,7 +10,7 @@ Outcome = namedtuple("Outcome", "kind value changed", defaults=[None, 0])
 
 
 def convert(value, from_type, to_type, how=None, nullable=True):
-    """Outcome("value", v, changed), ("bad",) or ("refused",); `changed` counts what `how` altered."""
+    """("value", v, changed), ("bad",) or ("refused",); `changed` counts what `how` altered."""
     try:
         check(from_type, to_type, how, nullable)
     except Refused:
@@ -109,7 +109,7 @@ def check(a, b, how=None, nullable=True):
 
 
 def check_fields(a, b, how):
-    """Fields go by name: what is missing has to be one that may be null, and nothing may be lost."""
+    """Fields go by name: what is missing has to be allowed to be null, nothing may be lost."""
     have = {field.name: field for field in a}
     for field in b:
         source = have.pop(field.name, None)

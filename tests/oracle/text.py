@@ -13,12 +13,10 @@ NUMBER = re.compile(r"([+-]?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?", re.ASCII)
 DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
 ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
-SPECIAL = {
-    "nan": float("nan"),
-    "inf": float("inf"),
-    "infinity": float("inf"),
-    "-inf": -float("inf"),
-}
+INFINITE = float("inf")
+SPECIAL = {"nan": float("nan"), "inf": INFINITE, "infinity": INFINITE}
+SPECIAL |= {"-inf": -INFINITE, "-infinity": -INFINITE}
+KINDS = {pa.float16(): np.float16, pa.float32(): np.float32, pa.float64(): np.float64}
 # No type holds a number of more digits than this, nor one that is nearer to zero.
 MANY = 2_000
 
@@ -130,18 +128,17 @@ def decimal_text(value, scale):
 
 
 def float_text(value, data_type):
-    """The shortest digits that read back as the same number, as Rust writes them. A float16 is written as the float32."""
+    """The shortest digits that read back as the same number, as Rust writes them."""
     if value != value:
         return "NaN"
-    if value in (float("inf"), -float("inf")):
-        return "inf" if value > 0 else "-inf"
-    kind = np.float64 if data_type == pa.float64() else np.float32
+    if value in (INFINITE, -INFINITE):
+        return "Infinity" if value > 0 else "-Infinity"
+    kind = KINDS[data_type]
     text = np.format_float_scientific(kind(value), unique=True, trim="-")
     mantissa, exponent = text.split("e")
     exponent = int(exponent)
     if value != 0 and not -4 <= exponent < 16:
         return f"{mantissa}e{exponent}"
-    limit = 1 << (53 if data_type == pa.float64() else 24)
-    if value != 0 and abs(value) < limit and value == int(value):
+    if kind is np.float16 and value != 0 and value == int(value):
         return f"{int(value)}.0"
     return np.format_float_positional(kind(value), unique=True, trim="0")

@@ -56,7 +56,7 @@ def in_64(value):
 
 
 def instant(value, data_type, to_type, how):
-    """A date or timestamp as another one. A date64 keeps its time of day in another date64 and in timestamps."""
+    """A date or timestamp as another one. A date64 keeps its time of day where it can."""
     if pa.types.is_date64(data_type) and pa.types.is_date64(to_type):
         return value
     return put(seconds(value, data_type), to_type, how)

@@ -1,7 +1,7 @@
-"""Many columns, each converted from one type to another, in few rows: what should arrive, and whether it did.
+"""Many columns, each converted from one type to another, in few rows: what should arrive, and does it?
 
-Values that arrive share rows. A value that does not has a row of its own, in which all other columns are null, so
-that every bad row has one cause.
+Values that arrive share rows. A value that does not has a row of its own, in which all other columns
+are null, so that every bad row has one cause.
 """
 
 import json
@@ -44,7 +44,7 @@ class Trial:
         self.rng, self.first_id, self.columns = rng, first_id, []
 
     def add(self, source, target, values, how=None, judge=None, name=None):
-        """A column with some of the values; `judge` decides in place of the rule for Arrow's types."""
+        """A column with some of the values; `judge` is the rule, if not that of Arrow's types."""
         column = Column(name or f"c{len(self.columns)}", source, target, how)
         judge = judge or (lambda value: convert(value, source, target, how))
         values = list({repr(canonical(value)): value for value in values}.values())
@@ -102,8 +102,8 @@ class Trial:
         return {name: entry for name, entry in counted.items() if entry[1]}
 
     def problems(self, stored, rejects, digits=True):
-        """What is wrong with the rows that are stored (Arrow) and those rejected (reasons by row, from 1). Without
-        `digits` a decimal may have more than its type."""
+        """What is wrong with the rows that are stored (Arrow) and those rejected (reasons by row, from
+        1). Without `digits` a decimal may have more than its type."""
         found = Found(self, stored)
         for number, row in enumerate(self.rows()):
             reason = rejects.get(number + 1)

@@ -1,4 +1,4 @@
-"""The types of docs/conversions.md: a list of plain ones, nested ones at random, and how --column names them."""
+"""The types: a list of plain ones, nested ones at random, and how --column names them."""
 
 import pyarrow as pa
 
@@ -68,8 +68,8 @@ def plain(t):
 
 
 def shape(t, digits=True):
-    """What two types have to have in common: all but the names of items and which fields may be null, and without
-    `digits` how many a decimal has."""
+    """What two types have to have in common: all but the names of items and which fields may be null,
+    and without `digits` how many a decimal has."""
     t = unwrap(t)
     kind = family(t)
     if kind == "list":
@@ -142,7 +142,8 @@ SAID = {
 
 
 def said(t):
-    """Words of which a message that names the type has one, in lower case. Of a nested type it may name a part."""
+    """Words of which a message that names the type has one, in lower case. Of a nested type it may
+    name a part."""
     t = unwrap(t)
     kind = family(t)
     if kind in ("list", "struct", "map"):
@@ -153,8 +154,8 @@ def said(t):
 
 
 def pair(a, b, rng, depth, strict=0.1):
-    """Nests two types alike, so many times, at random: other layouts, other orders of fields, more fields. A share
-    of `strict` of what is inside may not be null."""
+    """Nests two types alike, so many times, at random: other layouts, other orders of fields, more
+    fields. A share of `strict` of what is inside may not be null."""
     if depth == 0:
         return a, b
     nulls = [pa.types.is_null(t) or rng.random() >= strict for t in (a, b)]

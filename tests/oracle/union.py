@@ -7,7 +7,7 @@ from oracle.convert import family, is_fixed_list, unwrap
 
 
 def united(a, b):
-    """The narrowest type that holds both, as docs/conversions.md gives it; None where there is none."""
+    """The narrowest type that holds both; None where there is none."""
     a, b = unwrap(a), unwrap(b)
     if a == b:
         return a
