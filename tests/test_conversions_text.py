@@ -100,8 +100,8 @@ def write_json(trial, path, token):
 
 
 def unsure(text, target):
-    """What docs/conversions.md leaves open: strings for bools, and other forms of NaN and infinities
-    than those that `get` prints."""
+    """What docs/conversions.md leaves open: strings for bools, and forms of NaN and infinities
+    other than those that `get` prints."""
     return family(target) == "bool" or (family(target) == "number" and text.lower() in SPECIAL)
 
 

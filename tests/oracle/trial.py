@@ -1,7 +1,7 @@
-"""Many columns, each converted from one type to another, in few rows: what should arrive, and does it?
+"""Many columns, each converted from one type to another, in few rows: what arrives, what should?
 
-Values that arrive share rows. A value that does not has a row of its own, in which all other columns
-are null, so that every bad row has one cause.
+Values that arrive share rows. A value that does not has a row of its own, in which all other
+columns are null, so that every bad row has one cause.
 """
 
 import json
@@ -102,8 +102,8 @@ class Trial:
         return {name: entry for name, entry in counted.items() if entry[1]}
 
     def problems(self, stored, rejects, digits=True):
-        """What is wrong with the rows that are stored (Arrow) and those rejected (reasons by row, from
-        1). Without `digits` a decimal may have more than its type."""
+        """What is wrong with the rows that are stored (Arrow) and those rejected (reasons by row,
+        from 1). Without `digits` a decimal may have more than its type."""
         found = Found(self, stored)
         for number, row in enumerate(self.rows()):
             reason = rejects.get(number + 1)

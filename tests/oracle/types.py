@@ -68,8 +68,8 @@ def plain(t):
 
 
 def shape(t, digits=True):
-    """What two types have to have in common: all but the names of items and which fields may be null,
-    and without `digits` how many a decimal has."""
+    """What two types have to have in common: all but the names of items and which fields may be
+    null, and without `digits` how many a decimal has."""
     t = unwrap(t)
     kind = family(t)
     if kind == "list":
