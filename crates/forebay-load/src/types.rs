@@ -48,6 +48,10 @@ fn column(field: &Field, path: &str, depth: usize) -> Result<Column, TypeError> 
 }
 
 /// The kind of an Arrow type; `path` names the column in errors.
+pub(crate) fn kind_of(path: &str, data_type: &DataType) -> Result<Kind, TypeError> {
+    kind(data_type, path, 0)
+}
+
 fn kind(data_type: &DataType, path: &str, depth: usize) -> Result<Kind, TypeError> {
     if depth > MAX_DEPTH {
         return Err(TypeError::Deep {
@@ -241,7 +245,19 @@ pub fn arrow_type(kind: &Kind) -> DataType {
     }
 }
 
-/// The same type with dictionaries and run-end encoding unwrapped, at any depth.
+/// The schema with dictionaries and run ends unwrapped.
+pub fn plain_schema(schema: &SchemaRef) -> SchemaRef {
+    let plain = |field: &FieldRef| {
+        field
+            .as_ref()
+            .clone()
+            .with_data_type(plain_type(field.data_type()))
+    };
+    let fields = schema.fields().iter().map(plain);
+    Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<Field>>()))
+}
+
+/// The same type with dictionaries and run-end encoding unwrapped, at any depth; around them lists of views are plain lists.
 pub fn plain_type(data_type: &DataType) -> DataType {
     let plain = |field: &FieldRef| -> FieldRef {
         Arc::new(
@@ -256,8 +272,14 @@ pub fn plain_type(data_type: &DataType) -> DataType {
         DataType::RunEndEncoded(_, values) => plain_type(values.data_type()),
         DataType::List(item) => DataType::List(plain(item)),
         DataType::LargeList(item) => DataType::LargeList(plain(item)),
-        DataType::ListView(item) => DataType::ListView(plain(item)),
-        DataType::LargeListView(item) => DataType::LargeListView(plain(item)),
+        DataType::ListView(item) => match plain(item) {
+            same if same == *item => data_type.clone(),
+            other => DataType::List(other),
+        },
+        DataType::LargeListView(item) => match plain(item) {
+            same if same == *item => data_type.clone(),
+            other => DataType::LargeList(other),
+        },
         DataType::FixedSizeList(item, length) => DataType::FixedSizeList(plain(item), *length),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
         DataType::Map(entries, sorted) => DataType::Map(plain(entries), *sorted),

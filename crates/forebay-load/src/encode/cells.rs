@@ -18,12 +18,12 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 compile_error!("rows are little-endian and copied from Arrow's buffers as they are");
 
 /// One array, typed.
-pub(super) struct Cells<'a> {
+pub(crate) struct Cells<'a> {
     nulls: Option<&'a NullBuffer>,
     pub values: Values<'a>,
 }
 
-pub(super) enum Values<'a> {
+pub(crate) enum Values<'a> {
     /// Every value is null.
     Null,
     Bool(&'a BooleanArray),
@@ -55,7 +55,7 @@ pub(super) enum Values<'a> {
 }
 
 /// Where each list's items lie.
-pub(super) enum Bounds<'a> {
+pub(crate) enum Bounds<'a> {
     Small(&'a [i32]),
     Large(&'a [i64]),
     View(&'a [i32], &'a [i32]),

@@ -4,33 +4,31 @@
 //! has its own clone. Arrays are taken apart once a batch, buffers are kept from row to row.
 
 mod bad_row;
-mod cells;
-mod conform;
+pub(crate) mod cells;
 mod keys;
 mod numbers;
 mod operations;
 mod packer;
-mod scalar;
+pub(crate) mod scalar;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, FieldRef, SchemaRef};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{FieldRef, SchemaRef};
 use forebay_run::number::Number;
 use forebay_run::operation::Operation;
 use forebay_run::row::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 pub use bad_row::BadRow;
-pub use conform::{conform, plain_schema};
 pub use keys::MAX_KEY_BYTES;
 pub use operations::{Expiry, OperationChoice, Verb};
 
 use crate::key::KeyTemplate;
-use crate::types::{TypeError, row_schema};
+use crate::types::{TypeError, plain_schema, row_schema};
 use cells::Cells;
 use keys::KeyWriter;
 use numbers::{number_writer, write_number};
@@ -105,8 +103,6 @@ pub enum EncodeError {
         "the column '{column}' cannot say when rows expire: it has to be a time, or a number of seconds after the push"
     )]
     ExpiryType { column: String },
-    #[error("a batch does not fit the schema that its source announced")]
-    Batch(#[source] ArrowError),
     #[error("the column '{column}' has nulls, though its file says that it has none")]
     UnexpectedNull { column: String },
     #[error("a batch has columns of other types than its source announced")]
@@ -215,16 +211,18 @@ impl RowEncoder {
     /// Encodes a batch, row by row: `accept` gets the row's index, key and operation, `reject` its index
     /// and what is wrong with it. An error of either ends the batch and is given back.
     ///
-    /// The batch's columns are those of the schema, by position; dictionaries and run ends are
-    /// unwrapped.
+    /// REQUIRES: the batch's columns are those of [`RowEncoder::batch_schema`], by position.
     pub fn encode<E: From<EncodeError>>(
         &mut self,
         batch: &RecordBatch,
         mut accept: impl FnMut(usize, &[u8], Operation<'_>) -> Result<(), E>,
         mut reject: impl FnMut(usize, BadRow) -> Result<(), E>,
     ) -> Result<(), E> {
-        let batch = conform(batch, &self.arrow).map_err(EncodeError::Batch)?;
-        let cells = Cells::of_batch(&batch).ok_or(EncodeError::BatchType)?;
+        let columns = batch.columns().iter().map(|column| column.data_type());
+        if !columns.eq(self.arrow.fields().iter().map(|field| field.data_type())) {
+            return Err(EncodeError::BatchType.into());
+        }
+        let cells = Cells::of_batch(batch).ok_or(EncodeError::BatchType)?;
         let row_by_row = self
             .operations
             .as_ref()

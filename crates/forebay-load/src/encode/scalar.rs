@@ -6,7 +6,7 @@ use super::cells::{Cells, Values};
 
 /// The value of a cell; null where the cell is null or nested.
 #[inline]
-pub(super) fn scalar<'a>(
+pub(crate) fn scalar<'a>(
     cells: &'a Cells<'a>,
     kind: &'a Kind,
     row: usize,

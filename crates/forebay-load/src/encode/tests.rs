@@ -12,6 +12,7 @@ use arrow_schema::{DataType, Field};
 use forebay_run::row::{ListView, RowView};
 
 use super::*;
+use crate::convert::conform;
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(
@@ -31,8 +32,9 @@ fn encode(
 ) -> Result<(Vec<Pair>, Vec<Bad>), EncodeError> {
     let mut encoder = RowEncoder::new(&batch.schema(), &key.parse().unwrap(), &value)?;
     let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let batch = conform(batch, encoder.batch_schema()).unwrap();
     encoder.encode::<EncodeError>(
-        batch,
+        &batch,
         |_, key, operation| {
             let (value, _) = operation.value().unwrap();
             good.push((key.to_vec(), value.to_vec()));

@@ -14,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::rows::Rows;
 use super::{ExportError, Layout};
-use crate::encode::conform;
+use crate::convert::conform;
 
 const GROUP_ROWS: usize = 128 << 10;
 const GROUP_BYTES: usize = 64 << 20;

@@ -37,13 +37,10 @@ impl<'a> Fit<'a> {
         let request = self.request;
         let choice = self.operations()?;
         let mut options = request.source_options.clone();
-        let typed = self.typed();
-        let names = |name: &String| typed.iter().any(|field| field.name() == name);
-        options.columns.retain(|(name, _)| !names(name));
-        let given = typed.iter();
-        options
-            .columns
-            .extend(given.map(|field| (field.name().clone(), field.data_type().clone())));
+        let typed = self.typed().into_iter();
+        options.table = typed
+            .map(|field| (field.name().clone(), field.data_type().clone()))
+            .collect();
         let mut sources = SourceSet::open(&request.sources, &options)
             .map_err(PushError::from)
             .map_err(|error| match error {
@@ -61,7 +58,8 @@ impl<'a> Fit<'a> {
         // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
         let loose = encoder.batch_schema().fields().iter();
         let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
-        sources.arrange(Arc::new(Schema::new(loose.collect::<Vec<Field>>())));
+        let loose = Arc::new(Schema::new(loose.collect::<Vec<Field>>()));
+        sources.arrange(loose).map_err(PushError::from)?;
         Ok((sources, encoder))
     }
 

@@ -16,6 +16,7 @@ use forebay_run::filter::BITS_PER_KEY;
 use forebay_run::operation::DeltaKind;
 use serde::Serialize;
 
+use crate::convert::Lossy;
 use crate::encode::Verb;
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
@@ -66,6 +67,8 @@ pub struct LoadReport {
     pub applied: Applied,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
+    /// Values that conversions changed, as was asked for.
+    pub lossy: Vec<Lossy>,
     /// Rows left out because of another of the same key, or composed with one.
     pub duplicates: u64,
     pub seconds: f64,
@@ -138,6 +141,7 @@ pub fn load(
         bytes: built.kept.bytes,
         applied: built.applied(),
         rejected: read.rejected,
+        lossy: read.lossy,
         duplicates: built.duplicates,
         seconds: (seconds * 1000.0).round() / 1000.0,
     })

@@ -192,7 +192,10 @@ fn deltas_that_commute_are_read_by_several_threads_and_come_to_the_same() {
             verb: Verb::Delta,
             threads: 4,
             source_options: SourceOptions {
-                columns: vec![("n".to_owned(), arrow_schema::DataType::Int64)],
+                columns: vec![crate::convert::Given::exact(
+                    "n",
+                    arrow_schema::DataType::Int64,
+                )],
                 ..SourceOptions::default()
             },
             ..request(Path::new(""), "{page}")
@@ -229,7 +232,10 @@ fn deltas_add_up_and_bad_rows_are_named() {
     let mut deltas = LoadRequest {
         verb: Verb::Delta,
         source_options: SourceOptions {
-            columns: vec![("n".to_owned(), arrow_schema::DataType::Int64)],
+            columns: vec![crate::convert::Given::exact(
+                "n",
+                arrow_schema::DataType::Int64,
+            )],
             ..SourceOptions::default()
         },
         ..request(&path, "{page}")

@@ -53,17 +53,12 @@ impl Layer {
         let manifest = self.manifest();
         let columns = manifest.schema.columns();
         let mut options = request.source_options.clone();
-        options
-            .columns
-            .retain(|(name, _)| manifest.schema.column_index(name).is_none());
         let typed = columns
             .iter()
             .map(|column| (column.name.clone(), arrow_type(&column.kind)));
-        options.columns.extend(typed);
         let operation = request.operation_column.clone();
-        options
-            .columns
-            .extend(operation.iter().map(|name| (name.clone(), DataType::Utf8)));
+        let texts = operation.iter().map(|name| (name.clone(), DataType::Utf8));
+        options.table = typed.chain(texts).collect();
         let mut sources = SourceSet::open(&request.sources, &options).map_err(lacking)?;
         self.check_columns(&sources, operation.as_deref())?;
         let fields: Vec<FieldRef> = columns.iter().map(arrow_field).collect();
@@ -85,7 +80,7 @@ impl Layer {
         // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
         let loose = encoder.batch_schema().fields().iter();
         let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
-        sources.arrange(Arc::new(Schema::new(loose.collect::<Vec<Field>>())));
+        sources.arrange(Arc::new(Schema::new(loose.collect::<Vec<Field>>())))?;
         Ok((sources, encoder))
     }
 

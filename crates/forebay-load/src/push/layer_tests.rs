@@ -196,7 +196,10 @@ fn rows_are_changed_by_name_and_bad_ones_are_told_with_their_line() {
         ("2,upsert,5,owl", "says 'upsert'"),
         ("2,,5,owl", "says ''"),
         ("2,delta,5,owl", "without --delta"),
-        ("two,update,5,owl", "'two'"),
+        (
+            "two,update,5,owl",
+            "\"two\" (text), which does not read as int64",
+        ),
         ("2,update,,owl", "'id' is null"),
     ] {
         write(

@@ -34,6 +34,7 @@ use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order, RunOptions};
 use serde::Serialize;
 
+use crate::convert::Lossy;
 use crate::encode::{EncodeError, RowEncoder, ValueChoice};
 use crate::gate::{Finding, Limit};
 use crate::key::KeyTemplate;
@@ -144,6 +145,8 @@ pub struct PushReport {
     pub bytes: u64,
     /// Rows left out because they could not be stored.
     pub rejected: u64,
+    /// Values that conversions changed, as was asked for.
+    pub lossy: Vec<Lossy>,
     /// Rows left out because of another of the same key, or composed with one.
     pub duplicates: u64,
     pub seconds: f64,
@@ -275,6 +278,7 @@ fn push_whole(
         applied: None,
         bytes: built.kept.bytes,
         rejected: read.rejected,
+        lossy: read.lossy,
         duplicates: built.duplicates,
     };
     conclude(request, store, push, ready, started, progress)
@@ -308,6 +312,7 @@ fn push_onto(
         applied: Some(applied),
         bytes: built.kept.bytes,
         rejected: read.rejected,
+        lossy: read.lossy,
         duplicates: built.duplicates,
     };
     drop(layer);
@@ -382,6 +387,7 @@ pub(crate) struct Ready {
     pub applied: Option<Applied>,
     pub bytes: u64,
     pub rejected: u64,
+    pub lossy: Vec<Lossy>,
     pub duplicates: u64,
 }
 
@@ -410,6 +416,7 @@ pub(crate) fn conclude(
         applied: ready.applied,
         bytes: ready.bytes,
         rejected: ready.rejected,
+        lossy: ready.lossy,
         duplicates: ready.duplicates,
         seconds: (seconds * 1000.0).round() / 1000.0,
         swapped: outcome.swapped,

@@ -11,6 +11,7 @@ use forebay_run::operation::Operation;
 use super::rejects::Rejects;
 use super::throttle::Throttle;
 use super::{BadRows, PushError};
+use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{Collected, Collector, SortError, SortPlan};
@@ -32,6 +33,8 @@ pub struct Read {
     pub rejected: u64,
     /// A column, in the order of the schema.
     pub nulls: Vec<u64>,
+    /// What conversions changed, as was asked for.
+    pub lossy: Vec<Lossy>,
 }
 
 struct Reading<'a> {
@@ -94,6 +97,7 @@ pub fn read(
         collected,
         rejected: rejects.count(),
         nulls,
+        lossy: sources.lossy(),
     })
 }
 

@@ -60,7 +60,7 @@ impl Rows {
             if let Some(Ttl::Column(name)) = &self.ttl {
                 needed.push(name);
             }
-            sources.keep_columns(&needed);
+            sources.keep_columns(&needed)?;
         }
         let encoder = self.encoder(&sources.schema)?;
         Ok((sources, encoder))

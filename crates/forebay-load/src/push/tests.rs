@@ -191,7 +191,10 @@ fn a_value_that_does_not_fit_its_column_is_one_bad_row() {
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     let mut fails = request(&path, "{id}");
-    fails.source_options.columns = vec![("count".to_owned(), arrow_schema::DataType::Int64)];
+    fails.source_options.columns = vec![crate::convert::Given::exact(
+        "count",
+        arrow_schema::DataType::Int64,
+    )];
     let error = push(&fails, &store, &Silent).unwrap_err().to_string();
     for word in ["birds.parquet: row 18: ", "'count'", "many", "--bad-rows"] {
         assert!(error.contains(word), "{error}");

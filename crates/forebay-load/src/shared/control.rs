@@ -31,6 +31,8 @@ pub(super) struct Whole {
     pub rejected: u64,
     /// A column.
     pub nulls: Vec<u64>,
+    /// Values that were changed, by the recipe's losses.
+    pub lossy: Vec<u64>,
 }
 
 impl Control {
@@ -66,14 +68,19 @@ impl Whole {
     pub fn add(&mut self, other: &Self) -> Option<()> {
         self.sent = self.sent.plus(other.sent)?;
         self.rejected = self.rejected.checked_add(other.rejected)?;
-        if self.nulls.len() != other.nulls.len() {
-            return None;
-        }
-        for (sum, nulls) in self.nulls.iter_mut().zip(&other.nulls) {
-            *sum = sum.checked_add(*nulls)?;
-        }
-        Some(())
+        add_each(&mut self.nulls, &other.nulls)?;
+        add_each(&mut self.lossy, &other.lossy)
     }
+}
+
+fn add_each(sums: &mut [u64], counts: &[u64]) -> Option<()> {
+    if sums.len() != counts.len() {
+        return None;
+    }
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum = sum.checked_add(*count)?;
+    }
+    Some(())
 }
 
 /// What the control rows of one partition come to.
@@ -87,13 +94,14 @@ pub(super) struct Controls {
 }
 
 impl Controls {
-    pub fn new(columns: usize) -> Self {
+    pub fn new(columns: usize, losses: usize) -> Self {
         Self {
             seen: Default::default(),
             sources: Sources::default(),
             sent: Sum::default(),
             whole: Whole {
                 nulls: vec![0; columns],
+                lossy: vec![0; losses],
                 ..Whole::default()
             },
         }

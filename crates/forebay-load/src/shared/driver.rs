@@ -12,6 +12,7 @@ use super::recipe::{Choice, Recipe};
 use super::report::Report;
 use super::wire::samples_of;
 use super::{SharedError, Sources, Sum};
+use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
 use crate::push::partitions::{bound, by_size};
@@ -126,6 +127,7 @@ impl SharedPush {
             ticket: self.push.ticket().clone(),
             source: request.sources.to_string(),
             columns: columns.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
+            losses: self.losses(),
             key: self.rows.key.to_string(),
             value: self.rows.value.clone(),
             delta: self.rows.delta,
@@ -181,6 +183,7 @@ impl SharedPush {
             applied: None,
             bytes: kept.bytes,
             rejected: whole.rejected,
+            lossy: self.lossy(&whole),
             duplicates,
         };
         let (request, store, push) = (&self.request, &self.store, self.push);
@@ -192,6 +195,25 @@ impl SharedPush {
             self.started,
             progress,
         )?)
+    }
+
+    /// Places of the columns that are needed, and what may be lost there.
+    fn losses(&self) -> Vec<(String, Loss)> {
+        let given = self.request.source_options.columns.iter();
+        let lossy = given.filter(|given| given.loss != Loss::None);
+        lossy
+            .map(|given| (given.path.clone(), given.loss))
+            .collect()
+    }
+
+    fn lossy(&self, whole: &Whole) -> Vec<Lossy> {
+        let counted = self.losses().into_iter().zip(&whole.lossy);
+        let lossy = counted.map(|((column, how), values)| Lossy {
+            column,
+            how,
+            values: *values,
+        });
+        lossy.collect()
     }
 
     /// The reports, one for each partition, in their order.
@@ -209,6 +231,9 @@ impl SharedPush {
             let ticket = self.push.ticket();
             let checked = report.check(ticket, partitions, self.request.duplicates);
             checked.map_err(bad)?;
+            if report.whole.lossy.len() != self.losses().len() {
+                return Err(bad("it counts losses of other columns".to_owned()));
+            }
             if report.whole.nulls.len() != self.encoder.batch_schema().fields().len() {
                 return Err(bad("it counts nulls of other columns".to_owned()));
             }

@@ -104,7 +104,7 @@ impl PartTask {
         let columns = self.recipe.column_count();
         self.parts.entry(partition).or_insert_with(|| Part {
             came: Tally::default(),
-            controls: Controls::new(columns),
+            controls: Controls::new(columns, self.recipe.losses.len()),
         })
     }
 

@@ -8,6 +8,7 @@ use forebay_run::{Compression, Order, RunOptions};
 use serde::{Deserialize, Serialize};
 
 use super::SharedError;
+use crate::convert::Loss;
 use crate::encode::{RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::push::rows::Rows;
@@ -26,6 +27,8 @@ pub struct Recipe {
     pub source: String,
     /// The columns that the table needs of the rows.
     pub(super) columns: Schema,
+    /// Places in these columns, and what may be lost there.
+    pub(super) losses: Vec<(String, Loss)>,
     pub(super) key: String,
     pub(super) value: ValueChoice,
     pub(super) delta: Option<DeltaKind>,

@@ -12,6 +12,7 @@ use super::control::{Control, Whole};
 use super::recipe::Recipe;
 use super::wire::{CONTROL_ROW, Records, sample_batch};
 use super::{SharedError, Sum};
+use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::push::read::count_nulls;
 use crate::push::rejects::Rejects;
@@ -28,6 +29,7 @@ pub struct RowTask {
     rejects: Rejects,
     sent: Vec<Tally>,
     nulls: Vec<u64>,
+    lossy: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,7 @@ struct Reader {
     /// Whence the rows come, for messages.
     name: String,
     source: u32,
+    losses: Vec<(String, Loss)>,
     /// Rows handed over so far.
     rows: u64,
 }
@@ -68,12 +71,14 @@ impl RowTask {
             source,
             sent: vec![Tally::default(); recipe.partitions.len()],
             nulls: vec![0; encoder.batch_schema().fields().len()],
+            lossy: vec![0; recipe.losses.len()],
             router,
             rejects: Rejects::counted(!recipe.skip_bad_rows),
             reader: Reader {
                 encoder,
                 name: format!("{}, part {source}", recipe.source),
                 source,
+                losses: recipe.losses.clone(),
                 rows: 0,
             },
             recipe,
@@ -86,9 +91,8 @@ impl RowTask {
         let (mut keys, mut bytes) = (BinaryBuilder::new(), Int64Builder::new());
         let mut key_bytes = 0;
         let passed_over = Rejects::counted(false);
-        let mut nulls = Vec::new();
         self.reader
-            .read(batch, &passed_over, &mut nulls, |_, key, operation| {
+            .read(batch, &passed_over, &mut [], |_, key, operation| {
                 key_bytes += key.len();
                 if key_bytes > i32::MAX as usize {
                     return Err(SharedError::Batch("keys of more than 2 GiB".to_owned()));
@@ -111,12 +115,13 @@ impl RowTask {
             reader,
             rejects,
             nulls,
+            lossy,
             ..
         } = self;
         let router = router.as_ref().ok_or(SharedError::NotCut)?;
         let mut records = Records::new(self.source, batch.num_rows());
         let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
-        reader.read(batch, rejects, nulls, |number, key, operation| {
+        let changed = reader.read(batch, rejects, nulls, |number, key, operation| {
             let partition = router.cuts.partition_of(key, &router.hasher);
             let (tag, payload) = record::encode(operation);
             sent[partition].add(key, &payload);
@@ -128,6 +133,10 @@ impl RowTask {
             framed.extend_from_slice(&payload);
             records.push(partition, Some(key), &framed, number)
         })?;
+        for (sum, (path, _)) in lossy.iter_mut().zip(&reader.losses) {
+            let of = changed.iter().find(|changed| changed.column == *path);
+            *sum += of.map_or(0, |changed| changed.values);
+        }
         records.finish()
     }
 
@@ -142,6 +151,7 @@ impl RowTask {
             sent: all.into(),
             rejected: self.rejects.count(),
             nulls: self.nulls,
+            lossy: self.lossy,
         };
         let mut records = Records::new(self.source, self.sent.len());
         for (partition, sent) in self.sent.iter().enumerate() {
@@ -154,14 +164,14 @@ impl RowTask {
 }
 
 impl Reader {
-    /// Calls `take` with each row's number within the part, key and operation.
+    /// Calls `take` with each row's number within the part, key and operation; gives what conversions changed.
     fn read(
         &mut self,
         batch: &RecordBatch,
         rejects: &Rejects,
         nulls: &mut [u64],
         mut take: impl FnMut(i64, &[u8], Operation<'_>) -> Result<(), SharedError>,
-    ) -> Result<(), SharedError> {
+    ) -> Result<Vec<Lossy>, SharedError> {
         let sources = self.open(batch)?;
         let encoder = &mut self.encoder;
         let number = Cell::new(self.rows as i64);
@@ -186,7 +196,7 @@ impl Reader {
             )?;
         }
         self.rows += batch.num_rows() as u64;
-        Ok(())
+        Ok(sources.lossy())
     }
 
     /// The batch with the table's columns, of the table's types.
@@ -207,8 +217,9 @@ impl Reader {
             });
         }
         let batches = Batches::of_batch(&self.name, batch.clone(), self.rows);
-        let mut sources = SourceSet::open(&Input::Batches(batches), &SourceOptions::default())?;
-        sources.arrange(wanted.clone());
+        let options = SourceOptions::for_table(wanted, &self.losses);
+        let mut sources = SourceSet::open(&Input::Batches(batches), &options)?;
+        sources.arrange(wanted.clone())?;
         Ok(sources)
     }
 }

@@ -1,33 +1,110 @@
-//! Types given for columns on the command line: `NAME:TYPE`.
+//! Types given for columns on the command line: `NAME:TYPE` or `NAME:TYPE:HOW`.
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Schema};
 use forebay_run::row;
 
 use super::error::SourceError;
-use crate::types::row_schema;
+use crate::convert::{Given, Loss, Rules};
+use crate::type_name::{parse_type, type_name};
+use crate::types::{plain_type, row_schema};
 
-/// Parses `NAME:TYPE`. Types: bool, int8 to int64, uint8 to uint64, float32, float64, text, binary, date,
-/// timestamp (no zone, microseconds), timestamptz (UTC, microseconds), decimal(P,S).
-pub fn parse_column(text: &str) -> Result<(String, DataType), SourceError> {
+/// Parses `NAME:TYPE`, or `NAME:TYPE:HOW` with what may be lost. Names may hold colons.
+pub fn parse_column(text: &str) -> Result<Given, SourceError> {
     let bad = || SourceError::ColumnType {
         text: text.to_owned(),
     };
-    let (name, type_text) = text.rsplit_once(':').ok_or_else(bad)?;
-    let data_type = parse_type(type_text).ok_or_else(bad)?;
-    if name.is_empty() {
-        Err(bad())
-    } else {
-        Ok((name.to_owned(), data_type))
+    let lossy = text.rsplit_once(':');
+    let lossy = lossy.and_then(|(rest, how)| Some((rest, how.parse().ok()?)));
+    let (rest, loss) = lossy.unwrap_or((text, Loss::None));
+    // The first colon from behind that a type follows: types may hold colons, too.
+    let colons = rest.rmatch_indices(':');
+    let mut parsed = colons.filter_map(|(at, _)| Some((&rest[..at], parse_type(&rest[at + 1..])?)));
+    match parsed.next() {
+        Some((name, data_type)) if !name.is_empty() => Ok(Given {
+            path: name.to_owned(),
+            data_type,
+            loss,
+        }),
+        _ => Err(bad()),
     }
+}
+
+/// The types that columns are given, and what may be lost in them. Those of a table that is there hold: what else was
+/// given for its columns has to agree.
+pub(super) fn settle(
+    given: &[Given],
+    table: &[(String, DataType)],
+) -> Result<(Vec<Given>, Rules), SourceError> {
+    let typed = table
+        .iter()
+        .map(|(name, data_type)| Given::exact(name, data_type.clone()));
+    let mut settled: Vec<Given> = typed.collect();
+    for given in given {
+        match type_within(table, &given.path) {
+            None => settled.push(given.clone()),
+            Some(there) if plain_type(&there) == plain_type(&given.data_type) => {}
+            Some(there) => {
+                return Err(SourceError::TableType {
+                    column: given.path.clone(),
+                    given: type_name(&given.data_type),
+                    there: type_name(&there),
+                });
+            }
+        }
+    }
+    Ok((settled, Rules::of_given(given)))
+}
+
+/// What may be lost in places of a table's columns, with the types there; places that the table lacks are passed over.
+pub(super) fn given_within(table: &[(String, DataType)], losses: &[(String, Loss)]) -> Vec<Given> {
+    let given = losses.iter().filter_map(|(path, loss)| {
+        Some(Given {
+            path: path.clone(),
+            data_type: type_within(table, path)?,
+            loss: *loss,
+        })
+    });
+    given.collect()
+}
+
+fn type_within(table: &[(String, DataType)], path: &str) -> Option<DataType> {
+    table.iter().find_map(|(name, data_type)| {
+        let rest = path.strip_prefix(name.as_str())?;
+        type_at(data_type, rest)
+    })
+}
+
+/// The type at a place within a column: `.field` and `[]`, as often as there are.
+fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
+    if path.is_empty() {
+        return Some(data_type.clone());
+    }
+    if let Some(rest) = path.strip_prefix("[]") {
+        return match data_type {
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                type_at(item.data_type(), rest)
+            }
+            _ => None,
+        };
+    }
+    let (DataType::Struct(fields), Some(rest)) = (data_type, path.strip_prefix('.')) else {
+        return None;
+    };
+    fields.iter().find_map(|field| {
+        let rest = rest.strip_prefix(field.name().as_str())?;
+        type_at(field.data_type(), rest)
+    })
 }
 
 /// The schema of rows whose columns are given so; any of them may be null.
 pub fn parse_schema(columns: &[String]) -> Result<row::Schema, SourceError> {
     let field = |text: &String| {
-        let (name, data_type) = parse_column(text)?;
-        Ok(Field::new(name, data_type, true))
+        let Given {
+            path, data_type, ..
+        } = parse_column(text)?;
+        Ok(Field::new(path, data_type, true))
     };
     let fields: Vec<Field> = columns
         .iter()
@@ -35,34 +112,6 @@ pub fn parse_schema(columns: &[String]) -> Result<row::Schema, SourceError> {
         .collect::<Result<_, SourceError>>()?;
     row_schema(&Arc::new(Schema::new(fields))).map_err(|problem| SourceError::ColumnType {
         text: problem.to_string(),
-    })
-}
-
-fn parse_type(text: &str) -> Option<DataType> {
-    Some(match text {
-        "bool" => DataType::Boolean,
-        "int8" => DataType::Int8,
-        "int16" => DataType::Int16,
-        "int32" => DataType::Int32,
-        "int64" | "int" => DataType::Int64,
-        "uint8" => DataType::UInt8,
-        "uint16" => DataType::UInt16,
-        "uint32" => DataType::UInt32,
-        "uint64" => DataType::UInt64,
-        "float32" => DataType::Float32,
-        "float64" | "float" => DataType::Float64,
-        "text" | "string" => DataType::Utf8,
-        "binary" => DataType::Binary,
-        "date" => DataType::Date32,
-        "timestamp" => DataType::Timestamp(TimeUnit::Microsecond, None),
-        "timestamptz" => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC"))),
-        _ => {
-            let inside = text.strip_prefix("decimal(")?.strip_suffix(')')?;
-            let (precision, scale) = inside.split_once(',')?;
-            let (precision, scale) = (precision.trim().parse().ok()?, scale.trim().parse().ok()?);
-            let fits = matches!(precision, 1_u8..=38) && i16::from(scale) <= i16::from(precision);
-            fits.then_some(DataType::Decimal128(precision, scale))?
-        }
     })
 }
 
@@ -83,16 +132,35 @@ mod tests {
 
     #[test]
     fn columns_parse() {
-        let parse = |text| parse_column(text).ok();
-        assert_eq!(parse("a:int"), Some(("a".into(), DataType::Int64)));
-        assert_eq!(parse("a:b:text"), Some(("a:b".into(), DataType::Utf8)));
+        let parse = |text| {
+            let Given {
+                path,
+                data_type,
+                loss,
+            } = parse_column(text).ok()?;
+            Some((path, data_type, loss))
+        };
+        let exact = |path: &str, data_type| Some((path.to_owned(), data_type, Loss::None));
+        assert_eq!(parse("a:int"), exact("a", DataType::Int64));
+        assert_eq!(parse("a:b:text"), exact("a:b", DataType::Utf8));
         assert_eq!(
             parse("a:decimal(12, 2)"),
-            Some(("a".into(), DataType::Decimal128(12, 2)))
+            exact("a", DataType::Decimal128(12, 2))
         );
-        assert_eq!(parse("a:decimal(39,2)"), None);
-        assert_eq!(parse("a:i64"), None);
-        assert_eq!(parse(":int64"), None);
-        assert_eq!(parse("a"), None);
+        let round = Some(("a".to_owned(), DataType::Int32, Loss::Round));
+        assert_eq!(parse("a:int32:round"), round);
+        let colon = DataType::Struct(vec![Field::new("b:c", DataType::Int8, true)].into());
+        assert_eq!(parse("a:struct(\"b:c\" int8)"), exact("a", colon));
+        for text in [
+            "a:decimal(77,2)",
+            "a:i64",
+            ":int64",
+            "a",
+            "a:round",
+            "a:int64:up",
+            "a:int64:",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 }

@@ -1,14 +1,20 @@
 //! Decoding of CSV records.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_buffer::NullBuffer;
 use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use regex::Regex;
 
 use super::CsvOptions;
+use super::records::Splitter;
+use crate::convert::{Changes, ConvertError, Converter, Rules};
 
 /// The fields of one record, unquoted.
 pub(super) fn fields<'r>(record: &'r [u8], options: &CsvOptions) -> Vec<Cow<'r, [u8]>> {
@@ -93,33 +99,50 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
 
 const SPLIT: &str = "a carriage return within the record ends it early: quote the field";
 
-/// Decodes records of a schema.
+/// Decodes records of a schema: fields as text by the library, their values by the one rule of conversion.
 pub(super) struct CsvDecoder {
+    /// All fields as text.
+    texts: SchemaRef,
     schema: SchemaRef,
+    converters: Vec<Converter>,
+    rules: Arc<Rules>,
     options: CsvOptions,
     decoder: Decoder,
 }
 
 impl CsvDecoder {
-    pub fn new(schema: SchemaRef, options: &CsvOptions) -> CsvDecoder {
-        let decoder = build(&schema, options);
-        CsvDecoder {
-            schema,
+    pub fn new(
+        schema: &SchemaRef,
+        options: &CsvOptions,
+        rules: &Arc<Rules>,
+    ) -> Result<CsvDecoder, ConvertError> {
+        let fields = schema.fields().iter();
+        let converters = fields
+            .clone()
+            .map(|field| Converter::new(field.name(), &DataType::Utf8, field.data_type(), rules));
+        let texts = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
+        let texts = Arc::new(Schema::new(texts.collect::<Vec<Field>>()));
+        Ok(CsvDecoder {
+            converters: converters.collect::<Result<_, _>>()?,
+            schema: Arc::clone(schema),
+            rules: Arc::clone(rules),
             options: options.clone(),
-            decoder,
-        }
+            decoder: build(&texts, options),
+            texts,
+        })
     }
 
     /// Decodes whole records. An error says what is wrong with the first bad one; the decoder can be used further.
     pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
-        let decoded = self.try_decode(bytes, count);
+        let decoded = self.texts(bytes, count);
         if decoded.is_err() {
-            self.decoder = build(&self.schema, &self.options);
+            self.decoder = build(&self.texts, &self.options);
         }
-        decoded
+        self.values(bytes, &decoded?)
     }
 
-    fn try_decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
+    /// The fields' texts; absent ones are empty.
+    fn texts(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = self
@@ -144,21 +167,76 @@ impl CsvDecoder {
             _ => Err(SPLIT.to_owned()),
         }
     }
+
+    fn values(&self, bytes: &[u8], texts: &RecordBatch) -> Result<RecordBatch, String> {
+        let quoted = self.quoted_empty(bytes);
+        let mut changes = Changes::default();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.converters.len());
+        for (index, converter) in self.converters.iter().enumerate() {
+            let column = texts.column(index).as_string::<i32>();
+            let is_text = *self.schema.field(index).data_type() == DataType::Utf8;
+            let quoted = |row: usize| is_text && quoted.contains(&(row, index));
+            let column: ArrayRef = Arc::new(self.with_nulls(column, quoted));
+            match converter.convert(&column, &mut changes) {
+                Ok(column) => columns.push(column),
+                Err(trouble) => return Err(trouble.reason()),
+            }
+        }
+        self.rules.count(&changes);
+        let rows = RecordBatchOptions::new().with_row_count(Some(texts.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Nulls in place of what stands for null; an empty field does unless it is quoted.
+    fn with_nulls(&self, column: &StringArray, quoted: impl Fn(usize) -> bool) -> StringArray {
+        let (offsets, values, _) = column.clone().into_parts();
+        let present = |row: usize| match column.value(row) {
+            "" => quoted(row),
+            text => !self.options.is_null(text.as_bytes()),
+        };
+        let nulls = NullBuffer::from_iter((0..column.len()).map(present));
+        let nulls = (nulls.null_count() > 0).then_some(nulls);
+        StringArray::new(offsets, values, nulls)
+    }
+
+    /// Rows and columns of the fields that are a pair of quotes with nothing between: text of no length, where an
+    /// empty field is none.
+    fn quoted_empty(&self, bytes: &[u8]) -> HashSet<(usize, usize)> {
+        let (delimiter, quote) = (self.options.delimiter, self.options.quote);
+        let mut found = HashSet::new();
+        let pair = |pair: &[u8]| pair[0] == quote && pair[1] == quote;
+        if !bytes.contains(&quote) || !bytes.windows(2).any(pair) {
+            return found;
+        }
+        let mut splitter = Splitter::csv(delimiter, quote);
+        let (mut rest, mut row) = (bytes, 0);
+        while !rest.is_empty() {
+            let (record, after) = rest.split_at(splitter.end(rest).unwrap_or(rest.len()));
+            rest = after;
+            if record.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                continue;
+            }
+            let fields = fields(record, &self.options).into_iter().enumerate();
+            let empty =
+                fields.filter(|(_, field)| matches!(field, Cow::Owned(text) if text.is_empty()));
+            found.extend(empty.map(|(column, _)| (row, column)));
+            row += 1;
+        }
+        found
+    }
 }
 
-fn build(schema: &SchemaRef, options: &CsvOptions) -> Decoder {
-    let builder = ReaderBuilder::new(schema.clone())
+fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
+    let builder = ReaderBuilder::new(Arc::clone(texts))
         .with_header(false)
         .with_delimiter(options.delimiter)
         .with_quote(options.quote)
         .with_batch_size(super::BATCH_ROWS);
-    match &options.null {
-        None => builder.build_decoder(),
-        // Escaped, the text is always a valid expression.
-        Some(null) => match Regex::new(&format!("^(?:{})?$", regex::escape(null))) {
-            Ok(null) => builder.with_null_regex(null).build_decoder(),
-            Err(_) => builder.build_decoder(),
-        },
+    // What is null is told later: nothing is here.
+    match Regex::new("[^\\s\\S]") {
+        Ok(nothing) => builder.with_null_regex(nothing).build_decoder(),
+        Err(_) => builder.build_decoder(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why sources cannot be read.
 
 use super::format::Format;
+use crate::convert::{ConvertError, Loss};
 
 /// An error about sources. Each names the file, and where in it.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +57,9 @@ pub enum SourceError {
     #[error("a type was given for the column '{column}', which no file has; they have: {columns}")]
     UnknownColumn { column: String, columns: String },
     #[error(
-        "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp or decimal(12,2)"
+        "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp, decimal(12,2), \
+         list(text) or struct(net float64, gross float64), nor NAME:TYPE:HOW with {}",
+        Loss::WORDS
     )]
     ColumnType { text: String },
     #[error("{file}: what makes the rows failed after row {row}: {reason}")]
@@ -64,6 +67,21 @@ pub enum SourceError {
         file: String,
         row: u64,
         reason: String,
+    },
+    #[error(
+        "the column '{column}' is {there} in the table, so that --column cannot make it {given}; what may be lost on the \
+         way there is said by --column '{column}:{there}:HOW'"
+    )]
+    TableType {
+        column: String,
+        given: String,
+        there: String,
+    },
+    #[error("{file}: {error}")]
+    Convert {
+        file: String,
+        #[source]
+        error: ConvertError,
     },
     #[error("cannot start the input's runtime")]
     Runtime(#[source] std::io::Error),

@@ -1,31 +1,51 @@
 //! Decoding of JSON lines.
 //!
-//! Stricter than the decoder below it: names that the sample did not have and numbers that an integer
-//! column would cut are errors, so that nothing is lost silently.
+//! Numbers and booleans of the types that were guessed are decoded as such, exactly; values of all other types are
+//! decoded as text and brought to their types by the one rule of conversion. Names that the schema does not have are
+//! errors, so that nothing is lost in silence.
 
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt64Type};
+use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions};
 use arrow_json::ReaderBuilder;
 use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
 };
-use arrow_schema::{ArrowError, DataType, FieldRef, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+
+use crate::convert::{Changes, ConvertError, Converter, Rules, read_float64};
+use crate::type_name::type_name;
 
 /// Decodes records of a schema.
 pub(super) struct JsonDecoder {
+    /// The columns as they are decoded, before conversion.
+    decoded: SchemaRef,
     schema: SchemaRef,
+    converters: Vec<Converter>,
+    rules: Arc<Rules>,
     /// Absent after an error, when the decoder's state is unknown.
     decoder: Option<Decoder>,
 }
 
 impl JsonDecoder {
-    pub fn new(schema: SchemaRef) -> JsonDecoder {
-        JsonDecoder {
-            schema,
+    /// `guessed` are the columns as the sample has them.
+    pub fn new(
+        guessed: &Fields,
+        schema: &SchemaRef,
+        rules: &Arc<Rules>,
+    ) -> Result<JsonDecoder, ConvertError> {
+        let decoded = Schema::new(decoded_fields(schema.fields(), Some(guessed)));
+        let columns = decoded.fields().iter().zip(schema.fields());
+        let converters = columns
+            .map(|(from, to)| Converter::new(to.name(), from.data_type(), to.data_type(), rules));
+        Ok(JsonDecoder {
+            converters: converters.collect::<Result<_, _>>()?,
+            decoded: Arc::new(decoded),
+            schema: Arc::clone(schema),
+            rules: Arc::clone(rules),
             decoder: None,
-        }
+        })
     }
 
     /// Decodes whole lines. An error says what is wrong with the first bad one; the decoder can be used further.
@@ -35,11 +55,74 @@ impl JsonDecoder {
         }
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
-            None => build(&self.schema).map_err(|error| error.to_string())?,
+            None => build(&self.decoded).map_err(|error| error.to_string())?,
         };
         let batch = decode(&mut decoder, bytes, count)?;
         self.decoder = Some(decoder);
-        Ok(batch)
+        self.values(&batch)
+    }
+
+    fn values(&self, batch: &RecordBatch) -> Result<RecordBatch, String> {
+        let mut changes = Changes::default();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.converters.len());
+        for (converter, column) in self.converters.iter().zip(batch.columns()) {
+            match converter.convert(column, &mut changes) {
+                Ok(column) => columns.push(column),
+                Err(trouble) => return Err(trouble.reason()),
+            }
+        }
+        self.rules.count(&changes);
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// The types in which fields are decoded: their own where that was guessed and is exact, else text.
+fn decoded_fields(fields: &Fields, guessed: Option<&Fields>) -> Fields {
+    let decoded = |field: &FieldRef| {
+        let guess = guessed.and_then(|guessed| guessed.find(field.name()));
+        let guess = guess.map(|(_, guess)| guess.data_type());
+        Field::new(field.name(), decoded_type(field.data_type(), guess), true)
+    };
+    fields.iter().map(decoded).collect()
+}
+
+fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
+    use DataType::{
+        Boolean, FixedSizeList, Float64, Int64, LargeList, List, Map, Null, Struct, UInt64, Utf8,
+    };
+    let item_of = |guess: Option<&DataType>| match guess {
+        Some(List(item)) => Some(item.data_type().clone()),
+        _ => None,
+    };
+    match data_type {
+        Struct(fields) => {
+            let guessed = match guess {
+                Some(Struct(guessed)) => Some(guessed),
+                _ => None,
+            };
+            Struct(decoded_fields(fields, guessed))
+        }
+        List(item) | LargeList(item) | FixedSizeList(item, _) => {
+            let guess = item_of(guess);
+            DataType::new_list(decoded_type(item.data_type(), guess.as_ref()), true)
+        }
+        Map(entries, sorted) => match entries.data_type() {
+            Struct(fields) if fields.len() == 2 => {
+                let key = Field::new(fields[0].name(), Utf8, false);
+                let value = decoded_type(fields[1].data_type(), None);
+                let value = Field::new(fields[1].name(), value, true);
+                let entries = Field::new(entries.name(), Struct(vec![key, value].into()), false);
+                Map(Arc::new(entries), *sorted)
+            }
+            _ => Utf8,
+        },
+        // Guessed integers may be floats among those of other files.
+        Int64 | UInt64 | Float64 if guess.is_some_and(DataType::is_numeric) => data_type.clone(),
+        Boolean if guess == Some(&Boolean) => Boolean,
+        Null => Null,
+        _ => Utf8,
     }
 }
 
@@ -66,15 +149,15 @@ fn build(schema: &SchemaRef) -> Result<Decoder, ArrowError> {
         .with_batch_size(super::BATCH_ROWS)
         .with_coerce_primitive(true)
         .with_strict_mode(true)
-        .with_decoder_factory(Arc::new(ExactIntegers))
+        .with_decoder_factory(Arc::new(ExactNumbers))
         .build_decoder()
 }
 
-/// Decodes 64-bit integers exactly: `1.5` is no integer, and neither is the string `"007"`.
+/// Decodes numbers exactly: `1.5` is no integer, and a string is no number.
 #[derive(Debug)]
-struct ExactIntegers;
+struct ExactNumbers;
 
-impl DecoderFactory for ExactIntegers {
+impl DecoderFactory for ExactNumbers {
     fn make_default_decoder(
         &self,
         _context: &DecoderContext,
@@ -82,8 +165,9 @@ impl DecoderFactory for ExactIntegers {
         _nullable: bool,
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
         Ok(match field.data_type() {
-            DataType::Int64 => Some(Box::new(Exact::<Int64Type>(str_to_number))),
-            DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(str_to_number))),
+            DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
+            DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(|text| text.parse().ok()))),
+            DataType::Float64 => Some(Box::new(Exact::<Float64Type>(read_float64))),
             _ => None,
         })
     }
@@ -91,34 +175,20 @@ impl DecoderFactory for ExactIntegers {
 
 struct Exact<T: ArrowPrimitiveType>(fn(&str) -> Option<T::Native>);
 
-/// The number that a text is how one writes.
-fn str_to_number<N: std::str::FromStr + ToString>(text: &str) -> Option<N> {
-    text.parse().ok()
-}
-
-impl<T: ArrowPrimitiveType> ArrayDecoder for Exact<T>
-where
-    T::Native: ToString,
-{
+impl<T: ArrowPrimitiveType> ArrayDecoder for Exact<T> {
     fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let bad = |text: &str| {
+            let data_type = type_name(&T::DATA_TYPE);
+            ArrowError::JsonError(format!("{text} does not fit a column of type {data_type}"))
+        };
         let number = |at: &u32| -> Result<Option<T::Native>, ArrowError> {
-            let bad = |text: &str| {
-                ArrowError::JsonError(format!(
-                    "{text} does not fit a column of type {}",
-                    T::DATA_TYPE
-                ))
-            };
             match tape.get(*at) {
                 TapeElement::Null => Ok(None),
                 TapeElement::Number(index) => {
                     let text = tape.get_string(index);
                     (self.0)(text).map(Some).ok_or_else(|| bad(text))
                 }
-                TapeElement::String(index) => {
-                    let text = tape.get_string(index);
-                    let number = (self.0)(text).filter(|number| number.to_string() == text);
-                    number.map(Some).ok_or_else(|| bad(&format!("\"{text}\"")))
-                }
+                TapeElement::String(index) => Err(bad(&format!("{:?}", tape.get_string(index)))),
                 _ => Err(bad("a value that is no number")),
             }
         };

@@ -34,8 +34,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 
-use crate::encode::plain_schema;
+use crate::convert::{Given, Loss, Lossy, Rules};
 use crate::progress;
+use crate::types::plain_schema;
 pub use batches::Batches;
 use blob::Blob;
 use capture::CaptureFile;
@@ -95,12 +96,28 @@ pub struct SourceOptions {
     pub csv: CsvOptions,
     /// The delimiter was given, so that `.tsv` does not mean tabs.
     pub delimiter_given: bool,
-    /// Types of columns, in place of guessed or widened ones.
-    pub columns: Vec<(String, DataType)>,
+    /// Types of columns, in place of guessed or widened ones, and what may be lost in them.
+    pub columns: Vec<Given>,
+    /// Types that columns have to have because a table is there.
+    pub table: Vec<(String, DataType)>,
     /// Records of a text file from which types are guessed.
     pub sample_rows: usize,
     /// The bytes of packets make a column, too.
     pub packet_data: bool,
+}
+
+impl SourceOptions {
+    /// For sources whose columns have to be of the types of `schema`, with what may be lost in places of them.
+    pub(crate) fn for_table(schema: &Schema, losses: &[(String, Loss)]) -> SourceOptions {
+        let fields = schema.fields().iter();
+        let table = fields.map(|field| (field.name().clone(), field.data_type().clone()));
+        let table: Vec<(String, DataType)> = table.collect();
+        SourceOptions {
+            columns: columns::given_within(&table, losses),
+            table,
+            ..SourceOptions::default()
+        }
+    }
 }
 
 impl Default for SourceOptions {
@@ -110,6 +127,7 @@ impl Default for SourceOptions {
             csv: CsvOptions::default(),
             delimiter_given: false,
             columns: Vec::new(),
+            table: Vec::new(),
             sample_rows: 10_000,
             packet_data: false,
         }
@@ -230,6 +248,7 @@ pub struct SourceSet {
     pub files: Vec<Arc<str>>,
     /// Batches, and the unit that each slice of theirs is made after.
     batches: Option<(Batches, Unit)>,
+    rules: Arc<Rules>,
 }
 
 /// Hands the units of a set out to threads.
@@ -273,18 +292,21 @@ impl SourceSet {
                 file: file.name.clone(),
                 fields: file.fields().clone(),
                 guessed: matches!(file.content, Content::Text(..)),
+                open: matches!(&file.content, Content::Text(_, text) if text.is_open()),
             })
             .collect();
-        let schema = plain_schema(&unite(&columns, &options.columns)?);
+        let (given, rules) = columns::settle(&options.columns, &options.table)?;
+        let schema = plain_schema(&unite(&columns, &given)?);
+        let rules = Arc::new(rules);
         let mut units = Vec::new();
         for file in &files {
-            unit::cut(file, &schema, &mut units)?;
+            unit::cut(file, &schema, &rules, &mut units)?;
         }
         let rows: Option<Vec<u64>> = units.iter().map(Unit::rows).collect();
         let (total_rows, batches) = match input {
             Input::Files(_) => (rows.map(|rows| rows.iter().sum()), None),
             Input::Batches(batches) => {
-                let like = Unit::of_batches(&files[0], &schema);
+                let like = Unit::of_batches(&files[0], &schema, &rules)?;
                 (batches.rows, Some((batches.clone(), like)))
             }
         };
@@ -295,6 +317,7 @@ impl SourceSet {
             units,
             files: files.iter().map(|file| file.name.clone()).collect(),
             batches,
+            rules,
         })
     }
 
@@ -314,24 +337,30 @@ impl SourceSet {
         }
     }
 
-    /// Gives batches of these columns, in this order, cast where the sources' types differ. A column that no
+    /// What conversions with a loss have changed so far.
+    pub fn lossy(&self) -> Vec<Lossy> {
+        self.rules.lossy()
+    }
+
+    /// Gives batches of these columns, in this order, converted where the sources' types differ. A column that no
     /// source has is null.
-    pub fn arrange(&mut self, schema: SchemaRef) {
+    pub fn arrange(&mut self, schema: SchemaRef) -> Result<(), SourceError> {
         self.schema = schema;
         let like = self.batches.as_mut().map(|(_, like)| like);
         for unit in self.units.iter_mut().chain(like) {
-            unit.keep(&self.schema);
+            unit.keep(&self.schema)?;
         }
+        Ok(())
     }
 
     /// Leaves out all columns but those named, which then need not be read. Names that no column has are passed
     /// over: check them first against the whole schema.
-    pub fn keep_columns(&mut self, names: &[&str]) {
+    pub fn keep_columns(&mut self, names: &[&str]) -> Result<(), SourceError> {
         let fields = self.schema.fields().iter();
         let kept: Fields = fields
             .filter(|field| names.contains(&field.name().as_str()))
             .cloned()
             .collect();
-        self.arrange(Arc::new(Schema::new(kept)));
+        self.arrange(Arc::new(Schema::new(kept)))
     }
 }

@@ -21,6 +21,7 @@ use super::jsonl::JsonDecoder;
 use super::records::{Chunk, CutError, MAX_RECORD_BYTES, Record, Records, Splitter};
 use super::split::{RANGE_BYTES, split};
 use super::{BATCH_ROWS, CsvOptions, SourceOptions};
+use crate::convert::Rules;
 
 /// Bytes of records decoded together.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -129,6 +130,30 @@ impl TextFile {
         })
     }
 
+    /// Whether rows may have columns that the sample has not shown.
+    pub fn is_open(&self) -> bool {
+        matches!(self.format, TextFormat::JsonLines)
+    }
+
+    fn decoder(
+        &self,
+        blob: &Blob,
+        schema: &SchemaRef,
+        rules: &Arc<Rules>,
+    ) -> Result<Decoder, SourceError> {
+        let decoder = match &self.format {
+            TextFormat::Csv(options) => CsvDecoder::new(schema, options, rules)
+                .map(|decoder| Decoder::Csv(Box::new(decoder))),
+            TextFormat::JsonLines => {
+                JsonDecoder::new(&self.fields, schema, rules).map(Decoder::Json)
+            }
+        };
+        decoder.map_err(|error| SourceError::Convert {
+            file: blob.name.to_string(),
+            error,
+        })
+    }
+
     /// The parts that can be read side by side.
     pub fn parts(&self, blob: &Blob) -> Result<Vec<TextPart>, SourceError> {
         let size = blob.size_bytes;
@@ -155,6 +180,7 @@ impl TextFile {
         blob: &Blob,
         part: &TextPart,
         schema: &SchemaRef,
+        rules: &Arc<Rules>,
         emit: Emit<'_, E>,
         reject: RejectRecord<'_, E>,
     ) -> Result<(), E> {
@@ -167,7 +193,7 @@ impl TextFile {
                 first_record(&mut records).map_err(failed)?;
             }
         }
-        let mut decoder = Decoder::new(&self.format, schema);
+        let mut decoder = self.decoder(blob, schema, rules)?;
         while let Some(chunk) = records.next(BATCH_ROWS, CHUNK_BYTES).map_err(failed)? {
             let (good, open) = match chunk.records.split_last() {
                 Some((last, before)) if chunk.unclosed => (before, Some(last)),
@@ -246,15 +272,6 @@ enum Decoder {
 }
 
 impl Decoder {
-    fn new(format: &TextFormat, schema: &SchemaRef) -> Decoder {
-        match format {
-            TextFormat::Csv(options) => {
-                Decoder::Csv(Box::new(CsvDecoder::new(schema.clone(), options)))
-            }
-            TextFormat::JsonLines => Decoder::Json(JsonDecoder::new(schema.clone())),
-        }
-    }
-
     /// Decodes `count` records; an error says what is wrong with some of them.
     fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         match self {
@@ -289,14 +306,20 @@ fn decode<E>(
     }
 }
 
-/// The columns of a file with the types that all files have together.
-pub(super) fn decode_schema(fields: &Fields, united: &SchemaRef) -> SchemaRef {
+/// The columns of a file with the types that all files have together; where rows may have columns that the sample
+/// has not shown, all columns there are.
+pub(super) fn decode_schema(file: &TextFile, united: &SchemaRef) -> SchemaRef {
     let typed = |field: &Arc<Field>| {
         let data_type = match united.field_with_name(field.name()) {
             Ok(united) => united.data_type().clone(),
             Err(_) => DataType::Utf8,
         };
         Field::new(field.name(), data_type, true)
+    };
+    let fields = if file.is_open() {
+        united.fields()
+    } else {
+        &file.fields
     };
     Arc::new(arrow_schema::Schema::new(
         fields.iter().map(typed).collect::<Vec<Field>>(),

@@ -1,14 +1,16 @@
-//! One schema for files whose schemas differ: columns go by name, types widen.
+//! One schema for files whose schemas differ: columns and fields go by name at any depth, types widen.
 //!
-//! Integers widen to larger ones and to float64, floats to float64, decimals to hold both, times and
-//! timestamps to the finer unit, every text and binary layout to the large one. A column that a file
-//! lacks is null there. Columns of text formats whose guesses disagree are text.
+//! A type is taken that holds the values of all files, as docs/conversions.md lists them; what it does not hold
+//! exactly is found when the values are converted. A column or field that a file lacks is null there. Columns of text
+//! formats whose guesses disagree are text.
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::error::SourceError;
+use crate::convert::Given;
+use crate::type_name::type_name;
 use crate::types::plain_type;
 
 /// A file's columns as it has them.
@@ -18,6 +20,8 @@ pub(super) struct FileColumns {
     pub fields: Fields,
     /// Types were guessed from text, so that text is always possible.
     pub guessed: bool,
+    /// Rows may have columns that none has shown yet.
+    pub open: bool,
 }
 
 struct Merged {
@@ -29,17 +33,13 @@ struct Merged {
 
 /// The schema that holds the columns of all files, in the order in which they are first met.
 /// `given` are types that take the place of guessed and widened ones.
-pub(super) fn unite(
-    files: &[FileColumns],
-    given: &[(String, DataType)],
-) -> Result<SchemaRef, SourceError> {
+pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef, SourceError> {
     let mut merged: Vec<Merged> = Vec::new();
+    let mut met = vec![false; given.len()];
     for file in files {
         for field in &file.fields {
-            let data_type = match given.iter().find(|(name, _)| name == field.name()) {
-                Some((_, given)) => given.clone(),
-                None => plain_type(field.data_type()),
-            };
+            let plain = plain_type(field.data_type());
+            let data_type = set_types(field.name(), plain, given, &mut met);
             add(
                 &mut merged,
                 file,
@@ -47,17 +47,7 @@ pub(super) fn unite(
             )?;
         }
     }
-    if let Some((column, _)) = given
-        .iter()
-        .find(|(n, _)| merged.iter().all(|m| m.field.name() != n))
-    {
-        let columns: Vec<&str> = merged.iter().map(|m| m.field.name().as_str()).collect();
-        let columns = columns.join(", ");
-        return Err(SourceError::UnknownColumn {
-            column: column.clone(),
-            columns,
-        });
-    }
+    add_unmet(&mut merged, files, given, &met)?;
     let fields: Vec<Field> = (merged.into_iter())
         .map(
             |Merged {
@@ -80,6 +70,62 @@ pub(super) fn unite(
     Ok(Arc::new(Schema::new(fields)))
 }
 
+/// The type of the place `path`, with what was given for it or for places within.
+fn set_types(path: &str, data_type: DataType, given: &[Given], met: &mut [bool]) -> DataType {
+    if let Some(at) = given.iter().position(|given| given.path == path) {
+        met[at] = true;
+        return given[at].data_type.clone();
+    }
+    if !given.iter().any(|given| given.path.starts_with(path)) {
+        return data_type;
+    }
+    let mut inner = |field: &FieldRef, path: String| -> FieldRef {
+        let data_type = set_types(&path, field.data_type().clone(), given, met);
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    };
+    match &data_type {
+        DataType::Struct(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|field| inner(field, format!("{path}.{}", field.name())));
+            DataType::Struct(fields.collect())
+        }
+        DataType::List(item) => DataType::List(inner(item, format!("{path}[]"))),
+        DataType::LargeList(item) => DataType::LargeList(inner(item, format!("{path}[]"))),
+        DataType::FixedSizeList(item, length) => {
+            DataType::FixedSizeList(inner(item, format!("{path}[]")), *length)
+        }
+        DataType::ListView(item) => DataType::List(inner(item, format!("{path}[]"))),
+        DataType::LargeListView(item) => DataType::LargeList(inner(item, format!("{path}[]"))),
+        _ => data_type,
+    }
+}
+
+/// Columns that were given and that no row has shown: where rows may have any, they are there and null.
+fn add_unmet(
+    merged: &mut Vec<Merged>,
+    files: &[FileColumns],
+    given: &[Given],
+    met: &[bool],
+) -> Result<(), SourceError> {
+    let open = files.iter().find(|file| file.open);
+    for (given, _) in given.iter().zip(met).filter(|(_, met)| !**met) {
+        let Some(file) = open else {
+            let columns: Vec<&str> = merged.iter().map(|m| m.field.name().as_str()).collect();
+            return Err(SourceError::UnknownColumn {
+                column: given.path.clone(),
+                columns: columns.join(", "),
+            });
+        };
+        merged.push(Merged {
+            field: Field::new(&given.path, given.data_type.clone(), true),
+            file: file.file.clone(),
+            guessed: false,
+            files: 0,
+        });
+    }
+    Ok(())
+}
+
 fn add(merged: &mut Vec<Merged>, file: &FileColumns, field: Field) -> Result<(), SourceError> {
     let (name, guessed) = (file.file.clone(), file.guessed);
     let Some(have) = merged
@@ -96,18 +142,14 @@ fn add(merged: &mut Vec<Merged>, file: &FileColumns, field: Field) -> Result<(),
     };
     have.files += 1;
     let both_guessed = have.guessed && guessed;
-    let widened = widen(have.field.data_type(), field.data_type())
-        .or_else(|| {
-            let nested = have.field.data_type().is_nested() || field.data_type().is_nested();
-            (both_guessed && !nested).then_some(DataType::Utf8)
-        })
-        .ok_or_else(|| SourceError::Conflict {
-            column: field.name().clone(),
-            first_file: have.file.to_string(),
-            first_type: have.field.data_type().to_string(),
-            second_file: name.to_string(),
-            second_type: field.data_type().to_string(),
-        })?;
+    let widened = widen(have.field.data_type(), field.data_type(), both_guessed);
+    let widened = widened.ok_or_else(|| SourceError::Conflict {
+        column: field.name().clone(),
+        first_file: have.file.to_string(),
+        first_type: type_name(have.field.data_type()),
+        second_file: name.to_string(),
+        second_type: type_name(field.data_type()),
+    })?;
     let nullable = have.field.is_nullable() || field.is_nullable();
     have.guessed = both_guessed;
     have.field = have
@@ -118,56 +160,107 @@ fn add(merged: &mut Vec<Merged>, file: &FileColumns, field: Field) -> Result<(),
     Ok(())
 }
 
-/// The type that holds the values of both; `None` when none does.
-pub(super) fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
-    use DataType::{Float32, Float64, Null};
-    if a == b {
-        return Some(a.clone());
-    }
+/// The type that holds the values of both; `None` when none does. Types guessed from text fall back to it.
+pub(super) fn widen(a: &DataType, b: &DataType, guessed: bool) -> Option<DataType> {
+    use DataType::{FixedSizeList, Map, Null, Struct};
     Some(match (a, b) {
+        _ if a == b => a.clone(),
         (Null, other) | (other, Null) => other.clone(),
+        (Struct(a), Struct(b)) => Struct(widen_fields(a, b, guessed)?),
+        (Map(a, a_sorted), Map(b, b_sorted)) => {
+            Map(widen_entries(a, b, guessed)?, *a_sorted && *b_sorted)
+        }
+        (FixedSizeList(x, length), FixedSizeList(y, other)) if length == other => {
+            FixedSizeList(widen_item(x, y, guessed)?, *length)
+        }
+        _ => match (list_item(a), list_item(b)) {
+            (Some(x), Some(y)) => DataType::LargeList(widen_item(x, y, guessed)?),
+            (None, None) if !a.is_nested() && !b.is_nested() => match widen_leaf(a, b) {
+                Some(number) if !guessed || a.is_numeric() => number,
+                _ if guessed => DataType::Utf8,
+                other => other?,
+            },
+            _ => return None,
+        },
+    })
+}
+
+fn widen_item(a: &FieldRef, b: &FieldRef, guessed: bool) -> Option<FieldRef> {
+    let item = widen(a.data_type(), b.data_type(), guessed)?;
+    let nullable = a.is_nullable() || b.is_nullable();
+    Some(Arc::new(Field::new(a.name(), item, nullable)))
+}
+
+/// The entries of both maps, whose fields go by position: key and value.
+fn widen_entries(a: &FieldRef, b: &FieldRef, guessed: bool) -> Option<FieldRef> {
+    let (DataType::Struct(x), DataType::Struct(y)) = (a.data_type(), b.data_type()) else {
+        return None;
+    };
+    let parts = x.iter().zip(y).map(|(x, y)| widen_item(x, y, guessed));
+    let parts: Option<Vec<FieldRef>> = parts.collect();
+    let entries = a.as_ref().clone();
+    Some(Arc::new(
+        entries.with_data_type(DataType::Struct(parts?.into())),
+    ))
+}
+
+fn widen_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
+    use DataType::{Date32, Date64, Duration, Float16, Float32, Float64, Timestamp};
+    Some(match (a, b) {
         _ if integer(a).is_some() && integer(b).is_some() => {
             wider_integer(integer(a)?, integer(b)?)?
         }
-        (Float32 | Float64, other) | (other, Float32 | Float64)
-            if integer(other).is_some() || is_float(other) =>
+        (Float16 | Float32 | Float64, other) | (other, Float16 | Float32 | Float64)
+            if integer(other).is_some() || other.is_floating() =>
         {
-            Float64
-        }
-        (DataType::Float16, other) | (other, DataType::Float16) if integer(other).is_some() => {
-            Float64
+            wider_float(float_bits(a)?.max(float_bits(b)?))
         }
         _ if is_text(a) && is_text(b) => DataType::LargeUtf8,
         _ if is_binary(a) && is_binary(b) => DataType::LargeBinary,
-        (DataType::Timestamp(u, zone), DataType::Timestamp(v, other))
-            if zone.is_some() == other.is_some() =>
-        {
+        (Timestamp(u, zone), Timestamp(v, other)) if zone.is_some() == other.is_some() => {
             let zone = if zone == other {
                 zone.clone()
             } else {
                 Some(Arc::from("UTC"))
             };
-            DataType::Timestamp(finer(*u, *v), zone)
+            Timestamp(finer(*u, *v), zone)
         }
-        (DataType::Date32, DataType::Date64) | (DataType::Date64, DataType::Date32) => {
-            DataType::Date64
+        (Date32, Date64) | (Date64, Date32) => Date64,
+        (Date32, Timestamp(unit, None)) | (Timestamp(unit, None), Date32) => Timestamp(*unit, None),
+        (Date64, Timestamp(unit, None)) | (Timestamp(unit, None), Date64) => {
+            Timestamp(finer(*unit, TimeUnit::Millisecond), None)
         }
-        (DataType::Duration(u), DataType::Duration(v)) => DataType::Duration(finer(*u, *v)),
+        (Duration(u), Duration(v)) => Duration(finer(*u, *v)),
         (DataType::Time32(u) | DataType::Time64(u), DataType::Time32(v) | DataType::Time64(v)) => {
             match finer(*u, *v) {
                 unit @ (TimeUnit::Second | TimeUnit::Millisecond) => DataType::Time32(unit),
                 unit => DataType::Time64(unit),
             }
         }
-        (DataType::Struct(a), DataType::Struct(b)) => DataType::Struct(widen_fields(a, b)?),
-        _ => match (list_item(a), list_item(b)) {
-            (Some(x), Some(y)) => {
-                let item = widen(x.data_type(), y.data_type())?;
-                DataType::new_large_list(item, x.is_nullable() || y.is_nullable())
-            }
-            _ => wider_decimal(a, b)?,
+        _ => wider_decimal(a, b)?,
+    })
+}
+
+/// The width of float that holds the type's values, or most of a 64-bit integer's.
+fn float_bits(data_type: &DataType) -> Option<u8> {
+    Some(match data_type {
+        DataType::Float16 => 16,
+        DataType::Float32 => 32,
+        DataType::Float64 => 64,
+        other => match integer(other)?.0 {
+            8 => 16,
+            16 => 32,
+            _ => 64,
         },
     })
+}
+
+fn wider_float(bits: u8) -> DataType {
+    match bits {
+        16 => DataType::Float16,
+        32 => DataType::Float32,
+        _ => DataType::Float64,
+    }
 }
 
 /// Bits and whether signed.
@@ -238,13 +331,6 @@ fn finer(a: TimeUnit, b: TimeUnit) -> TimeUnit {
     if rank(a) >= rank(b) { a } else { b }
 }
 
-fn is_float(data_type: &DataType) -> bool {
-    matches!(
-        data_type,
-        DataType::Float16 | DataType::Float32 | DataType::Float64
-    )
-}
-
 fn is_text(data_type: &DataType) -> bool {
     matches!(
         data_type,
@@ -259,25 +345,26 @@ fn is_binary(data_type: &DataType) -> bool {
     )
 }
 
-fn list_item(data_type: &DataType) -> Option<&Field> {
+fn list_item(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
-        | DataType::LargeListView(item) => Some(item),
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => Some(item),
         _ => None,
     }
 }
 
 /// The fields of both, by name; one that only one struct has is nullable.
-fn widen_fields(a: &Fields, b: &Fields) -> Option<Fields> {
+fn widen_fields(a: &Fields, b: &Fields, guessed: bool) -> Option<Fields> {
     let mut fields: Vec<Field> = Vec::with_capacity(a.len());
     for field in a {
         let Some((_, other)) = b.find(field.name()) else {
             fields.push(field.as_ref().clone().with_nullable(true));
             continue;
         };
-        let widened = widen(field.data_type(), other.data_type())?;
+        let widened = widen(field.data_type(), other.data_type(), guessed)?;
         fields.push(Field::new(
             field.name(),
             widened,

@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{FieldRef, SchemaRef};
+use arrow_schema::{DataType, FieldRef, SchemaRef};
 
 use super::batches::Slice;
 use super::capture::CapturePart;
@@ -15,6 +14,7 @@ use super::origin::{Origin, Place, Places, Reject, row_as_json};
 use super::parquet::RowGroup;
 use super::text::{TextPart, decode_schema};
 use super::{Content, File};
+use crate::convert::{Changes, Converter, Failures, Rules, Trouble};
 
 /// A part of a file.
 #[derive(Debug, Clone)]
@@ -23,10 +23,12 @@ pub struct Unit {
     part: Part,
     /// The columns that its batches have.
     schema: SchemaRef,
-    /// For each of them the position among the columns read, `None` when the file has no such column.
-    sources: Vec<Option<usize>>,
+    /// For each of them the position among the columns read, and how it becomes of the type wanted; `None` when the
+    /// file has no such column.
+    sources: Vec<Option<(usize, Converter)>>,
     /// The file's columns to read, ascending.
     columns: Vec<usize>,
+    rules: Arc<Rules>,
 }
 
 #[derive(Debug, Clone)]
@@ -45,6 +47,7 @@ enum Part {
 pub(super) fn cut(
     file: &Arc<File>,
     schema: &SchemaRef,
+    rules: &Arc<Rules>,
     units: &mut Vec<Unit>,
 ) -> Result<(), SourceError> {
     let parts: Vec<Part> = match &file.content {
@@ -56,31 +59,43 @@ pub(super) fn cut(
         }
         Content::Batches(_) => Vec::new(),
         Content::Text(blob, text) => {
-            let types = decode_schema(&text.fields, schema);
+            let types = decode_schema(text, schema);
             let parts = text.parts(blob)?.into_iter();
             parts.map(|part| Part::Lines(part, types.clone())).collect()
         }
     };
-    units.extend(parts.into_iter().map(|part| Unit::new(file, part, schema)));
+    for part in parts {
+        units.push(Unit::new(file, part, schema, rules)?);
+    }
     Ok(())
 }
 
 impl Unit {
-    fn new(file: &Arc<File>, part: Part, schema: &SchemaRef) -> Unit {
+    fn new(
+        file: &Arc<File>,
+        part: Part,
+        schema: &SchemaRef,
+        rules: &Arc<Rules>,
+    ) -> Result<Unit, SourceError> {
         let mut unit = Unit {
             file: file.clone(),
             part,
             schema: schema.clone(),
             sources: Vec::new(),
             columns: Vec::new(),
+            rules: Arc::clone(rules),
         };
-        unit.bind();
-        unit
+        unit.bind()?;
+        Ok(unit)
     }
 
     /// A unit without rows, for [`Unit::of_slice`].
-    pub(super) fn of_batches(file: &Arc<File>, schema: &SchemaRef) -> Unit {
-        Unit::new(file, Part::None, schema)
+    pub(super) fn of_batches(
+        file: &Arc<File>,
+        schema: &SchemaRef,
+        rules: &Arc<Rules>,
+    ) -> Result<Unit, SourceError> {
+        Unit::new(file, Part::None, schema, rules)
     }
 
     /// The unit of a slice, and its number; in all else it is as this one.
@@ -129,28 +144,52 @@ impl Unit {
         }
     }
 
-    pub(super) fn keep(&mut self, schema: &SchemaRef) {
+    pub(super) fn keep(&mut self, schema: &SchemaRef) -> Result<(), SourceError> {
         self.schema = schema.clone();
-        self.bind();
+        self.bind()
     }
 
-    /// Works out which of the file's columns make the schema's.
-    fn bind(&mut self) {
-        let fields = self.file.fields();
-        let found: Vec<Option<usize>> = (self.schema.fields().iter())
-            .map(|field| fields.iter().position(|have| have.name() == field.name()))
-            .collect();
-        self.columns = found.iter().flatten().copied().collect();
-        self.columns.sort_unstable();
-        // Those read whole.
-        if matches!(self.part, Part::Lines(..) | Part::Slice(_) | Part::None) {
-            self.columns = (0..fields.len()).collect();
-        }
-        let place = |column: usize| self.columns.binary_search(&column).ok();
-        self.sources = found
-            .into_iter()
-            .map(|column| column.and_then(place))
-            .collect();
+    /// Works out which of the file's columns make the schema's, and how.
+    fn bind(&mut self) -> Result<(), SourceError> {
+        let fields = match &self.part {
+            Part::Lines(_, types) => types.fields(),
+            _ => self.file.fields(),
+        };
+        let find = |name: &String| fields.iter().position(|have| have.name() == name);
+        let wanted = self.schema.fields().iter();
+        let found: Vec<Option<usize>> = wanted.map(|field| find(field.name())).collect();
+        self.columns = match self.part {
+            // Those read whole.
+            Part::Lines(..) | Part::Slice(_) | Part::None => (0..fields.len()).collect(),
+            _ => {
+                let mut columns: Vec<usize> = found.iter().flatten().copied().collect();
+                columns.sort_unstable();
+                columns.dedup();
+                columns
+            }
+        };
+        let source = |(column, field): (&Option<usize>, &FieldRef)| {
+            let Some(column) = *column else {
+                return Ok(None);
+            };
+            let Ok(place) = self.columns.binary_search(&column) else {
+                return Ok(None);
+            };
+            let from = fields[column].data_type();
+            Ok(Some((place, self.converter(field, from)?)))
+        };
+        let sources: Result<_, SourceError> =
+            found.iter().zip(self.schema.fields()).map(source).collect();
+        self.sources = sources?;
+        Ok(())
+    }
+
+    fn converter(&self, field: &FieldRef, from: &DataType) -> Result<Converter, SourceError> {
+        let converter = Converter::new(field.name(), from, field.data_type(), &self.rules);
+        converter.map_err(|error| SourceError::Convert {
+            file: self.file.name.to_string(),
+            error,
+        })
     }
 
     /// Reads the unit from front to back. `accept` gets batches of the set's schema, `reject` the records
@@ -193,6 +232,7 @@ impl Unit {
                 blob,
                 part,
                 types,
+                &self.rules,
                 &mut |batch, records| {
                     let lines = records.iter().map(|record| record.line).collect();
                     emit(batch, Places::Lines(lines))
@@ -228,7 +268,7 @@ impl Unit {
         }
     }
 
-    /// Brings rows to the schema and hands them on. Where one cannot be, they are halved until it is alone.
+    /// Brings rows to the schema and hands them on; rows with values that do not fit are rejected.
     fn pass_on<E: From<SourceError>>(
         &self,
         batch: &RecordBatch,
@@ -243,7 +283,36 @@ impl Unit {
             first_row: *first_row,
             places: places.clone(),
         };
-        match self.conform(batch) {
+        let refuse = |row: usize, reason: String| {
+            reject(Reject {
+                file: &origin.file,
+                place: origin.place(row),
+                reason,
+                record: &row_as_json(batch, row),
+            })
+        };
+        let mut again = |from: usize, to: usize| match from < to {
+            false => Ok(()),
+            true => {
+                let part = batch.slice(from, to - from);
+                self.pass_on(&part, &places.slice(from..to), first_row, accept, reject)
+            }
+        };
+        match self.convert(batch)? {
+            Err(Trouble::Rows(failures)) => {
+                let mut from = 0;
+                for failure in failures {
+                    again(from, failure.row)?;
+                    refuse(failure.row, failure.reason)?;
+                    from = failure.row + 1;
+                }
+                again(from, rows)
+            }
+            Err(Trouble::Batch(reason)) if rows <= 1 => refuse(0, reason),
+            Err(Trouble::Batch(_)) => {
+                again(0, rows / 2)?;
+                again(rows / 2, rows)
+            }
             Ok(columns) => {
                 *first_row += rows as u64;
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -256,44 +325,38 @@ impl Unit {
                 })?;
                 accept(batch, &origin)
             }
-            Err(reason) if rows <= 1 => reject(Reject {
-                file: &origin.file,
-                place: origin.place(0),
-                reason,
-                record: &row_as_json(batch, 0),
-            }),
-            Err(_) => {
-                let half = rows / 2;
-                for (from, to) in [(0, half), (half, rows)] {
-                    let part = batch.slice(from, to - from);
-                    self.pass_on(&part, &places.slice(from..to), first_row, accept, reject)?;
-                }
-                Ok(())
-            }
         }
     }
 
-    /// The columns of the schema: by name, cast where types widened, null where absent. An error says
-    /// which column holds what the type does not.
-    fn conform(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, String> {
-        let options = CastOptions {
-            safe: false,
-            ..CastOptions::default()
-        };
-        let column = |(field, source): (&FieldRef, &Option<usize>)| {
-            let array = source.and_then(|index| batch.columns().get(index));
-            match array {
+    /// The columns of the schema: by name, converted where types differ, null where absent.
+    fn convert(&self, batch: &RecordBatch) -> Result<Result<Vec<ArrayRef>, Trouble>, SourceError> {
+        let mut changes = Changes::default();
+        let mut failures = Failures::default();
+        let mut columns = Vec::with_capacity(self.sources.len());
+        for (field, source) in self.schema.fields().iter().zip(&self.sources) {
+            let array = source.as_ref().and_then(|(index, converter)| {
+                batch.columns().get(*index).map(|array| (array, converter))
+            });
+            let converted = match array {
                 None => Ok(new_null_array(field.data_type(), batch.num_rows())),
-                Some(array) if array.data_type() == field.data_type() => Ok(array.clone()),
-                Some(array) => {
-                    cast_with_options(array, field.data_type(), &options).map_err(|error| {
-                        let (name, data_type) = (field.name(), field.data_type());
-                        format!("the column '{name}' does not fit the type {data_type}: {error}")
-                    })
+                Some((array, converter)) if array.data_type() == converter.from() => {
+                    converter.convert(array, &mut changes)
                 }
+                // Batches may come in another encoding than was announced.
+                Some((array, _)) => {
+                    let converter = self.converter(field, array.data_type())?;
+                    converter.convert(array, &mut changes)
+                }
+            };
+            match converted {
+                Ok(column) => columns.push(column),
+                Err(Trouble::Rows(rows)) => failures.add(rows),
+                Err(trouble) => return Ok(Err(trouble)),
             }
-        };
-        let fields = self.schema.fields().iter();
-        fields.zip(&self.sources).map(column).collect()
+        }
+        Ok(failures.settle().map(|()| {
+            self.rules.count(&changes);
+            columns
+        }))
     }
 }

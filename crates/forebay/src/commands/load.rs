@@ -11,6 +11,7 @@ use forebay_load::push::Applied;
 use forebay_load::sources::{Batches, Input};
 
 use super::push::Duplicates;
+use super::pushed::changed;
 use super::reading::{SourceArgs, WorkArgs};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -26,7 +27,7 @@ use crate::human;
 ///   forebay load people people.parquet --key '{id}'
 ///   forebay load clicks counts.csv --key '{page}' --value n --as delta
 ///
-/// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, duplicates,
+/// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy, duplicates,
 /// seconds}; rows counts keys.
 #[derive(Debug, Args)]
 pub struct Load {
@@ -166,6 +167,7 @@ fn summary(report: &LoadReport) -> String {
     if report.rejected > 0 {
         text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));
     }
+    text += &changed(&report.lossy);
     if report.duplicates > 0 {
         let what = human::counted(report.duplicates, "row");
         text += &format!("; {what} more of the same keys");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use forebay_engine::TableName;
+use forebay_load::convert::{Loss, Lossy};
 use forebay_load::push::{Applied, PushReport};
 use serde::Serialize;
 
@@ -17,6 +18,7 @@ pub struct Pushed<'a> {
     rows: u64,
     bytes: u64,
     rejected: u64,
+    lossy: &'a [Lossy],
     duplicates: u64,
     seconds: f64,
     swapped: bool,
@@ -42,6 +44,7 @@ impl<'a> Pushed<'a> {
             rows: report.rows_between.1,
             bytes: report.bytes,
             rejected: report.rejected,
+            lossy: &report.lossy,
             duplicates: report.duplicates,
             seconds: report.seconds,
             swapped: report.swapped,
@@ -66,6 +69,22 @@ pub fn held(report: &PushReport) -> String {
         "The version is kept. Look at it with forebay diff; let it serve with forebay swap {table} \
          {version}, or push with --force or another --gate"
     )
+}
+
+/// What conversions changed, as was asked for, for people.
+pub fn changed(lossy: &[Lossy]) -> String {
+    let told = |lossy: &Lossy| {
+        let how = match lossy.how {
+            Loss::None => "changed",
+            Loss::Round => "rounded",
+            Loss::Truncate => "truncated",
+            Loss::Null => "made null",
+            Loss::Utc => "taken for UTC",
+        };
+        let values = human::counted(lossy.values, "value");
+        format!("; {}: {values} {how}", lossy.column)
+    };
+    lossy.iter().map(told).collect()
 }
 
 /// What the push did, for people.
@@ -98,6 +117,7 @@ pub fn summary(report: &PushReport) -> String {
     if report.rejected > 0 {
         text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));
     }
+    text += &changed(&report.lossy);
     if report.duplicates > 0 {
         text += &format!(
             "; {} {}",

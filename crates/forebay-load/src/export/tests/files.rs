@@ -7,6 +7,7 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 
 use super::arrays::{Dice, array, scalar_types};
+use crate::convert::conform;
 use crate::encode::{EncodeError, RowEncoder, ValueChoice};
 use crate::export::*;
 use crate::sources::{SourceError, SourceOptions, SourceSet};
@@ -28,6 +29,7 @@ fn export(
         binary: false,
     };
     let mut exporter = Exporter::new(&options, Vec::new())?;
+    let batch = &conform(batch, encoder.batch_schema()).unwrap();
     let pushed = encoder.encode::<PushError>(
         batch,
         |_, key, operation| Ok(exporter.push(key, operation.value().unwrap().0)?),

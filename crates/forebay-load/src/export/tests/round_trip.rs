@@ -9,6 +9,7 @@ use forebay_run::row::RowView;
 use proptest::prelude::*;
 
 use super::arrays::{Dice, array, data_type, scalar_types};
+use crate::convert::conform;
 use crate::encode::{EncodeError, RowEncoder, ValueChoice};
 use crate::export::build::BatchBuilder;
 
@@ -30,6 +31,7 @@ fn check(batch: &RecordBatch) {
     let schema = encoder.schema().clone();
     let mut builder = BatchBuilder::new(schema.columns());
     let mut json = Vec::new();
+    let batch = &conform(batch, encoder.batch_schema()).unwrap();
     encoder
         .encode::<EncodeError>(
             batch,

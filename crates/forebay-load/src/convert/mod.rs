@@ -1,0 +1,322 @@
+//! One rule of conversion for every path on which values come in: exactly, or not at all.
+//!
+//! A [`Converter`] is made for a column whose type is to be another one, before anything is read: types that do not
+//! convert are refused there. Values are converted array by array; those that do not fit name their row. Fields of
+//! structs go by name at any depth, a missing one is null. Losses are allowed by column ([`Rules`]), and counted.
+//! docs/conversions.md has the rule as a whole.
+
+mod calendar;
+mod leaf;
+mod literal;
+mod loss;
+mod nested;
+mod number;
+mod pairs;
+mod rules;
+mod time;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, SchemaRef};
+use forebay_run::row::{Datum, Kind};
+
+use crate::type_name::type_name;
+use crate::types::{TypeError, kind_of};
+use leaf::{Account, Leaf};
+pub use loss::Loss;
+pub(crate) use nested::Failures;
+use nested::{FieldStep, convert_list, convert_map, convert_struct};
+pub use rules::{Given, Lossy, Rules};
+
+/// Why a column cannot become one of another type.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    #[error(
+        "the column '{column}' is {from}, which does not become {to}{}; give it a type by --column '{column}:TYPE', or \
+         cast it before",
+        hint.map_or(String::new(), |hint| format!(" ({hint})"))
+    )]
+    Types {
+        column: String,
+        from: String,
+        to: String,
+        hint: Option<&'static str>,
+    },
+    #[error(
+        "'{column}' has the field '{field}', which {to} has not: it would be lost; leave it out of the source, or push \
+         the table whole"
+    )]
+    ExtraField {
+        column: String,
+        field: String,
+        to: String,
+    },
+    #[error("'{column}' lacks the field '{field}', which must not be null there")]
+    MissingField { column: String, field: String },
+    #[error(transparent)]
+    Type(#[from] TypeError),
+}
+
+/// A value that the new type does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The row in the array.
+    pub row: usize,
+    pub reason: String,
+}
+
+/// Why an array was not converted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Some values of these rows do not fit, at most one told of for each; rising.
+    Rows(Vec<Failure>),
+    /// The rows do not fit together: fewer may.
+    Batch(String),
+}
+
+/// Turns arrays of one type into arrays of another.
+#[derive(Debug, Clone)]
+pub(crate) struct Converter {
+    /// The column, or the place in it: `price.gross`, `tags[]`.
+    path: Arc<str>,
+    from: DataType,
+    to: DataType,
+    step: Step,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Same,
+    /// Every value is null.
+    Nulls,
+    /// The same values in another layout.
+    Layout,
+    /// Dictionaries and run ends: first their values.
+    Unwrap(Box<Converter>),
+    Leaf {
+        leaf: Leaf,
+        rule: Option<usize>,
+    },
+    List(Box<Converter>, FieldRef),
+    Struct(Vec<FieldStep>, Fields),
+    Map([Box<Converter>; 2]),
+}
+
+impl Trouble {
+    /// What is wrong with the first of the rows.
+    pub fn reason(self) -> String {
+        match self {
+            Trouble::Rows(failures) => failures
+                .into_iter()
+                .next()
+                .map_or(String::new(), |first| first.reason),
+            Trouble::Batch(reason) => reason,
+        }
+    }
+}
+
+/// The batch with its columns, by position, as those of `schema`.
+pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let rules = Rules::default();
+    let column = |(array, field): (&ArrayRef, &FieldRef)| {
+        let (from, to) = (array.data_type(), field.data_type());
+        let converter = Converter::new(field.name(), from, to, &rules)
+            .map_err(|error| ArrowError::CastError(error.to_string()))?;
+        let converted = converter.convert(array, &mut Changes::default());
+        converted.map_err(|trouble| ArrowError::CastError(trouble.reason()))
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(column);
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns.collect::<Result<_, _>>()?,
+        &rows,
+    )
+}
+
+/// The float that a text writes, exactly so or with as many digits as tell floats apart.
+pub(crate) fn read_float64(text: &str) -> Option<f64> {
+    value::float64(&Datum::Text(text), Loss::None).exact()
+}
+
+/// Values changed, by rule.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes(Vec<u64>);
+
+impl Changes {
+    fn add(&mut self, rule: Option<usize>, values: u64) {
+        let Some(rule) = rule else { return };
+        if self.0.len() <= rule {
+            self.0.resize(rule + 1, 0);
+        }
+        self.0[rule] += values;
+    }
+}
+
+impl Converter {
+    /// From a column of type `from` to one of type `to`; `path` is its name.
+    pub fn new(
+        path: &str,
+        from: &DataType,
+        to: &DataType,
+        rules: &Rules,
+    ) -> Result<Converter, ConvertError> {
+        let step = step(path, from, to, rules)?;
+        Ok(Converter {
+            path: Arc::from(path),
+            from: from.clone(),
+            to: to.clone(),
+            step,
+        })
+    }
+
+    pub fn from(&self) -> &DataType {
+        &self.from
+    }
+
+    /// Converts an array of the type `from`; `changes` gets the values that are no more what they were.
+    pub fn convert(&self, array: &ArrayRef, changes: &mut Changes) -> Result<ArrayRef, Trouble> {
+        match &self.step {
+            Step::Same => Ok(Arc::clone(array)),
+            Step::Nulls => Ok(new_null_array(&self.to, array.len())),
+            Step::Layout => self.cast(array, &self.to),
+            Step::Unwrap(then) => then.convert(&self.cast(array, &then.from)?, changes),
+            Step::Leaf { leaf, rule } => self.leaf(leaf, *rule, array, changes),
+            Step::List(items, field) => convert_list(self, items, field, array, changes),
+            Step::Struct(steps, fields) => convert_struct(self, steps, fields, array, changes),
+            Step::Map(parts) => convert_map(self, parts, array, changes),
+        }
+    }
+
+    /// By the library, where every value is the same in both types.
+    fn cast(&self, array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Trouble> {
+        let reason = |error| format!("the column '{}' cannot be read: {error}", self.path);
+        cast(array, to).map_err(|error| Trouble::Batch(reason(error)))
+    }
+
+    fn leaf(
+        &self,
+        leaf: &Leaf,
+        rule: Option<usize>,
+        array: &ArrayRef,
+        changes: &mut Changes,
+    ) -> Result<ArrayRef, Trouble> {
+        let mut account = Account::default();
+        let Some(converted) = leaf.convert(array.as_ref(), &mut account) else {
+            return Err(Trouble::Batch(format!(
+                "the column '{}' is not {} as announced",
+                self.path,
+                type_name(&self.from)
+            )));
+        };
+        changes.add(rule, account.changed);
+        if account.misfits.is_empty() {
+            return Ok(converted);
+        }
+        let failure = |(row, value): (usize, String)| Failure {
+            row,
+            reason: self.misfit(leaf, &value),
+        };
+        Err(Trouble::Rows(
+            account.misfits.into_iter().map(failure).collect(),
+        ))
+    }
+
+    fn misfit(&self, leaf: &Leaf, value: &str) -> String {
+        let (path, to) = (&self.path, type_name(&self.to));
+        let from = type_name(&self.from);
+        let advice = pairs::advice(&leaf.from, &self.to, leaf.loss).map_or(String::new(), |how| {
+            format!(
+                "; --column '{path}:{to}:{how}' would make it {}",
+                how.outcome()
+            )
+        });
+        let fails = match leaf.from {
+            Kind::Text => format!("does not read as {to}"),
+            _ => format!("{to} does not hold exactly"),
+        };
+        format!("the column '{path}' holds {value} ({from}), which {fails}{advice}")
+    }
+}
+
+/// How one type becomes another.
+fn step(path: &str, from: &DataType, to: &DataType, rules: &Rules) -> Result<Step, ConvertError> {
+    use DataType::{Dictionary, Map, Null, RunEndEncoded, Struct};
+    if from == to {
+        return Ok(Step::Same);
+    }
+    let nested = |from: &DataType| Converter::new(path, from, to, rules).map(Box::new);
+    Ok(match (from, to) {
+        (Null, _) => Step::Nulls,
+        (Dictionary(_, values), _) => Step::Unwrap(nested(values)?),
+        (RunEndEncoded(_, values), _) => Step::Unwrap(nested(values.data_type())?),
+        (Struct(have), Struct(want)) => {
+            let steps = nested::field_steps(path, have, want, rules)?;
+            Step::Struct(steps, want.clone())
+        }
+        (Map(have, _), Map(want, sorted)) => {
+            let is_sorted = matches!(from, Map(_, true));
+            let entries = nested::entry_types(have).zip(nested::entry_types(want));
+            let Some(([key, value], [new_key, new_value])) =
+                entries.filter(|_| is_sorted || !sorted)
+            else {
+                return Err(refused(path, from, to));
+            };
+            let part = |name: &str, from: &FieldRef, to: &FieldRef| {
+                let path = format!("{path}.{name}");
+                Converter::new(&path, from.data_type(), to.data_type(), rules).map(Box::new)
+            };
+            Step::Map([
+                part("key", &key, &new_key)?,
+                part("value", &value, &new_value)?,
+            ])
+        }
+        _ => match (nested::list_item(from), nested::list_item(to)) {
+            (Some(item), Some(new_item)) => {
+                let path = format!("{path}[]");
+                let items = Converter::new(&path, item.data_type(), new_item.data_type(), rules)?;
+                Step::List(Box::new(items), Arc::clone(new_item))
+            }
+            (None, None) => leaf_step(path, from, to, rules)?,
+            _ => return Err(refused(path, from, to)),
+        },
+    })
+}
+
+fn leaf_step(
+    path: &str,
+    from: &DataType,
+    to: &DataType,
+    rules: &Rules,
+) -> Result<Step, ConvertError> {
+    if pairs::same_but_for_layout(from, to) {
+        return Ok(Step::Layout);
+    }
+    let rule = rules.of(path);
+    let loss = rule.map_or(Loss::None, |rule| rules.loss(rule));
+    let (kind, target) = (kind_of(path, from)?, kind_of(path, to)?);
+    if !pairs::converts(&kind, &target, loss) {
+        return Err(refused(path, from, to));
+    }
+    let leaf = Leaf {
+        from: kind,
+        to: to.clone(),
+        loss,
+    };
+    Ok(Step::Leaf { leaf, rule })
+}
+
+fn refused(path: &str, from: &DataType, to: &DataType) -> ConvertError {
+    ConvertError::Types {
+        column: path.to_owned(),
+        from: type_name(from),
+        to: type_name(to),
+        hint: pairs::hint(from, to),
+    }
+}

@@ -1,0 +1,289 @@
+//! Numbers as they are, and as a type can hold them: exact arithmetic over integers, decimals and floats.
+
+use arrow_buffer::i256;
+use forebay_run::row::{Datum, f16_to_f32};
+use half::f16;
+
+use super::loss::{Fit, Loss};
+
+/// Digits that fit an `i256` for certain.
+pub(super) const MAX_DIGITS: u32 = 76;
+
+/// A number, exactly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Number {
+    Whole(i128),
+    /// `value` times 10^-scale.
+    Scaled {
+        value: i256,
+        scale: i32,
+    },
+    Float(f64),
+}
+
+impl Number {
+    /// The number that a value is; `None` for what is none.
+    #[inline]
+    pub fn of(datum: &Datum<'_>) -> Option<Number> {
+        Some(match *datum {
+            Datum::Bool(value) => Number::Whole(i128::from(value)),
+            Datum::Int(value) => Number::Whole(i128::from(value)),
+            Datum::UInt(value) => Number::Whole(i128::from(value)),
+            Datum::Float16(bits) => Number::Float(f64::from(f16_to_f32(bits))),
+            Datum::Float32(value) => Number::Float(f64::from(value)),
+            Datum::Float64(value) => Number::Float(value),
+            Datum::Decimal { value, scale } => Number::Scaled {
+                value: i256::from_i128(value),
+                scale: i32::from(scale),
+            },
+            Datum::Decimal256 { value, scale } => Number::Scaled {
+                value: i256::from_le_bytes(value),
+                scale: i32::from(scale),
+            },
+            _ => return None,
+        })
+    }
+
+    /// As an integer.
+    #[inline]
+    pub fn whole(self, loss: Loss) -> Fit<i128> {
+        match self {
+            Number::Whole(value) => Fit::Exact(value),
+            other => other.scaled(0, loss).and_then(i256::to_i128),
+        }
+    }
+
+    /// As `value` times 10^-scale.
+    pub fn scaled(self, scale: i32, loss: Loss) -> Fit<i256> {
+        match self {
+            Number::Whole(value) => rescaled(i256::from_i128(value), scale, loss),
+            Number::Scaled { value, scale: has } => rescaled(value, scale - has, loss),
+            Number::Float(value) => float_scaled(value, scale, loss),
+        }
+    }
+
+    /// As a boolean: 0 or 1.
+    pub fn truth(self) -> Option<bool> {
+        match self.whole(Loss::None).exact()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    pub fn float64(self, loss: Loss) -> Fit<f64> {
+        match self {
+            Number::Float(value) => Fit::Exact(value),
+            other => other.nearest(loss, |text| text.parse().ok(), |float| float),
+        }
+    }
+
+    pub fn float32(self, loss: Loss) -> Fit<f32> {
+        match self {
+            Number::Float(value) => narrowed(value, value as f32, f64::from, loss),
+            other => other.nearest(loss, |text| text.parse().ok(), f64::from),
+        }
+    }
+
+    pub fn float16(self, loss: Loss) -> Fit<f16> {
+        match self {
+            Number::Float(value) => narrowed(value, f16::from_f64(value), f16::to_f64, loss),
+            other => {
+                let parse = |text: &str| text.parse().ok().map(f16::from_f64);
+                other.nearest(loss, parse, f16::to_f64)
+            }
+        }
+    }
+
+    /// The nearest float of an integer or decimal; `wide` gives a float's exact value.
+    fn nearest<F: Copy>(
+        self,
+        loss: Loss,
+        parse: impl Fn(&str) -> Option<F>,
+        wide: impl Fn(F) -> f64,
+    ) -> Fit<F> {
+        let (value, scale) = match self {
+            Number::Whole(value) => (i256::from_i128(value), 0),
+            Number::Scaled { value, scale } => (value, scale),
+            Number::Float(_) => return Fit::Misfit,
+        };
+        let Some(nearest) = parse(&format!("{value}e{}", -scale)) else {
+            return Fit::Misfit;
+        };
+        let exact = Number::Float(wide(nearest)).digits();
+        if exact.is_some() && exact == stripped(value, scale) {
+            return Fit::Exact(nearest);
+        }
+        match loss {
+            Loss::Round if wide(nearest).is_finite() => Fit::Changed(nearest),
+            _ => Fit::Misfit,
+        }
+    }
+
+    /// Its decimal digits and their scale, without zeros at the end; `None` for what has more than fit, or is not
+    /// finite.
+    pub fn digits(self) -> Option<(i256, i32)> {
+        match self {
+            Number::Whole(value) => stripped(i256::from_i128(value), 0),
+            Number::Scaled { value, scale } => stripped(value, scale),
+            Number::Float(value) => {
+                let (mantissa, exponent) = float_parts(value)?;
+                let mantissa = i256::from_i128(mantissa);
+                // m / 2^k is m * 5^k / 10^k.
+                match u32::try_from(exponent) {
+                    Ok(exponent) => stripped(shifted_left(mantissa, exponent)?, 0),
+                    Err(_) if exponent.unsigned_abs() > MAX_DIGITS => None,
+                    Err(_) => {
+                        let fives = i256::from_i128(5).checked_pow(exponent.unsigned_abs())?;
+                        stripped(mantissa.checked_mul(fives)?, -exponent)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A float as a narrower one.
+fn narrowed<F: Copy>(value: f64, narrow: F, wide: impl Fn(F) -> f64, loss: Loss) -> Fit<F> {
+    let back = wide(narrow);
+    match loss {
+        _ if back == value || value.is_nan() => Fit::Exact(narrow),
+        Loss::Round if back.is_finite() => Fit::Changed(narrow),
+        _ => Fit::Misfit,
+    }
+}
+
+/// 10^`digits`, where it fits.
+fn power_of_ten(digits: u32) -> Option<i256> {
+    match digits {
+        0..=MAX_DIGITS => i256::from_i128(10).checked_pow(digits),
+        _ => None,
+    }
+}
+
+/// `value` times 10^`digits`.
+fn rescaled(value: i256, digits: i32, loss: Loss) -> Fit<i256> {
+    if value == i256::ZERO {
+        return Fit::Exact(value);
+    }
+    let power = power_of_ten(digits.unsigned_abs());
+    if digits >= 0 {
+        return Fit::of(power.and_then(|power| value.checked_mul(power)));
+    }
+    match power {
+        Some(power) => quotient(value, power, loss),
+        // Less than a tenth of what the type can tell apart.
+        None => match loss {
+            Loss::Round | Loss::Truncate => Fit::Changed(i256::ZERO),
+            _ => Fit::Misfit,
+        },
+    }
+}
+
+/// `value / by`; REQUIRES: `by` is above zero.
+fn quotient(value: i256, by: i256, loss: Loss) -> Fit<i256> {
+    let (Some(whole), Some(rest)) = (value.checked_div(by), value.checked_rem(by)) else {
+        return Fit::Misfit;
+    };
+    if rest == i256::ZERO {
+        return Fit::Exact(whole);
+    }
+    match loss {
+        Loss::Truncate => Fit::Changed(whole),
+        Loss::Round => {
+            let rest = rest.wrapping_abs();
+            // rest >= by / 2, without a doubling that could overflow.
+            let up = rest >= by.wrapping_sub(rest);
+            let away = if value.is_negative() {
+                i256::MINUS_ONE
+            } else {
+                i256::ONE
+            };
+            Fit::Changed(if up { whole.wrapping_add(away) } else { whole })
+        }
+        _ => Fit::Misfit,
+    }
+}
+
+/// A float as `value` times 10^-scale.
+fn float_scaled(float: f64, scale: i32, loss: Loss) -> Fit<i256> {
+    let Some((mantissa, exponent)) = float_parts(float) else {
+        return Fit::Misfit;
+    };
+    let mantissa = i256::from_i128(mantissa);
+    if let Ok(exponent) = u32::try_from(exponent) {
+        return match shifted_left(mantissa, exponent) {
+            Some(whole) => rescaled(whole, scale, loss),
+            None => Fit::Misfit,
+        };
+    }
+    let halvings = exponent.unsigned_abs();
+    if scale < 0 {
+        // Halves are whole numbers here: what is behind the point only tells exact from changed.
+        let down = match loss {
+            Loss::Round => Loss::Truncate,
+            other => other,
+        };
+        return halved(mantissa, halvings, down).then(|whole| rescaled(whole, scale, loss));
+    }
+    match power_of_ten(scale.unsigned_abs()).and_then(|power| mantissa.checked_mul(power)) {
+        Some(value) => halved(value, halvings, loss),
+        // So many places hold the float's digits exactly, or nothing does.
+        None => match Number::Float(float).digits() {
+            Some((value, has)) if has <= scale => rescaled(value, scale - has, loss),
+            _ => Fit::Misfit,
+        },
+    }
+}
+
+/// `value / 2^times`.
+fn halved(value: i256, times: u32, loss: Loss) -> Fit<i256> {
+    if times < 254 {
+        return quotient(value, i256::ONE << (times as u8), loss);
+    }
+    match loss {
+        _ if value == i256::ZERO => Fit::Exact(value),
+        // |value| is below 2^253, which is half of 2^254.
+        Loss::Round | Loss::Truncate => Fit::Changed(i256::ZERO),
+        _ => Fit::Misfit,
+    }
+}
+
+/// An odd mantissa and the power of two that it is multiplied by; `None` for NaN and infinities.
+fn float_parts(value: f64) -> Option<(i128, i32)> {
+    if !value.is_finite() {
+        return None;
+    }
+    if value == 0.0 {
+        return Some((0, 0));
+    }
+    let bits = value.to_bits();
+    let raw = (bits >> 52 & 0x7ff) as i32;
+    let fraction = bits & ((1 << 52) - 1);
+    let (mantissa, exponent) = match raw {
+        0 => (fraction, -1074),
+        _ => (fraction | 1 << 52, raw - 1075),
+    };
+    let zeros = mantissa.trailing_zeros();
+    let mantissa = i128::from(mantissa >> zeros);
+    let signed = if value < 0.0 { -mantissa } else { mantissa };
+    Some((signed, exponent + zeros as i32))
+}
+
+fn shifted_left(value: i256, by: u32) -> Option<i256> {
+    // 53 bits and a sign.
+    (value == i256::ZERO || by <= 200).then(|| value << (by.min(200) as u8))
+}
+
+/// Without zeros at the end.
+fn stripped(mut value: i256, mut scale: i32) -> Option<(i256, i32)> {
+    if value == i256::ZERO {
+        return Some((value, 0));
+    }
+    let ten = i256::from_i128(10);
+    while value.checked_rem(ten)? == i256::ZERO {
+        value = value.checked_div(ten)?;
+        scale -= 1;
+    }
+    Some((value, scale))
+}

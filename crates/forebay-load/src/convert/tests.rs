@@ -1,0 +1,413 @@
+//! Values in other types, by example; the Python oracle of tests/ goes over every pair of types.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{Float64Builder, ListBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int64Array,
+    ListArray, NullArray, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::{DataType, Field, Fields};
+use proptest::prelude::*;
+
+use super::*;
+use crate::type_name::parse_type;
+
+fn ty(name: &str) -> DataType {
+    parse_type(name).unwrap_or_else(|| panic!("{name} is no type"))
+}
+
+/// What becomes of an array, and how many values were changed.
+fn converted(array: &ArrayRef, to: &str, loss: Loss) -> Result<(Vec<String>, u64), String> {
+    let rules = match loss {
+        Loss::None => Rules::default(),
+        loss => Rules::new([("x".to_owned(), loss)]),
+    };
+    let to = ty(to);
+    let converter =
+        Converter::new("x", array.data_type(), &to, &rules).map_err(|error| error.to_string())?;
+    let mut changes = Changes::default();
+    let made = match converter.convert(array, &mut changes) {
+        Ok(made) => made,
+        Err(trouble) => return Err(trouble.reason()),
+    };
+    assert_eq!((made.data_type(), made.len()), (&to, array.len()));
+    rules.count(&changes);
+    let changed = rules.lossy().iter().map(|lossy| lossy.values).sum();
+    let options = FormatOptions::default().with_null("-");
+    let shown = ArrayFormatter::try_new(made.as_ref(), &options).unwrap();
+    Ok((
+        (0..made.len())
+            .map(|row| shown.value(row).to_string())
+            .collect(),
+        changed,
+    ))
+}
+
+fn texts(values: &[&str]) -> ArrayRef {
+    Arc::new(StringArray::from(values.to_vec()))
+}
+
+fn decimals(values: &[i128], precision: u8, scale: i8) -> ArrayRef {
+    let array = Decimal128Array::from(values.to_vec());
+    Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
+}
+
+/// Each value alone: what it becomes, `bad` where it does not fit.
+fn each(array: &ArrayRef, to: &str, loss: Loss) -> Vec<String> {
+    let one = |row: usize| match converted(&array.slice(row, 1), to, loss) {
+        Ok((values, changed)) => values[0].clone() + if changed > 0 { "!" } else { "" },
+        Err(_) => "bad".to_owned(),
+    };
+    (0..array.len()).map(one).collect()
+}
+
+#[test]
+fn numbers_are_the_same_number_or_none() {
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![
+        7.0,
+        7.5,
+        -0.0,
+        1e300,
+        f64::NAN,
+        0.1,
+        0.5,
+        -2.5,
+        9_007_199_254_740_992.0,
+    ]));
+    assert_eq!(
+        each(&floats, "int32", Loss::None),
+        ["7", "bad", "0", "bad", "bad", "bad", "bad", "bad", "bad"]
+    );
+    assert_eq!(
+        each(&floats, "int32", Loss::Round),
+        ["7", "8!", "0", "bad", "bad", "0!", "1!", "-3!", "bad"]
+    );
+    assert_eq!(each(&floats, "int32", Loss::Truncate)[..2], ["7", "7!"]);
+    assert_eq!(
+        each(&floats, "int32", Loss::Null),
+        ["7", "-!", "0", "-!", "-!", "-!", "-!", "-!", "-!"]
+    );
+    assert_eq!(
+        each(&floats, "float32", Loss::None),
+        [
+            "7.0",
+            "7.5",
+            "-0.0",
+            "bad",
+            "NaN",
+            "bad",
+            "0.5",
+            "-2.5",
+            "9.007199e15"
+        ]
+    );
+    assert_eq!(
+        each(&floats, "decimal(5,1)", Loss::None),
+        [
+            "7.0", "7.5", "0.0", "bad", "bad", "bad", "0.5", "-2.5", "bad"
+        ]
+    );
+    let wide: ArrayRef = Arc::new(Int64Array::from(vec![1 << 53, (1 << 53) + 1, i64::MAX, -1]));
+    assert_eq!(
+        each(&wide, "float64", Loss::None),
+        ["9007199254740992.0", "bad", "bad", "-1.0"]
+    );
+    assert_eq!(each(&wide, "uint64", Loss::None)[3], "bad");
+    assert_eq!(
+        each(&wide, "decimal(38,19)", Loss::None)[2],
+        "9223372036854775807.0000000000000000000"
+    );
+    let prices = decimals(&[199, 200, 150], 10, 2);
+    assert_eq!(each(&prices, "int64", Loss::None), ["bad", "2", "bad"]);
+    assert_eq!(each(&prices, "float64", Loss::None), ["bad", "2.0", "1.5"]);
+    assert_eq!(each(&prices, "float64", Loss::Round)[0], "1.99!");
+    assert_eq!(
+        each(&prices, "decimal(3,1)", Loss::None),
+        ["bad", "2.0", "1.5"]
+    );
+    assert_eq!(each(&prices, "bool", Loss::None), ["bad", "bad", "bad"]);
+    let bits: ArrayRef = Arc::new(BooleanArray::from(vec![true, false]));
+    assert_eq!(each(&bits, "float64", Loss::None), ["1.0", "0.0"]);
+}
+
+#[test]
+fn texts_are_read_exactly() {
+    let numbers = texts(&[
+        "7.50",
+        "7.5",
+        "1e2",
+        "007",
+        "1e400",
+        "1e-400",
+        "0.12345678901234567",
+        "0.123456789012345678",
+        "9007199254740993",
+        "9007199254740993.0",
+        "NaN",
+        "-Infinity",
+        "",
+        "1.",
+        ".5",
+        "0x1",
+        "1_0",
+        " 1",
+        "+3",
+    ]);
+    assert_eq!(
+        each(&numbers, "int64", Loss::None),
+        [
+            "bad",
+            "bad",
+            "100",
+            "7",
+            "bad",
+            "bad",
+            "bad",
+            "bad",
+            "9007199254740993",
+            "9007199254740993",
+            "bad",
+            "bad",
+            "bad",
+            "1",
+            "bad",
+            "bad",
+            "bad",
+            "bad",
+            "3"
+        ]
+    );
+    let floats = each(&numbers, "float64", Loss::None);
+    assert_eq!(
+        floats[..9],
+        [
+            "7.5",
+            "7.5",
+            "100.0",
+            "7.0",
+            "bad",
+            "bad",
+            "0.12345678901234566",
+            "bad",
+            "bad"
+        ]
+    );
+    assert_eq!(floats[10..13], ["NaN", "-inf", "bad"]);
+    assert_eq!(
+        each(&numbers, "decimal(10,0)", Loss::Round)[..2],
+        ["8!", "8!"]
+    );
+    let bools = texts(&["true", "FALSE", "1", "0", "2", "yes"]);
+    assert_eq!(
+        each(&bools, "bool", Loss::None),
+        ["true", "false", "true", "false", "bad", "bad"]
+    );
+}
+
+#[test]
+fn times_are_not_cut() {
+    let micros: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![
+        1_500_000, 2_000_000, -500_000,
+    ]));
+    assert_eq!(
+        each(&micros, "timestamp(s)", Loss::None),
+        ["bad", "1970-01-01T00:00:02", "bad"]
+    );
+    assert_eq!(
+        each(&micros, "timestamp(s)", Loss::Truncate),
+        [
+            "1970-01-01T00:00:01!",
+            "1970-01-01T00:00:02",
+            "1969-12-31T23:59:59!"
+        ]
+    );
+    assert_eq!(each(&micros, "date", Loss::Truncate)[2], "1969-12-31!");
+    let error = converted(&micros, "timestamptz", Loss::None).unwrap_err();
+    assert!(error.contains("TYPE:utc"), "{error}");
+    assert_eq!(
+        each(&micros, "timestamptz(us)", Loss::Utc)[1],
+        "1970-01-01T00:00:02Z"
+    );
+    let error = converted(&micros, "int64", Loss::None).unwrap_err();
+    assert!(
+        error.contains("timestamp(us)") && error.contains("int64"),
+        "{error}"
+    );
+    let written = texts(&[
+        "2024-02-29",
+        "2023-02-29",
+        "2026-11-22T10:20:30.5",
+        "2026-11-22 10:20",
+        "2026-11-22T10:20:30Z",
+        "-0001-01-01",
+        "+12026-01-01",
+        "2026-11-22T24:00:00",
+        "2026-11-22T10:20:30.1234567",
+    ]);
+    assert_eq!(
+        each(&written, "timestamp(us)", Loss::None),
+        [
+            "2024-02-29T00:00:00",
+            "bad",
+            "2026-11-22T10:20:30.500",
+            "2026-11-22T10:20:00",
+            "bad",
+            "-0001-01-01T00:00:00",
+            "+12026-01-01T00:00:00",
+            "bad",
+            "bad"
+        ]
+    );
+    let zoned = texts(&[
+        "2026-11-22T10:20:30+01:30",
+        "2026-11-22T10:20:30",
+        "2026-11-22T10:20:30-0200",
+    ]);
+    assert_eq!(
+        each(&zoned, "timestamptz(s)", Loss::None),
+        ["2026-11-22T08:50:30Z", "bad", "2026-11-22T12:20:30Z"]
+    );
+    assert_eq!(
+        each(
+            &texts(&["PT3.5S", "-PT1H0.001S", "P1DT1S", "P1M", "PT", "3"]),
+            "duration(ms)",
+            Loss::None
+        ),
+        ["PT3.5S", "-PT3600.001S", "PT86401S", "bad", "bad", "bad"]
+    );
+}
+
+#[test]
+fn fields_go_by_name_at_any_depth() {
+    let fields = |names: [&str; 2]| {
+        Fields::from(
+            names
+                .map(|name| Field::new(name, DataType::Float64, true))
+                .to_vec(),
+        )
+    };
+    let values: Vec<ArrayRef> = vec![
+        Arc::new(Float64Array::from(vec![119.0, 1.0])),
+        Arc::new(Float64Array::from(vec![100.0, 2.0])),
+    ];
+    let nulls = NullBuffer::from(vec![true, false]);
+    let prices: ArrayRef = Arc::new(StructArray::new(
+        fields(["gross", "net"]),
+        values,
+        Some(nulls),
+    ));
+    let to = "struct(net int64, gross int64)";
+    assert_eq!(
+        converted(&prices, to, Loss::None).unwrap().0,
+        ["{net: 100, gross: 119}", "-"]
+    );
+    let wider = "struct(vat float64, net float64, gross float64)";
+    assert_eq!(
+        converted(&prices, wider, Loss::None).unwrap().0[0],
+        "{vat: -, net: 100.0, gross: 119.0}"
+    );
+    let error = converted(&prices, "struct(net float64)", Loss::None).unwrap_err();
+    assert!(error.contains("'x' has the field 'gross'"), "{error}");
+}
+
+#[test]
+fn items_fail_their_rows_alone() {
+    let mut lists = ListBuilder::new(Float64Builder::new());
+    for list in [vec![1.0, 2.0], vec![], vec![3.0, 1.7, 1.8], vec![4.0]] {
+        lists.append_value(list.into_iter().map(Some));
+    }
+    lists.append_null();
+    let lists: ArrayRef = Arc::new(lists.finish());
+    let to = ty("list(int32)");
+    let converter = Converter::new("x", lists.data_type(), &to, &Rules::default()).unwrap();
+    let Err(Trouble::Rows(failures)) = converter.convert(&lists, &mut Changes::default()) else {
+        panic!("1.7 is no integer");
+    };
+    assert_eq!(failures.len(), 1);
+    assert_eq!(failures[0].row, 2);
+    assert!(
+        failures[0]
+            .reason
+            .contains("'x[]' holds 1.7 (float64), which int32"),
+        "{failures:?}"
+    );
+    let good = lists.slice(3, 2);
+    assert_eq!(
+        converted(&good, "list(int32)", Loss::None).unwrap().0,
+        ["[4]", "-"]
+    );
+    assert_eq!(
+        converted(&good, "list(int32,1)", Loss::None).unwrap().0,
+        ["[4]", "-"]
+    );
+    assert!(
+        converted(&good, "list(int32,2)", Loss::None)
+            .unwrap_err()
+            .contains("1 items")
+    );
+}
+
+#[test]
+fn what_lies_below_nulls_is_no_value() {
+    let items: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 1.0, 0.5, 2.0]));
+    let item = Arc::new(Field::new_list_field(DataType::Float64, true));
+    let offsets = OffsetBuffer::new(vec![0, 1, 2, 3, 4].into());
+    let nulls = NullBuffer::from(vec![false, true, false, true]);
+    let lists: ArrayRef = Arc::new(ListArray::new(item, offsets, items, Some(nulls)));
+    let shown = converted(&lists, "list(int64)", Loss::None).unwrap().0;
+    assert_eq!(shown, ["-", "[1]", "-", "[2]"]);
+}
+
+#[test]
+fn encodings_are_unwrapped() {
+    let words: DictionaryArray<Int32Type> = ["7", "8", "7"].into_iter().collect();
+    let words: ArrayRef = Arc::new(words);
+    assert_eq!(
+        converted(&words, "int8", Loss::None).unwrap().0,
+        ["7", "8", "7"]
+    );
+    let nothing: ArrayRef = Arc::new(NullArray::new(2));
+    assert_eq!(
+        converted(&nothing, "list(int8)", Loss::None).unwrap().0,
+        ["-", "-"]
+    );
+}
+
+proptest! {
+    #[test]
+    fn integers_and_decimals_come_back(value: i64, scale in 0_i8..18) {
+        let array: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+        let to = DataType::Decimal128(38, scale);
+        let there = Converter::new("x", &DataType::Int64, &to, &Rules::default()).unwrap();
+        let back = Converter::new("x", &to, &DataType::Int64, &Rules::default()).unwrap();
+        let made = there.convert(&array, &mut Changes::default()).unwrap();
+        let expected = i128::from(value) * 10_i128.pow(scale as u32);
+        prop_assert_eq!(made.as_primitive::<Decimal128Type>().value(0), expected);
+        let made = back.convert(&made, &mut Changes::default()).unwrap();
+        prop_assert_eq!(made.as_primitive::<Int64Type>().value(0), value);
+    }
+
+    #[test]
+    fn floats_come_back_from_their_text(bits: u64) {
+        let value = f64::from_bits(bits);
+        let array: ArrayRef = Arc::new(Float64Array::from(vec![value]));
+        let there = Converter::new("x", &DataType::Float64, &DataType::Utf8, &Rules::default()).unwrap();
+        let back = Converter::new("x", &DataType::Utf8, &DataType::Float64, &Rules::default()).unwrap();
+        let text = there.convert(&array, &mut Changes::default()).unwrap();
+        let made = back.convert(&text, &mut Changes::default()).unwrap();
+        let made = made.as_primitive::<Float64Type>().value(0);
+        prop_assert!(made == value || (made.is_nan() && value.is_nan()), "{} {}", value, made);
+    }
+
+    #[test]
+    fn a_float_is_exact_exactly_when_its_integer_is(value: u64) {
+        let array: ArrayRef = Arc::new(UInt64Array::from(vec![value]));
+        let exact = (value as f64) as u128 == u128::from(value);
+        prop_assert_eq!(converted(&array, "float64", Loss::None).is_ok(), exact);
+    }
+}
