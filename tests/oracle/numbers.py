@@ -97,7 +97,9 @@ def put(value, data_type, how=None):
     if data_type in FLOATS:
         if isinstance(value, float) and (special(value) or value == 0):
             return value
-        return float(float_near(exact(value), data_type, how))
+        x = exact(value)
+        # What is rounded to zero keeps its sign.
+        return math.copysign(float(float_near(x, data_type, how)), x)
     if special(value):
         raise Bad
     x = exact(value)

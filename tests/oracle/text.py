@@ -55,11 +55,10 @@ def read_number(text, data_type, how):
     plain = match[3] is None and match[4] is None
     # Few enough digits say the nearest float.
     if not plain and len(digits) <= numbers.DIGITS[data_type]:
-        near = numbers.float_near(x, data_type, "round")
+        near = numbers.put(x, data_type, "round")
         if near != 0:
-            return float(near)
-    near = float(numbers.float_near(x, data_type, how))
-    return near or minus * 0.0
+            return near
+    return numbers.put(x, data_type, how)
 
 
 def read_time(text, data_type, how):

@@ -33,16 +33,19 @@ def number(a, b):
         other = b if a in numbers.FLOATS else a
         if pa.types.is_decimal(other):
             return None
-        small = floats[0] == pa.float32() and other.bit_width <= 16
-        return pa.float32() if small else pa.float64()
+        holds = {8: pa.float16(), 16: pa.float32()}.get(other.bit_width, pa.float64())
+        return max(floats[0], holds, key=lambda t: t.bit_width)
     if a in numbers.INTEGERS and b in numbers.INTEGERS:
-        low = min(numbers.INTEGERS[t][0] for t in (a, b))
-        high = max(numbers.INTEGERS[t][1] for t in (a, b))
-        holders = (
-            t for t, (least, most) in numbers.INTEGERS.items() if least <= low and most >= high
-        )
-        return next(holders, pa.decimal128(20, 0))
+        return integer(a, b)
     return decimals(a, b)
+
+
+def integer(a, b):
+    low = min(numbers.INTEGERS[t][0] for t in (a, b))
+    high = max(numbers.INTEGERS[t][1] for t in (a, b))
+    limits = numbers.INTEGERS.items()
+    holders = [t for t, (least, most) in limits if least <= low and most >= high]
+    return min(holders, key=lambda t: t.bit_width, default=pa.decimal128(20, 0))
 
 
 def digits(t):
@@ -88,6 +91,14 @@ def lists(a, b):
     return pa.large_list(field)
 
 
+def maps(a, b):
+    key, item = united(a.key_type, b.key_type), united(a.item_type, b.item_type)
+    if key is None or item is None:
+        return None
+    nullable = a.item_field.nullable or b.item_field.nullable
+    return pa.map_(key, pa.field("value", item, nullable))
+
+
 def structs(a, b):
     """The fields of both, those that one lacks null."""
     ours, theirs = ({field.name: field for field in t} for t in (a, b))
@@ -116,5 +127,6 @@ SAME = {
     "timestamp": timestamp,
     "duration": lambda a, b: pa.duration(unit(a, b)),
     "list": lists,
+    "map": maps,
     "struct": structs,
 }
