@@ -9,15 +9,6 @@ use forebay_run::row::{ListView, RowError, RowView, Schema};
 use crate::error::{ReadError, show_key};
 use crate::manifest::{Manifest, ValueKind};
 
-/// How two schemas differ.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SchemaChange {
-    pub added: Vec<String>,
-    pub removed: Vec<String>,
-    /// In both, but of another type.
-    pub retyped: Vec<String>,
-}
-
 /// A column of a row before and after; `None` is a null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnChange {
@@ -182,31 +173,6 @@ impl<'a> Comparer<'a> {
             key: show_key(key),
             problem: error.to_string(),
         }
-    }
-}
-
-impl SchemaChange {
-    pub fn between(before: &Schema, after: &Schema) -> Self {
-        let only = |a: &Schema, b: &Schema| {
-            let gone = a
-                .columns()
-                .iter()
-                .filter(|column| b.column_index(&column.name).is_none());
-            gone.map(|column| column.name.clone()).collect()
-        };
-        let retyped = common(before, after).into_iter().filter_map(|(a, b)| {
-            let (a, b) = (&before.columns()[a], &after.columns()[b]);
-            (a.kind != b.kind).then(|| a.name.clone())
-        });
-        Self {
-            added: only(after, before),
-            removed: only(before, after),
-            retyped: retyped.collect(),
-        }
-    }
-
-    pub fn is_none(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.retyped.is_empty()
     }
 }
 

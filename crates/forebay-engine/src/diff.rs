@@ -6,9 +6,10 @@ use std::sync::Arc;
 use forebay_run::Order;
 use forebay_run::scan::Direction;
 
-use crate::compare::{ColumnChange, Comparer, SchemaChange};
+use crate::compare::{ColumnChange, Comparer};
 use crate::error::ReadError;
 use crate::scan::VersionScan;
+use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
 /// What became of a key.
@@ -78,7 +79,7 @@ pub fn diff(
         changed: 0,
         same: 0,
         columns,
-        schema: SchemaChange::between(&before.manifest().schema, &after.manifest().schema),
+        schema: SchemaChange::between(before.manifest(), after.manifest()),
         samples: Vec::new(),
     };
     let mut tally = Tally {

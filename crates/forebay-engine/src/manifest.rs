@@ -247,7 +247,8 @@ impl RunRef {
 }
 
 impl Manifest {
-    pub(crate) fn from_draft(
+    /// The draft, numbered and added up. It may contradict itself: see [`Manifest::check`].
+    pub fn from_draft(
         draft: ManifestDraft,
         table: TableName,
         version: u64,

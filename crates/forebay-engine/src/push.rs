@@ -331,7 +331,7 @@ pub(crate) fn lock_push(table: &Table, what: &str) -> Result<Box<dyn Lock>, Push
 }
 
 /// The number asked for, or the next one. Numbers that the pointer remembers count too.
-fn next_version(table: &Table, wanted: Option<u64>) -> Result<u64, PushError> {
+pub(crate) fn next_version(table: &Table, wanted: Option<u64>) -> Result<u64, PushError> {
     let pointer = table.pointer()?;
     let known = table
         .version_numbers()?

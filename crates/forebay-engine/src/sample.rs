@@ -12,18 +12,19 @@ use forebay_run::io::Random;
 use forebay_run::run::Run;
 use forebay_run::scan::Cursor;
 
-use crate::compare::{Comparer, SchemaChange};
+use crate::compare::Comparer;
 use crate::error::ReadError;
 use crate::manifest::{Manifest, RunRef};
 use crate::name::RunId;
+use crate::schema_change::SchemaChange;
 use crate::version::Version;
 
 /// Threads that look at a sample,
-const AT_ONCE: usize = 32;
+pub(crate) const AT_ONCE: usize = 32;
 /// and the fewest pages for which there is one.
 const STRETCH_PAGES: usize = 8;
 
-type Outcome = Result<(), ReadError>;
+pub(crate) type Outcome = Result<(), ReadError>;
 
 /// How many of those looked at had the property asked for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct Comparison {
     /// Keys and values, in bytes.
     pub bytes_before: u64,
     pub bytes_after: u64,
+    /// Whether these are counts.
+    pub bytes_are_exact: bool,
     /// Keys of the older version that the newer lacks.
     pub lost: Share,
     /// Keys of the newer version that the older lacks.
@@ -88,11 +91,12 @@ pub fn compare_sampled(
         rows_are_exact: old.is_merged() && new.is_merged(),
         bytes_before: old.bytes(),
         bytes_after: new.bytes(),
+        bytes_are_exact: true,
         lost: Share::default(),
         new: Share::default(),
         changed: Share::default(),
         nulls: null_shares(old, new),
-        schema: SchemaChange::between(&old.schema, &new.schema),
+        schema: SchemaChange::between(old, new),
     };
     let parts = Parts::of(before, after);
     let look = Look {
@@ -360,6 +364,23 @@ fn null_shares(old: &Manifest, new: &Manifest) -> Vec<NullShare> {
             column,
         })
         .collect()
+}
+
+/// Visits the keys of randomly drawn pages that hold about so many rows. Keys that were removed since come, too.
+pub(crate) fn visit_keys(
+    version: &Version,
+    rows: u64,
+    random: &dyn Random,
+    visit: &mut dyn FnMut(&[u8]) -> Outcome,
+) -> Outcome {
+    let runs: Vec<Arc<Run>> = version.runs().cloned().collect();
+    for (run, page) in draw(&runs, rows, random) {
+        let mut scan = run.scan_page(page);
+        while scan.advance().map_err(|error| version.read_error(error))? {
+            visit(scan.key())?;
+        }
+    }
+    Ok(())
 }
 
 /// Draws as many pages as hold about that many rows, in their order.

@@ -10,7 +10,7 @@ use crate::error::{At, PushError, StoreError};
 use crate::holder::wait_lock;
 use crate::layout::{TableFiles, store_file, tables_dir};
 use crate::name::TableName;
-use crate::push::{Push, PushOptions};
+use crate::push::{Push, PushOptions, next_version};
 use crate::seal::check_format;
 use crate::table::Table;
 
@@ -86,6 +86,27 @@ impl Store {
         Self::open(disk, clock, random, root)
     }
 
+    /// Opens the store that a push would use; none where a push would make one. Writes nothing.
+    pub fn look(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        root: &Path,
+    ) -> Result<Option<Self>, StoreError> {
+        match Self::open(Arc::clone(&disk), clock, random, root) {
+            Ok(store) => Ok(Some(store)),
+            Err(StoreError::NoStore { .. }) => match disk.list(root) {
+                Ok(names) if names.iter().all(is_of_creation) => Ok(None),
+                Ok(_) => Err(StoreError::NotEmpty {
+                    root: root.to_path_buf(),
+                }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error).at("list", root),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
     pub fn root(&self) -> &Path {
         &self.parts.root
     }
@@ -158,6 +179,19 @@ impl Store {
         Push::begin(self.any_table(name), options)
     }
 
+    /// The number that a push begun now would give its version.
+    pub fn next_version(&self, name: &TableName, wanted: Option<u64>) -> Result<u64, PushError> {
+        if self.is_live(name)? {
+            let table = name.clone();
+            return Err(StoreError::IsLive { table }.into());
+        }
+        match next_version(&self.any_table(name), wanted) {
+            // It was dropped: a push begins anew.
+            Err(PushError::Store(StoreError::NoTable { .. })) => Ok(wanted.unwrap_or(1)),
+            found => found,
+        }
+    }
+
     /// Removes a table with all its versions, or a live table. Refused while a push to it is under way,
     /// and while a live table is open. From the first durable step on the table does not exist for
     /// anybody; should the removal be cut short, the next push to that name finishes it, or the next
@@ -170,12 +204,17 @@ impl Store {
     }
 }
 
+/// Whether a file is one that a store which is not there yet may have.
+#[allow(clippy::ptr_arg, reason = "for use with iterators of names")]
+fn is_of_creation(name: &String) -> bool {
+    name == ".forebay.json.new" || name == CREATION_LOCK
+}
+
 /// Makes an empty store. Cut short it leaves a directory that another call completes.
 fn create(disk: &dyn Disk, clock: &dyn Clock, root: &Path) -> Result<(), StoreError> {
     let path = store_file(root);
-    let ours = |name: &String| name == ".forebay.json.new" || name == CREATION_LOCK;
     match disk.list(root) {
-        Ok(names) if names.iter().all(ours) => {}
+        Ok(names) if names.iter().all(is_of_creation) => {}
         // Somebody else may have made the store since it was looked for.
         Ok(_) if disk.exists(&path).at("look for", &path)? => return Ok(()),
         Ok(_) => {

@@ -13,9 +13,12 @@
 //! - [`prefetch`] and [`match_byte`] never read outside the slice they are given.
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -344,6 +347,20 @@ pub fn match_byte(bytes: &[u8; 64], byte: u8) -> u64 {
         .fold(0, |mask, (i, &b)| mask | (u64::from(b == byte) << i))
 }
 
+/// The bytes that a process without privileges may still write to the file system of `path`.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all zeros are a `statvfs`; the path ends with a zero byte, and the call writes to nothing else.
+    let (code, found) = unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &mut found), found)
+    };
+    match code {
+        0 => Ok(found.f_bavail as u64 * found.f_frsize as u64),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,6 +374,15 @@ mod tests {
             assert_eq!(match_byte(&bytes, 9), 1 << place);
             assert_eq!(match_byte(&bytes, 7), !(1 << place));
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn free_bytes_are_those_of_the_file_system() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(free_bytes(dir.path()).is_ok());
+        assert!(free_bytes(&dir.path().join("nothing")).is_err());
+        assert!(free_bytes(Path::new("a\0b")).is_err());
     }
 
     #[test]

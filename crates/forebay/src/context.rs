@@ -125,7 +125,7 @@ impl Context {
     }
 
     /// The directory that --store names.
-    fn store_path(&self) -> anyhow::Result<PathBuf> {
+    pub fn store_path(&self) -> anyhow::Result<PathBuf> {
         match self.store.split_once("://") {
             None if self.store.is_empty() => bail!("--store is empty: give a directory"),
             None => Ok(PathBuf::from(&self.store)),

@@ -12,8 +12,10 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// The version was built and kept, but the gate held its swap.
+    /// The version was built and kept, but the gate held its swap; or would, of a dry run.
     Held,
+    /// A dry run that was done and has told of a push that would fail.
+    WouldFail,
 }
 
 const FAILED: u8 = 1;
@@ -25,6 +27,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     let error = match result {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
         Ok(Outcome::Held) => return ExitCode::from(HELD),
+        Ok(Outcome::WouldFail) => return ExitCode::from(FAILED),
         Err(error) => error,
     };
     if is_closed_pipe(&error) {

@@ -3,31 +3,48 @@
 use std::fmt;
 
 use anyhow::Context as _;
-use forebay_engine::{Source, ValueKind};
-use forebay_run::row::{ListView, RowView, write_json_bytes};
+use forebay_engine::{Manifest, Source, ValueKind};
+use forebay_run::number::Number;
+use forebay_run::row::{ListView, RowView, Schema, write_json_bytes};
 
 /// Prints the values of one table.
 #[derive(Debug, Clone, Copy)]
 pub struct Renderer<'a> {
-    source: Source<'a>,
+    kind: &'a ValueKind,
+    schema: &'a Schema,
+    number: Option<Number>,
 }
 
 impl<'a> Renderer<'a> {
     pub fn new(source: Source<'a>) -> Self {
-        Self { source }
+        Self {
+            kind: source.kind(),
+            schema: source.schema(),
+            number: source.number(),
+        }
+    }
+
+    /// The values of a version, be it there or yet to be made.
+    pub fn of_manifest(manifest: &'a Manifest) -> Self {
+        Self {
+            kind: &manifest.value,
+            schema: &manifest.schema,
+            number: match manifest.value {
+                ValueKind::Number { number, .. } => Some(number),
+                _ => None,
+            },
+        }
     }
 
     /// Appends the value as JSON: a row as an object, a list as an array, a number as one, bytes as a
     /// string when they are UTF-8 and else as `{"base64": "..."}`.
     pub fn json(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
-        let written = match self.source.kind() {
-            ValueKind::Row => {
-                RowView::new(self.source.schema(), value).and_then(|row| row.json(out))
-            }
+        let written = match self.kind {
+            ValueKind::Row => RowView::new(self.schema, value).and_then(|row| row.json(out)),
             ValueKind::List { item, .. } => {
                 ListView::new(item, value).and_then(|list| list.json(out))
             }
-            ValueKind::Bytes { .. } | ValueKind::Number { .. } => match self.source.number() {
+            ValueKind::Bytes { .. } | ValueKind::Number { .. } => match self.number {
                 Some(number) => return Ok(number.write_json(value, out)?),
                 None => {
                     write_json_bytes(value, out);
@@ -40,8 +57,8 @@ impl<'a> Renderer<'a> {
 
     /// Appends the value for people: bytes as they are, all else as JSON.
     pub fn text(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
-        match self.source.kind() {
-            ValueKind::Bytes { .. } if self.source.number().is_none() => {
+        match self.kind {
+            ValueKind::Bytes { .. } if self.number.is_none() => {
                 out.extend_from_slice(value);
                 Ok(())
             }

@@ -16,7 +16,7 @@ use forebay_run::io::{Random, SystemRandom};
 
 use crate::cli::{Cli, Command, Global};
 use crate::commands::push;
-use crate::commands::pushed::{Pushed, held, summary};
+use crate::commands::pushed::{Pushed, held, notes, summary};
 use crate::context::{Context, Listener};
 use crate::embed::{CommandError, plain};
 use crate::exit::Outcome;
@@ -99,6 +99,9 @@ impl SharedPush {
         listener: Listener,
     ) -> anyhow::Result<(Outcome, String)> {
         let report = self.push.commit(reports, &listener)?;
+        for note in notes(&report) {
+            listener.message(&note);
+        }
         let outcome = if report.held() {
             listener.message(&held(&report));
             Outcome::Held

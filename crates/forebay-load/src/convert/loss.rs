@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
 /// What may be lost where a type cannot hold a value exactly.
@@ -24,6 +25,20 @@ pub enum Loss {
 
 impl Loss {
     pub(crate) const WORDS: &str = "round, truncate, null or utc";
+
+    /// Whether it can change anything in columns of the type, or in places of it.
+    pub(crate) fn suits(self, data_type: &DataType) -> bool {
+        let number = data_type.is_integer() || data_type.is_decimal();
+        let moment = matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
+        let span = matches!(data_type, DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_));
+        match self {
+            _ if data_type.is_nested() => true,
+            Loss::None | Loss::Null => true,
+            Loss::Round => number || moment || span || data_type.is_floating(),
+            Loss::Truncate => number || moment || span,
+            Loss::Utc => moment,
+        }
+    }
 
     /// What becomes of a value that does not fit.
     pub(super) fn outcome(self) -> &'static str {

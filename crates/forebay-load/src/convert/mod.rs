@@ -33,6 +33,7 @@ pub use loss::Loss;
 pub(crate) use nested::Failures;
 use nested::{FieldStep, convert_list, convert_map, convert_struct};
 pub use rules::{Given, Lossy, Rules};
+pub(crate) use value::shown;
 
 /// Why a column cannot become one of another type.
 #[derive(Debug, thiserror::Error)]
@@ -140,9 +141,9 @@ pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     )
 }
 
-/// The float that a text writes, exactly so or with as many digits as tell floats apart.
-pub(crate) fn read_float64(text: &str) -> Option<f64> {
-    value::float64(&Datum::Text(text), Loss::None).exact()
+/// The float that is the number, exactly; of a text also one with as many digits as tell floats apart.
+pub(crate) fn exact_float64(datum: &Datum<'_>) -> Option<f64> {
+    value::float64(datum, Loss::None).exact()
 }
 
 /// Values changed, by rule.

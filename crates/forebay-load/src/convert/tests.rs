@@ -231,7 +231,7 @@ fn times_are_not_cut() {
     assert!(error.contains("TYPE:utc"), "{error}");
     assert_eq!(
         each(&micros, "timestamptz(us)", Loss::Utc)[1],
-        "1970-01-01T00:00:02Z"
+        "1970-01-01T00:00:02Z!"
     );
     let error = converted(&micros, "int64", Loss::None).unwrap_err();
     assert!(

@@ -156,7 +156,7 @@ pub(super) fn bytes(datum: &Datum<'_>) -> Option<Vec<u8>> {
 }
 
 /// A value for a message.
-pub(super) fn shown(datum: &Datum<'_>) -> String {
+pub(crate) fn shown(datum: &Datum<'_>) -> String {
     let quoted = |text: &str| {
         let mut short: String = text.chars().take(SHOWN_CHARACTERS).collect();
         if short.len() < text.len() {

@@ -8,6 +8,7 @@ use forebay_run::row::{Datum, Kind, Schema};
 use super::bad_row::BadRow;
 use super::cells::Cells;
 use super::scalar::scalar;
+use crate::convert::{exact_float64, shown};
 use super::{EncodeError, Encoded, ValueWriter};
 
 /// Writes a column of a table that holds numbers; a column of anything else is refused.
@@ -68,11 +69,11 @@ pub(super) fn write_number(
         (Number::I64, Datum::UInt(value)) => i64::try_from(value)
             .map_err(|_| no_number(value.to_string(), "whole numbers below 2^63"))?
             .to_le_bytes(),
-        (Number::F64, Datum::Int(value)) => (value as f64).to_le_bytes(),
-        (Number::F64, Datum::UInt(value)) => (value as f64).to_le_bytes(),
-        (Number::F64, Datum::Float32(value)) if !value.is_nan() => f64::from(value).to_le_bytes(),
-        (Number::F64, Datum::Float64(value)) if !value.is_nan() => value.to_le_bytes(),
-        (_, other) => return Err(no_number(format!("{other:?}"), "numbers")),
+        (Number::F64, datum) => match exact_float64(&datum) {
+            Some(value) if !value.is_nan() => value.to_le_bytes(),
+            _ => return Err(no_number(shown(&datum), "float64, which does not hold it exactly")),
+        },
+        (Number::I64, other) => return Err(no_number(shown(&other), "whole numbers")),
     };
     out.extend_from_slice(&bytes);
     Ok(())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use forebay_engine::{
-    Bound, Manifest, ManifestDraft, Partition, Push, RunRef, Ttl, ValueKind, Version, due,
+    Bound, Manifest, ManifestDraft, Partition, Push, RunRef, Table, Ttl, ValueKind, Version, due,
 };
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
@@ -31,17 +31,19 @@ pub struct Layer {
 
 impl Layer {
     /// Fails where the request contradicts what the table declares.
-    pub fn new(request: &PushRequest, onto: Onto, push: &Push) -> Result<Self, PushError> {
+    pub fn new(
+        request: &PushRequest,
+        onto: Onto,
+        table: &Table,
+        now_ms: u64,
+    ) -> Result<Self, PushError> {
         let version = match onto {
-            Onto::Current => push.table().serving()?,
+            Onto::Current => table.serving()?,
             Onto::Version(version) => version,
         };
-        let base = push.table().open_version(version)?;
+        let base = table.open_version(version)?;
         check(request, base.manifest())?;
-        Ok(Self {
-            base,
-            now_ms: push.created_unix_ms(),
-        })
+        Ok(Self { base, now_ms })
     }
 
     fn manifest(&self) -> &Manifest {

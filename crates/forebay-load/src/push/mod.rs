@@ -9,6 +9,8 @@
 //! 6. The version is compared with the serving one (`crate::gate`), committed, and, unless a limit
 //!    was passed, swapped in. Old versions beyond the number to keep are removed.
 //!
+//! A dry run ([`dry_run()`]) takes the same way as far as nothing is written.
+//!
 //! A push onto another version ([`PushRequest::onto`], `layer`) begins with the lock, takes the columns from
 //! that version, and names its runs before the ones that it writes.
 //!
@@ -16,6 +18,7 @@
 
 mod boundaries;
 pub(crate) mod build;
+mod dry_run;
 pub(crate) mod layer;
 pub(crate) mod partitions;
 mod publish;
@@ -24,12 +27,14 @@ pub(crate) mod rejects;
 pub(crate) mod rows;
 pub(crate) mod throttle;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::{Manifest, Push, PushOptions, Store, StoreError, TableName, Ttl};
+use forebay_run::io::Disk;
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order, RunOptions};
 use serde::Serialize;
@@ -44,10 +49,11 @@ use crate::sources::{Input, SourceError, SourceOptions, SourceSet};
 
 pub use boundaries::{Boundaries, BoundariesError};
 use build::{Job, Outputs, settle_pages, tallies};
+pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
 use layer::Layer;
 use publish::publish;
 use read::Read;
-pub use rejects::BadRows;
+pub use rejects::{BadRows, NotedRow};
 use rows::{Counted, Rows};
 use throttle::Throttle;
 
@@ -130,6 +136,21 @@ pub struct Applied {
     pub deltas: u64,
 }
 
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            updates,
+            inserts,
+            deletes,
+            deltas,
+        } = self;
+        write!(
+            f,
+            "{updates} updates, {inserts} inserts, {deletes} deletes, {deltas} deltas"
+        )
+    }
+}
+
 /// What a push did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PushReport {
@@ -151,6 +172,8 @@ pub struct PushReport {
     pub duplicates: u64,
     pub seconds: f64,
     pub swapped: bool,
+    /// The version that the gate compared it with.
+    pub compared_with: Option<u64>,
     /// What the gate saw; empty when there was no version to compare with.
     pub gate: Vec<Finding>,
     /// Versions removed because there are newer ones enough.
@@ -252,7 +275,7 @@ fn push_whole(
     let given = request.boundaries.as_ref();
     let given = given.map(|given| given.cuts(request.order)).transpose()?;
     let push = store.begin_push(&request.table, options(request))?;
-    let plan = sort_plan(request, store, push.scratch_dir()?, None)?;
+    let plan = sort_plan(request, store.disk(), push.scratch_dir()?, None);
     let work = Work {
         request,
         store,
@@ -294,9 +317,9 @@ fn push_onto(
     // A table that is not there is not made.
     store.table(&request.table)?;
     let push = store.begin_push(&request.table, options(request))?;
-    let layer = Layer::new(request, onto, &push)?;
+    let layer = Layer::new(request, onto, push.table(), push.created_unix_ms())?;
     let (sources, encoder) = layer.open(request)?;
-    let plan = sort_plan(request, store, push.scratch_dir()?, Some(&layer))?;
+    let plan = sort_plan(request, store.disk(), push.scratch_dir()?, Some(&layer));
     let work = Work {
         request,
         store,
@@ -420,6 +443,7 @@ pub(crate) fn conclude(
         duplicates: ready.duplicates,
         seconds: (seconds * 1000.0).round() / 1000.0,
         swapped: outcome.swapped,
+        compared_with: outcome.compared_with,
         gate: outcome.gate,
         removed: outcome.removed,
     })
@@ -427,10 +451,10 @@ pub(crate) fn conclude(
 
 fn sort_plan(
     request: &PushRequest,
-    store: &Store,
+    disk: &Arc<dyn Disk>,
     scratch: PathBuf,
     layer: Option<&Layer>,
-) -> Result<SortPlan, PushError> {
+) -> SortPlan {
     let prefix = format!("{}:", request.table);
     let order = layer.map_or(request.order, |layer| layer.base.order());
     let mut run = RunOptions::new(order, request.compression, prefix.as_bytes());
@@ -438,15 +462,15 @@ fn sort_plan(
     let duplicates = layer.map_or(request.duplicates, |layer| {
         Duplicates::Compose(layer.kind())
     });
-    Ok(SortPlan {
-        disk: Arc::clone(store.disk()),
+    SortPlan {
+        disk: Arc::clone(disk),
         scratch,
         run,
         duplicates,
         with_operations: layer.is_some() || request.ttl.is_some(),
         memory_bytes: read::record_memory(request.memory_bytes, request.threads),
         threads: request.threads.max(1),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,14 @@ pub fn cuts(request: &PushRequest, collected: &[Collected], bytes: u64) -> Cuts 
     }
 }
 
+/// One partition of everything.
+pub fn whole(order: Order) -> Cuts {
+    match order {
+        Order::Hashed => Cuts::slots(1),
+        Order::Ordered => Cuts::by_samples(1, Vec::new()),
+    }
+}
+
 pub fn bound(cut: &Cut) -> Bound {
     match cut {
         Cut::Slot(slot) => Bound::Slot(*slot),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay_engine::{Manifest, Push, Store, Table, Version, compare_sampled};
+use forebay_engine::{
+    Comparison, Manifest, Push, ReadError, Store, Table, Version, compare_sampled,
+};
 
 use super::{GATE_SAMPLE_ROWS, Onto, PushError, PushRequest};
 use crate::gate::{self, Finding};
@@ -12,6 +14,8 @@ use crate::progress::{Progress, Unit};
 pub struct Outcome {
     pub version: u64,
     pub swapped: bool,
+    /// The version that it was compared with.
+    pub compared_with: Option<u64>,
     pub gate: Vec<Finding>,
     pub removed: Vec<u64>,
 }
@@ -28,7 +32,9 @@ pub fn publish(
 ) -> Result<Outcome, PushError> {
     let table = push.table().clone();
     let version = push.open(&manifest)?;
-    let mut gate = compare_with_serving(request, store, &table, &version, progress)?;
+    let compared = compare_with_serving(request, store, &table, &version, progress)?;
+    let (compared_with, gate) = compared.unzip();
+    let mut gate = gate.unwrap_or_default();
     gate.extend(moved_away(request, &table, base)?);
     drop(version);
     let version = push.commit(manifest)?;
@@ -45,6 +51,7 @@ pub fn publish(
     Ok(Outcome {
         version,
         swapped,
+        compared_with,
         gate,
         removed,
     })
@@ -69,34 +76,51 @@ fn moved_away(
             name(base)
         ),
         passed: false,
+        reported: false,
+        remedy: None,
     }))
 }
 
+/// The version that serves, and what the gate says beside it; none where nothing can be compared.
 fn compare_with_serving(
     request: &PushRequest,
     store: &Store,
     table: &Table,
     new: &Arc<Version>,
     progress: &dyn Progress,
-) -> Result<Vec<Finding>, PushError> {
-    let Some(serving) = table.pointer()?.serving else {
-        return Ok(Vec::new());
+) -> Result<Option<(u64, Vec<Finding>)>, PushError> {
+    let Some(serving) = open_serving(table, progress)? else {
+        return Ok(None);
     };
     progress.stage("comparing", None, Unit::Rows);
-    let serving = match table.open_version(serving) {
-        Ok(serving) => serving,
-        // A damaged version must not keep its replacement out.
-        Err(error) => {
-            progress.message(&format!("no comparison with version {serving}: {error}"));
-            return Ok(Vec::new());
-        }
-    };
     let seen = compare_sampled(&serving, new, GATE_SAMPLE_ROWS, &**store.random());
-    match seen {
-        Ok(seen) => Ok(gate::check(&gate::limits(&request.limits), &seen)),
-        Err(error) => {
-            progress.message(&format!("no comparison with the serving version: {error}"));
-            Ok(Vec::new())
-        }
-    }
+    Ok(comparable(seen, progress).map(|seen| {
+        (
+            serving.version(),
+            gate::check(&gate::limits(&request.limits), &seen),
+        )
+    }))
+}
+
+/// The version that serves. A damaged one must not keep its replacement out.
+pub fn open_serving(
+    table: &Table,
+    progress: &dyn Progress,
+) -> Result<Option<Arc<Version>>, PushError> {
+    let Some(serving) = table.pointer()?.serving else {
+        return Ok(None);
+    };
+    let opened = table.open_version(serving);
+    let told = |error| progress.message(&format!("no comparison with version {serving}: {error}"));
+    Ok(opened.map_err(told).ok())
+}
+
+/// What was seen, unless a version was too damaged for that.
+pub fn comparable(
+    seen: Result<Comparison, ReadError>,
+    progress: &dyn Progress,
+) -> Option<Comparison> {
+    let told =
+        |error| progress.message(&format!("no comparison with the serving version: {error}"));
+    seen.map_err(told).ok()
 }

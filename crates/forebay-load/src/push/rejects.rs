@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use forebay_run::io::{Disk, WriteFile};
+use serde::Serialize;
 use serde_json::json;
 
 use super::PushError;
@@ -24,12 +25,24 @@ pub enum BadRows {
     File(PathBuf),
 }
 
+/// A bad row as messages tell of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotedRow {
+    pub file: String,
+    /// `line 7`, `row 7`.
+    pub place: String,
+    pub reason: String,
+}
+
 /// Receives the bad rows of all threads.
 #[derive(Debug)]
 pub struct Rejects {
     policy: BadRows,
     count: AtomicU64,
     file: Option<Mutex<Box<dyn WriteFile>>>,
+    /// Remembers so many.
+    noted: Mutex<Vec<NotedRow>>,
+    most_noted: usize,
 }
 
 impl Rejects {
@@ -42,20 +55,35 @@ impl Rejects {
             BadRows::Fail | BadRows::Skip => None,
         };
         Ok(Self {
-            policy: policy.clone(),
-            count: AtomicU64::new(0),
             file,
+            ..Self::of(policy.clone(), 0)
         })
     }
 
     /// Counts bad rows, or fails at the first one.
     pub fn counted(fail: bool) -> Self {
-        let policy = if fail { BadRows::Fail } else { BadRows::Skip };
+        Self::of(if fail { BadRows::Fail } else { BadRows::Skip }, 0)
+    }
+
+    /// Counts bad rows and remembers some of the first.
+    pub fn noting(most_noted: usize) -> Self {
+        Self::of(BadRows::Skip, most_noted)
+    }
+
+    fn of(policy: BadRows, most_noted: usize) -> Self {
         Self {
             policy,
             count: AtomicU64::new(0),
             file: None,
+            noted: Mutex::default(),
+            most_noted,
         }
+    }
+
+    /// Those remembered.
+    pub fn noted(&self) -> Vec<NotedRow> {
+        let noted = self.noted.lock();
+        noted.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn count(&self) -> u64 {
@@ -91,13 +119,18 @@ impl Rejects {
         reason: &str,
         record: impl FnOnce() -> serde_json::Value,
     ) -> Result<(), PushError> {
-        self.count.fetch_add(1, Relaxed);
+        let number = self.count.fetch_add(1, Relaxed);
+        let note = || NotedRow {
+            file: file.to_owned(),
+            place: place.to_string(),
+            reason: reason.to_owned(),
+        };
+        if number < self.most_noted as u64 {
+            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.push(note());
+        }
         match (&self.policy, &self.file) {
-            (BadRows::Fail, _) => Err(PushError::BadRow {
-                file: file.to_owned(),
-                place: place.to_string(),
-                reason: reason.to_owned(),
-            }),
+            (BadRows::Fail, _) => Err(note().into()),
             (BadRows::File(path), Some(out)) => {
                 let mut line = json!({ "file": file, "reason": reason, "record": record() });
                 match *place {
@@ -126,6 +159,17 @@ impl Rejects {
                 out.sync().map_err(|error| failed(path, error))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// The end of a push that takes no bad rows.
+impl From<NotedRow> for PushError {
+    fn from(row: NotedRow) -> Self {
+        PushError::BadRow {
+            file: row.file,
+            place: row.place,
+            reason: row.reason,
         }
     }
 }

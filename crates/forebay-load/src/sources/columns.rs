@@ -22,7 +22,7 @@ pub fn parse_column(text: &str) -> Result<Given, SourceError> {
     let colons = rest.rmatch_indices(':');
     let mut parsed = colons.filter_map(|(at, _)| Some((&rest[..at], parse_type(&rest[at + 1..])?)));
     match parsed.next() {
-        Some((name, data_type)) if !name.is_empty() => Ok(Given {
+        Some((name, data_type)) if !name.is_empty() && loss.suits(&data_type) => Ok(Given {
             path: name.to_owned(),
             data_type,
             loss,
@@ -158,6 +158,8 @@ mod tests {
             "a",
             "a:round",
             "a:int64:up",
+            "a:text:round",
+            "a:float32:truncate",
             "a:int64:",
         ] {
             assert_eq!(parse(text), None, "{text}");

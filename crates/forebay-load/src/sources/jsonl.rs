@@ -13,8 +13,9 @@ use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use forebay_run::row::Datum;
 
-use crate::convert::{Changes, ConvertError, Converter, Rules, read_float64};
+use crate::convert::{Changes, ConvertError, Converter, Rules, exact_float64};
 use crate::type_name::type_name;
 
 /// Decodes records of a schema.
@@ -167,7 +168,7 @@ impl DecoderFactory for ExactNumbers {
         Ok(match field.data_type() {
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
             DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(|text| text.parse().ok()))),
-            DataType::Float64 => Some(Box::new(Exact::<Float64Type>(read_float64))),
+            DataType::Float64 => Some(Box::new(Exact::<Float64Type>(|text| exact_float64(&Datum::Text(text))))),
             _ => None,
         })
     }

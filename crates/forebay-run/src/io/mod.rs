@@ -10,6 +10,7 @@
 )]
 
 mod log_file;
+mod memory;
 mod os;
 pub mod sim;
 
@@ -19,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use memory::MemoryDisk;
 pub use os::OsDisk;
 
 use crate::raw::Mapping;
@@ -51,6 +53,10 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// `Err(text)` inside `Ok` is what the present holder wrote. The lock ends when dropped, and
     /// with its process, however that dies.
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>>;
+    /// How many bytes may still be written to where `path`, which exists, lies; none where nobody knows.
+    fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 /// A held lock: dropping it gives it back.

@@ -95,6 +95,10 @@ impl Disk for OsDisk {
         fs::exists(path)
     }
 
+    fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        raw::free_bytes(path).map(Some)
+    }
+
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
         loop {
             let mut file = OpenOptions::new()

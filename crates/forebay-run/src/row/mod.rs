@@ -39,6 +39,7 @@
 mod datum;
 mod decimal;
 mod json;
+mod kind_name;
 mod list;
 mod list_writer;
 mod pack;

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use clap::Args;
-use forebay_engine::{DiffReport, DiffSample, Difference, TableName, diff, show_key};
+use forebay_engine::{
+    Alteration, Altered, DiffReport, DiffSample, Difference, SchemaChange, TableName, diff,
+    show_key,
+};
 use forebay_load::progress::Unit;
 use forebay_run::row::write_json_bytes;
 use serde_json::{Map, Value, json};
@@ -16,8 +19,9 @@ use crate::human;
 ///
 /// Prints counts and the first differences of each kind. Rows are compared over the columns that both
 /// versions have. With --json one object {table, from, to, added, removed, changed, unchanged,
-/// columns, schema, differences}: columns counts the changes of each column, schema names the columns
-/// that came, went or changed their type, and each difference is {key, change, columns}.
+/// columns, schema, differences}: columns counts the changes of each column; schema has the columns and
+/// fields that came, went or changed their type as {added, removed, retyped, changes}, where changes is a list
+/// of {change, column, before, after, text}; each difference is {key, change, columns}.
 #[derive(Debug, Args)]
 pub struct Diff {
     pub table: TableName,
@@ -68,12 +72,26 @@ fn object(args: &Diff, report: &DiffReport) -> Value {
         "changed": report.changed,
         "unchanged": report.same,
         "columns": columns,
-        "schema": {
-            "added": report.schema.added,
-            "removed": report.schema.removed,
-            "retyped": report.schema.retyped,
-        },
+        "schema": schema_object(&report.schema),
         "differences": report.samples.iter().map(sample_object).collect::<Vec<_>>(),
+    })
+}
+
+fn schema_object(schema: &SchemaChange) -> Value {
+    let change = |change: &Alteration| {
+        json!({
+            "change": change.what.word(),
+            "column": change.column,
+            "before": change.before,
+            "after": change.after,
+            "text": change.to_string(),
+        })
+    };
+    json!({
+        "added": schema.columns(&[Altered::ColumnNew]),
+        "removed": schema.columns(&[Altered::ColumnGone]),
+        "retyped": schema.columns(&[Altered::TypeChanged, Altered::TypeWidened]),
+        "changes": schema.alterations.iter().map(change).collect::<Vec<_>>(),
     })
 }
 
@@ -119,15 +137,8 @@ fn text(args: &Diff, report: &DiffReport) -> String {
         "{} version {} to {}: {counts}\n",
         args.table, args.from, args.to
     );
-    let schema = &report.schema;
-    for (names, what) in [
-        (&schema.added, "new"),
-        (&schema.removed, "gone"),
-        (&schema.retyped, "of another type"),
-    ] {
-        if !names.is_empty() {
-            _ = writeln!(out, "columns {what}: {}", names.join(", "));
-        }
+    for alteration in &report.schema.alterations {
+        _ = writeln!(out, "{alteration}");
     }
     for (name, changed) in report.columns.iter().filter(|(_, changed)| *changed > 0) {
         _ = writeln!(

@@ -7,7 +7,6 @@ use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
 use forebay_load::load::{LoadReport, LoadRequest, load};
-use forebay_load::push::Applied;
 use forebay_load::sources::{Batches, Input};
 
 use super::push::Duplicates;
@@ -145,12 +144,6 @@ impl Load {
 }
 
 fn summary(report: &LoadReport) -> String {
-    let Applied {
-        updates,
-        inserts,
-        deletes,
-        deltas,
-    } = report.applied;
     let (rows, bytes) = (
         human::counted(report.rows, "key"),
         human::bytes(report.bytes),
@@ -160,9 +153,8 @@ fn summary(report: &LoadReport) -> String {
         "{} has {rows} more written, {bytes}, in {time}",
         report.table
     );
-    if updates < report.rows {
-        text +=
-            &format!(": {updates} updates, {inserts} inserts, {deletes} deletes, {deltas} deltas");
+    if report.applied.updates < report.rows {
+        text += &format!(": {}", report.applied);
     }
     if report.rejected > 0 {
         text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));

@@ -5,6 +5,7 @@ pub mod completions;
 pub mod create;
 pub mod diff;
 pub mod drop;
+pub mod dry_run;
 pub mod export;
 pub mod get;
 pub mod load;

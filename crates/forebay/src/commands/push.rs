@@ -15,7 +15,8 @@ use forebay_load::sort;
 use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
 
-use super::pushed::{Pushed, held, summary};
+use super::dry_run::{self, Reads};
+use super::pushed::{Pushed, held, notes, summary};
 use super::reading::{SourceArgs, WorkArgs};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -32,9 +33,9 @@ use crate::human;
 ///
 ///   forebay push prices day2.csv --onto current --op what
 ///
-/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped}; with
-/// --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number
-/// that there can be.
+/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped, gate}, where
+/// gate is a list of {limit, seen, passed}; with --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number
+/// that there can be. With --dry-run the exit code is that of the push, and the object is in docs/commands.md.
 #[derive(Debug, Args)]
 pub struct Push {
     /// The table; made when there is none of this name
@@ -161,13 +162,28 @@ pub struct Push {
     #[arg(long, help_heading = "Swap")]
     pub no_swap: bool,
 
-    /// A limit for the change against the serving version, such as 'rows>-20%'; may be repeated
+    /// A limit for the change against the serving version, such as 'rows>-20%', or what a change of the schema
+    /// does, such as 'column-gone(note)=report'; may be repeated
     #[arg(long, value_name = "LIMIT", help_heading = "Swap")]
     pub gate: Vec<Limit>,
 
     /// Swap even when a limit is passed
     #[arg(long, help_heading = "Swap")]
     pub force: bool,
+
+    /// Write nothing, and say what would be done: schema, examples, sizes, bad rows, the gate, room and time. By
+    /// a sample of the rows, or by all of them
+    #[arg(
+        long,
+        value_enum,
+        value_name = "sample|all",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "sample",
+        hide_possible_values = true,
+        help_heading = "Swap"
+    )]
+    pub dry_run: Option<Reads>,
 
     /// Number of versions to keep; the serving and the previous one always are
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Swap")]
@@ -211,21 +227,33 @@ pub enum Compression {
 }
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
+    let dry_run = args.dry_run;
     let request = args.request(context)?;
-    carry_out(&request, context)
+    carry_out(&request, dry_run, context)
 }
 
 /// Pushes batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
+    let dry_run = args.dry_run;
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(&request, context)
+    carry_out(&request, dry_run, context)
 }
 
-fn carry_out(request: &PushRequest, context: &Context) -> anyhow::Result<Outcome> {
+fn carry_out(
+    request: &PushRequest,
+    dry_run: Option<Reads>,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    if let Some(reads) = dry_run {
+        return dry_run::run(request, reads, context);
+    }
     let drawing = Arc::new(context.progress());
     let store = context.open_for_push(&drawing)?;
     let report = push(request, &store, &**drawing)?;
+    for note in notes(&report) {
+        drawing.message(&note);
+    }
     match report.held() {
         // The reason of an exit code other than 0 is told even to those who want quiet.
         true if context.output.quiet => eprintln!("forebay: {}", held(&report)),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use forebay_engine::TableName;
 use forebay_load::convert::{Loss, Lossy};
+use forebay_load::gate::Finding;
 use forebay_load::push::{Applied, PushReport};
 use serde::Serialize;
 
@@ -22,6 +23,7 @@ pub struct Pushed<'a> {
     duplicates: u64,
     seconds: f64,
     swapped: bool,
+    gate: &'a [Finding],
     #[serde(flatten)]
     changes: Option<Changes>,
 }
@@ -48,6 +50,7 @@ impl<'a> Pushed<'a> {
             duplicates: report.duplicates,
             seconds: report.seconds,
             swapped: report.swapped,
+            gate: &report.gate,
             changes: changes.map(|(onto, applied)| Changes {
                 rows_least: report.rows_between.0,
                 onto,
@@ -57,17 +60,34 @@ impl<'a> Pushed<'a> {
     }
 }
 
+/// What there is to say of the gate beside the result: differences that are only reported, and what was passed over
+/// by --force. Why it held the version says [`held`].
+pub fn notes(report: &PushReport) -> Vec<String> {
+    let told = report.gate.iter().filter(|finding| match finding.passed {
+        true => finding.reported && !report.held(),
+        false => report.swapped,
+    });
+    told.map(|finding| match finding.passed {
+        true => format!("gate: {}", finding.seen),
+        false => format!("gate, passed over: {}: {}", finding.limit, finding.seen),
+    })
+    .collect()
+}
+
 /// Why the gate held the version, and what can be done.
 pub fn held(report: &PushReport) -> String {
     let PushReport { table, version, .. } = report;
-    let mut text = format!("the gate holds version {version} of table {table}:\n");
-    for finding in &report.gate {
-        let verdict = if finding.passed { "ok  " } else { "HELD" };
-        text += &format!("  {verdict} {}: {}\n", finding.limit, finding.seen);
-    }
-    text + &format!(
-        "The version is kept. Look at it with forebay diff; let it serve with forebay swap {table} \
-         {version}, or push with --force or another --gate"
+    let findings = findings(&report.gate);
+    let look = match report.compared_with {
+        Some(before) => {
+            format!("  look at what changed:  forebay diff {table} {before} {version}\n")
+        }
+        None => String::new(),
+    };
+    let again = remedies(&report.gate).map_or(String::new(), |limits| format!(", or {limits}"));
+    format!(
+        "the gate holds version {version} of table {table}:\n{findings}The version is kept.\n{look}  \
+         let it serve as it is: forebay swap {table} {version}\n  push again:            with --force{again}"
     )
 }
 
@@ -87,6 +107,27 @@ pub fn changed(lossy: &[Lossy]) -> String {
     lossy.iter().map(told).collect()
 }
 
+/// What held, then what is only reported; what passed in silence is not told.
+pub fn findings(gate: &[Finding]) -> String {
+    let held = gate.iter().filter(|finding| !finding.passed);
+    let held = held.map(|finding| format!("  HELD {}: {}\n", finding.limit, finding.seen));
+    let told = gate.iter().filter(|f| f.passed && f.reported);
+    let told = told.map(|finding| format!("  also {}\n", finding.seen));
+    held.chain(told).collect()
+}
+
+/// The limits by which all that held would pass, as they are to be written.
+pub fn remedies(gate: &[Finding]) -> Option<String> {
+    let held = gate.iter().filter(|finding| !finding.passed);
+    let quoted = |limit: &String| format!("--gate '{}'", limit.replace('\'', r"'\''"));
+    let limits: Option<Vec<String>> = held
+        .map(|finding| finding.remedy.as_ref().map(quoted))
+        .collect();
+    limits
+        .filter(|limits| !limits.is_empty())
+        .map(|limits| limits.join(" "))
+}
+
 /// What the push did, for people.
 pub fn summary(report: &PushReport) -> String {
     let PushReport { table, version, .. } = report;
@@ -103,16 +144,7 @@ pub fn summary(report: &PushReport) -> String {
     };
     let mut text = format!("{table} version {version} {state}: {rows}, {bytes}, in {time}");
     if let (Some(onto), Some(applied)) = (report.onto, report.applied) {
-        let Applied {
-            updates,
-            inserts,
-            deletes,
-            deltas,
-        } = applied;
-        text += &format!(
-            "; onto version {onto}: {updates} updates, {inserts} inserts, {deletes} deletes, {deltas} \
-             deltas"
-        );
+        text += &format!("; onto version {onto}: {applied}");
     }
     if report.rejected > 0 {
         text += &format!("; {} rejected", human::counted(report.rejected, "bad row"));

@@ -1,0 +1,204 @@
+//! What the gate would see of a version that is yet to be made, from a sample of its rows.
+//!
+//! The same [`Comparison`] as of two versions (`sample`), in which what is not known is estimated: keys of the sample
+//! are looked up in the version that serves, and stand for the others.
+
+use std::sync::Arc;
+
+use forebay_run::io::Random;
+
+use crate::compare::Comparer;
+use crate::error::ReadError;
+use crate::manifest::Manifest;
+use crate::sample::{AT_ONCE, Comparison, NullShare, Outcome, Share, visit_keys};
+use crate::schema_change::SchemaChange;
+use crate::version::Version;
+
+/// What becomes of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Becomes {
+    Value(Vec<u8>),
+    /// Where it has none.
+    ValueIfNew(Vec<u8>),
+    /// Something is added to the value.
+    More,
+    Removed,
+}
+
+/// A version that is yet to be made, as far as it is known.
+pub struct Expected<'a> {
+    /// What it would say of itself; its partitions do not count.
+    pub manifest: &'a Manifest,
+    /// All rows that it is made from, and the bytes of the whole version.
+    pub rows: u64,
+    pub bytes: u64,
+    /// Whether these are counts.
+    pub is_exact: bool,
+    /// Of some of its columns, the share of nulls.
+    pub nulls: Vec<(String, f64)>,
+    /// Some of the rows, drawn at random: their keys, each once.
+    pub sample: &'a [(Vec<u8>, Becomes)],
+    /// Whether it has a key, where all its keys are known.
+    pub has: Option<&'a (dyn Fn(&[u8]) -> bool + Sync)>,
+    /// It goes on with the version that serves: what no row names stays.
+    pub goes_on: bool,
+}
+
+impl std::fmt::Debug for Expected<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Expected({} rows, {} looked at)",
+            self.rows,
+            self.sample.len()
+        )
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    lost: u64,
+    added: u64,
+    changed: u64,
+}
+
+/// Compares the version that serves with one that is expected. Of the older one, pages of about `sample_rows` rows
+/// are looked at where all keys of the newer one are known.
+pub fn compare_expected(
+    before: &Arc<Version>,
+    expected: &Expected<'_>,
+    sample_rows: u64,
+    random: &dyn Random,
+) -> Result<Comparison, ReadError> {
+    let (old, new) = (before.manifest(), expected.manifest);
+    let mut comparison = Comparison {
+        rows_before: old.rows(),
+        rows_after: expected.rows,
+        rows_are_exact: expected.is_exact && old.is_merged() && !expected.goes_on,
+        bytes_before: old.bytes(),
+        bytes_after: expected.bytes,
+        bytes_are_exact: expected.is_exact,
+        lost: Share::default(),
+        new: Share::default(),
+        changed: Share::default(),
+        nulls: null_shares(old, &expected.nulls),
+        schema: SchemaChange::between(old, new),
+    };
+    let tally = look_up(before, expected)?;
+    if expected.goes_on {
+        changes(&tally, expected, &mut comparison);
+        return Ok(comparison);
+    }
+    let looked_at = expected.sample.len() as u64;
+    let both = looked_at - tally.added;
+    comparison.new = share(looked_at, tally.added);
+    comparison.changed = share(both, tally.changed);
+    comparison.lost = match expected.has {
+        Some(has) => lost_keys(before, has, sample_rows, random)?,
+        // As many keys are in both as the sample says; the others of the older version are gone.
+        None => {
+            let all = looked_at.max(1) as f64;
+            let kept = expected.rows as f64 * both as f64 / all;
+            let lost = (1.0 - kept / old.rows().max(1) as f64).max(0.0);
+            share(looked_at, (lost * looked_at as f64).round() as u64)
+        }
+    };
+    Ok(comparison)
+}
+
+fn share(looked_at: u64, found: u64) -> Share {
+    Share { looked_at, found }
+}
+
+/// Scales what was seen of the sample to all the rows that come.
+fn changes(tally: &Tally, expected: &Expected<'_>, comparison: &mut Comparison) {
+    let looked_at = expected.sample.len().max(1) as u128;
+    let scaled = |found| (u128::from(expected.rows) * u128::from(found) / looked_at) as u64;
+    let before = comparison.rows_before;
+    let lost = scaled(tally.lost).min(before);
+    let (added, both) = (scaled(tally.added), before - lost);
+    comparison.rows_after = both.saturating_add(added);
+    comparison.lost = share(before, lost);
+    comparison.changed = share(both, scaled(tally.changed).min(both));
+    comparison.new = share(both.saturating_add(added), added);
+}
+
+/// Looks the sample up, several keys at once: where a version lies in object storage, or was not read for long, each
+/// page is waited for.
+fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<Tally, ReadError> {
+    let walk = |keys: &[(Vec<u8>, Becomes)]| -> Result<Tally, ReadError> {
+        let mut comparer = Comparer::new(before.manifest(), expected.manifest);
+        let mut tally = Tally::default();
+        for (key, becomes) in keys {
+            look_at(before, &mut comparer, &mut tally, key, becomes)?;
+        }
+        Ok(tally)
+    };
+    let stretch = expected.sample.len().div_ceil(AT_ONCE).max(1);
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (expected.sample.chunks(stretch))
+            .map(|keys| scope.spawn(|| walk(keys)))
+            .collect();
+        let mut sum = Tally::default();
+        for thread in started {
+            let tally: Tally = match thread.join() {
+                Ok(tally) => tally?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            sum.lost += tally.lost;
+            sum.added += tally.added;
+            sum.changed += tally.changed;
+        }
+        Ok(sum)
+    })
+}
+
+fn look_at(
+    before: &Version,
+    comparer: &mut Comparer<'_>,
+    tally: &mut Tally,
+    key: &[u8],
+    becomes: &Becomes,
+) -> Outcome {
+    match (before.get(key)?, becomes) {
+        (None, Becomes::Removed) => {}
+        (None, _) => tally.added += 1,
+        (Some(_), Becomes::Removed) => tally.lost += 1,
+        (Some(_), Becomes::ValueIfNew(_)) => {}
+        (Some(_), Becomes::More) => tally.changed += 1,
+        (Some(old), Becomes::Value(new)) => {
+            tally.changed += u64::from(comparer.compare(key, &old, new, |_| {})?);
+        }
+    }
+    Ok(())
+}
+
+fn lost_keys(
+    before: &Arc<Version>,
+    has: &(dyn Fn(&[u8]) -> bool + Sync),
+    sample_rows: u64,
+    random: &dyn Random,
+) -> Result<Share, ReadError> {
+    let mut lost = Share::default();
+    visit_keys(before, sample_rows, random, &mut |key| {
+        if before.exists(key)? {
+            lost.looked_at += 1;
+            lost.found += u64::from(!has(key));
+        }
+        Ok(())
+    })?;
+    Ok(lost)
+}
+
+fn null_shares(old: &Manifest, new: &[(String, f64)]) -> Vec<NullShare> {
+    let before = |column: &str| {
+        let nulls = old.nulls(column)?;
+        Some(nulls as f64 / old.rows().max(1) as f64)
+    };
+    let known = new.iter().map(|(column, after)| NullShare {
+        column: column.clone(),
+        before: before(column),
+        after: Some(*after),
+    });
+    known.collect()
+}

@@ -1,0 +1,238 @@
+//! Tests of limits and of what they find.
+
+use forebay_engine::{Altered, SchemaChange};
+
+use super::*;
+
+fn comparison() -> Comparison {
+    Comparison {
+        rows_before: 1000,
+        rows_after: 700,
+        rows_are_exact: true,
+        bytes_before: 0,
+        bytes_after: 10,
+        bytes_are_exact: true,
+        lost: Share {
+            looked_at: 100,
+            found: 31,
+        },
+        new: Share::default(),
+        changed: Share {
+            looked_at: 100,
+            found: 100,
+        },
+        nulls: vec![
+            NullShare {
+                column: "a".into(),
+                before: Some(0.1),
+                after: Some(0.5),
+            },
+            NullShare {
+                column: "b".into(),
+                before: Some(0.1),
+                after: Some(0.1),
+            },
+            NullShare {
+                column: "new".into(),
+                before: None,
+                after: Some(1.0),
+            },
+        ],
+        schema: SchemaChange::default(),
+    }
+}
+
+fn outcome(limit: &str) -> Vec<(String, bool)> {
+    let findings = check(&[limit.parse().unwrap()], &comparison());
+    findings
+        .into_iter()
+        .map(|finding| (finding.seen, finding.passed))
+        .collect()
+}
+
+#[test]
+fn limits_say_what_they_saw() {
+    assert_eq!(
+        outcome("rows>-20%"),
+        [("rows 1000 to 700 (-30%)".into(), false)]
+    );
+    assert_eq!(
+        outcome("rows > -30.5%"),
+        [("rows 1000 to 700 (-30%)".into(), true)]
+    );
+    assert!(!outcome("bytes<1000%")[0].1);
+    assert!(!outcome("lost<30%")[0].1);
+    assert!(outcome("new<1%")[0].1);
+    assert!(!outcome("changed<100%")[0].1);
+    assert_eq!(
+        outcome("nulls<10%"),
+        [("nulls of a from 10% to 50%".into(), false)]
+    );
+    assert!(outcome("nulls<41%").is_empty());
+    assert_eq!(
+        outcome("nulls(b)<11%"),
+        [("10% of b are null".into(), true)]
+    );
+    assert!(!outcome("nulls(gone)<11%")[0].1);
+}
+
+#[test]
+fn limits_replace_the_default_of_their_kind() {
+    let given: Vec<Limit> = [
+        "rows>-50%",
+        "rows<10%",
+        "column-gone(a)=report",
+        "column-new = hold",
+    ]
+    .map(|text| text.parse().unwrap())
+    .into();
+    let texts: Vec<String> = limits(&given).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "bytes>-30%",
+            "lost<20%",
+            "nulls<10%",
+            "column-gone=hold",
+            "type-changed=hold",
+            "type-widened=report",
+            "value-kind=hold",
+            "key-template=hold",
+            "order-lost=hold",
+            "order-gained=report",
+            "rows>-50%",
+            "rows<10%",
+            "column-gone(a)=report",
+            "column-new=hold"
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_limit_is_refused_with_examples() {
+    for text in [
+        "",
+        "rows",
+        "rows>",
+        "rows>-20",
+        "rows>x%",
+        "cats<1%",
+        "nulls(<1%",
+        "rows>inf%",
+        "column-gone",
+        "column-gone=keep",
+        "column-gone()=hold",
+        "order-lost(a)=hold",
+        "columns=hold",
+        "nulls=hold",
+    ] {
+        let error = text.parse::<Limit>().unwrap_err().to_string();
+        assert!(
+            error.contains("rows>-20%") && error.contains("column-gone=report"),
+            "{error}"
+        );
+    }
+}
+
+fn alteration(what: Altered, column: Option<&str>) -> Alteration {
+    Alteration {
+        what,
+        column: column.map(str::to_owned),
+        before: Some("text".to_owned()),
+        after: Some("int64".to_owned()),
+    }
+}
+
+/// The schema's findings: limit, whether it passed, remedy.
+fn held_by(given: &[&str], alterations: &[Alteration]) -> Vec<(String, bool, Option<String>)> {
+    let given: Vec<Limit> = given.iter().map(|text| text.parse().unwrap()).collect();
+    let seen = Comparison {
+        rows_after: 1000,
+        bytes_after: 0,
+        lost: Share::default(),
+        nulls: Vec::new(),
+        schema: SchemaChange {
+            alterations: alterations.to_vec(),
+        },
+        ..comparison()
+    };
+    let found = check(&limits(&given), &seen).into_iter();
+    let found = found.filter(|finding| finding.limit.contains('='));
+    found
+        .map(|finding| {
+            assert!(finding.reported && !finding.seen.is_empty());
+            (finding.limit, finding.passed, finding.remedy)
+        })
+        .collect()
+}
+
+#[test]
+fn a_schema_holds_by_default_where_readers_would_miss_something() {
+    let column = Some("price.vat");
+    for (what, column, holds) in [
+        (Altered::ColumnGone, column, true),
+        (Altered::ColumnNew, column, false),
+        (Altered::TypeChanged, column, true),
+        (Altered::TypeWidened, column, false),
+        (Altered::ValueKind, None, true),
+        (Altered::KeyTemplate, None, true),
+        (Altered::OrderLost, None, true),
+        (Altered::OrderGained, None, false),
+    ] {
+        let found = held_by(&[], &[alteration(what, column)]);
+        let action = if holds { "hold" } else { "report" };
+        let limit = format!("{}={action}", what.word());
+        let remedy = column.map_or(what.word().to_owned(), |c| format!("{}({c})", what.word()));
+        let remedy = holds.then(|| format!("{remedy}=report"));
+        assert_eq!(found, [(limit, !holds, remedy.clone())]);
+        // What is proposed lets it pass.
+        if let Some(remedy) = remedy {
+            let found = held_by(&[&remedy], &[alteration(what, column)]);
+            assert_eq!(found, [(remedy, true, None)]);
+        }
+    }
+    assert_eq!(held_by(&[], &[]), []);
+}
+
+#[test]
+fn the_limit_of_the_longest_path_decides_and_of_two_the_last() {
+    let gone = |column| [alteration(Altered::ColumnGone, Some(column))];
+    let given = [
+        "column-gone(price)=report",
+        "column-gone(price.vat)=hold",
+        "column-gone(tags[])=report",
+        "type-changed=report",
+    ];
+    let passed = |column| held_by(&given, &gone(column))[0].1;
+    assert!(passed("price") && passed("price.net") && passed("tags[].name"));
+    assert!(!passed("price.vat") && !passed("prices") && !passed("tags") && !passed("b"));
+    let twice = ["column-gone(a)=hold", "column-gone(a)=report"];
+    assert!(held_by(&twice, &gone("a"))[0].1);
+    let all = held_by(&["column-gone=report"], &gone("a"));
+    assert!(all[0].1);
+}
+
+#[test]
+fn the_remedy_of_a_number_is_a_limit_that_it_passes() {
+    for limit in [
+        "rows>-20%",
+        "rows>-30%",
+        "lost<30.5%",
+        "lost<31%",
+        "nulls<10%",
+        "changed<5%",
+    ] {
+        let found = check(&[limit.parse().unwrap()], &comparison());
+        let held: Vec<&Finding> = found.iter().filter(|finding| !finding.passed).collect();
+        assert_eq!(held.len(), 1, "{limit}");
+        let remedy = held[0].remedy.clone().unwrap();
+        let now = check(&[remedy.parse().unwrap()], &comparison());
+        assert!(
+            now.iter().all(|finding| finding.passed),
+            "{limit}: {remedy}"
+        );
+    }
+    // From none to some there is no percentage.
+    let found = check(&["bytes<1000%".parse().unwrap()], &comparison());
+    assert_eq!((found[0].passed, &found[0].remedy), (false, &None));
+}

@@ -1,0 +1,328 @@
+//! From what was read to what a push would come to.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_engine::{
+    Becomes, Comparison, Expected, Manifest, ReadError, Version, compare_expected, compare_sampled,
+};
+use forebay_run::hash::KeyHasher;
+use forebay_run::operation::Operation;
+use forebay_run::record::decode;
+
+use super::look::Looked;
+use super::reservoir::Drawn;
+use super::trial::{self, Trial};
+use super::{Forecast, Ground, Outlook, Prepared, Room};
+use crate::gate::{self, Finding, Limit, Metric};
+use crate::progress::{Progress, Unit};
+use crate::push::publish::{comparable, open_serving};
+use crate::push::read::record_memory;
+use crate::push::{Applied, BadRows, GATE_SAMPLE_ROWS, PushError};
+use crate::sort::{Duplicates, SortError, Tally};
+
+/// The records that the push would write, as far as their number can be told.
+#[derive(Debug, Clone, Copy)]
+struct Totals {
+    rows: Option<u64>,
+    bytes: Option<u64>,
+    /// Rows of the sources, for each that was read.
+    scale: Option<f64>,
+    is_exact: bool,
+}
+
+impl Totals {
+    fn of(looked: &Looked) -> Self {
+        let kept = looked.stored - looked.keys.repeated;
+        let bytes = looked.bytes - looked.keys.repeated_bytes;
+        let scale = looked.total_rows;
+        let scale = scale.map(|rows| rows as f64 / looked.rows.max(1) as f64);
+        let scaled = |n: u64| scale.map(|scale| (n as f64 * scale) as u64);
+        match looked.is_all {
+            true => Self {
+                rows: Some(kept),
+                bytes: Some(bytes),
+                scale: Some(1.0),
+                is_exact: !looked.keys.is_full,
+            },
+            false => Self {
+                rows: scaled(kept),
+                bytes: scaled(bytes),
+                scale,
+                is_exact: false,
+            },
+        }
+    }
+
+    fn tally(&self) -> Tally {
+        Tally {
+            records: self.rows.unwrap_or_default(),
+            bytes: self.bytes.unwrap_or_default(),
+            ..Tally::default()
+        }
+    }
+}
+
+impl Prepared<'_> {
+    /// Scales, compares and judges. `opened`: how long it took to open the sources.
+    pub(super) fn forecast(
+        &self,
+        looked: Looked,
+        opened: Duration,
+        progress: &dyn Progress,
+    ) -> Result<Forecast, PushError> {
+        let totals = Totals::of(&looked);
+        let (request, layer, clock) = (self.request, self.layer(), self.ground.clock);
+        let (sample, cuts) = (&looked.sample, self.cuts.clone());
+        let trial = trial::write(request, layer, sample, &totals.tally(), cuts, clock)?;
+        let manifest = self.manifest();
+        let compared = self.compare(&looked, &manifest, totals, progress)?;
+        let (compared_with, gate) = compared.unzip();
+        let gate = gate.unwrap_or_default();
+        let room = self.room(&trial, totals);
+        let applied = layer
+            .and(totals.scale)
+            .map(|scale| scaled(looked.verbs, scale));
+        Ok(Forecast {
+            table: request.table.clone(),
+            rows_read: looked.rows,
+            is_all: looked.is_all,
+            seconds: 0.0,
+            examples: looked.examples.iter().map(example).collect(),
+            rows_between: self.rows_between(totals, applied),
+            bytes: totals.bytes,
+            is_exact: totals.is_exact,
+            partitions: trial.partitions,
+            applied,
+            rejected: looked.rejected,
+            duplicates: looked.keys.repeated,
+            compared_with,
+            room,
+            push_seconds: self.push_seconds(&looked, &trial, totals, opened),
+            outlook: self.outlook(&looked, &gate, room),
+            bad_rows: looked.bad_rows,
+            gate,
+            manifest,
+        })
+    }
+
+    /// As a manifest counts them: what news do to older rows is not known.
+    fn rows_between(&self, totals: Totals, applied: Option<Applied>) -> Option<(u64, u64)> {
+        let rows = totals.rows?;
+        match (self.layer(), applied) {
+            (Some(layer), Some(applied)) => {
+                let (least, most) = layer.base.manifest().rows_between();
+                let news = rows.saturating_sub(applied.deletes);
+                Some((least.saturating_sub(applied.deletes), most + news))
+            }
+            _ => Some((rows, rows)),
+        }
+    }
+
+    fn compare(
+        &self,
+        looked: &Looked,
+        manifest: &Manifest,
+        totals: Totals,
+        progress: &dyn Progress,
+    ) -> Result<Option<(u64, Vec<Finding>)>, PushError> {
+        let Some(table) = &self.table else {
+            return Ok(None);
+        };
+        let Some(serving) = open_serving(table, progress)? else {
+            return Ok(None);
+        };
+        progress.stage("comparing", None, Unit::Rows);
+        let seen = self.compare_with(&serving, looked, manifest, totals);
+        let mut limits = gate::limits(&self.request.limits);
+        if totals.rows.is_none() {
+            limits.retain(|limit| !needs_totals(limit));
+        }
+        Ok(comparable(seen, progress).map(|seen| (serving.version(), gate::check(&limits, &seen))))
+    }
+
+    fn compare_with(
+        &self,
+        serving: &Arc<Version>,
+        looked: &Looked,
+        manifest: &Manifest,
+        totals: Totals,
+    ) -> Result<Comparison, ReadError> {
+        let (rows, bytes) = (totals.rows.unwrap_or(0), totals.bytes.unwrap_or(0));
+        let random = self.ground.random;
+        let base = self.layer().map(|layer| &layer.base);
+        let whole_bytes = base.map_or(0, |base| base.manifest().bytes()) + bytes;
+        if let Some(base) = base
+            && base.version() != serving.version()
+        {
+            // What comes on top of a version that does not serve is left out of this.
+            let mut seen = compare_sampled(serving, base, GATE_SAMPLE_ROWS, random)?;
+            (seen.rows_are_exact, seen.bytes_after) = (false, whole_bytes);
+            return Ok(seen);
+        }
+        let sample = self.becomes(&looked.sample);
+        let hasher = KeyHasher::new(format!("{}:", self.request.table).as_bytes());
+        let has = |key: &[u8]| looked.keys.has(hasher.hash64(key));
+        let expected = Expected {
+            manifest,
+            rows,
+            bytes: whole_bytes,
+            is_exact: totals.is_exact,
+            nulls: match base {
+                None => self.null_shares(looked),
+                Some(_) => Vec::new(),
+            },
+            sample: &sample,
+            has: (looked.is_all && !looked.keys.is_full).then_some(&has),
+            goes_on: base.is_some(),
+        };
+        compare_expected(serving, &expected, GATE_SAMPLE_ROWS, random)
+    }
+
+    fn null_shares(&self, looked: &Looked) -> Vec<(String, f64)> {
+        let columns = self.encoder.schema().columns().iter().zip(&looked.nulls);
+        let share = |nulls: u64| match looked.is_all {
+            // As a manifest counts: over the rows that are stored.
+            true => nulls.min(looked.stored) as f64 / looked.stored.max(1) as f64,
+            false => nulls as f64 / looked.rows.max(1) as f64,
+        };
+        columns
+            .map(|(column, nulls)| (column.name.clone(), share(*nulls)))
+            .collect()
+    }
+
+    /// The drawn rows, of each key the one that stays.
+    fn becomes(&self, sample: &[Drawn]) -> Vec<(Vec<u8>, Becomes)> {
+        let mut rows: Vec<&Drawn> = sample.iter().collect();
+        let keeps_first = self.request.duplicates == Duplicates::First;
+        rows.sort_by(|a, b| {
+            let age = a.place.cmp(&b.place);
+            a.key
+                .cmp(&b.key)
+                .then(if keeps_first { age } else { age.reverse() })
+        });
+        rows.dedup_by(|later, kept| later.key == kept.key);
+        let goes_on = self.layer().is_some();
+        rows.into_iter()
+            .map(|row| (row.key.clone(), becomes(row, goes_on)))
+            .collect()
+    }
+
+    fn room(&self, trial: &Trial, totals: Totals) -> Room {
+        let ratio = trial.file_bytes as f64 / trial.payload_bytes.max(1) as f64;
+        let files = |bytes: u64| (bytes as f64 * ratio) as u64;
+        let held = record_memory(self.request.memory_bytes, self.request.threads) as u64;
+        // What does not fit into memory is spilled, and is there until the runs are.
+        let spilled = |bytes: u64| if bytes > held { bytes } else { 0 };
+        let free = self
+            .ground
+            .room_at
+            .and_then(|path| free_bytes(&self.ground, path));
+        Room {
+            needed_bytes: totals.bytes.map(|bytes| files(bytes) + spilled(bytes)),
+            free_bytes: free,
+        }
+    }
+
+    /// Opening, reading and building at the rates that were met, or at the rate that is allowed.
+    fn push_seconds(
+        &self,
+        looked: &Looked,
+        trial: &Trial,
+        totals: Totals,
+        opened: Duration,
+    ) -> Option<f64> {
+        let (scale, rows, bytes) = (totals.scale?, totals.rows?, totals.bytes?);
+        let threads = self.request.threads.max(1).min(trial.partitions.max(1)) as f64;
+        let build = trial.took.as_secs_f64() / threads * rows as f64 / trial.records.max(1) as f64;
+        let read = looked.took.as_secs_f64() * scale;
+        let allowed = self.request.rate_bytes;
+        let paced = allowed.map_or(0.0, |rate| bytes as f64 / rate.max(1) as f64);
+        let all = opened.as_secs_f64() + read.max(paced) + build.max(paced);
+        Some(rounded(all))
+    }
+
+    fn outlook(&self, looked: &Looked, gate: &[Finding], room: Room) -> Outlook {
+        if let Some(problem) = self.failure(looked, room) {
+            return Outlook::Fail(problem);
+        }
+        let holds = gate.iter().any(|finding| !finding.passed);
+        match (holds, self.request.force, self.request.swap) {
+            (true, false, _) | (true, true, false) => Outlook::Hold,
+            (_, _, true) => Outlook::Swap,
+            (_, _, false) => Outlook::Keep,
+        }
+    }
+
+    /// What would end the push, in its words.
+    fn failure(&self, looked: &Looked, room: Room) -> Option<String> {
+        let refuses = self.request.bad_rows == BadRows::Fail;
+        if let Some(row) = looked.bad_rows.first()
+            && refuses
+        {
+            return Some(PushError::from(row.clone()).to_string());
+        }
+        if looked.is_all && looked.stored == 0 && looked.rejected > 0 {
+            return Some(PushError::NothingLeft.to_string());
+        }
+        if let Some(key) = &looked.keys.example
+            && self.layer().is_none()
+            && self.request.duplicates == Duplicates::Fail
+        {
+            let key = String::from_utf8_lossy(key).into_owned();
+            return Some(SortError::Duplicate { key }.to_string());
+        }
+        let (needed, free) = (room.needed_bytes?, room.free_bytes?);
+        (needed > free).then(|| {
+            format!(
+                "it needs about {needed} bytes of room, and {free} are free: make room, or name another store"
+            )
+        })
+    }
+}
+
+fn needs_totals(limit: &Limit) -> bool {
+    match limit {
+        Limit::Share(limit) => matches!(limit.metric, Metric::Rows | Metric::Bytes | Metric::Lost),
+        Limit::Schema(_) => false,
+    }
+}
+
+fn becomes(row: &Drawn, goes_on: bool) -> Becomes {
+    let operation = decode(row.tag, &row.payload).unwrap_or(Operation::Delete);
+    match operation.plain() {
+        Operation::Delete => Becomes::Removed,
+        Operation::Update(value) => Becomes::Value(value.to_vec()),
+        Operation::Insert(value) if goes_on => Becomes::ValueIfNew(value.to_vec()),
+        Operation::Insert(value) => Becomes::Value(value.to_vec()),
+        _ => Becomes::More,
+    }
+}
+
+fn example(row: &Drawn) -> (Vec<u8>, Option<Vec<u8>>) {
+    let operation = decode(row.tag, &row.payload).unwrap_or(Operation::Delete);
+    let value = operation.value().map(|(value, _)| value.to_vec());
+    (row.key.clone(), value)
+}
+
+fn scaled(verbs: Applied, scale: f64) -> Applied {
+    let scaled = |n: u64| (n as f64 * scale) as u64;
+    Applied {
+        updates: scaled(verbs.updates),
+        inserts: scaled(verbs.inserts),
+        deletes: scaled(verbs.deletes),
+        deltas: scaled(verbs.deltas),
+    }
+}
+
+/// The free bytes of where a path lies, or will.
+fn free_bytes(ground: &Ground<'_>, path: &Path) -> Option<u64> {
+    let exists = |path: &&Path| ground.disk.exists(path).unwrap_or(false);
+    let found = path.ancestors().find(exists)?;
+    ground.disk.free_bytes(found).ok().flatten()
+}
+
+pub(super) fn rounded(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}

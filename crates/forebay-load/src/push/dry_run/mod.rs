@@ -1,0 +1,238 @@
+//! A push as far as it writes nothing: what it would store, and what the gate would say.
+//!
+//! 1. The sources are opened, and the key template and the value checked against their columns, as in a push.
+//! 2. `look`: rows are read and encoded, all of them or a sample that is spread over the parts of the sources
+//!    (`choose`). They are counted; some are drawn (`reservoir`), and of all the keys hashes are kept (`keys`).
+//! 3. `trial`: the drawn rows are sorted and written as runs, in memory, by the code of a push.
+//! 4. `forecast`: what was seen is scaled to all the rows, the drawn keys are looked up in the version that serves,
+//!    and the gate is asked.
+//!
+//! No lock is taken and no file made. What fails before a push writes anything is the same error here; what would
+//! make it fail later is told in the [`Outlook`].
+
+mod choose;
+mod forecast;
+mod keys;
+mod look;
+mod reservoir;
+mod trial;
+
+use std::path::Path;
+
+use forebay_engine::{Manifest, ManifestDraft, Store, StoreError, Table, TableName};
+use forebay_run::hash::KeyHasher;
+use forebay_run::io::{Clock, Disk, Random};
+
+use super::layer::Layer;
+use super::rejects::NotedRow;
+use super::rows::{Counted, Rows};
+use super::{Applied, PushError, PushRequest, partitions};
+use crate::encode::RowEncoder;
+use crate::gate::Finding;
+use crate::progress::Progress;
+use crate::sort::{Cuts, Duplicates};
+use crate::sources::SourceSet;
+use look::{Lens, Looked, look};
+
+/// How much a dry run reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// 100,000 rows, or as many as can be read in ten seconds.
+    Sample,
+    All,
+}
+
+/// What a dry run has around it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    /// None where a push would make it.
+    pub store: Option<&'a Store>,
+    pub disk: &'a dyn Disk,
+    pub clock: &'a dyn Clock,
+    pub random: &'a dyn Random,
+    /// Where files would be written, a path that may not exist yet; none where that is not known.
+    pub room_at: Option<&'a Path>,
+    /// Keys to look up in the version that serves.
+    pub look_ups: usize,
+}
+
+/// What a push would do, as far as was seen.
+#[derive(Debug)]
+pub struct Forecast {
+    pub table: TableName,
+    /// What the version would say of itself: number, value, columns, key, order. Its partitions do not count.
+    pub manifest: Manifest,
+    /// Rows that were read, and whether these are all.
+    pub rows_read: u64,
+    pub is_all: bool,
+    pub seconds: f64,
+    /// The first rows: keys, and values as they are stored; none where a row deletes.
+    pub examples: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// As in [`super::PushReport`]; none where it cannot be told how many rows there are.
+    pub rows_between: Option<(u64, u64)>,
+    pub bytes: Option<u64>,
+    /// Whether these two are counts.
+    pub is_exact: bool,
+    pub partitions: usize,
+    /// Of a push onto another version, what the rows that come do.
+    pub applied: Option<Applied>,
+    /// Bad rows among those read, and the first of them.
+    pub rejected: u64,
+    pub bad_rows: Vec<NotedRow>,
+    /// Rows with the key of another row among those read.
+    pub duplicates: u64,
+    pub compared_with: Option<u64>,
+    pub gate: Vec<Finding>,
+    pub room: Room,
+    /// How long the push would take, without waiting for the device.
+    pub push_seconds: Option<f64>,
+    pub outlook: Outlook,
+}
+
+/// Space on the device.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub needed_bytes: Option<u64>,
+    pub free_bytes: Option<u64>,
+}
+
+/// How the push would end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outlook {
+    Swap,
+    /// It was asked not to swap.
+    Keep,
+    /// The gate would hold the version.
+    Hold,
+    /// With this message.
+    Fail(String),
+}
+
+/// The two kinds of push.
+enum Way {
+    Whole(Rows),
+    Onto(Layer),
+}
+
+/// What is known before a row is read.
+struct Prepared<'a> {
+    request: &'a PushRequest,
+    ground: Ground<'a>,
+    table: Option<Table>,
+    way: Way,
+    sources: SourceSet,
+    encoder: RowEncoder,
+    /// Where partitions begin, where that is settled.
+    cuts: Option<Cuts>,
+    version: u64,
+}
+
+/// Tries a push. Writes nothing.
+pub fn dry_run(
+    request: &PushRequest,
+    ground: Ground<'_>,
+    extent: Extent,
+    progress: &dyn Progress,
+) -> Result<Forecast, PushError> {
+    let started = ground.clock.monotonic();
+    let prepared = Prepared::new(request, ground)?;
+    let opened = ground.clock.monotonic().saturating_sub(started);
+    let looked = prepared.look(extent, progress)?;
+    let mut forecast = prepared.forecast(looked, opened, progress)?;
+    let seconds = ground.clock.monotonic().saturating_sub(started);
+    forecast.seconds = forecast::rounded(seconds.as_secs_f64());
+    Ok(forecast)
+}
+
+impl<'a> Prepared<'a> {
+    fn new(request: &'a PushRequest, ground: Ground<'a>) -> Result<Self, PushError> {
+        let now_ms = ground.clock.unix_ms();
+        let table = table_of(ground.store, &request.table)?;
+        let version = match ground.store {
+            Some(store) => store.next_version(&request.table, request.version)?,
+            None => request.version.unwrap_or(1),
+        };
+        let (way, (sources, encoder), cuts) = match (request.onto, &table) {
+            (None, _) => {
+                let rows = Rows::of(request, now_ms)?;
+                let opened = rows.open(request)?;
+                let given = request.boundaries.as_ref();
+                let given = given.map(|given| given.cuts(request.order)).transpose()?;
+                (Way::Whole(rows), opened, given)
+            }
+            (Some(_), None) => {
+                let table = request.table.clone();
+                return Err(StoreError::NoTable { table }.into());
+            }
+            (Some(onto), Some(table)) => {
+                let layer = Layer::new(request, onto, table, now_ms)?;
+                let opened = layer.open(request)?;
+                let cuts = layer.cuts();
+                (Way::Onto(layer), opened, Some(cuts))
+            }
+        };
+        Ok(Self {
+            request,
+            ground,
+            table,
+            way,
+            sources,
+            encoder,
+            cuts,
+            version,
+        })
+    }
+
+    fn layer(&self) -> Option<&Layer> {
+        match &self.way {
+            Way::Whole(_) => None,
+            Way::Onto(layer) => Some(layer),
+        }
+    }
+
+    fn look(&self, extent: Extent, progress: &dyn Progress) -> Result<Looked, PushError> {
+        let hasher = KeyHasher::new(format!("{}:", self.request.table).as_bytes());
+        let lens = Lens {
+            extent,
+            threads: self.request.threads,
+            memory_bytes: self.request.memory_bytes,
+            keeps_first: self.request.duplicates == Duplicates::First,
+            drawn_rows: self.ground.look_ups,
+            hasher: &hasher,
+            clock: self.ground.clock,
+            random: self.ground.random,
+        };
+        look(&self.sources, &self.encoder, lens, progress)
+    }
+
+    /// What the version would say of itself, but for its partitions.
+    fn manifest(&self) -> Manifest {
+        let source = self.request.sources.to_string();
+        let draft = match &self.way {
+            Way::Whole(rows) => {
+                let cuts = partitions::whole(self.request.order);
+                let none = Counted {
+                    runs: vec![None],
+                    records: 0,
+                    nulls: &[],
+                };
+                rows.draft(&self.encoder, self.request.order, &cuts, none, source)
+            }
+            Way::Onto(layer) => {
+                let base = layer.base.manifest();
+                ManifestDraft::like(base, base.partitions.clone(), source)
+            }
+        };
+        let now_ms = self.ground.clock.unix_ms();
+        Manifest::from_draft(draft, self.request.table.clone(), self.version, now_ms)
+    }
+}
+
+/// The table, where there is one.
+fn table_of(store: Option<&Store>, name: &TableName) -> Result<Option<Table>, PushError> {
+    match store.map(|store| store.table(name)) {
+        None | Some(Err(StoreError::NoTable { .. })) => Ok(None),
+        Some(Err(error)) => Err(error.into()),
+        Some(Ok(table)) => Ok(Some(table)),
+    }
+}

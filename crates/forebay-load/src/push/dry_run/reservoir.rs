@@ -1,0 +1,128 @@
+//! Some rows of all, drawn at random, and the first few.
+
+use forebay_run::io::Random;
+
+/// Bytes of keys and values that a sample holds.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A row as it would be stored: a key, and an operation by its tag and payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drawn {
+    /// Its place in the order of the sources.
+    pub place: u64,
+    pub key: Vec<u8>,
+    pub tag: u8,
+    pub payload: Vec<u8>,
+}
+
+/// A sample of rows: each has the same chance to be in it.
+#[derive(Debug)]
+pub struct Reservoir {
+    most: usize,
+    offered: u64,
+    bytes: usize,
+    rows: Vec<Drawn>,
+    /// The rows of the least places, in their order.
+    first: Vec<Drawn>,
+    most_first: usize,
+}
+
+impl Reservoir {
+    pub fn new(most: usize, most_first: usize) -> Self {
+        Self {
+            most: most.max(1),
+            offered: 0,
+            bytes: 0,
+            rows: Vec::new(),
+            first: Vec::new(),
+            most_first,
+        }
+    }
+
+    /// Offers a row; `make` makes it where it is wanted.
+    pub fn offer(&mut self, place: u64, random: &dyn Random, make: impl Fn() -> Drawn) {
+        let is_full = self.first.len() >= self.most_first;
+        if !is_full || self.first.last().is_some_and(|last| place < last.place) {
+            let at = self.first.partition_point(|row| row.place < place);
+            self.first.insert(at, make());
+            self.first.truncate(self.most_first);
+        }
+        self.offered += 1;
+        if self.rows.len() < self.most {
+            let row = make();
+            self.bytes += row.len();
+            self.rows.push(row);
+        } else if let Some(old) = self
+            .rows
+            .get_mut((random.next_u64() % self.offered) as usize)
+        {
+            let row = make();
+            self.bytes = self.bytes + row.len() - old.len();
+            *old = row;
+        }
+        while self.bytes > MOST_BYTES && self.rows.len() > 1 {
+            let at = (random.next_u64() % self.rows.len() as u64) as usize;
+            self.bytes -= self.rows.swap_remove(at).len();
+            self.most = self.rows.len();
+        }
+    }
+
+    /// The sample in the order of the sources, and the first rows.
+    pub fn finish(mut self) -> (Vec<Drawn>, Vec<Drawn>) {
+        self.rows.sort_unstable_by_key(|row| row.place);
+        (self.rows, self.first)
+    }
+}
+
+impl Drawn {
+    fn len(&self) -> usize {
+        self.key.len() + self.payload.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_run::io::SystemRandom;
+
+    use super::*;
+
+    fn row(place: u64, bytes: usize) -> Drawn {
+        Drawn {
+            place,
+            key: vec![b'k'; bytes],
+            tag: 0,
+            payload: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_small_source_is_its_own_sample_and_the_first_rows_are_the_first() {
+        let mut reservoir = Reservoir::new(100, 3);
+        for place in [8, 3, 5, 1, 9, 2] {
+            reservoir.offer(place, &SystemRandom, || row(place, 1));
+        }
+        let (sample, first) = reservoir.finish();
+        let places = |rows: &[Drawn]| rows.iter().map(|row| row.place).collect::<Vec<_>>();
+        assert_eq!(places(&sample), [1, 2, 3, 5, 8, 9]);
+        assert_eq!(places(&first), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_sample_of_many_rows_comes_from_everywhere() {
+        let mut reservoir = Reservoir::new(1000, 5);
+        (0..20_000).for_each(|place| reservoir.offer(place, &SystemRandom, || row(place, 1)));
+        let (sample, _) = reservoir.finish();
+        assert_eq!(sample.len(), 1000);
+        let upper = sample.iter().filter(|row| row.place >= 10_000).count();
+        assert!((350..650).contains(&upper), "{upper}");
+    }
+
+    #[test]
+    fn large_rows_make_a_smaller_sample() {
+        let mut reservoir = Reservoir::new(1000, 5);
+        (0..200).for_each(|place| reservoir.offer(place, &SystemRandom, || row(place, 1 << 20)));
+        let (sample, first) = reservoir.finish();
+        assert!(sample.len() <= 64 && sample.len() > 32, "{}", sample.len());
+        assert_eq!(first.len(), 5);
+    }
+}

@@ -1,0 +1,89 @@
+//! The sample, sorted and written as runs in memory: how large the files get, and how long that takes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_run::io::{Clock, Disk, MemoryDisk};
+use forebay_run::operation::Operation;
+use forebay_run::record::decode;
+
+use super::reservoir::Drawn;
+use crate::progress::Silent;
+use crate::push::build::settle_pages;
+use crate::push::layer::Layer;
+use crate::push::{PushRequest, partitions, sort_plan};
+use crate::sort::{
+    AsTheyAre, Collector, Cuts, Duplicates, Finish, SortError, SortPlan, Tally, write_partitions,
+};
+
+/// What writing the sample came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Trial {
+    /// Bytes of keys and values that went in, and of the files that came out.
+    pub payload_bytes: u64,
+    pub file_bytes: u64,
+    pub records: u64,
+    pub took: Duration,
+    /// Partitions that the whole version gets.
+    pub partitions: usize,
+}
+
+/// Writes the sample. `whole` is what the version is expected to hold; `cuts` are the partitions, where they are
+/// settled.
+pub fn write(
+    request: &PushRequest,
+    layer: Option<&Layer>,
+    sample: &[Drawn],
+    whole: &Tally,
+    cuts: Option<Cuts>,
+    clock: &dyn Clock,
+) -> Result<Trial, SortError> {
+    let started = clock.monotonic();
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
+    let mut plan = sort_plan(request, &disk, PathBuf::new(), layer);
+    plan.threads = 1;
+    plan.memory_bytes = usize::MAX;
+    // Which rows there are twice is found out apart, and by all rows.
+    if plan.duplicates == Duplicates::Fail {
+        plan.duplicates = Duplicates::First;
+    }
+    settle_pages(&mut plan, request.page_bytes, whole);
+    let collected = [collect(&plan, sample)?];
+    let cuts = cuts.unwrap_or_else(|| partitions::cuts(request, &collected, whole.bytes));
+    // One run: of many small ones most of each would be its head.
+    let all = match layer {
+        Some(layer) => layer.cuts(),
+        None => partitions::whole(plan.order()),
+    };
+    let as_they_are = AsTheyAre { filters: false };
+    let finish: &dyn Finish = match layer {
+        Some(layer) => layer,
+        None => &as_they_are,
+    };
+    let path_of = |partition: usize| PathBuf::from(format!("{partition}.run"));
+    let pace = |_| ();
+    let built = write_partitions(&plan, &all, &collected, finish, &path_of, &pace, &Silent)?;
+    let sum = |of: fn(&forebay_run::RunSummary) -> u64| built.iter().map(|b| of(&b.summary)).sum();
+    Ok(Trial {
+        payload_bytes: collected[0].seen.bytes,
+        file_bytes: sum(|run| run.file_bytes + run.ext_bytes),
+        records: collected[0].seen.records,
+        took: clock.monotonic().saturating_sub(started),
+        partitions: cuts.len(),
+    })
+}
+
+fn collect(plan: &SortPlan, sample: &[Drawn]) -> Result<crate::sort::Collected, SortError> {
+    let mut collector = Collector::new(plan);
+    collector.start_unit(0);
+    for row in sample {
+        // What was drawn was encoded, and decodes.
+        let operation = decode(row.tag, &row.payload).unwrap_or(Operation::Delete);
+        match operation {
+            Operation::Update(value) if !plan.with_operations => collector.push(&row.key, value)?,
+            operation => collector.push_operation(&row.key, operation)?,
+        }
+    }
+    collector.finish()
+}

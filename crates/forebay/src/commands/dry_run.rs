@@ -1,0 +1,390 @@
+//! `forebay push --dry-run`: what a push would do.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use forebay_engine::{Store, StoreError, TableName, ValueKind, show_key};
+use forebay_load::gate::Finding;
+use forebay_load::push::{
+    Applied, Extent, Forecast, Ground, NotedRow, Outlook, PushRequest, dry_run,
+};
+use forebay_remote::{OpenError, Patience};
+use forebay_run::Order;
+use forebay_run::row::write_json_bytes;
+use serde::Serialize;
+
+use super::pushed::{findings, remedies};
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+use crate::render::Renderer;
+
+/// Keys that are looked up in the version that serves; fewer where each is a request.
+const LOOK_UPS: usize = 20_000;
+const REMOTE_LOOK_UPS: usize = 512;
+
+/// How much is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Reads {
+    /// 100,000 rows from all over the sources, or what ten seconds give
+    Sample,
+    /// Everything
+    All,
+}
+
+/// The object of --json, but for the examples.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    table: &'a TableName,
+    dry_run: bool,
+    outlook: &'static str,
+    /// Why the push would fail.
+    problem: Option<&'a str>,
+    version: u64,
+    read: Read,
+    columns: Vec<ColumnTold<'a>>,
+    key: &'a str,
+    /// `row`, or the column.
+    value: &'a str,
+    order: Order,
+    partitions: usize,
+    rows: Option<u64>,
+    bytes: Option<u64>,
+    exact: bool,
+    #[serde(flatten)]
+    changes: Option<Changes>,
+    rejected: u64,
+    bad_rows: &'a [NotedRow],
+    duplicates: u64,
+    compared_with: Option<u64>,
+    gate: &'a [Finding],
+    disk: Disk,
+    push_seconds: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Read {
+    rows: u64,
+    all: bool,
+    seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ColumnTold<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    kind: String,
+    nullable: bool,
+}
+
+/// What is more to say of a push onto another version.
+#[derive(Debug, Serialize)]
+struct Changes {
+    rows_least: Option<u64>,
+    onto: u64,
+    #[serde(flatten)]
+    applied: Option<Applied>,
+}
+
+#[derive(Debug, Serialize)]
+struct Disk {
+    needed_bytes: Option<u64>,
+    free_bytes: Option<u64>,
+}
+
+pub fn run(request: &PushRequest, reads: Reads, context: &Context) -> anyhow::Result<Outcome> {
+    let store = context.look_at_store()?;
+    let room_at = match context.is_remote() {
+        true => None,
+        false => Some(std::path::absolute(context.store_path()?).context("--store")?),
+    };
+    let ground = Ground {
+        store: store.as_ref(),
+        disk: &*context.disk,
+        clock: &*context.clock,
+        random: &*context.random,
+        room_at: room_at.as_deref(),
+        look_ups: if context.is_remote() {
+            REMOTE_LOOK_UPS
+        } else {
+            LOOK_UPS
+        },
+    };
+    let extent = match reads {
+        Reads::Sample => Extent::Sample,
+        Reads::All => Extent::All,
+    };
+    let drawing = context.progress();
+    let forecast = dry_run(request, ground, extent, &*drawing)?;
+    drop(drawing);
+    match context.output.json {
+        true => context.print_raw(&object(&forecast)?)?,
+        false => context.print_raw(text(&forecast)?.as_bytes())?,
+    }
+    Ok(match forecast.outlook {
+        Outlook::Swap | Outlook::Keep => Outcome::Done,
+        Outlook::Hold => Outcome::Held,
+        Outlook::Fail(_) => Outcome::WouldFail,
+    })
+}
+
+impl Context {
+    /// The store, if there is one. Makes none.
+    fn look_at_store(&self) -> anyhow::Result<Option<Store>> {
+        if !self.is_remote() {
+            let (disk, clock, random) = (&self.disk, &self.clock, &self.random);
+            let parts = (disk.clone(), clock.clone(), random.clone());
+            return Ok(Store::look(parts.0, parts.1, parts.2, &self.store_path()?)?);
+        }
+        let is_none = |error: &anyhow::Error| {
+            matches!(
+                error.downcast_ref(),
+                Some(OpenError::Store(StoreError::NoStore { .. }))
+            )
+        };
+        match self.open_remote(Patience::Short, false) {
+            Ok((store, _)) => Ok(Some(store)),
+            Err(error) if is_none(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
+    let manifest = &forecast.manifest;
+    let problem = match &forecast.outlook {
+        Outlook::Fail(problem) => Some(&**problem),
+        _ => None,
+    };
+    let told = Told {
+        table: &forecast.table,
+        dry_run: true,
+        outlook: match forecast.outlook {
+            Outlook::Swap => "swap",
+            Outlook::Keep => "keep",
+            Outlook::Hold => "hold",
+            Outlook::Fail(_) => "fail",
+        },
+        problem,
+        version: manifest.version,
+        read: Read {
+            rows: forecast.rows_read,
+            all: forecast.is_all,
+            seconds: forecast.seconds,
+        },
+        columns: (manifest.schema.columns().iter())
+            .map(|column| ColumnTold {
+                name: &column.name,
+                kind: column.kind.to_string(),
+                nullable: column.nullable,
+            })
+            .collect(),
+        key: &manifest.key,
+        value: value_word(&manifest.value),
+        order: manifest.order,
+        partitions: forecast.partitions,
+        rows: forecast.rows_between.map(|rows| rows.1),
+        bytes: forecast.bytes,
+        exact: forecast.is_exact,
+        changes: manifest.onto.map(|onto| Changes {
+            rows_least: forecast.rows_between.map(|rows| rows.0),
+            onto,
+            applied: forecast.applied,
+        }),
+        rejected: forecast.rejected,
+        bad_rows: &forecast.bad_rows,
+        duplicates: forecast.duplicates,
+        compared_with: forecast.compared_with,
+        gate: &forecast.gate,
+        disk: Disk {
+            needed_bytes: forecast.room.needed_bytes,
+            free_bytes: forecast.room.free_bytes,
+        },
+        push_seconds: forecast.push_seconds,
+    };
+    let mut out = serde_json::to_vec(&told).context("cannot print the result")?;
+    // Values are put in as they are printed everywhere: a parser would round their numbers.
+    out.pop();
+    out.extend(b",\"examples\":[");
+    for (place, (key, value)) in forecast.examples.iter().enumerate() {
+        out.extend(if place == 0 {
+            &b"{\"key\":"[..]
+        } else {
+            b",{\"key\":"
+        });
+        write_json_bytes(key, &mut out);
+        out.extend(b",\"value\":");
+        match value {
+            Some(value) => Renderer::of_manifest(manifest).json(value, &mut out)?,
+            None => out.extend(b"null"),
+        }
+        out.push(b'}');
+    }
+    out.extend(b"]}\n");
+    Ok(out)
+}
+
+/// `row`, or the column, as `--value` takes it.
+fn value_word(value: &ValueKind) -> &str {
+    match value {
+        ValueKind::Row => "row",
+        ValueKind::Bytes { column }
+        | ValueKind::Number { column, .. }
+        | ValueKind::List { column, .. } => column,
+    }
+}
+
+/// For people. What writing fails to memory cannot happen.
+fn text(forecast: &Forecast) -> anyhow::Result<String> {
+    let mut out = String::new();
+    _ = writeln!(out, "{}", outlook(forecast));
+    _ = writeln!(out, "read: {}", read(forecast));
+    schema(forecast, &mut out);
+    examples(forecast, &mut out)?;
+    _ = writeln!(out, "version: {}", version(forecast));
+    bad_rows(forecast, &mut out);
+    gate(forecast, &mut out);
+    _ = writeln!(out, "disk: {}", room(forecast));
+    if let Some(seconds) = forecast.push_seconds {
+        let time = human::duration(Duration::from_secs_f64(seconds.max(0.0)));
+        _ = writeln!(out, "time: about {time}, and what the device takes");
+    }
+    Ok(out)
+}
+
+fn outlook(forecast: &Forecast) -> String {
+    let (table, version) = (&forecast.table, forecast.manifest.version);
+    let so_far = match forecast.is_all {
+        true => "",
+        false => ", by what was read",
+    };
+    match &forecast.outlook {
+        Outlook::Swap => {
+            format!("{table} version {version} would serve{so_far}; nothing was written")
+        }
+        Outlook::Keep => {
+            format!(
+                "{table} version {version} would be built and not serve{so_far}; nothing was written"
+            )
+        }
+        Outlook::Hold => {
+            format!("the gate would hold {table} version {version}{so_far}; nothing was written")
+        }
+        Outlook::Fail(problem) => {
+            format!("the push would fail; nothing was written: {problem}")
+        }
+    }
+}
+
+fn read(forecast: &Forecast) -> String {
+    let rows = human::counted(forecast.rows_read, "row");
+    let time = human::duration(Duration::from_secs_f64(forecast.seconds.max(0.0)));
+    match forecast.is_all {
+        true => format!("all {rows} in {time}"),
+        false => format!("{rows} of the sources in {time} (--dry-run=all reads all)"),
+    }
+}
+
+fn schema(forecast: &Forecast, out: &mut String) {
+    let manifest = &forecast.manifest;
+    let order = match manifest.order {
+        Order::Hashed => "hashed",
+        Order::Ordered => "ordered",
+    };
+    let value = value_word(&manifest.value);
+    _ = writeln!(out, "key: {} ({order}); value: {value}", manifest.key);
+    _ = writeln!(out, "columns:");
+    for column in manifest.schema.columns() {
+        let never = if column.nullable { "" } else { ", never null" };
+        _ = writeln!(out, "  {}:{}{never}", column.name, column.kind);
+    }
+}
+
+fn examples(forecast: &Forecast, out: &mut String) -> anyhow::Result<()> {
+    let renderer = Renderer::of_manifest(&forecast.manifest);
+    if !forecast.examples.is_empty() {
+        _ = writeln!(out, "examples:");
+    }
+    for (key, value) in &forecast.examples {
+        let mut text = Vec::new();
+        match value {
+            Some(value) => renderer.text(value, &mut text)?,
+            None => text.extend(b"(goes)"),
+        }
+        let value = String::from_utf8_lossy(&text);
+        _ = writeln!(out, "  {}\t{value}", show_key(key));
+    }
+    Ok(())
+}
+
+fn version(forecast: &Forecast) -> String {
+    let about = if forecast.is_exact { "" } else { "about " };
+    let rows = match forecast.rows_between {
+        None => "rows that nobody has counted".to_owned(),
+        Some((least, most)) if least < most => {
+            format!(
+                "{about}{} to {} rows",
+                human::count(least),
+                human::count(most)
+            )
+        }
+        Some((_, rows)) => format!("{about}{}", human::counted(rows, "row")),
+    };
+    let mut text = format!("{} of {rows}", forecast.manifest.version);
+    if let Some(bytes) = forecast.bytes {
+        text += &format!(", {about}{} of keys and values", human::bytes(bytes));
+    }
+    text += &format!(
+        " in {}",
+        human::counted(forecast.partitions as u64, "partition")
+    );
+    if let (Some(onto), Some(applied)) = (forecast.manifest.onto, forecast.applied) {
+        text += &format!("; onto version {onto}: {applied}");
+    }
+    text
+}
+
+fn bad_rows(forecast: &Forecast, out: &mut String) {
+    if forecast.duplicates > 0 {
+        let count = human::counted(forecast.duplicates, "row");
+        _ = writeln!(out, "duplicates: {count} read with the key of another");
+    }
+    if forecast.rejected > 0 {
+        let count = human::count(forecast.rejected);
+        _ = writeln!(out, "bad rows: {count} of those read");
+    }
+    for row in &forecast.bad_rows {
+        _ = writeln!(out, "  {}: {}: {}", row.file, row.place, row.reason);
+    }
+}
+
+fn gate(forecast: &Forecast, out: &mut String) {
+    let Some(before) = forecast.compared_with else {
+        _ = writeln!(
+            out,
+            "gate: no version serves that it could be compared with"
+        );
+        return;
+    };
+    let findings = findings(&forecast.gate);
+    if findings.is_empty() {
+        _ = writeln!(out, "gate: passed, beside version {before}");
+        return;
+    }
+    _ = write!(out, "gate, beside version {before}:\n{findings}");
+    if let Some(limits) = remedies(&forecast.gate) {
+        _ = writeln!(out, "  to let it pass: --force, or {limits}");
+    }
+}
+
+fn room(forecast: &Forecast) -> String {
+    let needed = match forecast.room.needed_bytes {
+        Some(bytes) => format!("about {} needed", human::bytes(bytes)),
+        None => "it is not known how much is needed".to_owned(),
+    };
+    match forecast.room.free_bytes {
+        Some(bytes) => format!("{needed}, {} free", human::bytes(bytes)),
+        None => format!("{needed}; it is not known how much is free"),
+    }
+}
