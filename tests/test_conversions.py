@@ -47,7 +47,7 @@ def fill(trial, suffix, targets, rng, rounds=ROUNDS):
             continue
         depth = rng.choice([0, 0, 1, rng.randrange(1, 5)])
         if depth and unwrap(a) == a:
-            a, b = types.pair(a, b, rng, depth)
+            a, b = types.pair(a, b, rng, depth, types.NAMED if targets is NAMED else (0.1, 0.1))
         if depth and suffix == ".parquet" and not drive.parquet_has(a) or not converts(a, b):
             continue
         if targets is NAMED and types.word(b) is None:
@@ -56,7 +56,7 @@ def fill(trial, suffix, targets, rng, rounds=ROUNDS):
     return trial
 
 
-NAMED = [t for t in types.SCALARS if types.word(t)]
+NAMED = [t for t in types.SCALARS if types.word(t) and drive.parquet_has(t)]
 # A Parquet file has no intervals, and a table without values no type.
 KEPT = [t for t in types.SCALARS if types.plain(t) == t and drive.parquet_has(t)]
 

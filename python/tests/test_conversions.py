@@ -36,7 +36,8 @@ def fill(targets, seed=SEED):
     while len(trial.columns) < COLUMNS * ROUNDS:
         a, b = rng.choice(types.SCALARS), rng.choice(targets)
         if converts(a, b) and rng.random() < 0.3:
-            a, b = types.pair(a, b, rng, rng.randrange(1, 5))
+            strict = types.NAMED if targets is NAMED else (0.1, 0.1)
+            a, b = types.pair(a, b, rng, rng.randrange(1, 5), strict)
         if converts(a, b) and types.plain(b) == b and (targets is not NAMED or types.word(b)):
             trial.add(a, b, nested(a, b, rng))
     return trial

@@ -69,7 +69,7 @@ FAMILIES = {
     "map": pa.types.is_map,
 }
 
-SCALARS_OF_TEXT = {"number", "bool", "date", "time", "timestamp"}
+SCALARS_OF_TEXT = {"number", "bool", "date", "time", "timestamp", "duration", "interval"}
 FAMILY_PAIRS = {
     *{(one, other) for one in ("number", "bool") for other in ("number", "bool")},
     *{(one, other) for one in ("text", "binary") for other in ("text", "binary")},

@@ -23,7 +23,10 @@ def write(table, path):
 
 
 def parquet_has(t):
-    """Whether a Parquet file gives back the type that pyarrow wrote."""
+    """Whether a Parquet file gives back the type that pyarrow wrote, with values."""
+    if pa.types.is_nested(t) and "_view" in str(t):
+        # The writer fails where it has to slice views.
+        return False
     try:
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table({"a": pa.nulls(1, t)}), sink)

@@ -20,6 +20,9 @@ ANY_NUMBER += [
     Fraction(10**300),
     -Fraction(10**19),
 ]
+# Beside ties of narrower floats, by less than a wider one can tell.
+ANY_NUMBER += [Fraction((1 << 62) + (1 << 38) + 1), 2049 + Fraction(1, 10**20)]
+ANY_NUMBER += [1 + Fraction(1, 1 << 24) + Fraction(1, 10**30)]
 ANY_NUMBER += [Fraction((1 << bits) + more) for bits in (24, 31, 53, 63, 64) for more in (-1, 0, 1)]
 
 # Seconds since 1970 of days and moments that calendars and units are known for.
@@ -100,6 +103,7 @@ NUMBERS += [
     "1.40129846e-45",
     "16777217",
 ]
+NUMBERS += ["2049.00000000000000000001", "1.000000059604644775390625000000000001"]
 BOOLS = ["true", "FALSE", "True", "1", "0", "2", "yes", "t", "", "1.0"]
 CLOCKS = [
     "10:20:30",
@@ -119,6 +123,10 @@ CLOCKS += [
     "",
     "abc",
 ]
+SPANS = ["PT3.5S", "-PT3S", "PT0S", "PT3.500S", "PT9223372036854775808S", "PT3", "3.5", ""]
+SPANS += ["PT9223372036854775807S", "PT3.1234567891S", "-PT9223372036.854775808S", "PT.5S", "x"]
+INTERVALS = ["P1M2DT3S", "P1M", "P2D", "PT3.5S", "P-1M-2DT-3.000000001S", "PT0S", "P", "P1Y", "1M"]
+INTERVALS += ["P2147483648M", "P1MT9223372036.854775807S", "P1MT9223372036.854775808S", "", "x"]
 DATES = [
     "2026-11-22",
     "0001-01-01",
@@ -232,6 +240,10 @@ def texts(b):
         return BOOLS
     if kind == "time":
         return CLOCKS
+    if kind == "duration":
+        return SPANS
+    if kind == "interval":
+        return INTERVALS
     if kind == "date":
         return DATES
     if kind == "timestamp":
@@ -256,7 +268,7 @@ def moments(t):
             count = math.floor((end - day * times.DAY) * times.PER_SECOND[t.unit])
             whole = f"{times.date_text(day)}T{times.time_text(count, t.unit)}"
             found += [whole + ("Z" if t.tz else "")]
-    return [*found, "2026-11-22", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "x", ""]
+    return [*found, "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "x", ""]
 
 
 def number_text(x):

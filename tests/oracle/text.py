@@ -12,6 +12,8 @@ from oracle import Bad, numbers, times
 NUMBER = re.compile(r"([+-]?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?", re.ASCII)
 DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
+DURATION = re.compile(r"(-?)PT(\d+)(?:\.(\d+))?S", re.ASCII)
+INTERVAL = re.compile(r"P(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(-?)(\d+)(?:\.(\d+))?S)?", re.ASCII)
 ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
 INFINITE = float("inf")
 SPECIAL = {"nan": float("nan"), "inf": INFINITE, "infinity": INFINITE}
@@ -30,6 +32,10 @@ def read(text, data_type, how=None):
         if found is None:
             raise Bad
         return found
+    if pa.types.is_duration(data_type):
+        return times.put(read_duration(text, data_type.unit), data_type)
+    if data_type == pa.month_day_nano_interval():
+        return read_interval(text)
     return read_time(text, data_type, how)
 
 
@@ -104,6 +110,29 @@ def read_clock(text, unit, how):
     return 3600 * hour + 60 * minute + second + Fraction(int(digits or 0), 10 ** len(digits))
 
 
+def read_duration(text, unit):
+    match = DURATION.fullmatch(text)
+    if not match or len(match[3] or "") > times.FRACTION_DIGITS[unit]:
+        raise Bad
+    return seconds(*match.groups())
+
+
+def seconds(sign, count, digits):
+    fraction = Fraction(int(digits or 0), 10 ** len(digits or ""))
+    return (-1 if sign else 1) * (int(count) + fraction)
+
+
+def read_interval(text):
+    match = INTERVAL.fullmatch(text)
+    if not match or text == "P":
+        raise Bad
+    months, days = int(match[1] or 0), int(match[2] or 0)
+    nanoseconds = seconds(*match.groups()[2:]) * 10**9 if match[4] else Fraction(0)
+    if nanoseconds.denominator != 1 or any(abs(count) >= 1 << 31 for count in (months, days)):
+        raise Bad
+    return months, days, times.in_64(nanoseconds.numerator)
+
+
 def write(value, data_type):
     """A value as `get` prints it."""
     if pa.types.is_boolean(data_type):
@@ -114,7 +143,22 @@ def write(value, data_type):
         return float_text(value, data_type)
     if pa.types.is_decimal(data_type):
         return decimal_text(value, data_type.scale)
+    if pa.types.is_duration(data_type):
+        return ("-" if value < 0 else "") + "PT" + seconds_text(abs(value), data_type.unit)
+    if data_type == pa.month_day_nano_interval():
+        return interval_text(*value)
     return times.text(value, data_type)
+
+
+def seconds_text(value, unit):
+    return decimal_text(Fraction(value, times.PER_SECOND[unit]), times.FRACTION_DIGITS[unit]) + "S"
+
+
+def interval_text(months, days, nanoseconds):
+    parts = f"{months}M" if months else "", f"{days}D" if days else ""
+    sign = "-" if nanoseconds < 0 else ""
+    clock = f"T{sign}{seconds_text(abs(nanoseconds), 'ns')}" if nanoseconds else ""
+    return "P" + ("".join([*parts, clock]) or "T0S")
 
 
 def decimal_text(value, scale):

@@ -101,10 +101,11 @@ class Trial:
         }
         return {name: entry for name, entry in counted.items() if entry[1]}
 
-    def problems(self, stored, rejects, digits=True):
+    def problems(self, stored, rejects, digits=True, sources=True):
         """What is wrong with the rows that are stored (Arrow) and those rejected (reasons by row,
-        from 1). Without `digits` a decimal may have more than its type."""
-        found = Found(self, stored)
+        from 1). Without `digits` a decimal may have more than its type; without `sources` reasons
+        need not name the type of the source."""
+        found = Found(self, stored, sources)
         for number, row in enumerate(self.rows()):
             reason = rejects.get(number + 1)
             if any(outcome.kind == "bad" for _, outcome in row.values()):
@@ -120,8 +121,8 @@ class Trial:
 class Found:
     """Collects what is wrong with one source's rows."""
 
-    def __init__(self, trial, stored):
-        self.trial, self.list, self.schema = trial, [], stored.schema
+    def __init__(self, trial, stored, sources):
+        self.trial, self.sources, self.list, self.schema = trial, sources, [], stored.schema
         self.columns = {column.name: column for column in trial.columns}
         place = {key: at for at, key in enumerate(stored["id"].to_pylist())}
         self.at = [place.get(key) for key in trial.ids()]
@@ -146,7 +147,7 @@ class Found:
         lower = reason.lower()
         for what, words in [
             ("the column", [name]),
-            ("the source's type", types.said(column.source)),
+            ("the source's type", types.said(column.source) if self.sources else [""]),
             ("the table's type", types.said(column.target)),
         ]:
             if not any(word in lower for word in words):

@@ -49,6 +49,10 @@ SCALARS += [*TEXTS, *BINARIES, pa.month_day_nano_interval(), pa.null()]
 LISTS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
 
 
+# Those of a type that --column names may all be null.
+NAMED = (0.1, 0)
+
+
 def plain(t):
     """The type that a table stores: without dictionaries and run ends, in the plain layouts."""
     t = unwrap(t)
@@ -153,12 +157,13 @@ def said(t):
     return SAID.get(kind, lambda t: [kind])(t)
 
 
-def pair(a, b, rng, depth, strict=0.1):
+def pair(a, b, rng, depth, strict=(0.1, 0.1)):
     """Nests two types alike, so many times, at random: other layouts, other orders of fields, more
-    fields. A share of `strict` of what is inside may not be null."""
+    fields. Shares of `strict` of what is inside may not be null."""
     if depth == 0:
         return a, b
-    nulls = [pa.types.is_null(t) or rng.random() >= strict for t in (a, b)]
+    pairs = zip((a, b), strict, strict=True)
+    nulls = [pa.types.is_null(t) or rng.random() >= share for t, share in pairs]
     form = rng.randrange(5)
     if form < 2:
         a, b = pa.field("item", a, nulls[0]), pa.field("item", b, nulls[1])
