@@ -214,9 +214,13 @@ def test_ttl_of_a_table_and_wrong_times(store, source):
         assert 6 * 86_400 < server.client().ttl("people:1") <= 7 * 86_400
     assert store.json("verify", "people")["rows"] == 10
     path = source(10)
-    for wrong in ("7", "soon", "-1d"):
-        code = store.run("push", "t", path, "--key", "{id}", f"--ttl={wrong}", code=None).code
-        assert code == 2
+    for wrong in ("7", "soon", "-1d", "0s", "0ms"):
+        for command in (["push", "t", path, "--key", "{id}"], ["create", "t"]):
+            message = store.run(*command, f"--ttl={wrong}", code=2).err
+            assert f"'{wrong}'" in message and "7d" in message
+    store.run("create", "live")
+    words = ["load", "live", path, "--key", "{id}", "--value", "name"]
+    assert "'0s'" in store.run(*words, "--ttl", "0s", code=2).err
     message = store.refuse("push", "t", path, "--key", "{id}", "--ttl-column", "name")
     assert "'name'" in message
 

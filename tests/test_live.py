@@ -454,7 +454,7 @@ def test_a_server_that_ends_gracefully_leaves_no_log_to_read_back(store):
 
 
 def test_a_table_made_meanwhile_is_served(store):
-    with store.serve() as server:
+    with store.serve("--create") as server:
         client = server.client()
         refused(lambda: client.set("late:a", 1), "no table 'late'")
         store.run("create", "late")

@@ -87,8 +87,21 @@ def test_a_server_ends_when_told(two, sign):
     assert server.stop(sign) == 0
 
 
+def test_a_directory_without_a_store_is_not_served(store, tmp_path):
+    free = ["serve", "--listen", "127.0.0.1:0", "--http", "off"]
+    message = store.refuse(*free)
+    assert str(store.path) in message and "--create" in message
+    assert not store.path.exists()
+    store.path.mkdir()
+    assert "--create" in store.refuse(*free)
+    (store.path / "letter.txt").write_text("not a store's")
+    for words in (free, [*free, "--create"]):
+        assert str(store.path) in store.refuse(*words)
+    assert [file.name for file in store.path.iterdir()] == ["letter.txt"]
+
+
 def test_an_empty_store_is_served_until_there_is_something(store, source):
-    with store.serve() as server:
+    with store.serve("--create") as server:
         client = server.client()
         assert client.ping() and client.dbsize() == 0
         store.push("people", source(10))

@@ -48,6 +48,14 @@ def boundaries_word(boundaries: Boundaries | None) -> Path | None:
     return json.dumps(places)
 
 
+def boundary_options(boundary: Sequence[str | bytes] | None) -> dict[str, Any]:
+    """`--boundary` of keys that may be bytes: then all of them in hex."""
+    if boundary is None or all(isinstance(at, str) for at in boundary):
+        return {"boundary": boundary}
+    whole = [at.encode() if isinstance(at, str) else at for at in boundary]
+    return {"boundary": [at.hex() for at in whole], "hex": True}
+
+
 def run(
     command: str,
     arguments: Iterable[str] = (),

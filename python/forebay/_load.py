@@ -68,7 +68,7 @@ def load(
     column: Mapping[str, str] | Sequence[str] | None = None,
     format: Format | None = None,
     csv_delimiter: str | None = None,
-    csv_null: str | None = None,
+    csv_null: str | Sequence[str] | None = None,
     csv_quote: str | None = None,
     csv_no_header: bool = False,
     packet_data: bool = False,

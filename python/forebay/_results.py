@@ -162,6 +162,8 @@ class Diff:
     columns_added: list[str]
     columns_removed: list[str]
     columns_retyped: list[str]
+    schema_changes: list[str]
+    """What became of the columns, of what a value is, of the key and of the order, in words."""
     differences: list[Difference]
 
     @property

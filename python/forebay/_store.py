@@ -9,7 +9,7 @@ from os import fspath
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from ._command import Path, run
+from ._command import Path, boundary_options, run
 from ._data import Data
 from ._errors import DamagedError, UsageError
 from ._forebay import RawScan, RawStore, RawTable
@@ -85,7 +85,7 @@ class Store(RawStore):
         *,
         order: Order | None = None,
         partitions: int | None = None,
-        boundary: Sequence[str] | None = None,
+        boundary: Sequence[str | bytes] | None = None,
         value: Literal["bytes", "row", "list"] | None = None,
         delta: Delta | None = None,
         column: Mapping[str, str] | Sequence[str] | None = None,
@@ -108,7 +108,7 @@ class Store(RawStore):
         options = {
             "order": order,
             "partitions": partitions,
-            "boundary": boundary,
+            **boundary_options(boundary),
             "value": value,
             "delta": delta,
             "column": column,
@@ -227,6 +227,7 @@ class Table(RawTable):
             columns_added=schema["added"],
             columns_removed=schema["removed"],
             columns_retyped=schema["retyped"],
+            schema_changes=[change["text"] for change in schema["changes"]],
             differences=[
                 Difference(
                     key=str(sample["key"]),

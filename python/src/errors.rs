@@ -27,7 +27,7 @@ pub fn of_anyhow(py: Python<'_>, error: &anyhow::Error) -> PyErr {
         Failure::Damaged => "DamagedError",
         Failure::Cancelled | Failure::Other => "Error",
     };
-    exception(py, class, format!("{error:#}"))
+    exception(py, class, forebay::words(error))
 }
 
 /// [`of_anyhow`] of any error of the libraries.

@@ -97,10 +97,14 @@ impl RawScan {
             .detach(|| self.begin())
             .map_err(|error| of_error(py, error))?;
         let values = self.shape.export_values();
+        let key = match self.walk {
+            Walk::Batch(_) => Some(self.shape.key.as_str()),
+            Walk::Live(..) => None,
+        };
         Ok(ScanBatches::new(
             scan,
             values,
-            &self.shape.key,
+            key,
             self.range.binary,
             self.range.limit,
         ))

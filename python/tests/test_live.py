@@ -42,6 +42,15 @@ def test_put_get_delete_and_what_comes_after_closing(store):
         again.put("b", "x")
 
 
+def test_partitions_begin_at_keys_of_any_bytes(store):
+    table = store.create("t", order="ordered", boundary=["a", b"\xff\x00"], durability="os")
+    table.put(b"\xff", "low")
+    table.put(b"\xff\x01", "high")
+    assert [key for key, _ in table.scan()] == [b"\xff", b"\xff\x01"]
+    with pytest.raises(forebay.UsageError, match="what lives for '0s' is never there"):
+        store.create("u", ttl="0s")
+
+
 def test_deltas_count_without_reading(store):
     clicks = store.create("clicks", delta="i64-saturating", durability="os")
     for n in range(100):

@@ -199,11 +199,13 @@ fn write_merged(
     let oldest = &inputs[0];
     let prefix = oldest.hasher().prefix();
     let records = inputs.iter().map(|run| run.summary().records).sum();
+    let longest_keys = inputs.iter().map(|run| run.longest_key());
     let options = RunOptions {
         page_bytes: oldest.page_bytes(),
         filter_records: with_filter.then_some(records),
         ..RunOptions::new(oldest.order(), oldest.compression(), prefix)
-    };
+    }
+    .for_keys_of(longest_keys.max().unwrap_or(0));
     let mut writer = RunWriter::create(disk, path, options)?;
     let mut counting = Counting::default();
     loop {

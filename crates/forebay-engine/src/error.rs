@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use forebay_run::RunError;
 use thiserror::Error;
 
+use crate::bound::to_hex;
 use crate::name::{NameError, TableName};
 use crate::seal::DocumentError;
 
@@ -162,9 +163,6 @@ impl<T> At<T> for io::Result<T> {
 pub fn show_key(key: &[u8]) -> String {
     match std::str::from_utf8(key) {
         Ok(text) => format!("{text:?}"),
-        Err(_) => {
-            let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("0x{digits}")
-        }
+        Err(_) => format!("0x{}", to_hex(key)),
     }
 }

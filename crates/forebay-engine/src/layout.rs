@@ -3,6 +3,7 @@
 //! ```text
 //! STORE/forebay.json                  {"forebay_store": 1}
 //! STORE/tables/T/current              the pointer: which version serves
+//! STORE/tables/T/current.reserve      space for the next pointer on a full disk
 //! STORE/tables/T/versions/V.manifest  a version; it exists when its manifest does
 //! STORE/tables/T/runs/ID.run, ID.ext  the runs that manifests name; any other file is debris
 //! STORE/tables/T/live                 a live table's manifest; the table is live when it is there

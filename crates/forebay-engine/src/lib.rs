@@ -27,6 +27,7 @@ mod name;
 mod page;
 mod pointer;
 mod push;
+mod reserve;
 mod route;
 mod sample;
 mod scan;
@@ -40,7 +41,7 @@ mod verify;
 mod version;
 mod walk;
 
-pub use bound::Bound;
+pub use bound::{Bound, from_hex, to_hex, write_hex};
 pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
 pub use diff::{DiffReport, DiffSample, Difference, diff};

@@ -6,10 +6,11 @@
 use std::io;
 use std::path::Path;
 
-use forebay_run::io::{Disk, replace_file};
+use forebay_run::io::{Disk, is_out_of_space, replace_file};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, StoreError};
+use crate::reserve::Reserve;
 use crate::seal::{DocumentError, seal, unseal};
 
 /// The format number of pointer files that this program writes and reads.
@@ -94,19 +95,23 @@ impl Pointer {
         next
     }
 
-    /// Reads the pointer file; `None` when there is none.
+    /// Reads the pointer file; `None` when there is none. What is damaged is read again: on a full disk a file
+    /// that was opened two pointers ago may be written over while it is read.
     pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Self>, StoreError> {
-        match disk.read(path) {
-            Ok(bytes) => {
-                Self::parse(&bytes)
-                    .map(Some)
-                    .map_err(|problem| StoreError::DamagedPointer {
-                        path: path.to_path_buf(),
-                        problem,
-                    })
+        let mut damaged = None;
+        loop {
+            let bytes = match disk.read(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                bytes => bytes.at("read", path)?,
+            };
+            match Self::parse(&bytes) {
+                Ok(pointer) => return Ok(Some(pointer)),
+                Err(problem) if damaged.as_ref() == Some(&bytes) => {
+                    let path = path.to_path_buf();
+                    return Err(StoreError::DamagedPointer { path, problem });
+                }
+                Err(_) => damaged = Some(bytes),
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).at("read", path),
         }
     }
 
@@ -128,7 +133,7 @@ impl Pointer {
 
     /// Replaces the pointer file, one sequence number on. REQUIRES the pointer lock. A reader sees
     /// the old pointer or this one; after an error either may be what is found, but when this
-    /// returns the new one survives a power cut.
+    /// returns the new one survives a power cut. On a full disk it takes the space of the [`Reserve`].
     pub(crate) fn write(
         mut self,
         disk: &dyn Disk,
@@ -142,7 +147,22 @@ impl Pointer {
             problem,
         };
         let (bytes, _) = seal(&self).map_err(damaged)?;
-        replace_file(disk, path, &bytes).at("write the pointer", path)?;
+        let reserve = Reserve::of(disk, path);
+        match replace_file(disk, path, &bytes) {
+            Err(full) if is_out_of_space(&full) && disk.keeps_blocks() => {
+                match reserve.replace_pointer(&bytes) {
+                    // An older program may have written the table last.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Err(full),
+                    replaced => replaced,
+                }
+            }
+            Ok(()) if !self.dropped => {
+                reserve.keep(bytes.len());
+                Ok(())
+            }
+            replaced => replaced,
+        }
+        .at("write the pointer", path)?;
         Ok(self)
     }
 }

@@ -29,6 +29,7 @@ use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, tables_dir};
 use crate::manifest::{Manifest, ManifestDraft};
 use crate::name::{RunId, TableName};
+use crate::reserve::Reserve;
 use crate::store::Store;
 use crate::table::{Table, check_files};
 use crate::version::Version;
@@ -316,6 +317,8 @@ pub(crate) fn make_table(table: &Table) -> Result<Box<dyn Lock>, PushError> {
     if let Err(StoreError::NoTable { .. }) = table.pointer() {
         table.finish_drop()?;
     }
+    // So that what the push leaves no space for, its swap, has some.
+    Reserve::of(&**table.disk(), &table.files.pointer()).keep(0);
     Ok(pointer_lock)
 }
 

@@ -207,8 +207,7 @@ impl SchemaChange {
                 }
                 self.kinds(&format!("{path}[]"), &was.kind, &is.kind);
             }
-            // Of decimals, how many bits they are stored in shows nowhere.
-            _ if before == after || before.to_string() == after.to_string() => {}
+            _ if before == after || is_same_decimal(before, after) => {}
             _ => {
                 let what = match widens(before, after) {
                     true => Altered::TypeWidened,
@@ -340,6 +339,25 @@ fn widens(before: &Kind, after: &Kind) -> bool {
             }
             _ => false,
         },
+    }
+}
+
+/// How many bits a decimal is stored in shows nowhere.
+fn is_same_decimal(before: &Kind, after: &Kind) -> bool {
+    match (before, after) {
+        (
+            Kind::Decimal {
+                precision: was,
+                scale: a,
+                ..
+            },
+            Kind::Decimal {
+                precision: is,
+                scale: b,
+                ..
+            },
+        ) => (was, a) == (is, b),
+        _ => false,
     }
 }
 

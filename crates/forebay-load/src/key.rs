@@ -14,11 +14,19 @@
 //! - booleans as `true` and `false`, text as it is;
 //! - binary as it is, only when it is the whole template.
 //!
+//! `{id:hex}` writes binary as lower-case hex digits, `{id:uuid}` a column of 16 bytes as a UUID in its usual
+//! text, 8-4-4-4-12 lower-case digits. A column that its source says holds UUIDs has the form `uuid` unless it
+//! is the whole template or another one is given; [`KeyTemplate::settled`] puts that into the text.
+//!
 //! `{time:be}` writes a whole number, a date or a timestamp as eight bytes, big-endian, so that the order of
 //! bytes is that of numbers: unsigned ones as they are, all others with their sign bit turned.
 
 use std::fmt;
 use std::str::FromStr;
+
+use arrow_schema::Schema;
+
+use crate::uuid::is_uuid;
 
 /// Why a text is not a key template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +64,22 @@ pub enum Form {
     Padded(usize),
     /// Eight bytes whose order is that of numbers.
     BigEndian,
+    /// Bytes as lower-case hex digits.
+    Hex,
+    /// Sixteen bytes as the text of a UUID.
+    Uuid,
+}
+
+impl Form {
+    /// The one of that name.
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "be" => Some(Self::BigEndian),
+            "hex" => Some(Self::Hex),
+            "uuid" => Some(Self::Uuid),
+            _ => None,
+        }
+    }
 }
 
 /// How keys are made of columns.
@@ -76,6 +100,59 @@ impl KeyTemplate {
             Part::Column { name, .. } => Some(name.as_str()),
             Part::Literal(_) => None,
         })
+    }
+
+    /// The same template with the form `uuid` where a column of the source holds UUIDs, and nothing else is
+    /// said. It says all there is to know about its keys, so this is what tables keep.
+    pub fn settled(&self, schema: &Schema) -> KeyTemplate {
+        let is_uuid = |name: &str| schema.field_with_name(name).is_ok_and(is_uuid);
+        let mut settled = self.clone();
+        for part in &mut settled.parts {
+            if let Part::Column { name, form } = part
+                && *form == Form::Text
+                && is_uuid(name)
+            {
+                *form = Form::Uuid;
+            }
+        }
+        if settled.parts.len() == 1 || settled == *self {
+            return self.clone();
+        }
+        settled.text = settled.parts.iter().map(Part::to_string).collect();
+        settled
+    }
+
+    /// Whether this may be the template from which `settled` came.
+    pub fn may_settle_as(&self, settled: &KeyTemplate) -> bool {
+        let same = |(mine, other): (&Part, &Part)| match (mine, other) {
+            (
+                Part::Column {
+                    name,
+                    form: Form::Text,
+                },
+                Part::Column {
+                    name: other,
+                    form: Form::Uuid,
+                },
+            ) => name == other,
+            _ => mine == other,
+        };
+        self.parts.len() == settled.parts.len() && self.parts.iter().zip(&settled.parts).all(same)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Literal(text) => formatter.write_str(&text.replace('{', "{{").replace('}', "}}")),
+            Part::Column { name, form } => match form {
+                Form::Text => write!(formatter, "{{{name}}}"),
+                Form::Padded(width) => write!(formatter, "{{{name}:0{width}}}"),
+                Form::BigEndian => write!(formatter, "{{{name}:be}}"),
+                Form::Hex => write!(formatter, "{{{name}:hex}}"),
+                Form::Uuid => write!(formatter, "{{{name}:uuid}}"),
+            },
+        }
     }
 }
 
@@ -134,15 +211,14 @@ impl FromStr for KeyTemplate {
     }
 }
 
-/// Parses what is between braces; a colon and digits at the end are the width, a colon and `be` ask for bytes.
+/// Parses what is between braces; a colon and digits at the end are the width, a colon and a word a form.
 fn column(inside: &str, template: &str, at: usize) -> Result<Part, TemplateError> {
+    let last = inside.rsplit_once(':').filter(|(name, _)| !name.is_empty());
+    if let Some((name, form)) = last.and_then(|(name, word)| Some((name, Form::named(word)?))) {
+        let name = name.to_owned();
+        return Ok(Part::Column { name, form });
+    }
     let (name, width) = match inside.rsplit_once(':') {
-        Some((name, "be")) if !name.is_empty() => {
-            return Ok(Part::Column {
-                name: name.to_owned(),
-                form: Form::BigEndian,
-            });
-        }
         Some((name, digits))
             if digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() =>
         {
@@ -171,7 +247,10 @@ fn column(inside: &str, template: &str, at: usize) -> Result<Part, TemplateError
 
 #[cfg(test)]
 mod tests {
+    use arrow_schema::{DataType, Field};
+
     use super::*;
+    use crate::uuid::with_uuid_mark;
 
     fn parse(text: &str) -> Result<Vec<Part>, TemplateError> {
         text.parse::<KeyTemplate>().map(|template| template.parts)
@@ -203,9 +282,46 @@ mod tests {
             ]
         );
         assert_eq!(parse("{a:b:7}").unwrap(), [named("a:b", Some(7))]);
-        let form = Form::BigEndian;
-        let name = "t".to_owned();
-        assert_eq!(parse("{t:be}").unwrap(), [Part::Column { name, form }]);
+        let forms = [
+            ("be", Form::BigEndian),
+            ("hex", Form::Hex),
+            ("uuid", Form::Uuid),
+        ];
+        for (word, form) in forms {
+            let name = "t".to_owned();
+            let text = format!("{{t:{word}}}");
+            assert_eq!(parse(&text).unwrap(), [Part::Column { name, form }]);
+        }
+        assert_eq!(parse("{a:HEX}").unwrap(), [named("a:HEX", None)]);
+    }
+
+    #[test]
+    fn columns_that_say_so_are_uuids_beside_other_parts() {
+        let column = |name: &str, bytes| Field::new(name, DataType::FixedSizeBinary(bytes), true);
+        let mut other = column("o", 16).metadata().clone();
+        let name = arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
+        other.insert(name.to_owned(), "other".to_owned());
+        let schema = Schema::new(vec![
+            with_uuid_mark(column("u", 16)),
+            with_uuid_mark(column("w", 16)),
+            column("o", 16).with_metadata(other),
+            with_uuid_mark(column("s", 8)),
+            column("p", 16),
+        ]);
+        let settled = |text: &str| text.parse::<KeyTemplate>().unwrap().settled(&schema);
+        for (text, told) in [
+            ("{u}", "{u}"),
+            ("x{u}", "x{u:uuid}"),
+            ("{{u}}{u}/{w}/{u}", "{{u}}{u:uuid}/{w:uuid}/{u:uuid}"),
+            ("{u:hex}/{w}", "{u:hex}/{w:uuid}"),
+            ("{p:05}{o:be}{w}", "{p:05}{o:be}{w:uuid}"),
+            ("{o}/{s}/{p}", "{o}/{s}/{p}"),
+        ] {
+            let (given, settled) = (text.parse::<KeyTemplate>().unwrap(), settled(text));
+            assert_eq!(settled, told.parse().unwrap(), "{text}");
+            assert!(given.may_settle_as(&settled), "{text}");
+            assert_eq!(settled.may_settle_as(&given), text == told, "{text}");
+        }
     }
 
     #[test]

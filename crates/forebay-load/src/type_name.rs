@@ -4,76 +4,14 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
+use crate::types::kind_of;
+
 /// A type's name, as [`parse_type`] reads it; encodings and large layouts are not told.
 pub fn type_name(data_type: &DataType) -> String {
-    let unit = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-        TimeUnit::Nanosecond => "ns",
-    };
-    match data_type {
-        DataType::Null => "null".to_owned(),
-        DataType::Boolean => "bool".to_owned(),
-        DataType::Float16 => "float16".to_owned(),
-        DataType::Float32 => "float32".to_owned(),
-        DataType::Float64 => "float64".to_owned(),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".to_owned(),
-        DataType::FixedSizeBinary(width) => format!("binary({width})"),
-        DataType::Date32 => "date".to_owned(),
-        DataType::Date64 => "date64".to_owned(),
-        DataType::Time32(each) | DataType::Time64(each) => format!("time({})", unit(each)),
-        DataType::Timestamp(each, None) => format!("timestamp({})", unit(each)),
-        DataType::Timestamp(each, Some(zone)) if &**zone == "UTC" => {
-            format!("timestamptz({})", unit(each))
-        }
-        DataType::Timestamp(each, Some(zone)) => format!("timestamptz({},{zone})", unit(each)),
-        DataType::Duration(each) => format!("duration({})", unit(each)),
-        DataType::Interval(IntervalUnit::YearMonth) => "interval(months)".to_owned(),
-        DataType::Interval(IntervalUnit::DayTime) => "interval(days)".to_owned(),
-        DataType::Interval(IntervalUnit::MonthDayNano) => "interval".to_owned(),
-        DataType::Decimal32(precision, scale) => format!("decimal32({precision},{scale})"),
-        DataType::Decimal64(precision, scale) => format!("decimal64({precision},{scale})"),
-        DataType::Decimal128(precision, scale) => format!("decimal({precision},{scale})"),
-        DataType::Decimal256(precision, scale) if *precision > 38 => {
-            format!("decimal({precision},{scale})")
-        }
-        DataType::Decimal256(precision, scale) => format!("decimal256({precision},{scale})"),
-        DataType::Dictionary(_, values) => type_name(values),
-        DataType::RunEndEncoded(_, values) => type_name(values.data_type()),
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item) => format!("list({})", type_name(item.data_type())),
-        DataType::FixedSizeList(item, length) => {
-            format!("list({},{length})", type_name(item.data_type()))
-        }
-        DataType::Struct(fields) => {
-            let fields = fields.iter().map(|field| {
-                let name = field_name(field.name());
-                format!("{name} {}", type_name(field.data_type()))
-            });
-            format!("struct({})", fields.collect::<Vec<_>>().join(", "))
-        }
-        DataType::Map(entries, _) => match entries.data_type() {
-            DataType::Struct(fields) => {
-                let types = fields.iter().map(|field| type_name(field.data_type()));
-                format!("map({})", types.collect::<Vec<_>>().join(", "))
-            }
-            other => format!("map({})", type_name(other)),
-        },
-        // Integers are named alike; unions cannot be stored.
-        other => other.to_string().to_ascii_lowercase(),
-    }
-}
-
-/// A field's name; in quotes where it is no word.
-fn field_name(name: &str) -> String {
-    let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-    match !name.is_empty() && name.chars().all(word) {
-        true => name.to_owned(),
-        false => serde_json::Value::from(name).to_string(),
+    match kind_of("", data_type) {
+        Ok(kind) => kind.to_string(),
+        // Such types cannot be stored.
+        Err(_) => data_type.to_string().to_ascii_lowercase(),
     }
 }
 

@@ -88,7 +88,7 @@ impl Address {
 
 fn kind_of(scheme: &str) -> Option<Kind> {
     match scheme {
-        "s3" => Some(Kind::S3),
+        "s3" | "s3a" => Some(Kind::S3),
         "gs" => Some(Kind::Google),
         "az" => Some(Kind::Azure),
         _ => None,
@@ -105,6 +105,7 @@ mod tests {
             ("s3://b", "s3://b"),
             ("s3://b/", "s3://b"),
             ("s3://b/a/c/", "s3://b/a/c"),
+            ("s3a://b/a", "s3://b/a"),
             ("gs://my.bucket/x", "gs://my.bucket/x"),
             ("az://container/x", "az://container/x"),
         ] {

@@ -5,11 +5,12 @@
 //! [`Disk`](forebay_run::io::Disk) made of requests: the engine and the loader know nothing of it. [`Puller`]
 //! keeps a local store, a node's cache, in step with such a store.
 //!
-//! No other crate knows object stores' interfaces. They are asynchronous; here a small runtime waits for
-//! them, so that nothing outside has to.
+//! Stores are asynchronous; here a small runtime waits for them, so that nothing outside has to. The loader, which
+//! reads sources from any store, takes its connections from here ([`bucket`], [`website`]).
 
 mod address;
 mod attempt;
+mod backend;
 mod disk;
 mod documents;
 mod file;
@@ -21,8 +22,8 @@ mod pull;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};
+pub use backend::{Patience, bucket, said, website};
 pub use disk::{Joined, RemoteDisk};
-pub use objects::Patience;
 pub use open::{OpenError, RemoteStore, open};
 pub use pull::{PullError, PullOptions, PullRate, PullState, Puller, Pulling, Served, TablePull};
 pub use upload::Uploaded;

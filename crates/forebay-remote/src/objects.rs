@@ -11,31 +11,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_run::io::Clock;
 use futures::TryStreamExt;
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::multipart::MultipartStore;
 use object_store::multipart::PartId;
 use object_store::path::Path as Key;
 use object_store::{
-    BackoffConfig, ClientOptions, Error, GetOptions, MultipartId, ObjectStore, ObjectStoreExt,
-    PutMode, PutOptions, PutPayload, RetryConfig, UpdateVersion,
+    Error, GetOptions, MultipartId, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 use tokio::runtime::Runtime;
 
-use crate::address::{Address, Kind};
-
-/// From the first try of a request on, how long it is tried again while the store does not answer or
-/// answers that it cannot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// For somebody who waits at a terminal.
-    Short,
-    /// For a push: a restart of the store must not end it.
-    Long,
-    /// For who asks again anyway.
-    Little,
-}
+use crate::address::Address;
+use crate::backend::{Backend, Patience, connect, said};
 
 /// Between two tries of what has a request's own tries in it.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -59,11 +43,6 @@ pub enum News {
     Content(Bytes, UpdateVersion),
 }
 
-/// An object store with all that is needed of it.
-pub trait Backend: ObjectStore + MultipartStore {}
-
-impl<T: ObjectStore + MultipartStore> Backend for T {}
-
 /// The objects under one prefix. Clones share connections, the runtime and the count of requests.
 #[derive(Clone)]
 pub struct Objects {
@@ -82,34 +61,9 @@ impl fmt::Debug for Objects {
 }
 
 impl Objects {
-    /// Connects, which sends nothing yet. Credentials and endpoints come from the environment, as the
-    /// providers' own tools take them.
+    /// Connects, which sends nothing yet.
     pub fn connect(address: &Address, patience: Patience) -> io::Result<Self> {
-        // Another part of the process may have installed it.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let (retry, client) = (patience.retry(), patience.client());
-        let bucket = &address.bucket;
-        let backend: Result<Arc<dyn Backend>, Error> = match address.kind {
-            Kind::S3 => AmazonS3Builder::from_env()
-                .with_bucket_name(bucket)
-                .with_retry(retry)
-                .with_client_options(with_environment(client, "AWS_ALLOW_HTTP"))
-                .build()
-                .map(|store| Arc::new(store) as _),
-            Kind::Google => GoogleCloudStorageBuilder::from_env()
-                .with_bucket_name(bucket)
-                .with_retry(retry)
-                .with_client_options(client)
-                .build()
-                .map(|store| Arc::new(store) as _),
-            Kind::Azure => MicrosoftAzureBuilder::from_env()
-                .with_container_name(bucket)
-                .with_retry(retry)
-                .with_client_options(with_environment(client, "AZURE_ALLOW_HTTP"))
-                .build()
-                .map(|store| Arc::new(store) as _),
-        };
-        Self::over(backend.map_err(said)?, address.prefix.clone())
+        Self::over(connect(address, patience)?, address.prefix.clone())
     }
 
     /// The same, for who can wait longer than its single requests do.
@@ -383,62 +337,7 @@ impl Objects {
     }
 }
 
-impl Patience {
-    fn retry(self) -> RetryConfig {
-        // A wait is drawn from up to `base` times the one before: with 2 they hardly grow, with 3 they do.
-        let (max_retries, seconds, base) = match self {
-            Patience::Short => (8, 15, 2.0),
-            // The time decides.
-            Patience::Long => (10_000, 150, 3.0),
-            Patience::Little => (2, 5, 2.0),
-        };
-        RetryConfig {
-            backoff: BackoffConfig {
-                init_backoff: Duration::from_millis(100),
-                max_backoff: Duration::from_secs(4),
-                base,
-            },
-            max_retries,
-            retry_timeout: Duration::from_secs(seconds),
-        }
-    }
-
-    /// How long an outage may last.
-    fn time(self) -> Duration {
-        self.retry().retry_timeout
-    }
-
-    fn client(self) -> ClientOptions {
-        let seconds = match self {
-            Patience::Long => 60,
-            Patience::Short | Patience::Little => 30,
-        };
-        ClientOptions::new()
-            .with_connect_timeout(Duration::from_secs(5))
-            .with_timeout(Duration::from_secs(seconds))
-    }
-}
-
-/// Options that are given replace those of the environment; this one has to come from there.
-fn with_environment(client: ClientOptions, variable: &str) -> ClientOptions {
-    let allowed =
-        std::env::var(variable).is_ok_and(|value| matches!(&*value, "1" | "true" | "TRUE"));
-    client.with_allow_http(allowed)
-}
-
 fn short(found: usize, expected: u64) -> io::Error {
     let text = format!("the store sent {found} bytes of {expected}");
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
-}
-
-/// An object store's error, with all that its sources say.
-fn said(error: Error) -> io::Error {
-    let kind = match &error {
-        Error::NotFound { .. } => io::ErrorKind::NotFound,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            io::ErrorKind::PermissionDenied
-        }
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, error.to_string())
 }

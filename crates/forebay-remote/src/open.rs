@@ -10,8 +10,9 @@ use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::address::{Address, AddressError};
+use crate::backend::Patience;
 use crate::disk::{Parts, RemoteDisk};
-use crate::objects::{Objects, Patience};
+use crate::objects::Objects;
 
 /// What a store in object storage needs of this machine.
 #[derive(Debug, Clone)]

@@ -10,11 +10,16 @@ use crate::error::{Result, RunError};
 
 /// The version that this code writes and the only one it reads.
 pub const FORMAT_VERSION: u32 = 1;
-/// The longest key, in bytes; the shortest is 1.
-pub const MAX_KEY_BYTES: usize = 1024;
 /// Bounds of [`RunOptions::page_bytes`], which is a power of two.
 pub const MIN_PAGE_BYTES: u32 = 4096;
 pub const MAX_PAGE_BYTES: u32 = 32768;
+/// A page has at least so many times the bytes of its run's longest key: beside half a page that a payload
+/// has left over from the page before, a key and its head always fit.
+const PAGE_OF_KEYS: usize = 4;
+/// The longest key, in bytes, of tables of either kind; the shortest is 1.
+pub const MAX_KEY_BYTES: usize = MAX_PAGE_BYTES as usize / PAGE_OF_KEYS;
+/// Keys of up to so many bytes fit pages of any size.
+pub const SHORT_KEY_BYTES: usize = MIN_PAGE_BYTES as usize / PAGE_OF_KEYS;
 /// The footer's length in bytes.
 pub const FOOTER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"FOREBAY\x01";
@@ -89,6 +94,18 @@ impl RunOptions {
             .clamp(self.page_bytes, MAX_PAGE_BYTES);
         self
     }
+
+    /// Takes pages that hold keys of up to so many bytes.
+    pub fn for_keys_of(mut self, longest_key: usize) -> Self {
+        let wanted = (longest_key.min(MAX_KEY_BYTES) * PAGE_OF_KEYS) as u32;
+        self.page_bytes = self.page_bytes.max(wanted.next_power_of_two());
+        self
+    }
+
+    /// The longest key that the pages hold.
+    pub(crate) fn longest_key(&self) -> usize {
+        self.page_bytes as usize / PAGE_OF_KEYS
+    }
 }
 
 /// Counts and sums of a run.
@@ -137,6 +154,8 @@ pub struct Footer {
     pub order: Order,
     pub compression: Compression,
     pub page_bytes: u32,
+    /// The length of the longest key where that is above [`SHORT_KEY_BYTES`], else 0.
+    pub long_key_bytes: u16,
     pub summary: RunSummary,
     /// The bytes of all stored pages: the sections begin here.
     pub pages_bytes: u64,
@@ -158,7 +177,7 @@ impl Footer {
             Compression::Lz4 => 1,
             Compression::Zstd => 2,
         });
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&self.long_key_bytes.to_le_bytes());
         out.extend_from_slice(&self.page_bytes.to_le_bytes());
         out.extend_from_slice(&self.sections.to_le_bytes());
         let summary = &self.summary;
@@ -237,6 +256,7 @@ impl Footer {
             order,
             compression,
             page_bytes: word32(footer, 16),
+            long_key_bytes: u16::from_le_bytes([footer[14], footer[15]]),
             sections: word32(footer, 20),
             summary,
             pages_bytes: word64(footer, 80),
@@ -256,6 +276,10 @@ impl Footer {
         let (page, pages) = (self.page_bytes, self.summary.pages);
         if !page.is_power_of_two() || !(MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&page) {
             return Err(format!("page size {page}"));
+        }
+        let key = self.long_key_bytes;
+        if usize::from(key) * PAGE_OF_KEYS > page as usize {
+            return Err(format!("keys of {key} bytes in pages of {page}"));
         }
         let fixed = self.compression == Compression::None;
         if pages > u64::from(u32::MAX)

@@ -284,6 +284,11 @@ impl KeyIndex {
         4 * self.ends.len() + self.bytes.len() + 8 * self.heads.len()
     }
 
+    /// Whether it can be written: its ends are numbers of 32 bits.
+    pub fn is_writable(&self) -> bool {
+        u32::try_from(self.bytes.len()).is_ok()
+    }
+
     pub fn add(&mut self, separator: &[u8]) {
         self.bytes.extend_from_slice(separator);
         self.ends.push(self.bytes.len() as u32);

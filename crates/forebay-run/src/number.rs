@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::operation::DeltaKind;
+use crate::row::write_not_finite;
 
 /// What a value of eight bytes, little-endian, is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -44,13 +45,19 @@ impl Number {
             .map_err(|_| NumberError::Bytes(value.len()))?;
         let written = match self {
             Number::I64 => write!(out, "{}", i64::from_le_bytes(bytes)),
-            Number::F64 => write!(out, "{}", f64::from_le_bytes(bytes)),
+            Number::F64 => {
+                let value = f64::from_le_bytes(bytes);
+                if write_not_finite(value, out) {
+                    return Ok(());
+                }
+                write!(out, "{value}")
+            }
         };
         // A vector takes all that is written to it.
         written.map_err(|_| NumberError::Float)
     }
 
-    /// [`Number::write_text`] as JSON, which has no infinite numbers: they are strings.
+    /// [`Number::write_text`] as JSON, where NaN and the infinities are strings.
     pub fn write_json(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), NumberError> {
         let bytes = value
             .try_into()

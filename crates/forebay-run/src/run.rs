@@ -11,7 +11,8 @@ use crate::compress::BlockReader;
 use crate::error::{Result, RunError};
 use crate::filter::{Filter, filter_hash};
 use crate::format::{
-    Compression, FOOTER_BYTES, Footer, Order, RunSummary, Section, SectionKind, word32, word64,
+    Compression, FOOTER_BYTES, Footer, Order, RunSummary, SHORT_KEY_BYTES, Section, SectionKind,
+    word32, word64,
 };
 use crate::hash::KeyHasher;
 use crate::index::{HashIndex, KeyIndex};
@@ -133,6 +134,11 @@ impl Run {
 
     pub fn page_bytes(&self) -> u32 {
         self.footer.page_bytes
+    }
+
+    /// No key of it is longer.
+    pub fn longest_key(&self) -> usize {
+        usize::from(self.footer.long_key_bytes).max(SHORT_KEY_BYTES)
     }
 
     /// The counts and sums that the writer noted.

@@ -25,6 +25,9 @@ impl Run {
         while scan.advance()? {
             let (hash, key) = (scan.hash(), scan.key());
             self.check_rises(&last, hash, key)?;
+            if key.len() > self.longest_key() {
+                return Err(self.misplaced(key, "is longer than the footer says"));
+            }
             if !self.covers(scan.page(), hash, key) {
                 return Err(self.misplaced(key, "lies in a page where no look-up searches"));
             }

@@ -12,7 +12,7 @@ use crate::error::{Result, RunError};
 use crate::filter::{FilterBuilder, filter_hash};
 use crate::format::{
     Compression, Footer, MAX_KEY_BYTES, MAX_PAGE_BYTES, MIN_PAGE_BYTES, Order, RunOptions,
-    RunSummary, Section, SectionKind,
+    RunSummary, SHORT_KEY_BYTES, Section, SectionKind,
 };
 use crate::hash::key_head;
 use crate::index::{HashIndexBuilder, KeyIndex, separator};
@@ -125,6 +125,8 @@ pub struct RunWriter {
     last_head: u64,
     /// The last key of the pages before the one in hand.
     page_end: Vec<u8>,
+    /// The length of the longest key that is no short one.
+    long_key_bytes: usize,
 }
 
 impl RunWriter {
@@ -155,6 +157,7 @@ impl RunWriter {
             summary: RunSummary::default(),
             last_head: 0,
             page_end: Vec::new(),
+            long_key_bytes: 0,
             options,
         })
     }
@@ -217,22 +220,27 @@ impl RunWriter {
     }
 
     #[inline]
-    fn check_key(&self, head: u64, key: &[u8]) -> Result<()> {
-        let valid = !key.is_empty() && key.len() <= MAX_KEY_BYTES;
-        if valid && head > self.last_head {
+    fn check_key(&mut self, head: u64, key: &[u8]) -> Result<()> {
+        let short = !key.is_empty() && key.len() <= SHORT_KEY_BYTES;
+        if short && head > self.last_head {
             return Ok(());
         }
         self.check_key_wholly(head, key)
     }
 
     #[cold]
-    fn check_key_wholly(&self, head: u64, key: &[u8]) -> Result<()> {
-        if key.is_empty() || key.len() > MAX_KEY_BYTES {
-            let what = format!(
-                "a key of {} bytes: keys have 1 to {MAX_KEY_BYTES}",
-                key.len()
-            );
+    fn check_key_wholly(&mut self, head: u64, key: &[u8]) -> Result<()> {
+        let (bytes, page_bytes) = (key.len(), self.options.page_bytes);
+        if key.is_empty() || bytes > MAX_KEY_BYTES {
+            let what = format!("a key of {bytes} bytes: keys have 1 to {MAX_KEY_BYTES}");
             return Err(RunError::refused(&self.out.path, what));
+        }
+        if bytes > self.options.longest_key() {
+            let what = format!("a key of {bytes} bytes, which pages of {page_bytes} do not hold");
+            return Err(RunError::refused(&self.out.path, what));
+        }
+        if bytes > SHORT_KEY_BYTES {
+            self.long_key_bytes = self.long_key_bytes.max(bytes);
         }
         if self.summary.records == 0 || (head, key) > (self.last_head, self.last_key()) {
             return Ok(());
@@ -339,6 +347,7 @@ impl RunWriter {
             order: self.options.order,
             compression: self.options.compression,
             page_bytes: self.options.page_bytes,
+            long_key_bytes: self.long_key_bytes as u16,
             summary: self.summary,
             pages_bytes,
             sections_offset,
@@ -355,6 +364,11 @@ impl RunWriter {
         let index = match std::mem::replace(&mut self.index, IndexBuilder::Ordered(<_>::default()))
         {
             IndexBuilder::Hashed(index) => index.finish(self.last_head).encode(),
+            IndexBuilder::Ordered(index) if !index.is_writable() => {
+                let what = "its keys are so long and so alike that the index exceeds 4 GiB: cut the \
+                            table into more partitions";
+                return Err(RunError::refused(&self.out.path, what));
+            }
             IndexBuilder::Ordered(index) => index.encode(),
         };
         let mut contents = vec![(SectionKind::Index, true, index)];

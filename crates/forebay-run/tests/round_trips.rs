@@ -16,6 +16,7 @@ use common::{
     COMPRESSIONS, Model, ORDERS, PREFIX, build, model, options, records, sim_disk, sort_hash,
 };
 use forebay_run::Found;
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::io::sim::Dice;
 use forebay_run::io::{Disk, OsDisk};
 use forebay_run::operation::Operation;
@@ -283,15 +284,101 @@ fn the_writer_refuses_what_would_break_its_order() {
     let options = options(Order::Ordered, Compression::None);
     let mut writer = RunWriter::create(&disk, Path::new("/d/x.run"), options.clone()).unwrap();
     writer.push(0, b"b", Operation::Update(b"")).unwrap();
-    for key in [&b"b"[..], b"a", b"", &[b'z'; 1025]] {
+    let too_long = [b'z'; MAX_KEY_BYTES + 1];
+    for key in [&b"b"[..], b"a", b"", &too_long[..1025], &too_long] {
         let error = writer.push(0, key, Operation::Update(b"")).unwrap_err();
         assert!(error.to_string().contains("/d/x.run"), "{error}");
     }
     writer
-        .push(0, &[b'z'; 1024], Operation::Update(b""))
+        .push(0, &too_long[..1024], Operation::Update(b""))
         .unwrap();
     let again = RunWriter::create(&disk, Path::new("/d/x.run"), options);
     assert!(again.is_err(), "an existing file was overwritten");
+}
+
+/// Keys of the lengths at which something changes, of all others now and then, many with most of their bytes in
+/// common; beside values that go on in the next page, or lie outside.
+fn records_of_long_keys(dice: &mut Dice, longest: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let edges = [
+        1, 2, 127, 128, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8191,
+    ];
+    let mut lengths: Vec<usize> = edges.into_iter().filter(|at| *at <= longest).collect();
+    lengths.extend((0..60).map(|_| 1 + dice.below(longest as u64) as usize));
+    lengths.extend([longest; 5]);
+    let record = |(number, length): (usize, usize)| {
+        let mut key = vec![b'k'; length];
+        if dice.below(2) == 0 {
+            key.fill_with(|| dice.below(256) as u8);
+        }
+        // The last bytes tell it from the others.
+        let tail = (number as u32).to_be_bytes();
+        let told = tail.len().min(length);
+        key[length - told..].copy_from_slice(&tail[tail.len() - told..]);
+        let value_bytes = [0, 10, 1500, 2000, 8000, 16_384, 40_000][dice.below(7) as usize];
+        (key, vec![number as u8; value_bytes])
+    };
+    lengths.into_iter().enumerate().map(record).collect()
+}
+
+#[test]
+fn keys_as_long_as_they_can_be() {
+    let (_, disk) = sim_disk();
+    for (seed, longest) in [
+        (1, 1024),
+        (2, 1025),
+        (3, 4096),
+        (4, 5000),
+        (5, MAX_KEY_BYTES),
+    ] {
+        let mut dice = Dice(seed);
+        let records = records_of_long_keys(&mut dice, longest);
+        for order in ORDERS {
+            let model = model(order, &records);
+            for compression in COMPRESSIONS {
+                println!("seed {seed}: {order:?} {compression:?}, keys of up to {longest}");
+                let options = options(order, compression).for_keys_of(longest);
+                let path = format!("/d/{longest}-{order:?}-{compression:?}.run");
+                let path = Path::new(&path);
+                check(&disk, path, options, &model, &mut dice);
+                let run = Run::open(&*disk, path).unwrap();
+                assert_eq!(run.longest_key(), longest);
+                assert!(run.page_bytes() as usize >= 4 * longest);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_keys_show_in_the_footer_and_short_ones_leave_it_as_it_ever_was() {
+    let (sim, disk) = sim_disk();
+    let footer = |longest: usize, path: &str| {
+        let options = options(Order::Ordered, Compression::None).for_keys_of(longest);
+        let mut writer = RunWriter::create(&disk, Path::new(path), options).unwrap();
+        writer
+            .push(0, &vec![b'k'; longest], Operation::Update(b""))
+            .unwrap();
+        writer.finish().unwrap();
+        let bytes = disk.read(Path::new(path)).unwrap();
+        let footer = &bytes[bytes.len() - 128..];
+        (footer[14..16].to_vec(), word(footer, 16))
+    };
+    assert_eq!(footer(1024, "/d/short.run"), (vec![0, 0], 4096));
+    assert_eq!(footer(1025, "/d/long.run"), (vec![1, 4], 8192));
+    assert_eq!(footer(8192, "/d/longest.run"), (vec![0, 32], 32768));
+    // A run whose footer says less than its keys have is refused by those who would rely on it.
+    sim.tamper(Path::new("/d/long.run"), |bytes| {
+        let footer = bytes.len() - 128;
+        bytes[footer + 14..footer + 16].fill(0);
+        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[footer..footer + 112]);
+        bytes[footer + 112..footer + 120].copy_from_slice(&checksum.to_le_bytes());
+    });
+    let run = Arc::new(Run::open(&*disk, Path::new("/d/long.run")).unwrap());
+    let error = run.verify(&mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("longer than the footer says"), "{error}");
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().unwrap())
 }
 
 #[test]

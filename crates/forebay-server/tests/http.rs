@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::{Fixture, bytes, http};
 use forebay_run::Order;
+use forebay_run::format::MAX_KEY_BYTES;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
@@ -61,20 +62,26 @@ fn health_tables_and_rows() {
 #[test]
 fn keys_may_hold_slashes_and_values_need_not_be_text() {
     let mut fixture = Fixture::store();
+    let long = vec![0xfe; MAX_KEY_BYTES];
     let rows = vec![
         (b"a/b c".to_vec(), b"x".to_vec()),
         (b"raw".to_vec(), vec![0xff, 0]),
+        (b"\x00/\xff%".to_vec(), b"binary".to_vec()),
+        (long, b"long".to_vec()),
     ];
     fixture.push("t", Order::Hashed, bytes(), rows);
     fixture.start(|_| {});
-    assert_eq!(
-        http(&fixture, "GET /v1/tables/t/rows/a/b%20c", "", "").1,
-        "\"x\""
-    );
-    assert_eq!(
-        http(&fixture, "GET /v1/tables/t/rows/raw", "", "").1,
-        r#"{"base64":"/wA="}"#
-    );
+    let row = |key: &str| http(&fixture, &format!("GET /v1/tables/t/rows/{key}"), "", "");
+    assert_eq!(row("a/b%20c").1, "\"x\"");
+    assert_eq!(row("raw").1, r#"{"base64":"/wA="}"#);
+    assert_eq!(row("%00/%ff%25").1, "\"binary\"");
+    assert_eq!(row("%00%2F%FF%").1, "\"binary\"");
+    assert_eq!(row(&"%fe".repeat(MAX_KEY_BYTES)).1, "\"long\"");
+    for (absent, shown) in [("", "\\\"\\\""), ("%00%ff", "0x00ff"), ("%ff%fe", "0xfffe")] {
+        let (status, answer) = row(absent);
+        assert_eq!(status, 404, "{absent}");
+        assert!(answer.contains(&format!("has no key {shown}")), "{answer}");
+    }
 }
 
 #[test]

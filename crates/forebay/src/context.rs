@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, LiveTable};
-use forebay_engine::{Source, Store, Table, TableName, Version};
+use forebay_engine::{Source, Store, StoreError, Table, TableName, Version};
 use forebay_load::progress::Progress;
+use forebay_load::sources::Spool;
 use forebay_remote::{Patience, RemoteDisk, RemoteStore};
 use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use serde::Serialize;
@@ -201,6 +202,23 @@ impl Context {
         )?)
     }
 
+    /// The store of a server, made when it does not exist if that is asked for.
+    pub fn open_store_to_serve(&self, create: bool) -> anyhow::Result<Store> {
+        if create || self.is_remote() {
+            return self.open_or_create_store();
+        }
+        match self.open_store() {
+            Err(error) if matches!(error.downcast_ref(), Some(StoreError::NoStore { .. })) => {
+                bail!(
+                    "there is no forebay store at {}, so there is nothing to serve: push a table to it, name \
+                     another store, or have an empty one made by --create",
+                    self.store
+                )
+            }
+            opened => opened,
+        }
+    }
+
     /// The store, made when it does not exist. For live tables and servers: one in a directory.
     pub fn open_or_create_store(&self) -> anyhow::Result<Store> {
         if self.is_remote() {
@@ -221,6 +239,13 @@ impl Context {
             self.random.clone(),
             path,
         )?)
+    }
+
+    /// Where sources go that can be read only once: beside the work of pushes, where --work-dir says so.
+    pub fn spool(&self) -> Spool {
+        self.work_dir
+            .clone()
+            .map_or_else(Spool::default, Spool::new)
     }
 
     pub fn open_table(&self, name: &TableName) -> anyhow::Result<Table> {

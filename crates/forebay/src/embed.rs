@@ -9,6 +9,7 @@ use crate::commands::{self, load, push};
 use crate::context::Context;
 pub use crate::context::Listener;
 pub use crate::exit::Outcome;
+use crate::failure::words;
 
 /// Why a command gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +17,7 @@ pub enum CommandError {
     /// The words are none that the command takes.
     #[error("{0}")]
     Words(String),
-    #[error("{0:#}")]
+    #[error("{}", words(.0))]
     Failed(anyhow::Error),
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use crate::context::Output;
-use crate::failure::Failure;
+use crate::failure::{Failure, words};
 
 /// How a command that did not fail has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,9 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         return ExitCode::from(FAILED);
     }
     if output.json {
-        eprintln!(
-            "{}",
-            json!({"event": "error", "text": format!("{error:#}")})
-        );
+        eprintln!("{}", json!({"event": "error", "text": words(&error)}));
     } else {
-        eprintln!("forebay: {error:#}");
+        eprintln!("forebay: {}", words(&error));
     }
     ExitCode::from(match Failure::of(&error) {
         Failure::Busy => BUSY,

@@ -30,6 +30,20 @@ pub enum Failure {
     Other,
 }
 
+/// An error with its causes, for people. Most of our messages hold the words of their cause; those are said
+/// once.
+pub fn words(error: &anyhow::Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !words.contains(&cause) {
+            words.push_str(": ");
+            words.push_str(&cause);
+        }
+    }
+    words
+}
+
 impl Failure {
     pub fn of(error: &anyhow::Error) -> Self {
         let found = (error.downcast_ref().map(of_push))
@@ -53,8 +67,21 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Source(SourceError::Missing { .. } | SourceError::NoMatch { .. }) => {
             Failure::Missing
         }
-        PushError::Source(SourceError::Io { .. } | SourceError::Runtime(_)) => Failure::Other,
-        PushError::Source(SourceError::NoSource | SourceError::ColumnType { .. })
+        PushError::Source(
+            SourceError::Io { .. }
+            | SourceError::Runtime(_)
+            | SourceError::Remote { .. }
+            | SourceError::SpoolFull { .. }
+            | SourceError::Spool { .. },
+        ) => Failure::Other,
+        PushError::Source(
+            SourceError::NoSource
+            | SourceError::ColumnType { .. }
+            | SourceError::Scheme { .. }
+            | SourceError::Address { .. }
+            | SourceError::Lake { .. }
+            | SourceError::Terminal,
+        )
         | PushError::NoKey
         | PushError::DeltaOfRows
         | PushError::AppendToNested { .. }
@@ -70,7 +97,7 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Sort(SortError::Stopped) => Failure::Cancelled,
         PushError::Engine(error) => of_engine(error),
         PushError::Mismatch { .. } => Failure::Damaged,
-        PushError::Rejects { .. } => Failure::Other,
+        PushError::Rejects { .. } | PushError::Sort(SortError::Scratch { .. }) => Failure::Other,
     }
 }
 

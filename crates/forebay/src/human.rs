@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-/// A time such as 7d, 12h, 90m, 30s or 500ms.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a time: write for example 7d, 12h, 90m, 30s, 500ms");
+/// How long something lives: a time such as 7d, 12h, 90m, 30s or 500ms.
+pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    const HOW: &str = "write for example 7d, 12h, 90m, 30s, 500ms";
+    let wrong = || format!("'{text}' is not a time: {HOW}");
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -17,8 +18,10 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "w" => 604_800_000,
         _ => return Err(wrong()),
     };
-    let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
-    Ok(Duration::from_millis(ms))
+    match number.checked_mul(unit_ms).ok_or_else(wrong)? {
+        0 => Err(format!("what lives for '{text}' is never there: {HOW}")),
+        ms => Ok(Duration::from_millis(ms)),
+    }
 }
 
 /// A count of bytes as given on the command line: `4096`, `64k`, `512MiB`, `2G`. Units are powers
@@ -103,6 +106,26 @@ mod tests {
         assert_eq!(parse_bytes("2G"), Ok(2 << 30));
         for bad in ["", "k", "1.5G", "-3", "7 parsecs", "99999999999T"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lifetimes_are_above_zero() {
+        assert_eq!(parse_lifetime("90m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_lifetime("1ms"), Ok(Duration::from_millis(1)));
+        for bad in [
+            "0s",
+            "0ms",
+            "00w",
+            "",
+            "s",
+            "7",
+            "1.5h",
+            "-1s",
+            "99999999999999w",
+        ] {
+            let problem = parse_lifetime(bad).unwrap_err();
+            assert!(problem.contains(bad) && problem.contains("7d"), "{problem}");
         }
     }
 

@@ -9,6 +9,7 @@ pub mod embed;
 mod exit;
 mod failure;
 mod human;
+mod key;
 mod log;
 mod memory;
 mod progress;
@@ -23,8 +24,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 pub use context::{Context, Opened};
-pub use failure::Failure;
-pub use human::parse_time;
+pub use failure::{Failure, words};
+pub use human::parse_lifetime;
 pub use target::Target;
 
 /// Runs the command line that the process was started with.

@@ -74,10 +74,7 @@ impl<'a> Commit<'a> {
     pub fn on_durable(self, done: impl FnOnce(Result<(), LiveError>) + Send + 'static) {
         match (&self.table.log, self.lsn) {
             (Some(log), Some(lsn)) => {
-                let table = self.table.shape.table.clone();
-                let told = move |result: Result<(), _>| {
-                    done(result.map_err(|source| LiveError::Log { table, source }));
-                };
+                let told = move |result: Result<(), _>| done(result.map_err(LiveError::Log));
                 log.on_durable(lsn, Box::new(told));
             }
             _ => done(Ok(())),

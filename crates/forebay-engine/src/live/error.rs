@@ -74,8 +74,8 @@ pub enum LiveError {
     Run { table: TableName, source: RunError },
     #[error("table {table}: {problem}")]
     Ingest { table: TableName, problem: String },
-    #[error("table {table}: {source}")]
-    Log { table: TableName, source: LogError },
+    #[error(transparent)]
+    Log(#[from] LogError),
     #[error("table {table} is being closed")]
     Closed { table: TableName },
     #[error("table {table}: cannot start its thread: {source}")]
@@ -94,7 +94,7 @@ impl LiveError {
         use LogError::Closed;
         match self {
             LiveError::Failed { .. } | LiveError::Closed { .. } => true,
-            LiveError::Log { source, .. } => matches!(source, Closed { .. }),
+            LiveError::Log(source) => matches!(source, Closed { .. }),
             _ => false,
         }
     }

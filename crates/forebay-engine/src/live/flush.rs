@@ -124,6 +124,7 @@ impl Shared {
             let cursors = minis.iter().map(cursor).collect();
             let records = minis.iter().map(|mini| mini.records()).sum();
             let bytes = minis.iter().map(|mini| mini.end() as u64).sum();
+            let longest_key = minis.iter().map(|mini| mini.longest_key()).max();
             let since = |mini: &Arc<MiniRun>| mini.deltas_since_ms;
             let newer = view.all_minis().skip(minis.len()).map(since);
             let settled_ms = self.droppable_ms(now_ms, newer.chain([buffered]));
@@ -131,6 +132,7 @@ impl Shared {
                 level: 0,
                 records,
                 bytes,
+                longest_key: longest_key.unwrap_or(0),
                 settled_ms: view.runs.is_empty().then_some(settled_ms),
                 deltas_since_ms: earliest(minis.iter().map(since)),
             };
@@ -248,7 +250,9 @@ impl Shared {
         RunOptions {
             filter_records: filtered.then_some(output.records),
             write_back: true,
-            ..options.for_records_of(record_bytes)
+            ..options
+                .for_records_of(record_bytes)
+                .for_keys_of(output.longest_key)
         }
     }
 
@@ -322,6 +326,8 @@ pub(crate) struct Output {
     /// At most so many records, of so many bytes.
     pub records: u64,
     pub bytes: u64,
+    /// No key is longer.
+    pub longest_key: usize,
     /// Nothing of its keys is older: deletes are dropped, and so is what had expired by this moment; what
     /// is left is values.
     pub settled_ms: Option<u64>,

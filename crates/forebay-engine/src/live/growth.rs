@@ -87,10 +87,12 @@ impl Shared {
         let newer = newer_runs.chain(newer_minis).chain([buffered]);
         let settled_ms = self.droppable_ms(now_ms, newer);
         let sum = |of: fn(&LiveRun) -> u64| inputs.iter().map(|run| of(run)).sum::<u64>();
+        let longest_keys = inputs.iter().map(|run| run.run.longest_key());
         let output = Output {
             level: due.level,
             records: sum(|run| run.reference.summary.records),
             bytes: sum(|run| run.reference.summary.key_bytes + run.reference.summary.value_bytes),
+            longest_key: longest_keys.max().unwrap_or(0),
             settled_ms: (due.runs.start == 0).then_some(settled_ms),
             deltas_since_ms: earliest(inputs.iter().map(since)),
         };

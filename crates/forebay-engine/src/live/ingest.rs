@@ -37,12 +37,13 @@ impl Shared {
         NewRun { id, path }
     }
 
-    /// How to write a run of at most so many records for this table, of so many bytes in all.
+    /// How to write a run of at most so many records for this table, of so many bytes in all and short keys.
     pub fn ingest_options(&self, records: u64, bytes: u64) -> RunOptions {
         self.run_options(&Output {
             level: 0,
             records,
             bytes,
+            longest_key: 0,
             settled_ms: None,
             deltas_since_ms: None,
         })

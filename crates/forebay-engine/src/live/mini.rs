@@ -32,6 +32,7 @@ pub(crate) struct MiniRun {
     bytes: Vec<u8>,
     blocks: Vec<Block>,
     records: u64,
+    longest_key: usize,
     filter: OnceLock<Filter>,
 }
 
@@ -43,6 +44,7 @@ impl MiniRun {
             deltas_since_ms: None,
             blocks: Vec::with_capacity((records / BLOCK_RECORDS) as usize + 1),
             records: 0,
+            longest_key: 0,
             filter: OnceLock::new(),
         }
     }
@@ -55,11 +57,17 @@ impl MiniRun {
             self.blocks.push(Block { head, at });
         }
         self.records += 1;
+        self.longest_key = self.longest_key.max(key.len());
         append_raw(&mut self.bytes, key, tag, payload);
     }
 
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// How many bytes its longest key has.
+    pub fn longest_key(&self) -> usize {
+        self.longest_key
     }
 
     /// The memory it takes.

@@ -303,7 +303,8 @@ impl LiveTable {
         self.shared().new_run()
     }
 
-    /// How to write such a run, of at most so many records, with so many bytes of keys and values.
+    /// How to write such a run, of at most so many records, with so many bytes of keys and values; see also
+    /// [`RunOptions::for_keys_of`].
     pub fn run_options(&self, records: u64, bytes: u64) -> RunOptions {
         self.shared().ingest_options(records, bytes)
     }

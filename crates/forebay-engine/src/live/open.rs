@@ -22,7 +22,7 @@ use crate::live::batch::Records;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
 use crate::live::load::kept_for_load;
-use crate::live::log::{Log, LogError, LogOptions};
+use crate::live::log::{Log, LogOptions};
 use crate::live::manifest::LiveManifest;
 use crate::live::options::LiveOptions;
 use crate::live::part::{Part, PartView};
@@ -286,11 +286,7 @@ impl Store {
             manifest.log_from,
             &mut replay,
         );
-        let failed = |source: LogError| LiveError::Log {
-            table: manifest.table.clone(),
-            source,
-        };
-        log.map(Some).map_err(failed)
+        Ok(Some(log?))
     }
 }
 

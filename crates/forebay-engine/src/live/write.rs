@@ -418,9 +418,6 @@ impl Shared {
         {
             self.fail(&format!("could not {action} {}: {source}", path.display()));
         }
-        LiveError::Log {
-            table: self.shape.table.clone(),
-            source,
-        }
+        LiveError::Log(source)
     }
 }

@@ -8,6 +8,7 @@ use forebay_engine::live::{
     Batch, Budget, Durability, IngestRun, LiveError, LiveLookup, LiveOptions, LiveScan, LiveTable,
     LogError, Snapshot,
 };
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::io::Disk;
 use forebay_run::io::sim::{Dice, SimDisk};
 use forebay_run::operation::{CowOperation, DeltaKind};
@@ -52,6 +53,8 @@ pub fn keys() -> Vec<Vec<u8>> {
         vec![0, 0],
         vec![0xff],
         vec![0xff; 1024],
+        vec![0xff; 4096],
+        vec![b'k'; MAX_KEY_BYTES],
         b"k".repeat(300),
     ]);
     keys
@@ -87,11 +90,7 @@ pub fn open_on(disk: &SimDisk) -> Result<LiveTable, LiveError> {
 pub fn is_full(error: &LiveError) -> bool {
     matches!(
         error,
-        LiveError::Full { .. }
-            | LiveError::Log {
-                source: LogError::Full { .. },
-                ..
-            }
+        LiveError::Full { .. } | LiveError::Log(LogError::Full { .. })
     )
 }
 
@@ -132,11 +131,7 @@ impl Life {
                 Ok(())
             }
             Err(error) => {
-                if let LiveError::Log {
-                    source: LogError::Closed { .. },
-                    ..
-                } = error
-                {
+                if let LiveError::Log(LogError::Closed { .. }) = error {
                     self.history.doubted(vec![unit]);
                 }
                 Err(error)
@@ -297,6 +292,7 @@ impl Life {
             }
             let new = self.table.new_run();
             let options = self.table.run_options(inside.len() as u64, 4000);
+            let options = options.for_keys_of(MAX_KEY_BYTES);
             let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
             let run_error = |source| LiveError::Run {
                 table: name("t"),

@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use forebay_engine::live::{LiveError, Snapshot};
 use forebay_run::Order;
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::io::sim::Dice;
 
 use crate::for_seeds;
@@ -33,7 +34,7 @@ fn refused(life: &mut Life, dice: &mut Dice) {
             Err(LiveError::Key { .. })
         )),
         1 => {
-            let refused = table.delete(&[b'k'; 1025]);
+            let refused = table.delete(&[b'k'; MAX_KEY_BYTES + 1]);
             assert!(matches!(refused, Err(LiveError::Key { .. })));
         }
         2 if kind.is_none() => {

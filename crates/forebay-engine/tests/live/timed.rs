@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_engine::Store;
 use forebay_engine::live::{Batch, Expiry, IngestRun, LiveOptions, LiveTable, Snapshot};
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::io::sim::{Dice, SimDisk};
 use forebay_run::io::{Clock, Disk, SystemClock};
 use forebay_run::operation::Operation;
@@ -140,6 +141,7 @@ impl TimedLife {
         let new = self.table.new_run();
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let options = self.table.run_options(ops.len() as u64, 1000);
+        let options = options.for_keys_of(MAX_KEY_BYTES);
         let mut writer = RunWriter::create(&disk, &new.path, options).unwrap();
         for op in &ops {
             let moment = self.now_ms() + dice.below(60);

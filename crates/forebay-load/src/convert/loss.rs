@@ -29,8 +29,14 @@ impl Loss {
     /// Whether it can change anything in columns of the type, or in places of it.
     pub(crate) fn suits(self, data_type: &DataType) -> bool {
         let number = data_type.is_integer() || data_type.is_decimal();
-        let moment = matches!(data_type, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
-        let span = matches!(data_type, DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_));
+        let moment = matches!(
+            data_type,
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+        );
+        let span = matches!(
+            data_type,
+            DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_)
+        );
         match self {
             _ if data_type.is_nested() => true,
             Loss::None | Loss::Null => true,

@@ -123,6 +123,7 @@ impl Trouble {
 }
 
 /// The batch with its columns, by position, as those of `schema`.
+#[cfg(test)]
 pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let rules = Rules::default();
     let column = |(array, field): (&ArrayRef, &FieldRef)| {

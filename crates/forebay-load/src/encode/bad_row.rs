@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use forebay_run::format::MAX_KEY_BYTES;
+
 /// What is wrong with a row that its source could read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadRow {
@@ -9,7 +11,7 @@ pub enum BadRow {
     NullKey { column: Arc<str> },
     #[error("the key is empty")]
     EmptyKey,
-    #[error("the key has {bytes} bytes, and 1024 is the limit")]
+    #[error("the key has {bytes} bytes, and {} is the limit", MAX_KEY_BYTES)]
     LongKey { bytes: usize },
     #[error(
         "the key column '{column}' is negative, which does not sort when padded: leave the width out of the template"

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use forebay_engine::write_hex;
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::row::{Column, Datum, Kind, Schema, civil_from_days, f16_to_f32};
 
 use super::EncodeError;
@@ -9,9 +11,7 @@ use super::bad_row::BadRow;
 use super::cells::Cells;
 use super::scalar::scalar;
 use crate::key::{Form, KeyTemplate, Part};
-
-/// The longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = 1024;
+use crate::uuid::UUID_BYTES;
 
 /// Whole numbers up to here are exact in a 64-bit float.
 const MAX_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;
@@ -108,9 +108,16 @@ fn check(column: &Column, form: Form, whole: bool) -> Result<(), EncodeError> {
         | Kind::IntervalMonths
         | Kind::IntervalDayTime
         | Kind::IntervalMonthDayNano => refuse("is a span of time, whose text does not sort"),
-        Kind::Binary | Kind::FixedBinary { .. } if !whole => {
-            refuse("is binary, which makes a key only as the whole template")
+        kind if form == Form::Uuid && !is_uuid(kind) => {
+            refuse("has no 16 bytes, and only these are written as UUIDs")
         }
+        kind if form == Form::Hex && !is_binary(kind) => {
+            refuse("is not binary, and only bytes are written as hex digits")
+        }
+        kind if is_binary(kind) && form == Form::Text && !whole => refuse(
+            "is binary, which makes a key as it is only as the whole template: write {COLUMN:hex}, or \
+             {COLUMN:uuid} for UUIDs of 16 bytes",
+        ),
         kind if matches!(form, Form::Padded(_)) && !is_number(kind) => {
             refuse("is no number, and only numbers have a width")
         }
@@ -134,6 +141,14 @@ fn has_big_endian(kind: &Kind) -> bool {
             | Date64
             | Timestamp { .. }
     )
+}
+
+fn is_binary(kind: &Kind) -> bool {
+    matches!(kind, Kind::Binary | Kind::FixedBinary { .. })
+}
+
+fn is_uuid(kind: &Kind) -> bool {
+    matches!(kind, Kind::FixedBinary { width } if *width == UUID_BYTES as u32)
 }
 
 fn is_number(kind: &Kind) -> bool {
@@ -172,6 +187,8 @@ fn write_value(
                 column: name.clone(),
             });
         }
+        Datum::Bytes(bytes) if form == Form::Hex => write_hex(bytes, out),
+        Datum::Bytes(bytes) if form == Form::Uuid => write_uuid(bytes, out),
         Datum::Float16(bits) => whole_number(f64::from(f16_to_f32(*bits)), name, out)?,
         Datum::Float32(float) => whole_number(f64::from(*float), name, out)?,
         Datum::Float64(float) => whole_number(*float, name, out)?,
@@ -193,6 +210,16 @@ fn write_value(
         out[start..].rotate_right(missing);
     }
     Ok(())
+}
+
+/// 8-4-4-4-12 digits.
+fn write_uuid(bytes: &[u8], out: &mut Vec<u8>) {
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            out.push(b'-');
+        }
+        write_hex(std::slice::from_ref(byte), out);
+    }
 }
 
 /// Signed numbers with their sign bit turned, so that negative ones come first.

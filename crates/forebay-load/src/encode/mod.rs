@@ -24,10 +24,10 @@ use forebay_run::row::{Kind, Schema};
 use serde::{Deserialize, Serialize};
 
 pub use bad_row::BadRow;
-pub use keys::MAX_KEY_BYTES;
 pub use operations::{Expiry, OperationChoice, Verb};
 
 use crate::key::KeyTemplate;
+use crate::near;
 use crate::types::{TypeError, plain_schema, row_schema};
 use cells::Cells;
 use keys::KeyWriter;
@@ -73,7 +73,8 @@ pub enum Encoded {
 pub enum EncodeError {
     #[error(transparent)]
     Type(#[from] TypeError),
-    #[error("{what} names the column '{column}', which the source does not have; it has: {}", columns.join(", "))]
+    #[error("{what} names the column '{column}', which the source does not have{}; it has: {}",
+        near::hint(column, columns.iter().map(String::as_str)), columns.join(", "))]
     UnknownColumn {
         what: &'static str,
         column: String,
@@ -116,6 +117,7 @@ pub struct RowEncoder {
     arrow: SchemaRef,
     schema: Schema,
     encoded: Encoded,
+    template: KeyTemplate,
     keys: KeyWriter,
     values: ValueWriter,
     operations: Option<Operations>,
@@ -164,13 +166,15 @@ impl RowEncoder {
     ) -> Result<RowEncoder, EncodeError> {
         let arrow = joined(stored, extra);
         let schema = row_schema(&plain_schema(stored))?;
-        let keys = KeyWriter::new(&row_schema(&arrow)?, key)?;
+        let template = key.settled(&arrow);
+        let keys = KeyWriter::new(&row_schema(&arrow)?, &template)?;
         let (values, encoded) = value_writer(&schema, value)?;
         let (key, value) = (Vec::new(), Vec::new());
         Ok(RowEncoder {
             arrow,
             schema,
             encoded,
+            template,
             keys,
             values,
             operations: None,
@@ -191,6 +195,11 @@ impl RowEncoder {
         let all = row_schema(&self.arrow)?;
         self.operations = Some(Operations::new(&all, &self.schema, choice)?);
         Ok(self)
+    }
+
+    /// How keys are made, with all that was settled by the source.
+    pub fn template(&self) -> &KeyTemplate {
+        &self.template
     }
 
     /// The columns that batches have to have.

@@ -8,8 +8,8 @@ use forebay_run::row::{Datum, Kind, Schema};
 use super::bad_row::BadRow;
 use super::cells::Cells;
 use super::scalar::scalar;
-use crate::convert::{exact_float64, shown};
 use super::{EncodeError, Encoded, ValueWriter};
+use crate::convert::{exact_float64, shown};
 
 /// Writes a column of a table that holds numbers; a column of anything else is refused.
 pub(super) fn number_writer(
@@ -71,7 +71,12 @@ pub(super) fn write_number(
             .to_le_bytes(),
         (Number::F64, datum) => match exact_float64(&datum) {
             Some(value) if !value.is_nan() => value.to_le_bytes(),
-            _ => return Err(no_number(shown(&datum), "float64, which does not hold it exactly")),
+            _ => {
+                return Err(no_number(
+                    shown(&datum),
+                    "float64, which does not hold it exactly",
+                ));
+            }
         },
         (Number::I64, other) => return Err(no_number(shown(&other), "whole numbers")),
     };

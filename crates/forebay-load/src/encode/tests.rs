@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use arrow_array::types::{Float64Type, Int32Type, TimestampMillisecondType};
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
-    Float64Array, Int32Array, Int64Array, ListArray, PrimitiveArray, RecordBatch, StringArray,
-    StructArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
+    FixedSizeBinaryArray, Float64Array, Int32Array, Int64Array, ListArray, PrimitiveArray,
+    RecordBatch, StringArray, StructArray,
 };
 use arrow_schema::{DataType, Field};
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::row::{ListView, RowView};
 
 use super::*;
 use crate::convert::conform;
+use crate::uuid::with_uuid_mark;
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(
@@ -140,13 +142,59 @@ fn times_in_keys() {
 
 #[test]
 fn rows_without_a_key_are_bad() {
-    let long = "x".repeat(1025);
+    let long = "x".repeat(MAX_KEY_BYTES + 1);
     let names = StringArray::from(vec![Some("a"), None, Some(""), Some(&long)]);
     let keys = keys(Arc::new(names), "{a}");
     assert_eq!(keys[0].as_deref(), Ok("a"));
     assert_eq!(keys[1].as_ref().unwrap_err(), "the key column 'a' is null");
     assert_eq!(keys[2].as_ref().unwrap_err(), "the key is empty");
-    assert!(keys[3].as_ref().unwrap_err().contains("1025 bytes"));
+    assert!(
+        keys[3]
+            .as_ref()
+            .unwrap_err()
+            .contains("8193 bytes, and 8192 is the limit")
+    );
+}
+
+#[test]
+fn bytes_in_keys() {
+    let id: [u8; 16] = std::array::from_fn(|at| (at * 17) as u8);
+    let ids = FixedSizeBinaryArray::try_from_iter([id, [0xa; 16]].into_iter()).unwrap();
+    let ids: ArrayRef = Arc::new(ids);
+    let hex = [
+        "00112233445566778899aabbccddeeff",
+        "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",
+    ];
+    let uuid = [
+        "00112233-4455-6677-8899-aabbccddeeff",
+        "0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a",
+    ];
+    assert_eq!(texts(ids.clone(), "{a:hex}"), hex);
+    assert_eq!(texts(ids.clone(), "{a:uuid}"), uuid);
+    assert_eq!(
+        texts(ids.clone(), "u/{a:uuid}")[0],
+        format!("u/{}", uuid[0])
+    );
+    let any: ArrayRef = Arc::new(BinaryArray::from_vec(vec![b"\xff\x00", b"", b"a"]));
+    let keys = keys(any, "{a:hex}");
+    assert_eq!(keys[0].as_deref(), Ok("ff00"));
+    assert_eq!(keys[1].as_ref().unwrap_err(), "the key is empty");
+    assert_eq!(keys[2].as_deref(), Ok("61"));
+    // A column that says that it holds UUIDs.
+    let field = Field::new("a", ids.data_type().clone(), true);
+    let schema = Arc::new(arrow_schema::Schema::new(vec![with_uuid_mark(field)]));
+    let batch = RecordBatch::try_new(schema, vec![ids]).unwrap();
+    let first = |key: &str| {
+        encode(&batch, key, ValueChoice::Row).unwrap().0[0]
+            .0
+            .clone()
+    };
+    assert_eq!(first("{a}"), id);
+    assert_eq!(first("{a}/x"), format!("{}/x", uuid[0]).into_bytes());
+    assert_eq!(first("{a:hex}/x"), format!("{}/x", hex[0]).into_bytes());
+    let template = "{a}/x".parse().unwrap();
+    let encoder = RowEncoder::new(&batch.schema(), &template, &ValueChoice::Row).unwrap();
+    assert_eq!(encoder.template().to_string(), "{a:uuid}/x");
 }
 
 #[test]
@@ -160,9 +208,15 @@ fn what_makes_no_key_is_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert!(refused(binary, "x{a}").contains("binary"));
+    let message = refused(binary.clone(), "x{a}");
+    assert!(
+        message.contains("binary") && message.contains("{COLUMN:hex}"),
+        "{message}"
+    );
+    assert!(refused(binary, "{a:uuid}").contains("no 16 bytes"));
     let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
     assert!(refused(text.clone(), "{a:3}").contains("only numbers have a width"));
+    assert!(refused(text.clone(), "{a:hex}").contains("only bytes"));
     assert!(refused(text, "{b}").contains("'b', which the source does not have; it has: a"));
     let nested =
         StructArray::try_from(vec![("x", Arc::new(Int32Array::from(vec![1])) as ArrayRef)]);

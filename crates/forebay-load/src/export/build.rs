@@ -11,10 +11,11 @@ use arrow_buffer::{
     BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, NullBufferBuilder, OffsetBuffer,
     ScalarBuffer,
 };
-use arrow_schema::{ArrowError, DataType, Field};
+use arrow_schema::{ArrowError, DataType};
 use forebay_run::row::{Datum, Kind, RowError};
 
-use crate::types::{arrow_field, arrow_fields, arrow_type};
+use super::fixed::{CellError, Change, parquet_kind, push_changed};
+use crate::types::{arrow_fields, arrow_type};
 
 /// The most bytes or items that an array's 32-bit offsets reach.
 const MAX_OFFSET: usize = i32::MAX as usize;
@@ -32,6 +33,7 @@ enum Store {
     /// Values of `width` bytes, little-endian.
     Fixed {
         width: usize,
+        change: Change,
         bytes: MutableBuffer,
     },
     /// Text or binary.
@@ -49,15 +51,21 @@ enum Store {
 }
 
 impl Builder {
-    pub fn new(kind: &Kind) -> Builder {
+    /// Of the plain Arrow type of a kind, or of the type that Parquet has for it.
+    pub fn new(kind: &Kind, for_parquet: bool) -> Builder {
+        let of = |kind: &Kind| Builder::new(kind, for_parquet);
         let fields = |schema: &forebay_run::row::Schema| {
             Store::Struct(
                 schema
                     .columns()
                     .iter()
-                    .map(|column| Builder::new(&column.kind))
+                    .map(|column| of(&column.kind))
                     .collect(),
             )
+        };
+        let (shown, change) = match for_parquet {
+            true => (parquet_kind(kind), Change::of(kind)),
+            false => (kind.clone(), Change::None),
         };
         let store = match kind {
             Kind::Null => Store::Null,
@@ -66,44 +74,54 @@ impl Builder {
                 ends: vec![0],
                 bytes: Vec::new(),
             },
-            Kind::FixedBinary { width } => fixed(*width as usize),
+            Kind::FixedBinary { width } => fixed(*width as usize, change),
             Kind::List { item, length } => Store::List {
                 ends: vec![0],
                 length: length.map(|length| length as usize),
-                item: Box::new(Builder::new(&item.kind)),
+                item: Box::new(of(&item.kind)),
             },
             Kind::Struct { fields: schema } => fields(schema),
             Kind::Map { entries, .. } => Store::List {
                 ends: vec![0],
                 length: None,
                 item: Box::new(Builder {
-                    data_type: DataType::Struct(arrow_fields(entries)),
+                    data_type: entries_type(&shown),
                     nulls: NullBufferBuilder::new(0),
                     store: fields(entries),
                 }),
             },
-            kind => fixed(arrow_type(kind).primitive_width().unwrap_or_default()),
+            _ => {
+                let width = arrow_type(&shown).primitive_width();
+                fixed(width.unwrap_or_default(), change)
+            }
         };
         Builder {
-            data_type: arrow_type(kind),
+            data_type: arrow_type(&shown),
             nulls: NullBufferBuilder::new(0),
             store,
         }
     }
 
     /// Appends a value of the kind.
-    pub fn push(&mut self, value: &Datum<'_>) -> Result<(), RowError> {
+    pub fn push(&mut self, value: &Datum<'_>) -> Result<(), CellError> {
         let mut valid = !value.is_null();
         match (&mut self.store, value) {
             (Store::Null, _) => valid = false,
             (Store::Bool(bits), value) => bits.append(matches!(value, Datum::Bool(true))),
-            (Store::Fixed { width, bytes }, value) => push_fixed(bytes, *width, value)?,
+            (
+                Store::Fixed {
+                    width,
+                    change,
+                    bytes,
+                },
+                value,
+            ) => push_changed(bytes, *width, *change, value)?,
             (Store::Bytes { ends, bytes }, value) => {
                 match value {
                     Datum::Text(text) => bytes.extend_from_slice(text.as_bytes()),
                     Datum::Bytes(binary) => bytes.extend_from_slice(binary),
                     Datum::Null => {}
-                    _ => return Err(RowError::Type { column: 0 }),
+                    _ => return Err(RowError::Type { column: 0 }.into()),
                 }
                 ends.push(offset(bytes.len())?);
             }
@@ -118,7 +136,7 @@ impl Builder {
                     field.push(&Datum::Null)?;
                 }
             }
-            _ => return Err(RowError::Type { column: 0 }),
+            _ => return Err(RowError::Type { column: 0 }.into()),
         }
         self.nulls.append(valid);
         Ok(())
@@ -166,9 +184,18 @@ impl Builder {
     }
 }
 
-fn fixed(width: usize) -> Store {
+/// The type of a map's entries.
+fn entries_type(map: &Kind) -> DataType {
+    match map {
+        Kind::Map { entries, .. } => DataType::Struct(arrow_fields(entries)),
+        other => arrow_type(other),
+    }
+}
+
+fn fixed(width: usize, change: Change) -> Store {
     Store::Fixed {
         width,
+        change,
         bytes: MutableBuffer::new(0),
     }
 }
@@ -183,61 +210,17 @@ fn take_offsets(ends: &mut Vec<i32>) -> OffsetBuffer<i32> {
     OffsetBuffer::new(ScalarBuffer::from(std::mem::replace(ends, vec![0])))
 }
 
-fn push_fixed(bytes: &mut MutableBuffer, width: usize, value: &Datum<'_>) -> Result<(), RowError> {
-    let number = |number: i128, bytes: &mut MutableBuffer| {
-        bytes.extend_from_slice(&number.to_le_bytes()[..width.min(16)]);
-    };
-    match value {
-        Datum::Null => bytes.extend_zeros(width),
-        Datum::Bytes(binary) if binary.len() == width => bytes.extend_from_slice(binary),
-        Datum::Decimal256 { value, .. } if width == 32 => bytes.extend_from_slice(value),
-        Datum::Int(value) => number(i128::from(*value), bytes),
-        Datum::UInt(value) => number(i128::from(*value), bytes),
-        Datum::Float16(bits) => number(i128::from(*bits), bytes),
-        Datum::Float32(value) => number(i128::from(value.to_bits()), bytes),
-        Datum::Float64(value) => number(i128::from(value.to_bits()), bytes),
-        Datum::Decimal { value, .. } => number(*value, bytes),
-        Datum::Date(value) => number(i128::from(*value), bytes),
-        Datum::Date64(value)
-        | Datum::Time { value, .. }
-        | Datum::Timestamp { value, .. }
-        | Datum::Duration { value, .. } => number(i128::from(*value), bytes),
-        Datum::Interval {
-            months,
-            days,
-            nanoseconds,
-        } => {
-            let low = |value: i32| i128::from(value as u32);
-            match width {
-                4 => number(i128::from(*months), bytes),
-                8 => number(
-                    low(*days) | low((nanoseconds / 1_000_000) as i32) << 32,
-                    bytes,
-                ),
-                _ => number(
-                    low(*months) | low(*days) << 32 | i128::from(*nanoseconds) << 64,
-                    bytes,
-                ),
-            }
-        }
-        _ => return Err(RowError::Type { column: 0 }),
-    }
-    Ok(())
-}
-
 fn push_list(
     ends: &mut Vec<i32>,
     length: Option<usize>,
     item: &mut Builder,
     value: &Datum<'_>,
-) -> Result<(), RowError> {
-    let before = item.nulls.len();
+) -> Result<(), CellError> {
     match value {
         Datum::List(list) | Datum::Map(list) => {
             if list.len() > MAX_OFFSET || length.is_some_and(|length| length != list.len()) {
-                return Err(RowError::List {
-                    bytes: list.bytes().len(),
-                });
+                let bytes = list.bytes().len();
+                return Err(RowError::List { bytes }.into());
             }
             for value in list.items() {
                 item.push(&value?)?;
@@ -248,9 +231,8 @@ fn push_list(
                 item.push(&Datum::Null)?;
             }
         }
-        _ => return Err(RowError::Type { column: 0 }),
+        _ => return Err(RowError::Type { column: 0 }.into()),
     }
-    debug_assert!(item.nulls.len() >= before);
     ends.push(offset(item.nulls.len())?);
     Ok(())
 }
@@ -322,60 +304,4 @@ fn typed<T: ArrowPrimitiveType>(
 ) -> Result<ArrayRef, ArrowError> {
     let array = PrimitiveArray::<T>::try_new(ScalarBuffer::new(buffer, 0, rows), nulls)?;
     Ok(Arc::new(array.with_data_type(data_type.clone())))
-}
-
-/// Builds batches of several columns.
-pub(super) struct BatchBuilder {
-    schema: arrow_schema::SchemaRef,
-    columns: Vec<Builder>,
-    rows: usize,
-    bytes: usize,
-}
-
-impl BatchBuilder {
-    pub fn new(columns: &[forebay_run::row::Column]) -> BatchBuilder {
-        let fields: Vec<Arc<Field>> = columns.iter().map(arrow_field).collect();
-        BatchBuilder {
-            schema: Arc::new(arrow_schema::Schema::new(fields)),
-            columns: columns
-                .iter()
-                .map(|column| Builder::new(&column.kind))
-                .collect(),
-            rows: 0,
-            bytes: 0,
-        }
-    }
-
-    pub fn schema(&self) -> &arrow_schema::SchemaRef {
-        &self.schema
-    }
-
-    pub fn push(&mut self, column: usize, value: &Datum<'_>) -> Result<(), RowError> {
-        self.columns
-            .get_mut(column)
-            .map_or(Ok(()), |builder| builder.push(value))
-    }
-
-    /// Ends a row of about `bytes` bytes.
-    pub fn end_row(&mut self, bytes: usize) {
-        self.rows += 1;
-        self.bytes += bytes;
-    }
-
-    /// Whether it is time to [`BatchBuilder::finish`].
-    pub fn full(&self) -> bool {
-        self.rows >= 8192 || self.bytes >= 8 << 20
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
-    pub fn finish(&mut self) -> Result<arrow_array::RecordBatch, ArrowError> {
-        let columns: Result<Vec<ArrayRef>, ArrowError> =
-            self.columns.iter_mut().map(Builder::finish).collect();
-        let rows = arrow_array::RecordBatchOptions::new().with_row_count(Some(self.rows));
-        (self.rows, self.bytes) = (0, 0);
-        arrow_array::RecordBatch::try_new_with_options(self.schema.clone(), columns?, &rows)
-    }
 }

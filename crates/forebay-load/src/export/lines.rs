@@ -1,13 +1,15 @@
 //! CSV and JSON lines.
 //!
 //! CSV: a header, then a record a line; null is the empty field and an empty text `""`; lists, structs and maps are
-//! JSON; binary is its bytes. JSON lines: an object a line, as `get --json` shows values.
+//! JSON; binary is its bytes when they are UTF-8, else `{"base64":"..."}`. JSON lines: an object a line, as
+//! `get --json` shows values.
 
 use std::io::Write;
 
-use forebay_run::row::{Column, Datum, RowError, write_json_string};
+use forebay_run::row::{Column, Datum, RowError, write_binary_text, write_json_string};
 
-use super::{ExportError, Layout, row_error};
+use super::layout::Layout;
+use super::{ExportError, row_error};
 
 pub(super) struct CsvLines<W> {
     output: W,
@@ -45,7 +47,14 @@ impl<W: Write> CsvLines<W> {
                 line.push(b',');
             }
             field.clear();
-            if value.write_text(field)? {
+            let written = match value {
+                Datum::Bytes(bytes) => {
+                    write_binary_text(bytes, field);
+                    true
+                }
+                other => other.write_text(field)?,
+            };
+            if written {
                 push_field(field, line);
             }
             Ok(())

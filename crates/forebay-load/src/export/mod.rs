@@ -1,10 +1,16 @@
-//! Export: the records of a version as a parquet, CSV or JSON-lines file, or as Arrow batches.
+//! Export: the records of a version as a parquet, CSV, JSON-lines or Arrow file, or as Arrow batches.
 //!
 //! Tables of rows give their columns, with their types; the key comes first as a column of its own only
-//! when its template has columns that the rows lack. Tables of bytes, numbers and lists give `key` and `value`.
-//! Records are written as they come, with memory for one row group of a parquet file at most.
+//! when no template makes it of the rows' columns. Tables of bytes, numbers and lists give `key` and `value`.
+//! Records are written as they come, with memory for one row group of a parquet file at most. What a format has no
+//! form for is refused before anything is written ([`limits`]).
 
+mod batch;
 mod build;
+mod fixed;
+mod ipc;
+mod layout;
+mod limits;
 mod lines;
 mod parquet;
 mod rows;
@@ -16,11 +22,11 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use arrow_schema::ArrowError;
-use forebay_engine::ValueKind;
-use forebay_run::number::Number;
-use forebay_run::row::{Column, Datum, Kind, ListView, RowError, RowView, Schema};
+use forebay_run::row::{Column, Kind, RowError, Schema};
 
-use crate::key::KeyTemplate;
+use ipc::ArrowRows;
+pub use layout::ExportValues;
+use layout::{Layout, column_is_binary, keys_are_binary};
 use lines::{CsvLines, JsonLines};
 use parquet::ParquetRows;
 pub use rows::ScanBatches;
@@ -31,6 +37,9 @@ pub enum ExportFormat {
     Parquet,
     Csv,
     JsonLines,
+    /// An Arrow IPC file.
+    Arrow,
+    ArrowStream,
 }
 
 impl ExportFormat {
@@ -48,30 +57,11 @@ impl FromStr for ExportFormat {
             "parquet" => Ok(ExportFormat::Parquet),
             "csv" => Ok(ExportFormat::Csv),
             "jsonl" => Ok(ExportFormat::JsonLines),
-            _ => Err(format!("'{text}' is not one of parquet, csv, jsonl")),
-        }
-    }
-}
-
-/// What the values of a table are.
-#[derive(Debug, Clone, Copy)]
-pub enum ExportValues<'a> {
-    Rows(&'a Schema),
-    Bytes,
-    /// Numbers of eight bytes.
-    Numbers(Number),
-    /// Lists of items of a kind.
-    Lists(&'a Kind),
-}
-
-impl<'a> ExportValues<'a> {
-    /// Of a table: what its values are, its columns, and the number that a value is, if it is one.
-    pub fn new(kind: &'a ValueKind, schema: &'a Schema, number: Option<Number>) -> Self {
-        match (kind, number) {
-            (_, Some(number)) => ExportValues::Numbers(number),
-            (ValueKind::Row, None) => ExportValues::Rows(schema),
-            (ValueKind::List { item, .. }, None) => ExportValues::Lists(item),
-            (ValueKind::Bytes { .. } | ValueKind::Number { .. }, None) => ExportValues::Bytes,
+            "arrow" | "feather" | "ipc" => Ok(ExportFormat::Arrow),
+            "arrows" => Ok(ExportFormat::ArrowStream),
+            _ => Err(format!(
+                "'{text}' is not one of parquet, csv, jsonl, arrow, feather, arrows"
+            )),
         }
     }
 }
@@ -80,11 +70,30 @@ impl<'a> ExportValues<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct ExportOptions<'a> {
     pub values: ExportValues<'a>,
-    /// The key's template, as the version has it.
-    pub key: &'a str,
+    /// The columns that the table's keys and values were made of, and which of them the values are.
+    pub schema: &'a Schema,
+    pub value: &'a str,
+    /// The template that makes the keys; `None` where keys come from anywhere, as in a live table.
+    pub key: Option<&'a str>,
     pub format: ExportFormat,
-    /// In parquet, keys and bytes values are binary columns, not text ones.
+    /// In parquet and Arrow, keys and bytes values are binary columns even where they can be text.
     pub binary: bool,
+}
+
+impl ExportOptions<'_> {
+    /// The columns of the file. Keys and bytes values are text where that is known to hold them or, for formats that
+    /// have to say one type for all, likely; CSV and JSON lines tell for each what it is.
+    fn layout(&self) -> Layout {
+        let kind = |binary| if binary { Kind::Binary } else { Kind::Text };
+        let each = matches!(self.format, ExportFormat::Csv | ExportFormat::JsonLines);
+        let keys = self
+            .key
+            .is_some_and(|key| keys_are_binary(key, self.schema));
+        let bytes = self.key.is_some() && column_is_binary(self.value, self.schema);
+        let binary = self.binary || each;
+        let (keys, bytes) = (kind(binary || keys), kind(binary || bytes));
+        Layout::new(self.values, self.key, keys, bytes)
+    }
 }
 
 /// Why an export failed.
@@ -99,10 +108,25 @@ pub enum ExportError {
         error: RowError,
     },
     #[error(
-        "the {what} of the key '{key}' is not UTF-8, which a text column of parquet must be: export them as binary, or to jsonl"
+        "the {what} of the key '{key}' is not UTF-8, which a text column must be: export them as binary, or to jsonl"
     )]
     NotText { what: &'static str, key: String },
-    #[error("rows of these types cannot be written as parquet: {reason}; export to jsonl or csv")]
+    #[error("column '{column}' ({data_type}) {reason}: export to {instead}")]
+    Type {
+        column: String,
+        data_type: String,
+        reason: &'static str,
+        instead: &'static str,
+    },
+    #[error(
+        "the value of column '{column}' at the key '{key}' cannot be written: {reason}; export to an .arrow file"
+    )]
+    Beyond {
+        column: String,
+        key: String,
+        reason: &'static str,
+    },
+    #[error("rows of these types cannot be written as parquet: {reason}; export to an .arrow file")]
     Parquet { reason: String },
     #[error("rows cannot be made of the stored values")]
     Build(#[from] ArrowError),
@@ -111,6 +135,7 @@ pub enum ExportError {
 /// Writes records to a file, one after another.
 pub struct Exporter<W: Write + Send> {
     layout: Layout,
+    notes: Vec<String>,
     rows: u64,
     output: Output<W>,
 }
@@ -119,138 +144,48 @@ enum Output<W: Write + Send> {
     Parquet(Box<ParquetRows<W>>),
     Csv(CsvLines<W>),
     JsonLines(JsonLines<W>),
-}
-
-/// The columns of the file and where they come from.
-#[derive(Debug, Clone)]
-struct Layout {
-    columns: Vec<Column>,
-    /// Whether the first column is the key.
-    with_key: bool,
-    values: Values,
-}
-
-#[derive(Debug, Clone)]
-enum Values {
-    Rows(Schema),
-    Bytes,
-    Numbers(Number),
-    Lists(Kind),
-}
-
-impl Layout {
-    /// `key_kind` and `bytes_kind` are text or binary: what keys are, and values of bytes.
-    fn new(export: ExportValues<'_>, key: &str, key_kind: Kind, bytes_kind: Kind) -> Layout {
-        let (values, mut columns) = match export {
-            ExportValues::Rows(schema) => (Values::Rows(schema.clone()), schema.columns().to_vec()),
-            ExportValues::Bytes => (Values::Bytes, vec![Column::new("value", bytes_kind, false)]),
-            ExportValues::Numbers(number) => {
-                let kind = match number {
-                    Number::I64 => Kind::Int64,
-                    Number::F64 => Kind::Float64,
-                };
-                (
-                    Values::Numbers(number),
-                    vec![Column::new("value", kind, false)],
-                )
-            }
-            ExportValues::Lists(item) => {
-                let item_column = Box::new(Column::new("item", item.clone(), true));
-                let kind = Kind::List {
-                    item: item_column,
-                    length: None,
-                };
-                (
-                    Values::Lists(item.clone()),
-                    vec![Column::new("value", kind, false)],
-                )
-            }
-        };
-        let with_key = match export {
-            ExportValues::Rows(schema) => !key_is_in(key, schema),
-            _ => true,
-        };
-        if with_key {
-            let mut name = "key".to_owned();
-            while columns.iter().any(|column| column.name == name) {
-                name.insert(0, '_');
-            }
-            columns.insert(0, Column::new(name, key_kind, false));
-        }
-        Layout {
-            columns,
-            with_key,
-            values,
-        }
-    }
-
-    /// Calls `put` with each column's position and value.
-    fn record<E: From<RowError>>(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        mut put: impl FnMut(usize, &Datum<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let first = usize::from(self.with_key);
-        if self.with_key {
-            put(0, &Datum::Bytes(key))?;
-        }
-        match &self.values {
-            Values::Bytes => put(first, &Datum::Bytes(value)),
-            Values::Numbers(number) => put(first, &number_datum(*number, value)?),
-            Values::Lists(item) => put(first, &Datum::List(ListView::new(item, value)?)),
-            Values::Rows(schema) => {
-                let row = RowView::new(schema, value)?;
-                for index in 0..row.len() {
-                    put(first + index, &row.datum(index)?)?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-fn number_datum(number: Number, value: &[u8]) -> Result<Datum<'static>, RowError> {
-    let bytes: [u8; 8] = value.try_into().map_err(|_| RowError::Width {
-        got: value.len(),
-        limit: 8,
-    })?;
-    Ok(match number {
-        Number::I64 => Datum::Int(i64::from_le_bytes(bytes)),
-        Number::F64 => Datum::Float64(f64::from_le_bytes(bytes)),
-    })
-}
-
-/// Whether all columns of a template are columns of the rows.
-fn key_is_in(template: &str, schema: &Schema) -> bool {
-    let template = template.parse::<KeyTemplate>();
-    template.is_ok_and(|key| {
-        key.columns()
-            .all(|column| schema.column_index(column).is_some())
-    })
+    Arrow(Box<ArrowRows<W>>),
 }
 
 impl<W: Write + Send> Exporter<W> {
-    /// Begins a file. `output` should be buffered.
+    /// Begins a file. `output` should be buffered. Nothing was written to it when the format lacks a column's type.
     pub fn new(options: &ExportOptions<'_>, output: W) -> Result<Exporter<W>, ExportError> {
-        let plain = if options.binary {
-            Kind::Binary
-        } else {
-            Kind::Text
-        };
-        let layout = Layout::new(options.values, options.key, plain.clone(), plain);
+        let layout = options.layout();
+        let columns = &layout.columns;
+        let notes = limits::check(options.format, columns)?;
         let output = match options.format {
-            ExportFormat::Parquet => {
-                Output::Parquet(Box::new(ParquetRows::new(&layout.columns, output)?))
+            ExportFormat::Parquet => Output::Parquet(Box::new(ParquetRows::new(columns, output)?)),
+            ExportFormat::Csv => Output::Csv(CsvLines::new(columns, output)?),
+            ExportFormat::JsonLines => Output::JsonLines(JsonLines::new(columns, output)),
+            ExportFormat::Arrow => Output::Arrow(Box::new(ArrowRows::new(columns, false, output)?)),
+            ExportFormat::ArrowStream => {
+                Output::Arrow(Box::new(ArrowRows::new(columns, true, output)?))
             }
-            ExportFormat::Csv => Output::Csv(CsvLines::new(&layout.columns, output)?),
-            ExportFormat::JsonLines => Output::JsonLines(JsonLines::new(&layout.columns, output)),
         };
         Ok(Exporter {
             layout,
+            notes,
             rows: 0,
             output,
         })
+    }
+
+    /// The columns of the file, as the table has them.
+    pub fn columns(&self) -> &[Column] {
+        &self.layout.columns
+    }
+
+    /// The name of the column of keys, where they have one of their own.
+    pub fn key_column(&self) -> Option<&str> {
+        let first = self.layout.columns.first();
+        first
+            .filter(|_| self.layout.with_key)
+            .map(|column| column.name.as_str())
+    }
+
+    /// What the format says of the columns only in part, for people to know.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Writes a record.
@@ -260,6 +195,7 @@ impl<W: Write + Send> Exporter<W> {
             Output::Parquet(rows) => rows.push(&self.layout, key, value),
             Output::Csv(lines) => lines.push(&self.layout, key, value),
             Output::JsonLines(lines) => lines.push(&self.layout, key, value),
+            Output::Arrow(rows) => rows.push(&self.layout, key, value),
         }
     }
 
@@ -269,6 +205,7 @@ impl<W: Write + Send> Exporter<W> {
             Output::Parquet(rows) => rows.finish()?,
             Output::Csv(lines) => lines.finish()?,
             Output::JsonLines(lines) => lines.finish()?,
+            Output::Arrow(rows) => rows.finish()?,
         };
         Ok((self.rows, output))
     }

@@ -1,46 +1,48 @@
 //! Parquet output: zstd, row groups of at most 128 Ki rows and about 64 MiB.
 //!
-//! Parquet has no decimals of negative scale: such columns are written with the scale 0.
+//! Columns are written in types that Parquet has ([`super::fixed::parquet_kind`]), so that whatever reads them takes
+//! them for what they are. Arrow's schema, which goes with them, says what they were in the table: seconds, a
+//! date of 64 bits, durations, zones.
 
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Fields, Schema};
 use forebay_run::row::Column;
-use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
+use super::ExportError;
+use super::layout::Layout;
 use super::rows::Rows;
-use super::{ExportError, Layout};
-use crate::convert::conform;
+use crate::types::arrow_field;
 
 const GROUP_ROWS: usize = 128 << 10;
 const GROUP_BYTES: usize = 64 << 20;
 
 pub(super) struct ParquetRows<W: Write + Send> {
     rows: Rows,
-    /// The schema of the file.
-    schema: SchemaRef,
     writer: ArrowWriter<W>,
 }
 
 impl<W: Write + Send> ParquetRows<W> {
     pub fn new(columns: &[Column], output: W) -> Result<ParquetRows<W>, ExportError> {
-        let rows = Rows::new(columns);
-        let properties = WriterProperties::builder()
+        let rows = Rows::new(columns, true);
+        let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .build();
-        let schema = file_schema(rows.schema());
-        let writer =
-            ArrowWriter::try_new(output, schema.clone(), Some(properties)).map_err(failed)?;
-        Ok(ParquetRows {
-            rows,
-            schema,
-            writer,
-        })
+        let told = told_schema(columns, rows.schema());
+        add_encoded_arrow_schema_to_metadata(&told, &mut properties);
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties)
+            .with_skip_arrow_metadata(true);
+        let schema = rows.schema().clone();
+        let writer = ArrowWriter::try_new_with_options(output, schema, options).map_err(failed)?;
+        Ok(ParquetRows { rows, writer })
     }
 
     pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
@@ -52,7 +54,7 @@ impl<W: Write + Send> ParquetRows<W> {
     }
 
     fn flush(&mut self) -> Result<(), ExportError> {
-        let batch = conform(&self.rows.finish()?, &self.schema)?;
+        let batch = self.rows.finish()?;
         self.writer.write(&batch).map_err(failed)?;
         if self.writer.in_progress_size() >= GROUP_BYTES {
             self.writer.flush().map_err(failed)?;
@@ -70,26 +72,33 @@ impl<W: Write + Send> ParquetRows<W> {
     }
 }
 
-/// The schema with columns of decimals of negative scale brought to the scale 0.
-fn file_schema(schema: &SchemaRef) -> SchemaRef {
-    let plain = |field: &Arc<Field>| {
-        let data_type = match field.data_type() {
-            DataType::Decimal32(precision, scale @ ..0)
-            | DataType::Decimal64(precision, scale @ ..0)
-            | DataType::Decimal128(precision, scale @ ..0)
-            | DataType::Decimal256(precision, scale @ ..0) => {
-                match precision.saturating_add(scale.unsigned_abs()).min(76) {
-                    precision @ ..=38 => DataType::Decimal128(precision, 0),
-                    precision => DataType::Decimal256(precision, 0),
-                }
-            }
-            other => other.clone(),
-        };
-        field.as_ref().clone().with_data_type(data_type)
+/// What the columns were in the table. Decimals are told as they are in the file: readers take a scale from here without
+/// looking at the file's.
+fn told_schema(columns: &[Column], file: &Schema) -> Schema {
+    let fields = columns.iter().zip(file.fields());
+    let fields = fields.map(|(column, file)| told_field(&arrow_field(column), file));
+    Schema::new(fields.collect::<Vec<Field>>())
+}
+
+fn told_field(table: &Field, file: &Field) -> Field {
+    let pairs = |table: &Fields, file: &Fields| -> Fields {
+        let pairs = table.iter().zip(file);
+        pairs.map(|(table, file)| told_field(table, file)).collect()
     };
-    Arc::new(Schema::new(
-        schema.fields().iter().map(plain).collect::<Vec<Field>>(),
-    ))
+    let pair = |table: &Field, file: &Field| Arc::new(told_field(table, file));
+    let data_type = match (table.data_type(), file.data_type()) {
+        (table, file) if table.is_decimal() && table != file => file.clone(),
+        (DataType::List(table), DataType::List(file)) => DataType::List(pair(table, file)),
+        (DataType::FixedSizeList(table, length), DataType::FixedSizeList(file, _)) => {
+            DataType::FixedSizeList(pair(table, file), *length)
+        }
+        (DataType::Struct(table), DataType::Struct(file)) => DataType::Struct(pairs(table, file)),
+        (DataType::Map(table, sorted), DataType::Map(file, _)) => {
+            DataType::Map(pair(table, file), *sorted)
+        }
+        (table, _) => table.clone(),
+    };
+    table.clone().with_data_type(data_type)
 }
 
 /// Tells errors of the output from types that parquet lacks.

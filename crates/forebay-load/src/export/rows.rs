@@ -5,12 +5,15 @@ use arrow_schema::{ArrowError, SchemaRef};
 use forebay_engine::Scan;
 use forebay_run::row::{Column, Datum, Kind, RowError};
 
-use super::build::BatchBuilder;
-use super::{ExportError, ExportValues, Layout, row_error};
+use super::batch::BatchBuilder;
+use super::fixed::CellError;
+use super::layout::{ExportValues, Layout};
+use super::{ExportError, row_error};
 
 /// Makes rows of records, one after another.
 pub(super) struct Rows {
     builder: BatchBuilder,
+    names: Vec<String>,
     text: Vec<bool>,
 }
 
@@ -18,6 +21,8 @@ pub(super) struct Rows {
 enum Failed {
     Row(RowError),
     NotText(usize),
+    /// A column's value, and why the file's type does not hold it.
+    Beyond(usize, &'static str),
 }
 
 impl From<RowError> for Failed {
@@ -27,10 +32,13 @@ impl From<RowError> for Failed {
 }
 
 impl Rows {
-    pub fn new(columns: &[Column]) -> Rows {
+    /// Of the plain Arrow types of columns, or of those that Parquet has for them.
+    pub fn new(columns: &[Column], for_parquet: bool) -> Rows {
         let text = columns.iter().map(|column| column.kind == Kind::Text);
+        let names = columns.iter().map(|column| column.name.clone());
         Rows {
-            builder: BatchBuilder::new(columns),
+            builder: BatchBuilder::new(columns, for_parquet),
+            names: names.collect(),
             text: text.collect(),
         }
     }
@@ -48,13 +56,21 @@ impl Rows {
             {
                 return Err(Failed::NotText(column));
             }
-            Ok(builder.push(column, value)?)
+            builder.push(column, value).map_err(|error| match error {
+                CellError::Row(error) => Failed::Row(error),
+                CellError::Beyond(reason) => Failed::Beyond(column, reason),
+            })
         });
         pushed.map_err(|error| match error {
             Failed::Row(error) => row_error(key, error),
             Failed::NotText(column) => ExportError::NotText {
                 what: if column == 0 { "text" } else { "value" },
                 key: String::from_utf8_lossy(key).into_owned(),
+            },
+            Failed::Beyond(column, reason) => ExportError::Beyond {
+                column: self.names.get(column).cloned().unwrap_or_default(),
+                key: String::from_utf8_lossy(key).into_owned(),
+                reason,
             },
         })?;
         builder.end_row(key.len() + value.len());
@@ -86,18 +102,18 @@ pub struct ScanBatches {
 }
 
 impl ScanBatches {
-    /// At most `limit` records of the walk. `key` is the template of the table's keys; they are text unless
-    /// `binary`, and then one that is not UTF-8 ends the reading with an error.
+    /// At most `limit` records of the walk. `key` is the template that makes the table's keys, if there is one; they are
+    /// text unless `binary`, and then one that is not UTF-8 ends the reading with an error.
     pub fn new(
         scan: Scan,
         values: ExportValues<'_>,
-        key: &str,
+        key: Option<&str>,
         binary: bool,
         limit: u64,
     ) -> ScanBatches {
         let key_kind = if binary { Kind::Binary } else { Kind::Text };
         let layout = Layout::new(values, key, key_kind, Kind::Binary);
-        let rows = Rows::new(&layout.columns);
+        let rows = Rows::new(&layout.columns, false);
         ScanBatches {
             scan,
             left: limit,

@@ -49,8 +49,8 @@ impl<'a> Fit<'a> {
             })?;
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
-        let encoder =
-            RowEncoder::beside(&Arc::new(Schema::new(stored)), extra, &request.key, &value);
+        let key = request.key.settled(&sources.schema);
+        let encoder = RowEncoder::beside(&Arc::new(Schema::new(stored)), extra, &key, &value);
         let encoder = encoder
             .and_then(|encoder| encoder.with_operations(&choice, Vec::new()))
             .map_err(PushError::from)?;

@@ -21,6 +21,7 @@ use crate::encode::Verb;
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
 use crate::push::build::{Job, settle_pages, tallies};
+use crate::push::looking::{Looking, of_table};
 use crate::push::read::{read, record_memory};
 use crate::push::throttle::Throttle;
 use crate::push::{Applied, BadRows, PushError};
@@ -100,13 +101,28 @@ pub fn load(
 ) -> Result<LoadReport, LoadError> {
     let started = store.clock().monotonic();
     let load = store.begin_load(&request.table)?;
-    let (sources, encoder) = Fit::new(request, load.options(), store.clock().unix_ms()).open()?;
+    let now_ms = store.clock().unix_ms();
+    let open = |request: &LoadRequest| Fit::new(request, load.options(), now_ms).open();
+    let opened = open(request)?;
     let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
     let mut plan = sort_plan(request, store, &load)?;
-    let (bad_rows, store_ref) = (&request.bad_rows, store);
-    let read = read(
-        bad_rows, &plan, &sources, &encoder, &throttle, store_ref, progress,
-    )?;
+    let looking = Looking {
+        plan: &plan,
+        throttle: &throttle,
+        progress,
+    };
+    let reopen = |guesses| {
+        let mut request = request.clone();
+        request.source_options.guesses = Some(Arc::new(guesses));
+        open(&request)
+    };
+    let (_, read) = looking.read(opened, reopen, |sources, encoder| {
+        let bad_rows = &request.bad_rows;
+        read(
+            bad_rows, &plan, sources, encoder, &throttle, store, progress,
+        )
+        .map_err(of_table)
+    })?;
     settle_pages(&mut plan, None, &tallies(&read.collected).0);
     let job = Job {
         plan: &plan,

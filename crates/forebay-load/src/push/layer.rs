@@ -190,9 +190,13 @@ impl Finish for Layer {
 /// A type is given for each column of the table, so that a missing one shows there.
 pub(crate) fn lacking(error: SourceError) -> PushError {
     match error {
-        SourceError::UnknownColumn { column, columns } => PushError::Onto {
+        SourceError::UnknownColumn {
+            column,
+            columns,
+            hint,
+        } => PushError::Onto {
             problem: format!(
-                "the sources have no column '{column}', which it needs; they have: {columns}"
+                "the sources have no column '{column}', which it needs; they have: {columns}{hint}"
             ),
         },
         other => other.into(),
@@ -224,6 +228,7 @@ fn check(request: &PushRequest, base: &Manifest) -> Result<(), PushError> {
     };
     if let Some(key) = &request.key
         && key.to_string() != base.key
+        && !(base.key.parse()).is_ok_and(|settled| key.may_settle_as(&settled))
     {
         return differs("the key", format!("'{}'", base.key));
     }

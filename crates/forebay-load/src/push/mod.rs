@@ -3,7 +3,8 @@
 //! 1. The sources are opened and cut into units; the key template and the value are checked against
 //!    their columns before anything is written.
 //! 2. The engine's push lock is taken; debris of pushes that died goes.
-//! 3. `read`: threads read units, encode rows and collect them in the external sort (`crate::sort`).
+//! 3. `read`: threads read units, encode rows and collect them in the external sort (`crate::sort`); anew where
+//!    the types of text files turn out to be others than their first rows show (`looking`).
 //! 4. The sort writes a run a partition and reads it back from the device.
 //! 5. Count and content checksum of the rows that were accepted must equal those read back.
 //! 6. The version is compared with the serving one (`crate::gate`), committed, and, unless a limit
@@ -20,6 +21,7 @@ mod boundaries;
 pub(crate) mod build;
 mod dry_run;
 pub(crate) mod layer;
+pub(crate) mod looking;
 pub(crate) mod partitions;
 mod publish;
 pub(crate) mod read;
@@ -45,12 +47,13 @@ use crate::gate::{Finding, Limit};
 use crate::key::KeyTemplate;
 use crate::progress::Progress;
 use crate::sort::{AsTheyAre, Cuts, Duplicates, Finish, SortError, SortPlan, Tally};
-use crate::sources::{Input, SourceError, SourceOptions, SourceSet};
+use crate::sources::{Input, SourceError, SourceOptions};
 
 pub use boundaries::{Boundaries, BoundariesError};
 use build::{Job, Outputs, settle_pages, tallies};
 pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
 use layer::Layer;
+use looking::{Looking, Opened, of_table};
 use publish::publish;
 use read::Read;
 pub use rejects::{BadRows, NotedRow};
@@ -199,13 +202,15 @@ pub enum PushError {
     #[error(transparent)]
     Engine(#[from] forebay_engine::PushError),
     #[error(
-        "{file}: {place}: {reason}; leave such rows out by --bad-rows skip, or have them written \
-         to a file by --bad-rows FILE"
+        "{file}: {place}: {reason}; {advice}leave such rows out by --bad-rows skip, or have them \
+         written to a file by --bad-rows FILE"
     )]
     BadRow {
         file: String,
         place: String,
         reason: String,
+        /// What may be done about it besides; ends in "or ".
+        advice: String,
     },
     #[error("cannot write the bad rows to {}: {error}", path.display())]
     Rejects {
@@ -271,7 +276,7 @@ fn push_whole(
     progress: &dyn Progress,
 ) -> Result<PushReport, PushError> {
     let rows = Rows::of(request, store.clock().unix_ms())?;
-    let (sources, encoder) = rows.open(request)?;
+    let opened = rows.open(request)?;
     let given = request.boundaries.as_ref();
     let given = given.map(|given| given.cuts(request.order)).transpose()?;
     let push = store.begin_push(&request.table, options(request))?;
@@ -282,7 +287,7 @@ fn push_whole(
         throttle: Throttle::new(request.rate_bytes, Arc::clone(store.clock())),
         progress,
     };
-    let read = work.read(&plan, &sources, &encoder)?;
+    let (encoder, read) = work.read(&plan, opened, |request| rows.open(request))?;
     let cuts = given.unwrap_or_else(|| {
         partitions::cuts(request, &read.collected, tallies(&read.collected).0.bytes)
     });
@@ -318,7 +323,7 @@ fn push_onto(
     store.table(&request.table)?;
     let push = store.begin_push(&request.table, options(request))?;
     let layer = Layer::new(request, onto, push.table(), push.created_unix_ms())?;
-    let (sources, encoder) = layer.open(request)?;
+    let opened = layer.open(request)?;
     let plan = sort_plan(request, store.disk(), push.scratch_dir()?, Some(&layer));
     let work = Work {
         request,
@@ -326,7 +331,8 @@ fn push_onto(
         throttle: Throttle::new(request.rate_bytes, Arc::clone(store.clock())),
         progress,
     };
-    let read = work.read(&plan, &sources, &encoder)?;
+    let read = work.read(&plan, opened, |request| layer.open(request));
+    let (_, read) = read.map_err(of_table)?;
     let built = work.build(&push, plan, &read, &layer.cuts(), &layer)?;
     let applied = built.applied();
     let ready = Ready {
@@ -358,23 +364,30 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Reads what was opened. `open` opens it again, for a request that says more of the types.
     fn read(
         &self,
         plan: &SortPlan,
-        sources: &SourceSet,
-        encoder: &RowEncoder,
-    ) -> Result<Read, PushError> {
-        let bad_rows = &self.request.bad_rows;
-        let (throttle, store) = (&self.throttle, self.store);
-        read::read(
-            bad_rows,
+        opened: Opened,
+        open: impl Fn(&PushRequest) -> Result<Opened, PushError>,
+    ) -> Result<(RowEncoder, Read), PushError> {
+        let (request, throttle, progress) = (self.request, &self.throttle, self.progress);
+        let looking = Looking {
             plan,
-            sources,
-            encoder,
             throttle,
-            store,
-            self.progress,
-        )
+            progress,
+        };
+        let reopen = |guesses| {
+            let mut request = request.clone();
+            request.source_options.guesses = Some(Arc::new(guesses));
+            open(&request)
+        };
+        looking.read(opened, reopen, |sources, encoder| {
+            let bad_rows = &request.bad_rows;
+            read::read(
+                bad_rows, plan, sources, encoder, throttle, self.store, progress,
+            )
+        })
     }
 
     fn build(

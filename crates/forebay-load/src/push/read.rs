@@ -15,7 +15,7 @@ use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{Collected, Collector, SortError, SortPlan};
-use crate::sources::{Feed, Origin, SourceSet};
+use crate::sources::{Feed, Origin, SourceError, SourceSet};
 
 /// Set aside of the budget for what reading a unit and writing a run take, a thread.
 const WORK_BYTES: u64 = 24 << 20;
@@ -87,7 +87,13 @@ pub fn read(
         }
         results
     });
-    let collected = first_error_last(results)?;
+    let collected = match first_error_last(results) {
+        Err(error @ PushError::Source(SourceError::GuessFailed { .. })) => {
+            rejects.discard(&**store.disk())?;
+            return Err(error);
+        }
+        collected => collected?,
+    };
     rejects.finish()?;
     let nulls = reading
         .nulls

@@ -32,6 +32,27 @@ pub struct NotedRow {
     /// `line 7`, `row 7`.
     pub place: String,
     pub reason: String,
+    /// What to do about it, before such rows are left out.
+    #[serde(skip)]
+    pub advice: String,
+}
+
+/// The end of a push that takes no bad rows.
+impl From<NotedRow> for PushError {
+    fn from(row: NotedRow) -> Self {
+        let NotedRow {
+            file,
+            place,
+            reason,
+            advice,
+        } = row;
+        PushError::BadRow {
+            file,
+            place,
+            reason,
+            advice,
+        }
+    }
 }
 
 /// Receives the bad rows of all threads.
@@ -94,10 +115,11 @@ impl Rejects {
     pub fn unread(&self, reject: &Reject<'_>) -> Result<(), PushError> {
         let text = || json!(String::from_utf8_lossy(reject.record));
         let record = || match reject.place {
-            Place::Line(_) => text(),
+            Place::Line(_) | Place::Element(_) => text(),
             _ => serde_json::from_slice(reject.record).unwrap_or_else(|_| text()),
         };
-        self.reject(reject.file, &reject.place, &reject.reason, record)
+        let column = reject.column.as_deref();
+        self.reject(reject.file, &reject.place, &reject.reason, column, record)
     }
 
     /// A row of a batch that cannot be stored.
@@ -109,7 +131,7 @@ impl Rejects {
         reason: &str,
     ) -> Result<(), PushError> {
         let record = || serde_json::from_slice(&row_as_json(batch, row)).unwrap_or_default();
-        self.reject(&origin.file, &origin.place(row), reason, record)
+        self.reject(&origin.file, &origin.place(row), reason, None, record)
     }
 
     fn reject(
@@ -117,6 +139,7 @@ impl Rejects {
         file: &str,
         place: &Place,
         reason: &str,
+        column: Option<&str>,
         record: impl FnOnce() -> serde_json::Value,
     ) -> Result<(), PushError> {
         let number = self.count.fetch_add(1, Relaxed);
@@ -124,6 +147,7 @@ impl Rejects {
             file: file.to_owned(),
             place: place.to_string(),
             reason: reason.to_owned(),
+            advice: column.map(advice).unwrap_or_default(),
         };
         if number < self.most_noted as u64 {
             let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,6 +159,7 @@ impl Rejects {
                 let mut line = json!({ "file": file, "reason": reason, "record": record() });
                 match *place {
                     Place::Line(number) => line["line"] = json!(number),
+                    Place::Element(number) => line["element"] = json!(number),
                     Place::Row(number) => line["row"] = json!(number),
                     Place::Byte(at) => line["byte"] = json!(at),
                     Place::BatchRow { batch, row } => {
@@ -151,6 +176,17 @@ impl Rejects {
         }
     }
 
+    /// Removes the file, so that it can be begun anew.
+    pub fn discard(self, disk: &dyn Disk) -> Result<(), PushError> {
+        match &self.policy {
+            BadRows::File(path) => {
+                drop(self.file);
+                disk.remove(path).map_err(|error| failed(path, error))
+            }
+            BadRows::Fail | BadRows::Skip => Ok(()),
+        }
+    }
+
     /// Makes the file durable.
     pub fn finish(&self) -> Result<(), PushError> {
         match (&self.policy, &self.file) {
@@ -163,15 +199,9 @@ impl Rejects {
     }
 }
 
-/// The end of a push that takes no bad rows.
-impl From<NotedRow> for PushError {
-    fn from(row: NotedRow) -> Self {
-        PushError::BadRow {
-            file: row.file,
-            place: row.place,
-            reason: row.reason,
-        }
-    }
+/// What to do about a value that another type of its column would hold.
+fn advice(column: &str) -> String {
+    format!("give its column a type that holds it, as by --column '{column}:text', or ")
 }
 
 fn failed(path: &Path, error: std::io::Error) -> PushError {

@@ -94,7 +94,7 @@ impl Rows {
             order,
             value: value_kind(encoder),
             schema: encoder.schema().clone(),
-            key: self.key.to_string(),
+            key: encoder.template().to_string(),
             delta: self.delta,
             ttl: self.ttl.clone(),
             onto: None,

@@ -350,7 +350,7 @@ fn a_table_is_read_as_batches() {
         let source = Source::Batch(&version);
         let values = ExportValues::new(source.kind(), source.schema(), source.number());
         let scan = source.scan(ScanRange::all(), Direction::Forward);
-        let batches = ScanBatches::new(scan, values, "{id:05}", false, limit);
+        let batches = ScanBatches::new(scan, values, Some("{id:05}"), false, limit);
         batches.collect::<Result<_, _>>().unwrap()
     };
     let schema = rows.schema();

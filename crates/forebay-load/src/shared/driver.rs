@@ -128,7 +128,7 @@ impl SharedPush {
             source: request.sources.to_string(),
             columns: columns.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
             losses: self.losses(),
-            key: self.rows.key.to_string(),
+            key: self.encoder.template().to_string(),
             value: self.rows.value.clone(),
             delta: self.rows.delta,
             ttl: self.rows.ttl.clone(),

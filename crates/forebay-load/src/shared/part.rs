@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use forebay_engine::{NewRun, Store};
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::record;
 use tracing::warn;
@@ -15,7 +16,6 @@ use super::control::{Control, Controls};
 use super::recipe::Recipe;
 use super::report::Report;
 use super::wire::{Arrived, CONTROL_ROW, Record};
-use crate::encode::MAX_KEY_BYTES;
 use crate::progress::Silent;
 use crate::push::build::{Job, Outputs, settle_pages};
 use crate::push::read::record_memory;

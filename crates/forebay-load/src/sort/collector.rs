@@ -10,7 +10,7 @@ use forebay_run::operation::Operation;
 
 use super::order::{head_of, settle_duplicates, sort_entries};
 use super::spill::Spill;
-use super::{SortError, SortPlan, Tally, collect_operation};
+use super::{SPILL_PREFIX, SortError, SortPlan, Tally, collect_operation};
 
 /// The arena grows by blocks of this size, or of an eighth of the collector's share when that is
 /// less; a larger record gets a block of its own.
@@ -106,6 +106,8 @@ pub struct Sorted {
     units: Vec<(u64, u32)>,
     /// Bytes of keys and values.
     pub payload_bytes: u64,
+    /// The length of the longest key.
+    pub longest_key: usize,
 }
 
 impl Sorted {
@@ -125,6 +127,14 @@ pub struct Collected {
     pub dropped: Tally,
 }
 
+impl Collected {
+    /// No key of it is longer.
+    pub fn longest_key(&self) -> usize {
+        let spilled = self.spills.iter().map(|spill| spill.run.longest_key());
+        spilled.fold(self.rest.longest_key, usize::max)
+    }
+}
+
 /// Collects the records of one thread.
 #[derive(Debug)]
 pub struct Collector {
@@ -135,6 +145,7 @@ pub struct Collector {
     entries: Vec<Entry>,
     units: Vec<(u64, u32)>,
     payload_bytes: u64,
+    longest_key: usize,
     spills: Vec<Spill>,
     seen: Tally,
     dropped: Tally,
@@ -153,6 +164,7 @@ impl Collector {
             entries: Vec::new(),
             units: Vec::new(),
             payload_bytes: 0,
+            longest_key: 0,
             spills: Vec::new(),
             seen: Tally::default(),
             dropped: Tally::default(),
@@ -205,6 +217,7 @@ impl Collector {
         };
         self.entries.push(Entry { head, place });
         self.payload_bytes += (key.len() + value.len()) as u64;
+        self.longest_key = self.longest_key.max(key.len());
     }
 
     /// Whether a record of `more` bytes would take the collector over its share. The table of
@@ -232,6 +245,7 @@ impl Collector {
             entries: std::mem::take(&mut self.entries),
             units: std::mem::take(&mut self.units),
             payload_bytes: std::mem::take(&mut self.payload_bytes),
+            longest_key: std::mem::take(&mut self.longest_key),
         };
         let order = self.plan.order();
         let equal_heads = sort_entries(&mut sorted.entries, &sorted.arena, order);
@@ -245,7 +259,7 @@ impl Collector {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let unit = self.units.last().copied();
         let sorted = self.sort()?;
-        let name = format!("spill-{}.run", NUMBER.fetch_add(1, Relaxed));
+        let name = format!("{SPILL_PREFIX}{}.run", NUMBER.fetch_add(1, Relaxed));
         let path: PathBuf = self.plan.scratch.join(name);
         self.spills.push(Spill::write(&self.plan, &path, sorted)?);
         self.units.extend(unit.map(|(_, unit)| (0, unit)));

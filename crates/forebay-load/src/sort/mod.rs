@@ -75,6 +75,20 @@ impl SortPlan {
         KeyHasher::new(&self.run.hash_prefix)
     }
 
+    /// Removes what collectors have spilled, of which none may be in use.
+    pub fn remove_spills(&self) -> Result<(), SortError> {
+        let failed = |error| SortError::Scratch {
+            path: self.scratch.clone(),
+            error,
+        };
+        for name in self.disk.list(&self.scratch).map_err(failed)? {
+            if name.starts_with(SPILL_PREFIX) {
+                self.disk.remove(&self.scratch.join(name)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
     /// How many threads may read and collect.
     pub fn reading_threads(&self) -> usize {
         match self.duplicates {
@@ -144,6 +158,9 @@ impl Tally {
     }
 }
 
+/// What the names of spilled runs begin with.
+const SPILL_PREFIX: &str = "spill-";
+
 /// Why a sort stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum SortError {
@@ -156,6 +173,11 @@ pub enum SortError {
     Duplicate { key: String },
     #[error(transparent)]
     Base(Box<forebay_engine::ReadError>),
+    #[error("{}: spilled runs cannot be removed: {error}", path.display())]
+    Scratch {
+        path: PathBuf,
+        error: std::io::Error,
+    },
     #[error("the operation was stopped")]
     Stopped,
 }

@@ -23,7 +23,8 @@ pub struct Spill {
 impl Spill {
     pub fn write(plan: &SortPlan, path: &Path, sorted: Sorted) -> Result<Self, SortError> {
         let order = plan.order();
-        let options = RunOptions::new(order, Compression::None, &plan.run.hash_prefix);
+        let options = RunOptions::new(order, Compression::None, &plan.run.hash_prefix)
+            .for_keys_of(sorted.longest_key);
         let mut writer = RunWriter::create(&plan.disk, path, options)?;
         let mut stamped = Vec::new();
         for (index, entry) in sorted.entries.iter().enumerate() {

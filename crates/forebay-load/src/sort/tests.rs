@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::io::sim::{Dice, Fault, SimDisk};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
@@ -20,7 +21,12 @@ fn units(dice: &mut Dice, units: usize, each: usize, repeat: bool) -> Vec<Vec<Re
             number += 1;
             let id = if repeat { dice.below(2000) } else { number };
             let value = vec![b'v'; dice.below(400) as usize];
-            let key = format!("a/common/prefix/of/keys/{}/{id}", id % 3);
+            let mut key = format!("a/common/prefix/of/keys/{}/{id}", id % 3);
+            if id % 97 == 0 {
+                // As long as keys can be, and as others.
+                let padded = key.len() + (id as usize * 37) % (MAX_KEY_BYTES - key.len() + 1);
+                key = format!("{key:p<padded$}");
+            }
             (
                 key.into_bytes(),
                 [value, format!("#{number}").into_bytes()].concat(),

@@ -205,10 +205,12 @@ impl Job<'_> {
             });
             records.sum()
         });
+        let longest_keys = self.collected.iter().map(Collected::longest_key);
         RunOptions {
             filter_records,
             ..self.plan.run.clone()
         }
+        .for_keys_of(longest_keys.max().unwrap_or(0))
     }
 
     fn cursors(&self) -> Vec<SortedCursor> {

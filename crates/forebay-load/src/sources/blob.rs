@@ -1,32 +1,34 @@
-//! Bytes of source files, read in ranges through an object store.
+//! Bytes of source files, read in ranges: from a store, or from what was spooled.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
-use tokio::runtime::Runtime;
 
 use super::error::SourceError;
+use super::spool::Spooled;
+use super::store::{Fetch, Object};
 
-/// Bytes that a sequential reader asks for at once.
+/// Bytes that a sequential reader asks for at once, here and across a network.
 const WINDOW_BYTES: u64 = 1 << 20;
+const FAR_WINDOW_BYTES: u64 = 4 << 20;
+/// Windows across a network that are on their way before they are needed.
+const AHEAD: usize = 2;
 
-/// The store that sources come from and the runtime that waits for it.
-#[derive(Debug)]
-pub(super) struct Store {
-    pub objects: Arc<dyn ObjectStore>,
-    pub runtime: Runtime,
+/// Where a file's bytes are.
+#[derive(Debug, Clone)]
+pub(super) enum Storage {
+    Stored(Object),
+    Spooled(Spooled),
 }
 
 /// One file.
 #[derive(Debug, Clone)]
 pub(super) struct Blob {
-    pub store: Arc<Store>,
-    pub path: Path,
+    pub storage: Storage,
     /// The name that messages use.
     pub name: Arc<str>,
     pub size_bytes: u64,
@@ -41,17 +43,24 @@ impl Blob {
         if range.end > self.size_bytes {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let length = range.end - range.start;
-        let read = self.store.objects.get_range(&self.path, range);
-        let bytes = self
-            .store
-            .runtime
-            .block_on(read)
-            .map_err(io::Error::other)?;
-        if bytes.len() as u64 != length {
-            return Err(io::Error::other("the file changed while it was read"));
+        match &self.storage {
+            Storage::Stored(object) => object.read(range),
+            Storage::Spooled(spooled) => spooled.read(range),
         }
-        Ok(bytes)
+    }
+
+    /// The first bytes, so many or all there are.
+    pub fn head(&self, length: u64) -> Result<Bytes, SourceError> {
+        let read = self.read(0..self.size_bytes.min(length));
+        read.map_err(|error| self.io_error(error))
+    }
+
+    /// The file, where requests for it go across a network.
+    pub fn far(&self) -> Option<&Object> {
+        match &self.storage {
+            Storage::Stored(object) if object.store.far => Some(object),
+            _ => None,
+        }
     }
 
     pub fn io_error(&self, error: io::Error) -> SourceError {
@@ -71,7 +80,10 @@ impl Blob {
 
     /// Reads a range from front to back.
     pub fn reader(&self, range: Range<u64>) -> BlobReader {
-        self.reader_by(range, WINDOW_BYTES)
+        match self.far() {
+            Some(_) => self.reader_by(range, FAR_WINDOW_BYTES).ahead(AHEAD),
+            None => self.reader_by(range, WINDOW_BYTES),
+        }
     }
 
     /// The same, asking for `window` bytes at once.
@@ -84,6 +96,8 @@ impl Blob {
             window,
             held: Bytes::new(),
             held_at: at,
+            depth: 0,
+            coming: VecDeque::new(),
         }
     }
 }
@@ -97,6 +111,58 @@ pub(super) struct BlobReader {
     window: u64,
     held: Bytes,
     held_at: u64,
+    /// Windows that are asked for before they are needed, once two were read one behind the other.
+    depth: usize,
+    /// Those, in their order, with the ranges that they are of.
+    coming: VecDeque<(Range<u64>, Fetch)>,
+}
+
+impl BlobReader {
+    /// Reads so many windows ahead, where the file is far.
+    pub fn ahead(mut self, windows: usize) -> BlobReader {
+        self.depth = windows;
+        self
+    }
+
+    /// Where its range begins in the file.
+    pub fn start(&self) -> u64 {
+        self.range.start
+    }
+
+    /// Asks for the first window now, without waiting for it.
+    pub fn begin(&mut self) {
+        let end = self.range.end.min(self.at.saturating_add(self.window));
+        if let (Some(object), true) = (self.blob.far(), self.at < end) {
+            let range = self.at..end;
+            let fetch = object.begin(range.clone());
+            self.coming.push_back((range, fetch));
+        }
+    }
+
+    /// Brings the window that begins where the reader stands, of `want` bytes at least.
+    fn fill(&mut self, want: u64) -> io::Result<()> {
+        let goes_on = !self.held.is_empty() && self.at == self.held_at + self.held.len() as u64;
+        let end = self.range.end.min(self.at.saturating_add(want));
+        while (self.coming.front()).is_some_and(|(range, _)| range.start != self.at) {
+            self.coming.pop_front();
+        }
+        self.held = match (self.coming.pop_front(), &self.blob.storage) {
+            (Some((_, fetch)), Storage::Stored(object)) => fetch.wait(&object.store.runtime)?,
+            _ => self.blob.read(self.at..end)?,
+        };
+        self.held_at = self.at;
+        if let (true, Some(object)) = (goes_on, self.blob.far()) {
+            let held_end = self.held_at + self.held.len() as u64;
+            let mut next = self.coming.back().map_or(held_end, |(range, _)| range.end);
+            while self.coming.len() < self.depth && next < self.range.end {
+                let range = next..self.range.end.min(next + self.window);
+                next = range.end;
+                let fetch = object.begin(range.clone());
+                self.coming.push_back((range, fetch));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Read for BlobReader {
@@ -106,10 +172,7 @@ impl Read for BlobReader {
         }
         let held = self.held_at..self.held_at + self.held.len() as u64;
         if !held.contains(&self.at) {
-            let want = self.window.max(out.len() as u64);
-            let end = self.range.end.min(self.at.saturating_add(want));
-            self.held = self.blob.read(self.at..end)?;
-            self.held_at = self.at;
+            self.fill(self.window.max(out.len() as u64))?;
         }
         let from = (self.at - self.held_at) as usize;
         let length = out.len().min(self.held.len() - from);

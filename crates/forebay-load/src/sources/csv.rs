@@ -10,11 +10,14 @@ use arrow_buffer::NullBuffer;
 use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use forebay_run::row::Datum;
 use regex::Regex;
 
 use super::CsvOptions;
-use super::records::Splitter;
-use crate::convert::{Changes, ConvertError, Converter, Rules};
+use super::infer_csv::Guess;
+use super::splitter::Splitter;
+use crate::convert::{Changes, ConvertError, Converter, Rules, shown};
+use crate::type_name::type_name;
 
 /// The fields of one record, unquoted.
 pub(super) fn fields<'r>(record: &'r [u8], options: &CsvOptions) -> Vec<Cow<'r, [u8]>> {
@@ -82,10 +85,9 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
     for (index, field) in fields(record, options).into_iter().enumerate() {
         let name = String::from_utf8(field.into_owned())
             .map_err(|_| format!("the name of column {} is not UTF-8", index + 1))?;
-        let name = if name.is_empty() {
-            format!("column_{}", index + 1)
-        } else {
-            name
+        let name = match name.is_empty() {
+            true => column_name(index + 1),
+            false => name,
         };
         if names.contains(&name) {
             return Err(format!(
@@ -97,6 +99,11 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
     Ok(names)
 }
 
+/// The name of a column that has none.
+pub(super) fn column_name(number: usize) -> String {
+    format!("column_{number}")
+}
+
 const SPLIT: &str = "a carriage return within the record ends it early: quote the field";
 
 /// Decodes records of a schema: fields as text by the library, their values by the one rule of conversion.
@@ -106,6 +113,8 @@ pub(super) struct CsvDecoder {
     schema: SchemaRef,
     converters: Vec<Converter>,
     rules: Arc<Rules>,
+    /// Of columns whose types were guessed; they are decoded as text, and have to be written as was guessed.
+    guesses: Vec<Option<Guess>>,
     options: CsvOptions,
     decoder: Decoder,
 }
@@ -115,7 +124,15 @@ impl CsvDecoder {
         schema: &SchemaRef,
         options: &CsvOptions,
         rules: &Arc<Rules>,
+        mut guesses: Vec<Option<Guess>>,
     ) -> Result<CsvDecoder, ConvertError> {
+        for (guess, field) in guesses.iter_mut().zip(schema.fields()) {
+            *guess = guess.filter(|guess| match guess {
+                Guess::Nothing => *field.data_type() == DataType::Utf8,
+                Guess::Text => false,
+                guess => guess.data_type() == *field.data_type(),
+            });
+        }
         let fields = schema.fields().iter();
         let converters = fields
             .clone()
@@ -126,6 +143,7 @@ impl CsvDecoder {
             converters: converters.collect::<Result<_, _>>()?,
             schema: Arc::clone(schema),
             rules: Arc::clone(rules),
+            guesses,
             options: options.clone(),
             decoder: build(&texts, options),
             texts,
@@ -176,7 +194,14 @@ impl CsvDecoder {
             let column = texts.column(index).as_string::<i32>();
             let is_text = *self.schema.field(index).data_type() == DataType::Utf8;
             let quoted = |row: usize| is_text && quoted.contains(&(row, index));
-            let column: ArrayRef = Arc::new(self.with_nulls(column, quoted));
+            let column = self.with_nulls(column, quoted);
+            if let Some(guess) = self.guesses[index] {
+                let strange = |text: &&str| !guess.holds(text.as_bytes());
+                if let Some(text) = column.iter().flatten().find(strange) {
+                    return Err(misfit(self.schema.field(index), text));
+                }
+            }
+            let column: ArrayRef = Arc::new(column);
             match converter.convert(&column, &mut changes) {
                 Ok(column) => columns.push(column),
                 Err(trouble) => return Err(trouble.reason()),
@@ -209,7 +234,8 @@ impl CsvDecoder {
         if !bytes.contains(&quote) || !bytes.windows(2).any(pair) {
             return found;
         }
-        let mut splitter = Splitter::csv(delimiter, quote);
+        let line_end = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
+        let mut splitter = Splitter::csv(delimiter, quote, line_end);
         let (mut rest, mut row) = (bytes, 0);
         while !rest.is_empty() {
             let (record, after) = rest.split_at(splitter.end(rest).unwrap_or(rest.len()));
@@ -227,6 +253,23 @@ impl CsvDecoder {
     }
 }
 
+/// The decoder's message without what is about the chunk and not the record.
+fn reason(message: &str) -> String {
+    let message = message
+        .trim_start_matches("Parser error: ")
+        .trim_start_matches("Csv error: ");
+    let end = message.find(" at line ").unwrap_or(message.len());
+    let lines = "incorrect number of fields for line 1";
+    message[..end].replacen(lines, "wrong number of fields", 1)
+}
+
+/// What is wrong with a value that is not written as its column's type was guessed to be.
+fn misfit(field: &Field, value: &str) -> String {
+    let (name, data_type) = (field.name(), type_name(field.data_type()));
+    let value = shown(&Datum::Text(value));
+    format!("the column '{name}' is {data_type}, and {value} is none")
+}
+
 fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
     let builder = ReaderBuilder::new(Arc::clone(texts))
         .with_header(false)
@@ -238,19 +281,6 @@ fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
         Ok(nothing) => builder.with_null_regex(nothing).build_decoder(),
         Err(_) => builder.build_decoder(),
     }
-}
-
-/// The decoder's message without what is about the chunk and not the record.
-fn reason(message: &str) -> String {
-    let message = message
-        .trim_start_matches("Parser error: ")
-        .trim_start_matches("Csv error: ");
-    let end = message.find(" at line ").unwrap_or(message.len());
-    message[..end].replacen(
-        "incorrect number of fields for line 1",
-        "wrong number of fields",
-        1,
-    )
 }
 
 #[cfg(test)]

@@ -1,23 +1,81 @@
 //! Why sources cannot be read.
 
+use std::path::PathBuf;
+
 use super::format::Format;
+use super::origin::Place;
 use crate::convert::{ConvertError, Loss};
 
 /// An error about sources. Each names the file, and where in it.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error("{source_text}: there is no such file or directory")]
-    Missing { source_text: String },
+    #[error("{source_text}: there is no such file or directory{hint}")]
+    Missing { source_text: String, hint: String },
     #[error("{source_text}: no file matches")]
     NoMatch { source_text: String },
     #[error("{source_text}: the directory has no file ending in {endings}; name a format to read others", endings = Format::ENDINGS)]
     EmptyDirectory { source_text: String },
-    #[error("{source_text}: only local paths are read; copy the files here first")]
-    Remote { source_text: String },
     #[error(
-        "{file}: the name's ending tells no format: name one of parquet, csv, jsonl, arrow, pcap"
+        "{source_text}: sources are paths, file://, s3://, s3a://, gs://, az://, http:// or https:// URLs, or - for \
+         standard input"
     )]
-    UnknownFormat { file: String },
+    Scheme { source_text: String },
+    #[error("{source_text}: {reason}")]
+    Address { source_text: String, reason: String },
+    #[error("{source_text}: cannot be reached; docs/operations.md says which variables it takes")]
+    Remote {
+        source_text: String,
+        #[source]
+        error: std::io::Error,
+    },
+    #[error(
+        "{root} is {what} (it has {mark}); its files are not read one by one, as deleted rows would come back: \
+         {advice}"
+    )]
+    Lake {
+        root: String,
+        what: &'static str,
+        mark: &'static str,
+        advice: String,
+    },
+    #[error("standard input is a terminal: send something there, as in 'cat FILE | forebay ...'")]
+    Terminal,
+    #[error(
+        "{file}: no room for it in {}, after {written} bytes: it is kept there while it is read; free some, or name \
+         another directory by --work-dir or TMPDIR", dir.display()
+    )]
+    SpoolFull {
+        file: String,
+        dir: PathBuf,
+        written: u64,
+    },
+    #[error("{file}: cannot be kept in {} while it is read", dir.display())]
+    Spool {
+        file: String,
+        dir: PathBuf,
+        #[source]
+        error: std::io::Error,
+    },
+    #[error("{file}: the directory {dir} {reason}")]
+    Partition {
+        file: String,
+        dir: String,
+        reason: &'static str,
+    },
+    #[error("{file}: it is empty (0 bytes); leave it out, or find out why nothing is in it")]
+    EmptyFile { file: String },
+    #[error("{file}: it should be {expected}, but {what}{advice}")]
+    Mistaken {
+        file: String,
+        expected: String,
+        what: String,
+        advice: String,
+    },
+    #[error(
+        "{file}: neither its name nor its beginning tells the format ({what}): give --format, one of parquet, csv, \
+         jsonl, arrow, pcap"
+    )]
+    UnknownFormat { file: String, what: String },
     #[error("{file}: only text is read inside .gz or .zst: unpack the file first")]
     Compressed { file: String },
     #[error("no source was given")]
@@ -37,12 +95,36 @@ pub enum SourceError {
     #[error("{file}: {reason}")]
     Header { file: String, reason: String },
     #[error(
-        "{file}: the record that begins at line {line} is longer than {limit} bytes: a quote before it may not be closed"
+        "{file}: {place}: the record that begins here is longer than {limit} bytes: a quote before it may not be closed"
     )]
     LongRecord {
         file: String,
-        line: u64,
+        place: Place,
         limit: usize,
+    },
+    #[error("{file}: line 1 is not {format}: the file seems to be {what}; {advice}")]
+    NotText {
+        file: String,
+        format: &'static str,
+        what: &'static str,
+        advice: &'static str,
+    },
+    #[error(
+        "{file}: its rows have more than {limit} fields, such as {names}: more than columns can be; {advice}"
+    )]
+    TooManyFields {
+        file: String,
+        limit: usize,
+        names: String,
+        advice: String,
+    },
+    /// A record shows that the types guessed from a sample are not those of all rows: look at all of them
+    /// ([`super::SourceSet::look_at_all`]), and open the sources again with what comes of it.
+    #[error("{file}: {place}: {news}, which the first rows did not show")]
+    GuessFailed {
+        file: String,
+        place: Place,
+        news: String,
     },
     #[error(
         "the column '{column}' is {first_type} in {first_file} but {second_type} in {second_file}: these do not widen to one type; push them apart, or cast one"
@@ -54,8 +136,15 @@ pub enum SourceError {
         second_file: String,
         second_type: String,
     },
-    #[error("a type was given for the column '{column}', which no file has; they have: {columns}")]
-    UnknownColumn { column: String, columns: String },
+    #[error(
+        "a type was given for the column '{column}', which no file has; they have: {columns}{hint}"
+    )]
+    UnknownColumn {
+        column: String,
+        columns: String,
+        /// A name there is that looks like it.
+        hint: String,
+    },
     #[error(
         "'{text}' is not NAME:TYPE with a type such as int64, float64, text, bool, date, timestamp, decimal(12,2), \
          list(text) or struct(net float64, gross float64), nor NAME:TYPE:HOW with {}",

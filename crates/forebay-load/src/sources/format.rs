@@ -84,3 +84,13 @@ impl Packing {
         }
     }
 }
+
+impl fmt::Display for Packing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Packing::Plain => "nothing",
+            Packing::Gzip => "gzip",
+            Packing::Zstd => "zstd",
+        })
+    }
+}

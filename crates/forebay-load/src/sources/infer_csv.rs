@@ -1,13 +1,16 @@
-//! Guesses the types of CSV columns from a sample.
+//! Guesses the types of CSV columns from their values.
 //!
 //! A type is guessed only when no text is lost by it: `00123`, `+5` and integers beyond 64 bits stay text,
-//! as do decimals of more than 17 significant digits. The types are bool (`true`, `false`), int64, float64, date
+//! as do decimals of more than 17 significant digits, and integers with decimals where a float64 would round
+//! one of them. The types are bool (`true`, `false`), int64, float64, date
 //! (`2026-11-21`), timestamp in microseconds (`2026-11-21T10:00:00`, also with a blank, a fraction, and `Z` or
-//! an offset: then with the zone UTC), else text. A column without any value in the sample is text.
+//! an offset: then with the zone UTC), else text. A column without any value is text.
 
 use std::sync::Arc;
 
 use arrow_schema::{DataType, TimeUnit};
+
+use super::infer_number::{Parts, is_float};
 
 /// What the values of a column have been so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,7 +19,10 @@ pub(super) enum Guess {
     #[default]
     Nothing,
     Bool,
+    /// Each of them a float64, too.
     Int,
+    /// Integers, some of which a float64 would round.
+    WideInt,
     Float,
     Date,
     Time,
@@ -45,16 +51,28 @@ impl Guess {
         match (self, other) {
             (Guess::Nothing, any) | (any, Guess::Nothing) => any,
             (a, b) if a == b => a,
+            (Guess::Int, Guess::WideInt) | (Guess::WideInt, Guess::Int) => Guess::WideInt,
             (Guess::Int, Guess::Float) | (Guess::Float, Guess::Int) => Guess::Float,
             _ => Guess::Text,
         }
+    }
+
+    /// Whether a column of this type is still one of it with a value more.
+    pub fn holds(self, value: &[u8]) -> bool {
+        let room = match self {
+            Guess::Text => return true,
+            Guess::Int | Guess::WideInt if is_short_integer(value) => return true,
+            Guess::Int => Guess::WideInt,
+            other => other,
+        };
+        room.join(Guess::of(value)) == room
     }
 
     pub fn data_type(self) -> DataType {
         match self {
             Guess::Nothing => DataType::Null,
             Guess::Bool => DataType::Boolean,
-            Guess::Int => DataType::Int64,
+            Guess::Int | Guess::WideInt => DataType::Int64,
             Guess::Float => DataType::Float64,
             Guess::Date => DataType::Date32,
             Guess::Time => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -64,54 +82,54 @@ impl Guess {
     }
 }
 
+/// Whether this is how an integer is written, of few enough digits for 64 bits.
+fn is_short_integer(value: &[u8]) -> bool {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    match digits {
+        [b'0'] => value.len() == 1,
+        [b'1'..=b'9', rest @ ..] => rest.len() < 18 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
+
 /// Int or float, when the text is how that number is written.
 fn number(text: &str) -> Option<Guess> {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
-        None => (digits, None),
-    };
-    let (whole, fraction) = match mantissa.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
-        None => (mantissa, None),
-    };
-    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if !all_digits(whole) || (whole.len() > 1 && whole.starts_with('0')) {
+    let whole = digits.bytes().take_while(u8::is_ascii_digit).count();
+    if whole == 0 || (whole > 1 && digits.starts_with('0')) {
         return None;
     }
-    if fraction.is_none() && exponent.is_none() {
-        let fits = text.parse::<i64>().is_ok() && text != "-0";
-        return Some(if fits { Guess::Int } else { Guess::Text });
+    if whole == digits.len() {
+        return Some(integer(text));
     }
-    if fraction.is_some_and(|fraction| !all_digits(fraction)) {
-        return None;
-    }
-    let exponent = exponent.map(|text| text.strip_prefix(['+', '-']).unwrap_or(text));
-    if exponent.is_some_and(|exponent| !all_digits(exponent)) {
-        return None;
-    }
-    let significant = mantissa
-        .bytes()
-        .filter(u8::is_ascii_digit)
-        .skip_while(|b| *b == b'0')
-        .count();
-    Some(if significant <= 17 {
+    let parts = Parts::of(text)?;
+    Some(if parts.is_exact_float() {
         Guess::Float
     } else {
         Guess::Text
     })
 }
 
+fn integer(text: &str) -> Guess {
+    match text.parse::<i64>() {
+        Ok(0) if text.len() > 1 => Guess::Text,
+        Ok(number) if is_float(i128::from(number)) => Guess::Int,
+        Ok(_) => Guess::WideInt,
+        Err(_) => Guess::Text,
+    }
+}
+
 /// A date, a time or plain text.
 fn time(text: &str) -> Guess {
     let bytes = text.as_bytes();
-    if !shape(bytes, "dddd-dd-dd") {
+    if !shape(bytes, "dddd-dd-dd") || !is_date(bytes) {
         return Guess::Text;
     }
     if bytes.len() == 10 {
         return Guess::Date;
     }
-    let Some(rest) = bytes.get(10..).filter(|rest| shape(rest, "Tdd:dd:dd")) else {
+    let clock = bytes.get(10..).filter(|rest| shape(rest, "Tdd:dd:dd"));
+    let Some(rest) = clock.filter(|rest| is_clock(&rest[1..6]) && two(&rest[7..]) < 60) else {
         return Guess::Text;
     };
     let mut rest = &rest[9..];
@@ -128,11 +146,46 @@ fn time(text: &str) -> Guess {
     match rest {
         b"" => Guess::Time,
         b"Z" => Guess::ZonedTime,
-        offset if offset.len() == 6 && (shape(offset, "+dd:dd") || shape(offset, "-dd:dd")) => {
-            Guess::ZonedTime
+        [b'+' | b'-', offset @ ..] if offset.len() == 5 && shape(offset, "dd:dd") => {
+            if is_clock(offset) {
+                Guess::ZonedTime
+            } else {
+                Guess::Text
+            }
         }
         _ => Guess::Text,
     }
+}
+
+/// The number of two digits.
+fn two(digits: &[u8]) -> u32 {
+    match digits {
+        [tens, ones, ..] => u32::from(tens - b'0') * 10 + u32::from(ones - b'0'),
+        _ => 0,
+    }
+}
+
+/// Whether `dddd-dd-dd` is a day of the calendar.
+fn is_date(text: &[u8]) -> bool {
+    let (year, month, day) = (
+        two(text) * 100 + two(&text[2..]),
+        two(&text[5..]),
+        two(&text[8..]),
+    );
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        _ => 0,
+    };
+    (1..=days).contains(&day)
+}
+
+/// Whether `dd:dd` are hours and minutes.
+fn is_clock(text: &[u8]) -> bool {
+    two(text) < 24 && two(&text[3..]) < 60
 }
 
 /// Whether bytes begin with a pattern: `d` is a digit, `T` a T or blank, others themselves.
@@ -164,6 +217,11 @@ mod tests {
             ("1.50", Guess::Float),
             ("-2e-7", Guess::Float),
             ("1.", Guess::Text),
+            ("9007199254740993", Guess::WideInt),
+            ("1e400", Guess::Text),
+            ("1e-400", Guess::Text),
+            ("1e5", Guess::Float),
+            ("1e", Guess::Text),
             ("0.123456789012345678", Guess::Text),
             ("NaN", Guess::Float),
             ("true", Guess::Bool),
@@ -175,6 +233,12 @@ mod tests {
             ("2026-11-21T10:00:00+01:00", Guess::ZonedTime),
             ("2026-11-21T10:00:00Z", Guess::ZonedTime),
             ("2026-11-21x", Guess::Text),
+            ("2026-02-29", Guess::Text),
+            ("2024-02-29", Guess::Date),
+            ("2026-13-01", Guess::Text),
+            ("2026-11-21T24:00:00", Guess::Text),
+            ("2026-11-21T10:00:60", Guess::Text),
+            ("2026-11-21T10:00:00+01:75", Guess::Text),
             ("192.168.0.1", Guess::Text),
             ("é", Guess::Text),
         ] {
@@ -183,5 +247,12 @@ mod tests {
         assert_eq!(Guess::Int.join(Guess::Float), Guess::Float);
         assert_eq!(Guess::Int.join(Guess::Date), Guess::Text);
         assert_eq!(Guess::Nothing.join(Guess::Date), Guess::Date);
+        assert_eq!(Guess::Int.join(Guess::WideInt), Guess::WideInt);
+        assert_eq!(Guess::WideInt.join(Guess::Float), Guess::Text);
+        assert!(Guess::Int.holds(b"9007199254740993") && !Guess::Int.holds(b"01"));
+        assert!(Guess::Int.holds(b"-123456789012345678") && Guess::Int.holds(b"0"));
+        assert!(!Guess::Int.holds(b"-0") && !Guess::Int.holds(b"9223372036854775808"));
+        assert!(Guess::Float.holds(b"5") && !Guess::Float.holds(b"9007199254740993"));
+        assert!(Guess::Text.holds(b"x") && !Guess::Nothing.holds(b"x"));
     }
 }

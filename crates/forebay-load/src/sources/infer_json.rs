@@ -1,191 +1,313 @@
-//! Guesses the types of JSON columns from a sample, keeping the order in which names were met.
-//!
-//! Integers are int64 (uint64 when beyond it and never negative), with fractions float64; numbers, booleans and
-//! strings mixed are text. A name without any value in the sample is text.
+//! Looks at JSON records for their shape, through the parser that decodes them: so what is no JSON for the one
+//! is none for the other, and a number is known as it is written.
 
-use std::fmt;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow_schema::{DataType, Field, Fields};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use arrow_array::{ArrayRef, NullArray};
+use arrow_json::ReaderBuilder;
+use arrow_json::reader::{
+    ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
+};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 
-/// What the values of a place have been so far.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) enum Shape {
-    #[default]
-    Null,
-    Bool,
-    /// Whole numbers: whether some are negative, whether some are beyond int64.
-    Int {
-        negative: bool,
-        beyond: bool,
-    },
-    Float,
-    Text,
-    List(Box<Shape>),
-    Object(Vec<(String, Shape)>),
+use super::BATCH_ROWS;
+use super::records::Record;
+use super::shape::{MAX_FIELDS, Numbers, Object, Shape, TooWide};
+use crate::types::MAX_DEPTH;
+
+/// Brackets of a record within one another, at most: its own, and those that a column may have.
+const MAX_BRACKETS: usize = 1 + MAX_DEPTH;
+
+/// Whether records nest deeper than columns can. The parser's messages about such would need more stack than
+/// there is.
+pub(super) fn are_deep(bytes: &[u8], records: &[Record]) -> bool {
+    let is_deep = |record: &Record| is_deep(&bytes[record.start..record.end]);
+    records.iter().any(is_deep)
 }
 
-impl Shape {
-    /// What a place is that has values of both.
-    pub fn join(self, other: Shape) -> Shape {
-        match (self, other) {
-            (Shape::Null, any) | (any, Shape::Null) => any,
-            (
-                Shape::Int {
-                    negative: a,
-                    beyond: b,
-                },
-                Shape::Int {
-                    negative: c,
-                    beyond: d,
-                },
-            ) => Shape::Int {
-                negative: a || c,
-                beyond: b || d,
-            },
-            (Shape::Int { .. } | Shape::Float, Shape::Int { .. } | Shape::Float) => Shape::Float,
-            (Shape::Bool, Shape::Bool) => Shape::Bool,
-            (Shape::List(a), Shape::List(b)) => Shape::List(Box::new(a.join(*b))),
-            (Shape::Object(mut a), Shape::Object(b)) => {
-                for (name, shape) in b {
-                    add(&mut a, name, shape);
+fn is_deep(record: &[u8]) -> bool {
+    let opening = |byte: &&u8| matches!(**byte, b'[' | b'{');
+    if record.iter().filter(opening).count() <= MAX_BRACKETS {
+        return false;
+    }
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    record.iter().any(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MAX_BRACKETS
+    })
+}
+
+/// Takes in the shapes of records.
+pub(super) struct JsonLook {
+    /// Absent after an error, when the decoder's state is unknown.
+    decoder: Option<Decoder>,
+    seen: Arc<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// Columns whose types are not guessed.
+    given: Arc<HashSet<String>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    shape: Object,
+    /// How many fields more there may be.
+    room: usize,
+    /// How many records the parser is to find.
+    count: usize,
+    /// How many of the records were objects.
+    objects: u64,
+    too_wide: bool,
+}
+
+impl JsonLook {
+    pub fn new(given: &Arc<HashSet<String>>) -> JsonLook {
+        JsonLook {
+            decoder: None,
+            seen: Arc::new(Seen {
+                given: given.clone(),
+                state: Mutex::new(State {
+                    room: MAX_FIELDS,
+                    ..State::default()
+                }),
+            }),
+        }
+    }
+
+    /// The shape of what was looked at since the last call.
+    pub fn take(&mut self) -> Shape {
+        let mut state = self.seen.lock();
+        state.room = MAX_FIELDS;
+        state.too_wide = false;
+        Shape::Object(std::mem::take(&mut state.shape))
+    }
+
+    /// How many objects there were.
+    pub fn objects(&self) -> u64 {
+        self.seen.lock().objects
+    }
+
+    /// Looks at records; those that are no objects are passed over.
+    pub fn look(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), TooWide> {
+        for records in records.chunks(BATCH_ROWS) {
+            self.look_at(bytes, records)?;
+        }
+        Ok(())
+    }
+
+    /// What cannot be parsed as a whole is halved until the bad records are alone.
+    fn look_at(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), TooWide> {
+        let (Some(first), Some(last)) = (records.first(), records.last()) else {
+            return Ok(());
+        };
+        let parsed = match are_deep(bytes, records) {
+            true => None,
+            false => self.parse(&bytes[first.start..last.end], records.len()),
+        };
+        if self.seen.lock().too_wide {
+            return Err(TooWide);
+        }
+        if parsed.is_none() && records.len() > 1 {
+            let (left, right) = records.split_at(records.len() / 2);
+            self.look_at(bytes, left)?;
+            self.look_at(bytes, right)?;
+        }
+        Ok(())
+    }
+
+    /// `None` when these are not so many values.
+    fn parse(&mut self, bytes: &[u8], count: usize) -> Option<()> {
+        self.seen.lock().count = count;
+        let mut decoder = match self.decoder.take() {
+            Some(decoder) => decoder,
+            None => build(&self.seen).ok()?,
+        };
+        let taken = decoder.decode(bytes).ok()?;
+        if !bytes[taken..].trim_ascii().is_empty() || decoder.has_partial_record() {
+            return None;
+        }
+        decoder.flush().ok()?;
+        self.decoder = Some(decoder);
+        Some(())
+    }
+}
+
+fn build(seen: &Arc<Seen>) -> Result<Decoder, ArrowError> {
+    ReaderBuilder::new_with_field(Field::new("record", DataType::Null, true))
+        .with_batch_size(BATCH_ROWS)
+        .with_decoder_factory(Arc::new(Lookers(seen.clone())))
+        .build_decoder()
+}
+
+#[derive(Debug)]
+struct Lookers(Arc<Seen>);
+
+impl DecoderFactory for Lookers {
+    fn make_default_decoder(
+        &self,
+        _context: &DecoderContext,
+        _field: &FieldRef,
+        _nullable: bool,
+    ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
+        Ok(Some(Box::new(Looker(self.0.clone()))))
+    }
+}
+
+/// Decodes records to nothing, and looks at them meanwhile.
+struct Looker(Arc<Seen>);
+
+impl ArrayDecoder for Looker {
+    fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let mut state = self.0.lock();
+        if at.len() != state.count {
+            return Err(ArrowError::JsonError("records are cut wrongly".to_owned()));
+        }
+        let State {
+            shape,
+            room,
+            objects,
+            ..
+        } = &mut *state;
+        for at in at {
+            if let TapeElement::StartObject(end) = tape.get(*at) {
+                *objects += 1;
+                let seen = see_record(shape, tape, *at, end, &self.0.given, room);
+                if let Err(error) = seen {
+                    state.too_wide = matches!(error, Trouble::Wide);
+                    return Err(ArrowError::JsonError("too many fields".to_owned()));
                 }
-                Shape::Object(a)
             }
-            _ => Shape::Text,
         }
+        Ok(Arc::new(NullArray::new(at.len())))
     }
+}
 
-    fn data_type(self) -> DataType {
-        match self {
-            Shape::Null | Shape::Text => DataType::Utf8,
-            Shape::Bool => DataType::Boolean,
-            Shape::Int { beyond: false, .. } => DataType::Int64,
-            Shape::Int {
-                negative: false, ..
-            } => DataType::UInt64,
-            Shape::Int { .. } => DataType::Decimal128(38, 0),
-            Shape::Float => DataType::Float64,
-            Shape::List(item) => DataType::new_list(item.data_type(), true),
-            Shape::Object(fields) => DataType::Struct(columns(fields)),
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Trouble {
+    Wide,
+    Tape,
+}
+
+impl From<TooWide> for Trouble {
+    fn from(_: TooWide) -> Trouble {
+        Trouble::Wide
+    }
+}
+
+impl From<ArrowError> for Trouble {
+    fn from(_: ArrowError) -> Trouble {
+        Trouble::Tape
+    }
+}
+
+fn see_record(
+    object: &mut Object,
+    tape: &Tape<'_>,
+    start: u32,
+    end: u32,
+    given: &HashSet<String>,
+    room: &mut usize,
+) -> Result<(), Trouble> {
+    fields(tape, start, end, |name, value, guess| {
+        let (shape, at) = object.field(name, guess, room)?;
+        if !given.contains(name) {
+            see(shape, tape, value, room)?;
         }
-    }
+        Ok(at)
+    })
 }
 
-/// The columns of objects with these names; a name met only with nulls is `Null`, to be widened.
-pub(super) fn top_columns(fields: Vec<(String, Shape)>) -> Fields {
-    let column = |(name, shape): (String, Shape)| match shape {
-        Shape::Null => Field::new(name, DataType::Null, true),
-        shape => Field::new(name, shape.data_type(), true),
-    };
-    fields.into_iter().map(column).collect()
+/// Calls `each` with the name and place of each field of an object, and where it most likely stands among the
+/// fields that are known; `each` says where it stands.
+fn fields(
+    tape: &Tape<'_>,
+    start: u32,
+    end: u32,
+    mut each: impl FnMut(&str, u32, usize) -> Result<usize, Trouble>,
+) -> Result<(), Trouble> {
+    let (mut at, mut guess) = (start + 1, 0);
+    while at < end {
+        let TapeElement::String(name) = tape.get(at) else {
+            return Err(Trouble::Tape);
+        };
+        guess = each(tape.get_string(name), at + 1, guess)? + 1;
+        at = tape.next(at + 1, "a value")?;
+    }
+    Ok(())
 }
 
-fn columns(fields: Vec<(String, Shape)>) -> Fields {
-    fields
-        .into_iter()
-        .map(|(name, shape)| Field::new(name, shape.data_type(), true))
-        .collect()
-}
-
-fn add(fields: &mut Vec<(String, Shape)>, name: String, shape: Shape) {
-    match fields.iter_mut().find(|(have, _)| *have == name) {
-        Some((_, have)) => *have = std::mem::take(have).join(shape),
-        None => fields.push((name, shape)),
+fn see(shape: &mut Shape, tape: &Tape<'_>, at: u32, room: &mut usize) -> Result<(), Trouble> {
+    if matches!(shape, Shape::Text) {
+        return Ok(());
     }
-}
-
-impl<'de> Deserialize<'de> for Shape {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shape, D::Error> {
-        deserializer.deserialize_any(ShapeVisitor)
-    }
-}
-
-struct ShapeVisitor;
-
-impl<'de> Visitor<'de> for ShapeVisitor {
-    type Value = Shape;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Shape, E> {
-        Ok(Shape::Null)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Shape, E> {
-        Ok(Shape::Bool)
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Shape, E> {
-        Ok(Shape::Int {
-            negative: value < 0,
-            beyond: false,
-        })
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Shape, E> {
-        Ok(Shape::Int {
-            negative: false,
-            beyond: i64::try_from(value).is_err(),
-        })
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
-        Ok(Shape::Float)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Shape, E> {
-        Ok(Shape::Text)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Shape, A::Error> {
-        let mut all = Shape::Null;
-        while let Some(item) = items.next_element::<Shape>()? {
-            all = all.join(item);
+    match tape.get(at) {
+        TapeElement::True | TapeElement::False => shape.join(Shape::Bool, room)?,
+        TapeElement::String(_) => *shape = Shape::Text,
+        TapeElement::Number(text) => {
+            if let Some(numbers) = Numbers::of(tape.get_string(text)) {
+                shape.join(Shape::Number(numbers), room)?;
+            }
         }
-        Ok(Shape::List(Box::new(all)))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Shape, A::Error> {
-        let mut fields = Vec::new();
-        while let Some((name, shape)) = entries.next_entry::<String, Shape>()? {
-            add(&mut fields, name, shape);
+        TapeElement::StartList(end) => {
+            if *shape == Shape::Null {
+                *shape = Shape::List(Box::default());
+            }
+            let Shape::List(item) = shape else {
+                *shape = Shape::Text;
+                return Ok(());
+            };
+            let mut next = at + 1;
+            while next < end {
+                see(item, tape, next, room)?;
+                next = tape.next(next, "an item")?;
+            }
         }
-        Ok(Shape::Object(fields))
+        TapeElement::StartObject(end) => {
+            if *shape == Shape::Null {
+                *shape = Shape::Object(Object::default());
+            }
+            let Shape::Object(object) = shape else {
+                *shape = Shape::Text;
+                return Ok(());
+            };
+            fields(tape, at, end, |name, value, guess| {
+                let (shape, at) = object.field(name, guess, room)?;
+                see(shape, tape, value, room)?;
+                Ok(at)
+            })?;
+        }
+        _ => {}
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
-    fn types(lines: &[&str]) -> String {
-        let mut all = Shape::Null;
-        for line in lines {
-            all = all.join(serde_json::from_str(line).unwrap());
-        }
-        let Shape::Object(fields) = all else { panic!() };
-        let fields = top_columns(fields);
-        let shown = |field: &Arc<Field>| format!("{} {}", field.name(), field.data_type());
-        fields.iter().map(shown).collect::<Vec<_>>().join(", ")
-    }
-
     #[test]
-    fn shapes_join() {
-        assert_eq!(
-            types(&[r#"{"z":1,"a":"x","n":null}"#, r#"{"z":2.5,"a":1,"b":true}"#]),
-            "z Float64, a Utf8, n Null, b Boolean"
-        );
-        assert_eq!(
-            types(&[
-                r#"{"u":18446744073709551615,"l":[],"o":{"x":1}}"#,
-                r#"{"l":[1,null],"o":{"y":"s"}}"#
-            ]),
-            r#"u UInt64, l List(Int64), o Struct("x": Int64, "y": Utf8)"#
-        );
+    fn depth_is_that_of_brackets_outside_of_texts() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(!is_deep(nested(MAX_BRACKETS).as_bytes()));
+        assert!(is_deep(nested(MAX_BRACKETS + 1).as_bytes()));
+        assert!(!is_deep("[]".repeat(1000).as_bytes()));
+        let text = format!("[\"\\\"{}\"]", "[".repeat(1000));
+        assert!(!is_deep(text.as_bytes()));
     }
 }

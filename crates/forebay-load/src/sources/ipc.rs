@@ -8,7 +8,9 @@ use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::blob::{Blob, BlobReader, guarded};
+use super::content;
 use super::error::SourceError;
+use super::format::Format;
 
 /// Units that a file is cut into at most.
 const MAX_UNITS: usize = 64;
@@ -49,8 +51,12 @@ impl IpcFile {
                 batches: Some(reader.num_batches()),
             });
         }
-        let reader = guarded(|| stream_reader(blob, None))
-            .map_err(|e| blob.damaged("its beginning, read as an Arrow stream, ", e))?;
+        let reader = guarded(|| stream_reader(blob, None)).map_err(|error| {
+            let damaged = || blob.damaged("its beginning, read as an Arrow stream, ", error);
+            content::expect(blob, Format::Arrow)
+                .err()
+                .unwrap_or_else(damaged)
+        })?;
         Ok(IpcFile {
             schema: reader.schema(),
             batches: None,

@@ -18,6 +18,9 @@ use forebay_run::row::Datum;
 use crate::convert::{Changes, ConvertError, Converter, Rules, exact_float64};
 use crate::type_name::type_name;
 
+const UNENDED: &str = "the line ends within its JSON value: each object has to be on one line, or to be an \
+     element of one array";
+
 /// Decodes records of a schema.
 pub(super) struct JsonDecoder {
     /// The columns as they are decoded, before conversion.
@@ -52,7 +55,7 @@ impl JsonDecoder {
     /// Decodes whole lines. An error says what is wrong with the first bad one; the decoder can be used further.
     pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         if count == 1 && !bytes.trim_ascii_start().starts_with(b"{") {
-            return Err("the line is no JSON object".to_owned());
+            return Err("this is no JSON object".to_owned());
         }
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
@@ -134,14 +137,14 @@ fn decode(decoder: &mut Decoder, bytes: &[u8], count: usize) -> Result<RecordBat
     };
     let taken = decoder.decode(bytes).map_err(reason)?;
     if taken < bytes.len() && !bytes[taken..].trim_ascii().is_empty() {
-        return Err("more than one JSON value on the line".to_owned());
+        return Err("more than one JSON value in place of one".to_owned());
     }
     if decoder.has_partial_record() {
-        return Err("the line ends within its JSON value".to_owned());
+        return Err(UNENDED.to_owned());
     }
     match decoder.flush().map_err(reason)? {
         Some(batch) if batch.num_rows() == count => Ok(batch),
-        _ => Err("more than one JSON value on the line".to_owned()),
+        _ => Err("more than one JSON value in place of one".to_owned()),
     }
 }
 
@@ -168,7 +171,9 @@ impl DecoderFactory for ExactNumbers {
         Ok(match field.data_type() {
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
             DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(|text| text.parse().ok()))),
-            DataType::Float64 => Some(Box::new(Exact::<Float64Type>(|text| exact_float64(&Datum::Text(text))))),
+            DataType::Float64 => Some(Box::new(Exact::<Float64Type>(|text| {
+                exact_float64(&Datum::Text(text))
+            }))),
             _ => None,
         })
     }

@@ -9,18 +9,31 @@ mod batches;
 mod blob;
 mod capture;
 mod columns;
+mod content;
 mod csv;
+mod describe;
 mod error;
 mod find;
 mod format;
+mod guesses;
+mod hive;
 mod infer_csv;
 mod infer_json;
+mod infer_number;
 mod ipc;
 mod jsonl;
+mod look;
 mod origin;
 mod parquet;
+mod read_text;
+mod parquet_types;
 mod records;
+mod shape;
+mod sniff;
 mod split;
+mod splitter;
+mod spool;
+mod store;
 mod text;
 mod union;
 mod unit;
@@ -44,10 +57,13 @@ pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
 pub use format::Format;
 use format::Packing;
+pub use guesses::Guesses;
+use hive::Constants;
 use ipc::IpcFile;
 pub(crate) use origin::row_as_json;
 pub use origin::{Origin, Place, Reject};
 use parquet::ParquetFile;
+pub use spool::Spool;
 use text::{TextFile, TextFormat};
 use union::{FileColumns, unite};
 pub use unit::Unit;
@@ -63,8 +79,8 @@ pub struct CsvOptions {
     pub quote: u8,
     /// The first record has the columns' names; else they are `column_1` and so on.
     pub header: bool,
-    /// A text that stands for null, besides the empty one.
-    pub null: Option<String>,
+    /// Texts that stand for null, besides the empty one.
+    pub null: Vec<String>,
 }
 
 impl Default for CsvOptions {
@@ -73,18 +89,14 @@ impl Default for CsvOptions {
             delimiter: b',',
             quote: b'"',
             header: true,
-            null: None,
+            null: Vec::new(),
         }
     }
 }
 
 impl CsvOptions {
     fn is_null(&self, field: &[u8]) -> bool {
-        field.is_empty()
-            || self
-                .null
-                .as_ref()
-                .is_some_and(|null| null.as_bytes() == field)
+        field.is_empty() || self.null.iter().any(|null| null.as_bytes() == field)
     }
 }
 
@@ -102,8 +114,12 @@ pub struct SourceOptions {
     pub table: Vec<(String, DataType)>,
     /// Records of a text file from which types are guessed.
     pub sample_rows: usize,
+    /// What [`SourceSet::look_at_all`] found, in place of samples.
+    pub guesses: Option<Arc<Guesses>>,
     /// The bytes of packets make a column, too.
     pub packet_data: bool,
+    /// Where what can be read only once is kept.
+    pub spool: Spool,
 }
 
 impl SourceOptions {
@@ -129,7 +145,9 @@ impl Default for SourceOptions {
             columns: Vec::new(),
             table: Vec::new(),
             sample_rows: 10_000,
+            guesses: None,
             packet_data: false,
+            spool: Spool::default(),
         }
     }
 }
@@ -152,7 +170,10 @@ impl From<Vec<String>> for Input {
 impl fmt::Display for Input {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Input::Files(sources) => formatter.write_str(&sources.join(" ")),
+            Input::Files(sources) => {
+                let shown: Vec<&str> = sources.iter().map(|source| find::shown(source)).collect();
+                formatter.write_str(&shown.join(" "))
+            }
             Input::Batches(batches) => formatter.write_str(&batches.name),
         }
     }
@@ -165,6 +186,8 @@ struct File {
     name: Arc<str>,
     size_bytes: u64,
     content: Content,
+    /// What its directories say.
+    constants: Constants,
 }
 
 #[derive(Debug)]
@@ -178,21 +201,14 @@ enum Content {
 
 impl File {
     fn describe(blob: Blob, options: &SourceOptions) -> Result<File, SourceError> {
-        let name = blob.name.to_string();
-        let (packing, bare) = Packing::of_name(&name);
-        let format = options
-            .format
-            .or_else(|| Format::of_name(bare))
-            .ok_or_else(|| SourceError::UnknownFormat { file: name.clone() })?;
+        let (format, packing) = content::settle(&blob, options.format)?;
+        let bare = Packing::of_name(&blob.name).1;
         let size_bytes = blob.size_bytes;
         let text = |format| {
             let file = TextFile::describe(&blob, format, packing, options)?;
             Ok(Content::Text(blob.clone(), file))
         };
         let content = match format {
-            Format::Parquet | Format::Arrow | Format::Capture if packing != Packing::Plain => {
-                return Err(SourceError::Compressed { file: name });
-            }
             Format::Parquet => {
                 let file = ParquetFile::describe(&blob)?;
                 Content::Parquet(blob.clone(), file)
@@ -205,7 +221,7 @@ impl File {
                 let file = CaptureFile::describe(&blob, options.packet_data)?;
                 Content::Capture(blob.clone(), file)
             }
-            Format::JsonLines => text(TextFormat::JsonLines)?,
+            Format::JsonLines => text(TextFormat::Json)?,
             Format::Csv => {
                 let mut csv = options.csv.clone();
                 if !options.delimiter_given && bare.to_ascii_lowercase().ends_with(".tsv") {
@@ -218,9 +234,18 @@ impl File {
             name: blob.name.clone(),
             size_bytes,
             content,
+            constants: Constants::default(),
         })
     }
 
+    /// The columns of its rows: its own, and behind them those of its directories.
+    fn columns(&self) -> Fields {
+        let own = self.fields().iter().cloned();
+        let added = self.constants.fields().cloned().map(Arc::new);
+        own.chain(added).collect()
+    }
+
+    /// Its own columns.
     fn fields(&self) -> &Fields {
         match &self.content {
             Content::Parquet(_, file) => file.schema().fields(),
@@ -280,19 +305,16 @@ impl SourceSet {
                 name: batches.name.clone(),
                 size_bytes: 0,
                 content: Content::Batches(batches.schema().clone()),
+                constants: Constants::default(),
             })],
-            Input::Files(sources) => {
-                let blobs = find::find(sources, options.format.is_some())?.into_iter();
-                let files = blobs.map(|blob| File::describe(blob, options).map(Arc::new));
-                files.collect::<Result<_, _>>()?
-            }
+            Input::Files(sources) => describe::all(find::find(sources, options)?, options)?,
         };
         let columns: Vec<FileColumns> = (files.iter())
             .map(|file| FileColumns {
                 file: file.name.clone(),
-                fields: file.fields().clone(),
+                fields: file.columns(),
                 guessed: matches!(file.content, Content::Text(..)),
-                open: matches!(&file.content, Content::Text(_, text) if text.is_open()),
+                open: matches!(&file.content, Content::Text(_, text) if text.is_json()),
             })
             .collect();
         let (given, rules) = columns::settle(&options.columns, &options.table)?;

@@ -5,11 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 
 /// A place within a file, as a person counts: from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Line(u64),
+    /// Of a JSON array.
+    Element(u64),
     Row(u64),
     BatchRow {
         batch: u64,
@@ -23,6 +26,7 @@ impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Line(line) => write!(formatter, "line {line}"),
+            Place::Element(element) => write!(formatter, "element {element}"),
             Place::Row(row) => write!(formatter, "row {row}"),
             Place::Byte(at) => write!(formatter, "byte {at}"),
             Place::BatchRow { batch, row } => write!(formatter, "record batch {batch}, row {row}"),
@@ -42,6 +46,7 @@ pub struct Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Places {
     Lines(Vec<u64>),
+    Elements(Vec<u64>),
     /// The number in the file of the batch's first row, from 0.
     Rows(u64),
     /// The number in the file of the record batch, and in that of the first row, from 0.
@@ -57,6 +62,9 @@ impl Places {
         let from = rows.start as u64;
         match self {
             Places::Lines(lines) => Places::Lines(lines.get(rows).unwrap_or_default().to_vec()),
+            Places::Elements(numbers) => {
+                Places::Elements(numbers.get(rows).unwrap_or_default().to_vec())
+            }
             Places::Rows(first) => Places::Rows(first + from),
             Places::Batch { batch, first } => Places::Batch {
                 batch: *batch,
@@ -71,6 +79,9 @@ impl Origin {
     pub fn place(&self, row: usize) -> Place {
         match &self.places {
             Places::Lines(lines) => Place::Line(lines.get(row).copied().unwrap_or_default()),
+            Places::Elements(numbers) => {
+                Place::Element(numbers.get(row).copied().unwrap_or_default())
+            }
             Places::Rows(first) => Place::Row(first + row as u64 + 1),
             Places::Batch { batch, first } => Place::BatchRow {
                 batch: batch + 1,
@@ -86,8 +97,21 @@ pub struct Reject<'a> {
     pub file: &'a Arc<str>,
     pub place: Place,
     pub reason: String,
+    /// The column whose value is at fault, where it is one that another type would hold.
+    pub column: Option<String>,
     /// The record as it stands in the file, without its line end; of formats that are not text, as JSON.
     pub record: &'a [u8],
+}
+
+/// The column that a reason begins with: `the column 'price' ...`.
+pub(super) fn culprit(schema: &Schema, reason: &str) -> Option<String> {
+    let named = reason.strip_prefix("the column '")?;
+    let fields = schema.fields().iter().map(|field| field.name());
+    let mut named = fields.filter(|name| {
+        let rest = named.strip_prefix(name.as_str());
+        rest.is_some_and(|rest| rest.starts_with('\''))
+    });
+    named.next().cloned()
 }
 
 /// A row as JSON for a person to read; `null` when that fails.

@@ -1,118 +1,14 @@
-//! Cuts text into records, where a CSV or JSON-lines record ends, without decoding them.
+//! Cuts text into records, where a CSV record, a JSON line or an element of a JSON array ends, without decoding
+//! them.
 
 use std::io::{self, Read};
+
+use super::splitter::Splitter;
 
 /// Bytes added to the buffer at once.
 const READ_BYTES: usize = 1 << 18;
 /// The longest record; a longer one is most likely an unclosed quote.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 28;
-
-/// Finds the ends of records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Splitter {
-    /// A record a line.
-    Lines,
-    /// A record a line, but for line ends within quotes.
-    Csv {
-        delimiter: u8,
-        quote: u8,
-        state: Quotes,
-    },
-}
-
-/// Where in a CSV field the next byte is. A quote means something only at a field's start, as
-/// in the decoder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Quotes {
-    Start,
-    Plain,
-    Quoted,
-    /// After a quote within quotes: the end, or one half of a quote.
-    Closing,
-}
-
-impl Splitter {
-    pub fn csv(delimiter: u8, quote: u8) -> Splitter {
-        Splitter::Csv {
-            delimiter,
-            quote,
-            state: Quotes::Start,
-        }
-    }
-
-    /// The number of bytes up to and with the line end that ends the record, or `None` when it is not among
-    /// them (they are then remembered).
-    pub fn end(&mut self, bytes: &[u8]) -> Option<usize> {
-        match self {
-            Splitter::Lines => bytes
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .map(|at| at + 1),
-            Splitter::Csv {
-                delimiter,
-                quote,
-                state,
-            } => {
-                for (at, byte) in bytes.iter().enumerate() {
-                    *state = match (*state, *byte) {
-                        (Quotes::Quoted, byte) if byte == *quote => Quotes::Closing,
-                        (Quotes::Quoted, _) => Quotes::Quoted,
-                        (_, b'\n') => {
-                            *state = Quotes::Start;
-                            return Some(at + 1);
-                        }
-                        (Quotes::Start | Quotes::Closing, byte) if byte == *quote => Quotes::Quoted,
-                        (_, byte) if byte == *delimiter => Quotes::Start,
-                        _ => Quotes::Plain,
-                    };
-                }
-                None
-            }
-        }
-    }
-
-    /// Goes over bytes without looking for ends.
-    pub fn skim(&mut self, mut bytes: &[u8]) {
-        let Splitter::Csv {
-            delimiter,
-            quote,
-            state,
-        } = self
-        else {
-            return;
-        };
-        if *state != Quotes::Quoted && !bytes.contains(quote) {
-            match bytes.last() {
-                None => {}
-                Some(last) if *last == b'\n' || *last == *delimiter => *state = Quotes::Start,
-                Some(_) => *state = Quotes::Plain,
-            }
-            return;
-        }
-        while let Some(end) = self.end(bytes) {
-            bytes = &bytes[end..];
-        }
-    }
-
-    /// Whether the bytes so far end within quotes.
-    fn open(&self) -> bool {
-        matches!(
-            self,
-            Splitter::Csv {
-                state: Quotes::Quoted,
-                ..
-            }
-        )
-    }
-
-    /// Whether a record is a blank line, which both decoders leave out.
-    fn blank(&self, record: &[u8]) -> bool {
-        match self {
-            Splitter::Lines => record.trim_ascii().is_empty(),
-            Splitter::Csv { .. } => record.iter().all(|byte| matches!(byte, b'\r' | b'\n')),
-        }
-    }
-}
 
 /// One record of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +16,8 @@ pub(super) struct Record {
     pub start: usize,
     /// After the line end.
     pub end: usize,
-    /// The 1-based line of the file on which it begins.
-    pub line: u64,
+    /// The 1-based line of the file on which it begins; of a JSON array's elements, their number.
+    pub number: u64,
 }
 
 /// Records that follow one another.
@@ -137,7 +33,7 @@ pub(super) struct Chunk<'a> {
 #[derive(Debug)]
 pub(super) enum CutError {
     Io(io::Error),
-    Long { line: u64 },
+    Long { number: u64 },
 }
 
 /// Cuts what a reader gives into chunks of records.
@@ -150,15 +46,15 @@ pub(super) struct Records<R> {
     /// Up to where the splitter has seen.
     seen: usize,
     ended: bool,
-    /// The line on which the next record begins.
-    line: u64,
+    /// The line on which the next record begins, or the number of that element.
+    number: u64,
     /// Bytes before the buffer's first.
     before: u64,
 }
 
 impl<R: Read> Records<R> {
-    /// `line` is the 1-based line of the file at which the reader begins.
-    pub fn new(reader: R, splitter: Splitter, line: u64) -> Records<R> {
+    /// `number` is the 1-based line of the file, or element of the array, at which the reader begins.
+    pub fn new(reader: R, splitter: Splitter, number: u64) -> Records<R> {
         Records {
             reader,
             splitter,
@@ -166,7 +62,7 @@ impl<R: Read> Records<R> {
             start: 0,
             seen: 0,
             ended: false,
-            line,
+            number,
             before: 0,
         }
     }
@@ -176,18 +72,39 @@ impl<R: Read> Records<R> {
         self.before + self.start as u64
     }
 
-    /// The line on which the next record begins.
-    pub fn line(&self) -> u64 {
-        self.line
+    /// The line on which the next record begins, or the number of that element.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether what has to be closed is closed at the end of the input.
+    pub fn closed(&self) -> bool {
+        self.splitter.closed()
+    }
+
+    /// Cuts by another rule. REQUIRES: no record was given yet.
+    pub fn cut_by(&mut self, splitter: Splitter) {
+        self.splitter = splitter;
+    }
+
+    /// The bytes that come next: at least `least`, fewer at the end.
+    pub fn peek(&mut self, least: usize) -> io::Result<&[u8]> {
+        while self.buffer.len() - self.start < least && !self.ended {
+            self.fill()?;
+        }
+        Ok(&self.buffer[self.start..])
+    }
+
+    /// Passes over bytes that were peeked at.
+    pub fn skip(&mut self, bytes: usize) {
+        self.start = self.buffer.len().min(self.start + bytes);
+        self.seen = self.start;
     }
 
     /// Leaves out a byte-order mark; REQUIRES: nothing was read yet.
     pub fn skip_mark(&mut self) -> io::Result<()> {
-        while self.buffer.len() < 3 && !self.ended {
-            self.fill()?;
-        }
-        if self.buffer.starts_with(b"\xef\xbb\xbf") {
-            (self.start, self.seen) = (3, 3);
+        if self.peek(3)?.starts_with(b"\xef\xbb\xbf") {
+            self.skip(3);
         }
         Ok(())
     }
@@ -202,17 +119,17 @@ impl<R: Read> Records<R> {
         let mut records = Vec::new();
         while records.len() < most && self.start < bytes {
             let Some(end) = self.find_end()? else { break };
-            let record = &self.buffer[self.start..end];
-            let lines = record.iter().filter(|byte| **byte == b'\n').count() as u64;
-            if !self.splitter.blank(record) {
+            let record = &mut self.buffer[self.start..end];
+            let numbers = self.splitter.count(record);
+            if !self.splitter.settle(record) {
                 records.push(Record {
                     start: self.start,
                     end,
-                    line: self.line,
+                    number: self.number,
                 });
             }
             self.start = end;
-            self.line += lines;
+            self.number += numbers;
         }
         if records.is_empty() && self.start == 0 {
             return Ok(None);
@@ -237,7 +154,9 @@ impl<R: Read> Records<R> {
                 return Ok((self.start < self.seen).then_some(self.seen));
             }
             if self.seen - self.start > MAX_RECORD_BYTES {
-                return Err(CutError::Long { line: self.line });
+                return Err(CutError::Long {
+                    number: self.number,
+                });
             }
             self.fill().map_err(CutError::Io)?;
         }

@@ -7,37 +7,37 @@ use std::ops::Range;
 
 use super::blob::Blob;
 use super::error::SourceError;
-use super::records::Splitter;
+use super::splitter::Splitter;
 
 /// Bytes that a range has at least, but for the last.
 pub(super) const RANGE_BYTES: u64 = 8 << 20;
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// A range of whole records and the line on which it begins.
+/// A range of whole records and the line, or number of the element, with which it begins.
 pub(super) type Part = (Range<u64>, u64);
 
-/// Splits what follows `start`, which lies on `line`, into parts of about `part_bytes`.
+/// Splits what follows `start`, which lies on line `number`, into parts of about `part_bytes`.
 pub(super) fn split(
     blob: &Blob,
     start: u64,
-    line: u64,
+    number: u64,
     mut splitter: Splitter,
     part_bytes: u64,
 ) -> Result<Vec<Part>, SourceError> {
     let size = blob.size_bytes;
     if size.saturating_sub(start) < 2 * part_bytes {
-        return Ok(vec![(start..size, line)]);
+        return Ok(vec![(start..size, number)]);
     }
     let mut parts = Vec::new();
-    let (mut part_start, mut part_line) = (start, line);
-    let (mut at, mut line) = (start, line);
+    let (mut part_start, mut part_number) = (start, number);
+    let (mut at, mut number) = (start, number);
     while at < size {
         let block = blob
             .read(at..size.min(at + BLOCK_BYTES))
             .map_err(|e| blob.io_error(e))?;
         let due = part_start + part_bytes;
         let before = (due.saturating_sub(at) as usize).min(block.len());
-        splitter.skim(&block[..before]);
+        number += splitter.skim(&block[..before]);
         let mut taken = before;
         let mut cut = false;
         if before < block.len() {
@@ -45,13 +45,17 @@ pub(super) fn split(
             cut = end.is_some();
             taken = end.map_or(block.len(), |end| before + end);
         }
-        line += block[..taken].iter().filter(|byte| **byte == b'\n').count() as u64;
+        let array = matches!(splitter, Splitter::Elements { .. });
+        if cut || !array {
+            number += splitter.count(&block[before..taken]);
+        }
         at += taken as u64;
-        if cut && at < size {
-            parts.push((part_start..at, part_line));
-            (part_start, part_line) = (at, line);
+        // What stands behind an array is left to the part that ends it.
+        if cut && at < size && !(array && splitter.closed()) {
+            parts.push((part_start..at, part_number));
+            (part_start, part_number) = (at, number);
         }
     }
-    parts.push((part_start..size, part_line));
+    parts.push((part_start..size, part_number));
     Ok(parts)
 }

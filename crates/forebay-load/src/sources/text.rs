@@ -1,27 +1,25 @@
-//! CSV and JSON-lines files: described by a sample, read a chunk of records at a time.
-//!
-//! A chunk is decoded as a whole. When that fails it is halved until the bad records are alone: they are
-//! rejected one by one, the others are kept.
+//! CSV and JSON files: described by their heads and samples, and cut into parts and chunks of records.
 
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{DataType, Field, Fields, SchemaRef};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use flate2::read::MultiGzDecoder;
 
 use super::blob::Blob;
-use super::csv::{self, CsvDecoder};
+use super::csv;
 use super::error::SourceError;
 use super::format::Packing;
-use super::infer_csv::Guess;
-use super::infer_json::{Shape, top_columns};
-use super::jsonl::JsonDecoder;
-use super::records::{Chunk, CutError, MAX_RECORD_BYTES, Record, Records, Splitter};
+use super::guesses::{Given, Guesses, given};
+use super::look::{Look, Seen};
+use super::origin::{Place, Places};
+use super::records::{Chunk, CutError, MAX_RECORD_BYTES, Record, Records};
+use super::shape::Shape;
+use super::sniff::{self, SNIFF_BYTES};
 use super::split::{RANGE_BYTES, split};
+use super::splitter::Splitter;
 use super::{BATCH_ROWS, CsvOptions, SourceOptions};
-use crate::convert::Rules;
 
 /// Bytes of records decoded together.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -32,14 +30,16 @@ const SAMPLE_BYTES: usize = 8 << 20;
 #[derive(Debug, Clone)]
 pub(super) enum TextFormat {
     Csv(CsvOptions),
-    JsonLines,
+    /// Objects, each on a line, or the elements of one array.
+    Json,
 }
 
 /// A part of a text file: whole records.
 #[derive(Debug, Clone)]
 pub(super) struct TextPart {
     pub range: Range<u64>,
-    pub line: u64,
+    /// The line, or number of the element, with which it begins.
+    pub number: u64,
 }
 
 /// What a text file was found to be.
@@ -47,17 +47,25 @@ pub(super) struct TextPart {
 pub(super) struct TextFile {
     pub format: TextFormat,
     pub packing: Packing,
+    /// The columns, once they are settled.
     pub fields: Fields,
-    /// The first record that is data, and its line.
+    /// Of CSV, the columns in the file's order.
+    pub names: Vec<String>,
+    /// What the first records hold, until the columns are settled.
+    pub sample: Option<Seen>,
+    /// What the columns come from, and whether all rows were looked at for it.
+    pub guesses: Arc<Guesses>,
+    pub known: bool,
+    pub given: Given,
+    splitter: Splitter,
+    /// Bytes before the first element of an array.
+    head_bytes: usize,
+    /// The first record that is data, and its line or number.
     start: u64,
-    line: u64,
+    number: u64,
 }
 
 type Reader = Box<dyn Read + Send>;
-/// Takes rows and the records that they are of.
-type Emit<'a, E> = &'a mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>;
-/// Takes a bad record, its bytes and what is wrong with it.
-type RejectRecord<'a, E> = &'a mut dyn FnMut(&Record, &[u8], String) -> Result<(), E>;
 
 fn open(blob: &Blob, packing: Packing, range: Range<u64>) -> Result<Reader, SourceError> {
     let reader = blob.reader(range);
@@ -70,146 +78,231 @@ fn open(blob: &Blob, packing: Packing, range: Range<u64>) -> Result<Reader, Sour
     })
 }
 
-fn splitter(format: &TextFormat) -> Splitter {
-    match format {
-        TextFormat::Csv(options) => Splitter::csv(options.delimiter, options.quote),
-        TextFormat::JsonLines => Splitter::Lines,
-    }
-}
-
-fn cut_error(blob: &Blob, packing: Packing, error: CutError) -> SourceError {
-    match error {
-        CutError::Long { line } => SourceError::LongRecord {
-            file: blob.name.to_string(),
-            line,
-            limit: MAX_RECORD_BYTES,
-        },
-        CutError::Io(error) if packing == Packing::Plain => blob.io_error(error),
-        CutError::Io(error) => blob.damaged("its compressed content ", error),
-    }
-}
-
 impl TextFile {
-    /// Reads the header and a sample.
+    /// Reads the head and a sample.
     pub fn describe(
         blob: &Blob,
         format: TextFormat,
         packing: Packing,
         options: &SourceOptions,
     ) -> Result<TextFile, SourceError> {
-        let reader = open(blob, packing, 0..blob.size_bytes)?;
-        let mut records = Records::new(reader, splitter(&format), 1);
-        records
-            .skip_mark()
-            .map_err(|e| cut_error(blob, packing, CutError::Io(e)))?;
-        let mut names = Vec::new();
-        if let TextFormat::Csv(csv_options) = &format
-            && csv_options.header
-        {
-            let header = first_record(&mut records).map_err(|e| cut_error(blob, packing, e))?;
-            names = csv::header(&header, csv_options).map_err(|reason| SourceError::Header {
-                file: blob.name.to_string(),
-                reason,
-            })?;
-        }
-        let (start, line) = (records.position(), records.line());
-        let sample = records
-            .next(options.sample_rows, SAMPLE_BYTES)
-            .map_err(|e| cut_error(blob, packing, e))?
-            .unwrap_or_default();
-        let fields = match &format {
-            TextFormat::Csv(csv_options) => guess_csv(names, &sample, csv_options),
-            TextFormat::JsonLines => guess_json(&sample),
-        };
-        Ok(TextFile {
+        let mut file = TextFile {
             format,
             packing,
-            fields,
-            start,
-            line,
-        })
-    }
-
-    /// Whether rows may have columns that the sample has not shown.
-    pub fn is_open(&self) -> bool {
-        matches!(self.format, TextFormat::JsonLines)
-    }
-
-    fn decoder(
-        &self,
-        blob: &Blob,
-        schema: &SchemaRef,
-        rules: &Arc<Rules>,
-    ) -> Result<Decoder, SourceError> {
-        let decoder = match &self.format {
-            TextFormat::Csv(options) => CsvDecoder::new(schema, options, rules)
-                .map(|decoder| Decoder::Csv(Box::new(decoder))),
-            TextFormat::JsonLines => {
-                JsonDecoder::new(&self.fields, schema, rules).map(Decoder::Json)
-            }
+            fields: Fields::empty(),
+            names: Vec::new(),
+            sample: None,
+            guesses: Arc::default(),
+            known: options.guesses.is_some(),
+            given: given(options),
+            splitter: Splitter::Lines,
+            head_bytes: 0,
+            start: 0,
+            number: 1,
         };
-        decoder.map_err(|error| SourceError::Convert {
+        let mut records = file.records(blob, 0..blob.size_bytes, 1)?;
+        file.begin(blob, &mut records)?;
+        file.read_names(blob, &mut records, options)?;
+        (file.start, file.number) = (records.position(), records.number());
+        // Where all is known, the first record may still have to tell the number of columns.
+        let rows = if file.known { 1 } else { options.sample_rows };
+        let sample = records.next(rows, SAMPLE_BYTES);
+        let sample = sample.map_err(|error| file.cut_error(blob, error))?;
+        let sample = sample.unwrap_or_default();
+        file.number_names(&sample);
+        if !file.known {
+            let mut look = Look::new(&file);
+            look.look(&blob.name, &sample)?;
+            if look.saw_nothing()
+                && let Some(reason) = file.stranger(&sample)
+            {
+                let file = blob.name.to_string();
+                return Err(SourceError::Header { file, reason });
+            }
+            file.sample = Some(look.finish());
+        }
+        Ok(file)
+    }
+
+    /// Finds out by the first bytes how records end, and whether this is text at all.
+    fn begin(&mut self, blob: &Blob, records: &mut Records<Reader>) -> Result<(), SourceError> {
+        let head = records.skip_mark().and_then(|()| records.peek(SNIFF_BYTES));
+        let head = head.map_err(|error| self.cut_error(blob, CutError::Io(error)))?;
+        if let Some((what, advice)) = sniff::stranger(head, &self.format) {
+            return Err(SourceError::NotText {
+                file: blob.name.to_string(),
+                format: match self.format {
+                    TextFormat::Csv(_) => "CSV",
+                    TextFormat::Json => "JSON",
+                },
+                what,
+                advice,
+            });
+        }
+        (self.splitter, self.head_bytes) = sniff::splitter(head, &self.format);
+        records.cut_by(self.splitter);
+        records.skip(self.head_bytes);
+        Ok(())
+    }
+
+    /// Reads the header of a CSV file that has one.
+    fn read_names(
+        &mut self,
+        blob: &Blob,
+        records: &mut Records<Reader>,
+        options: &SourceOptions,
+    ) -> Result<(), SourceError> {
+        let TextFormat::Csv(csv_options) = &self.format else {
+            return Ok(());
+        };
+        if !csv_options.header {
+            return Ok(());
+        }
+        let header = first_record(records).map_err(|error| self.cut_error(blob, error))?;
+        let names = csv::header(&header, csv_options).and_then(|names| match &names[..] {
+            [name] if !options.delimiter_given => {
+                match sniff::other_delimiter(name, csv_options.delimiter) {
+                    None => Ok(names),
+                    Some(other) => Err(other_delimiter(name, other, csv_options.delimiter)),
+                }
+            }
+            _ => Ok(names),
+        });
+        self.names = names.map_err(|reason| SourceError::Header {
             file: blob.name.to_string(),
-            error,
-        })
+            reason,
+        })?;
+        Ok(())
+    }
+
+    /// Names the columns of a CSV file without a header by their numbers.
+    fn number_names(&mut self, sample: &Chunk<'_>) {
+        if let TextFormat::Csv(options) = &self.format
+            && !options.header
+            && let Some(first) = sample.records.first()
+        {
+            let fields = csv::fields(&sample.bytes[first.start..first.end], options);
+            self.names = (1..=fields.len()).map(csv::column_name).collect();
+        }
+    }
+
+    /// What a JSON file is of whose first records none is an object.
+    fn stranger(&self, sample: &Chunk<'_>) -> Option<String> {
+        let first = sample.records.first()?;
+        let record = sample.bytes[first.start..first.end].trim_ascii();
+        // An object in an array that is cut off is said to be that when the array is read.
+        let array = matches!(self.splitter, Splitter::Elements { .. });
+        let cut_off = array && record.starts_with(b"{");
+        let place = self.place(first.number);
+        (!cut_off).then(|| format!("{place} is no JSON object: {}", sniff::begins(record)))
+    }
+
+    /// Gives the file its columns.
+    pub fn settle(&mut self, guesses: &Arc<Guesses>) {
+        self.fields = match &self.format {
+            TextFormat::Json => guesses.json_columns(&self.given),
+            TextFormat::Csv(_) => (self.names.iter())
+                .map(|name| Field::new(name, guesses.csv(name).data_type(), true))
+                .collect(),
+        };
+        self.guesses = guesses.clone();
+    }
+
+    /// Leaves out columns that were given, that no row has shown, and that come from elsewhere.
+    pub fn leave_out_unmet(&mut self, from_elsewhere: impl Fn(&str) -> bool) {
+        let unmet = |field: &Field| {
+            self.is_json() && *field.data_type() == DataType::Null && from_elsewhere(field.name())
+        };
+        let kept = self.fields.iter().filter(|field| !unmet(field));
+        self.fields = kept.cloned().collect();
+    }
+
+    pub fn is_json(&self) -> bool {
+        matches!(self.format, TextFormat::Json)
     }
 
     /// The parts that can be read side by side.
     pub fn parts(&self, blob: &Blob) -> Result<Vec<TextPart>, SourceError> {
         let size = blob.size_bytes;
+        let array = matches!(self.splitter, Splitter::Elements { .. });
         let parts = match self.packing {
-            Packing::Plain if self.start >= size => Vec::new(),
-            Packing::Plain => split(
-                blob,
-                self.start,
-                self.line,
-                splitter(&self.format),
-                RANGE_BYTES,
-            )?,
+            // An array has to end, even one without elements.
+            Packing::Plain if self.start >= size && !array => Vec::new(),
+            Packing::Plain => split(blob, self.start, self.number, self.splitter, RANGE_BYTES)?,
             _ => vec![(0..size, 1)],
         };
         Ok(parts
             .into_iter()
-            .map(|(range, line)| TextPart { range, line })
+            .map(|(range, number)| TextPart { range, number })
             .collect())
     }
 
-    /// Reads a part. `schema` has the file's columns in the file's order.
-    pub fn read<E: From<SourceError>>(
+    /// Gives the records of a part, a chunk after the other.
+    pub fn chunks<E: From<SourceError>>(
         &self,
         blob: &Blob,
         part: &TextPart,
-        schema: &SchemaRef,
-        rules: &Arc<Rules>,
-        emit: Emit<'_, E>,
-        reject: RejectRecord<'_, E>,
+        take: &mut dyn FnMut(&Chunk<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let failed = |error| E::from(cut_error(blob, self.packing, error));
-        let reader = open(blob, self.packing, part.range.clone())?;
-        let mut records = Records::new(reader, splitter(&self.format), part.line);
+        let failed = |error| E::from(self.cut_error(blob, error));
+        let mut records = self.records(blob, part.range.clone(), part.number)?;
         if self.packing != Packing::Plain {
             records.skip_mark().map_err(CutError::Io).map_err(failed)?;
+            records
+                .peek(self.head_bytes)
+                .map_err(CutError::Io)
+                .map_err(failed)?;
+            records.skip(self.head_bytes);
             if matches!(&self.format, TextFormat::Csv(options) if options.header) {
                 first_record(&mut records).map_err(failed)?;
             }
         }
-        let mut decoder = self.decoder(blob, schema, rules)?;
         while let Some(chunk) = records.next(BATCH_ROWS, CHUNK_BYTES).map_err(failed)? {
-            let (good, open) = match chunk.records.split_last() {
-                Some((last, before)) if chunk.unclosed => (before, Some(last)),
-                _ => (&chunk.records[..], None),
-            };
-            decode(&mut decoder, chunk.bytes, good, emit, reject)?;
-            if let Some(open) = open {
-                let bytes = chunk.bytes[open.start..open.end].trim_ascii_end();
-                reject(
-                    open,
-                    bytes,
-                    "a quote is not closed before the file ends".to_owned(),
-                )?;
-            }
+            take(&chunk)?;
+        }
+        if part.range.end >= blob.size_bytes && !records.closed() {
+            return Err(blob.damaged("its JSON array ", "no ] ends it").into());
         }
         Ok(())
+    }
+
+    /// The place of a record.
+    pub fn place(&self, number: u64) -> Place {
+        match self.splitter {
+            Splitter::Elements { .. } => Place::Element(number),
+            _ => Place::Line(number),
+        }
+    }
+
+    /// The places of records.
+    pub fn places(&self, records: &[Record]) -> Places {
+        let numbers = records.iter().map(|record| record.number).collect();
+        match self.splitter {
+            Splitter::Elements { .. } => Places::Elements(numbers),
+            _ => Places::Lines(numbers),
+        }
+    }
+
+    fn records(
+        &self,
+        blob: &Blob,
+        range: Range<u64>,
+        number: u64,
+    ) -> Result<Records<Reader>, SourceError> {
+        let reader = open(blob, self.packing, range)?;
+        Ok(Records::new(reader, self.splitter, number))
+    }
+
+    fn cut_error(&self, blob: &Blob, error: CutError) -> SourceError {
+        match error {
+            CutError::Long { number } => SourceError::LongRecord {
+                file: blob.name.to_string(),
+                place: self.place(number),
+                limit: MAX_RECORD_BYTES,
+            },
+            CutError::Io(error) if self.packing == Packing::Plain => blob.io_error(error),
+            CutError::Io(error) => blob.damaged("its compressed content ", error),
+        }
     }
 }
 
@@ -222,106 +315,53 @@ fn first_record(records: &mut Records<Reader>) -> Result<Vec<u8>, CutError> {
     Ok(Vec::new())
 }
 
-fn guess_csv(names: Vec<String>, sample: &Chunk<'_>, options: &CsvOptions) -> Fields {
-    let mut guesses = vec![Guess::Nothing; names.len()];
-    for record in &sample.records {
-        let fields = csv::fields(&sample.bytes[record.start..record.end], options);
-        if names.is_empty() && guesses.is_empty() {
-            guesses.resize(fields.len(), Guess::Nothing);
-        }
-        if fields.len() != guesses.len() {
-            continue;
-        }
-        for (guess, field) in guesses.iter_mut().zip(&fields) {
-            if !options.is_null(field) {
-                *guess = guess.join(Guess::of(field));
-            }
-        }
-    }
-    let names = names.into_iter().map(Some).chain(std::iter::repeat(None));
-    let fields = guesses
-        .into_iter()
-        .zip(names)
-        .enumerate()
-        .map(|(index, (guess, name))| {
-            let name = name.unwrap_or_else(|| format!("column_{}", index + 1));
-            Field::new(name, guess.data_type(), true)
-        });
-    fields.collect()
-}
-
-/// Lines that are no objects are left to be rejected as they are read.
-fn guess_json(sample: &Chunk<'_>) -> Fields {
-    let mut all = Shape::Object(Vec::new());
-    for record in &sample.records {
-        let line = &sample.bytes[record.start..record.end];
-        if let Ok(shape @ Shape::Object(_)) = serde_json::from_slice::<Shape>(line) {
-            all = all.join(shape);
-        }
-    }
-    match all {
-        Shape::Object(fields) => top_columns(fields),
-        _ => Fields::empty(),
-    }
-}
-
-/// A decoder of either format.
-enum Decoder {
-    Csv(Box<CsvDecoder>),
-    Json(JsonDecoder),
-}
-
-impl Decoder {
-    /// Decodes `count` records; an error says what is wrong with some of them.
-    fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
-        match self {
-            Decoder::Csv(decoder) => decoder.decode(bytes, count),
-            Decoder::Json(decoder) => decoder.decode(bytes, count),
-        }
-    }
-}
-
-fn decode<E>(
-    decoder: &mut Decoder,
-    bytes: &[u8],
-    records: &[Record],
-    emit: Emit<'_, E>,
-    reject: RejectRecord<'_, E>,
-) -> Result<(), E> {
-    let (Some(first), Some(last)) = (records.first(), records.last()) else {
-        return Ok(());
+fn other_delimiter(name: &str, other: &str, delimiter: u8) -> String {
+    let shown = match delimiter {
+        b'\t' => "\\t".to_owned(),
+        delimiter => char::from(delimiter).to_string(),
     };
-    match decoder.decode(&bytes[first.start..last.end], records.len()) {
-        Ok(batch) => emit(batch, records),
-        Err(reason) if records.len() == 1 => reject(
-            first,
-            bytes[first.start..first.end].trim_ascii_end(),
-            reason,
-        ),
-        Err(_) => {
-            let (left, right) = records.split_at(records.len() / 2);
-            decode(decoder, bytes, left, emit, reject)?;
-            decode(decoder, bytes, right, emit, reject)
-        }
-    }
+    format!(
+        "its header is one column, '{name}': if its fields are delimited by '{other}', give \
+         --csv-delimiter '{other}', and if it has one column, --csv-delimiter '{shown}'"
+    )
 }
 
-/// The columns of a file with the types that all files have together; where rows may have columns that the sample
-/// has not shown, all columns there are.
-pub(super) fn decode_schema(file: &TextFile, united: &SchemaRef) -> SchemaRef {
+/// The columns of a file with the types that all files have together. Where a sample of JSON has only nulls, there
+/// may be only nulls.
+pub(super) fn decode_schema(text: &TextFile, united: &SchemaRef) -> SchemaRef {
     let typed = |field: &Arc<Field>| {
-        let data_type = match united.field_with_name(field.name()) {
-            Ok(united) => united.data_type().clone(),
+        let name = field.name().as_str();
+        let data_type = match united.field_with_name(name) {
+            Ok(united) if text.known || text.given.contains(name) => united.data_type().clone(),
+            Ok(united) => match text.format {
+                TextFormat::Csv(_) => united.data_type().clone(),
+                TextFormat::Json => only_met(text.guesses.json().get(name), united.data_type()),
+            },
             Err(_) => DataType::Utf8,
         };
-        Field::new(field.name(), data_type, true)
+        Field::new(name, data_type, true)
     };
-    let fields = if file.is_open() {
-        united.fields()
-    } else {
-        &file.fields
-    };
-    Arc::new(arrow_schema::Schema::new(
-        fields.iter().map(typed).collect::<Vec<Field>>(),
+    Arc::new(Schema::new(
+        text.fields.iter().map(typed).collect::<Vec<Field>>(),
     ))
+}
+
+/// The type, but null where no value was met.
+fn only_met(shape: Option<&Shape>, data_type: &DataType) -> DataType {
+    let inner = |shape: Option<&Shape>, field: &Field| {
+        let data_type = only_met(shape, field.data_type());
+        field.clone().with_data_type(data_type)
+    };
+    match (shape, data_type) {
+        (Some(Shape::Null), DataType::Utf8) => DataType::Null,
+        (Some(Shape::List(item)), DataType::List(field)) => {
+            DataType::List(Arc::new(inner(Some(item), field)))
+        }
+        (Some(Shape::Object(object)), DataType::Struct(fields)) => DataType::Struct(
+            (fields.iter())
+                .map(|field| inner(object.get(field.name()), field))
+                .collect(),
+        ),
+        (_, data_type) => data_type.clone(),
+    }
 }

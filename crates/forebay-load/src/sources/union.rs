@@ -10,8 +10,10 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUni
 
 use super::error::SourceError;
 use crate::convert::Given;
+use crate::near;
 use crate::type_name::type_name;
 use crate::types::plain_type;
+use crate::uuid::{is_uuid, with_uuid_mark};
 
 /// A file's columns as it has them.
 #[derive(Debug, Clone)]
@@ -20,7 +22,7 @@ pub(super) struct FileColumns {
     pub fields: Fields,
     /// Types were guessed from text, so that text is always possible.
     pub guessed: bool,
-    /// Rows may have columns that none has shown yet.
+    /// Its structs may have fields that no row has shown yet.
     pub open: bool,
 }
 
@@ -39,7 +41,12 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
     for file in files {
         for field in &file.fields {
             let plain = plain_type(field.data_type());
-            let data_type = set_types(field.name(), plain, given, &mut met);
+            let mut types = Types {
+                given,
+                met: &mut met,
+                open: file.open,
+            };
+            let data_type = types.set(field.name(), plain);
             add(
                 &mut merged,
                 file,
@@ -47,7 +54,9 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
             )?;
         }
     }
-    add_unmet(&mut merged, files, given, &met)?;
+    if let Some(unmet) = met.iter().position(|met| !met) {
+        return Err(unknown_column(&merged, &given[unmet].path));
+    }
     let fields: Vec<Field> = (merged.into_iter())
         .map(
             |Merged {
@@ -63,67 +72,92 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
                 } else {
                     field.data_type().clone()
                 };
-                Field::new(field.name(), data_type, nullable)
+                let united = Field::new(field.name(), data_type, nullable);
+                match is_uuid(&field) {
+                    true => with_uuid_mark(united),
+                    false => united,
+                }
             },
         )
         .collect();
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// The type of the place `path`, with what was given for it or for places within.
-fn set_types(path: &str, data_type: DataType, given: &[Given], met: &mut [bool]) -> DataType {
-    if let Some(at) = given.iter().position(|given| given.path == path) {
-        met[at] = true;
-        return given[at].data_type.clone();
+/// The types that were given, put in place of others.
+struct Types<'a> {
+    given: &'a [Given],
+    /// Which of them have found their place.
+    met: &'a mut [bool],
+    /// Structs may have fields that no row has shown.
+    open: bool,
+}
+
+impl Types<'_> {
+    /// The type of the place `path`, with what was given for it or for places within.
+    fn set(&mut self, path: &str, data_type: DataType) -> DataType {
+        if let Some(at) = self.given.iter().position(|given| given.path == path) {
+            self.met[at] = true;
+            return self.given[at].data_type.clone();
+        }
+        if !self.given.iter().any(|given| given.path.starts_with(path)) {
+            return data_type;
+        }
+        match &data_type {
+            DataType::Struct(fields) => {
+                let fields = fields.iter();
+                let set =
+                    fields.map(|field| self.within(field, format!("{path}.{}", field.name())));
+                let mut fields: Vec<FieldRef> = set.collect();
+                if self.open {
+                    self.add_fields(path, &mut fields);
+                }
+                DataType::Struct(fields.into())
+            }
+            DataType::List(item) | DataType::ListView(item) => {
+                DataType::List(self.within(item, format!("{path}[]")))
+            }
+            DataType::LargeList(item) | DataType::LargeListView(item) => {
+                DataType::LargeList(self.within(item, format!("{path}[]")))
+            }
+            DataType::FixedSizeList(item, length) => {
+                DataType::FixedSizeList(self.within(item, format!("{path}[]")), *length)
+            }
+            _ => data_type,
+        }
     }
-    if !given.iter().any(|given| given.path.starts_with(path)) {
-        return data_type;
-    }
-    let mut inner = |field: &FieldRef, path: String| -> FieldRef {
-        let data_type = set_types(&path, field.data_type().clone(), given, met);
+
+    fn within(&mut self, field: &FieldRef, path: String) -> FieldRef {
+        let data_type = self.set(&path, field.data_type().clone());
         Arc::new(field.as_ref().clone().with_data_type(data_type))
-    };
-    match &data_type {
-        DataType::Struct(fields) => {
-            let fields = fields.iter();
-            let fields = fields.map(|field| inner(field, format!("{path}.{}", field.name())));
-            DataType::Struct(fields.collect())
+    }
+
+    /// Adds the fields that were given for the struct at `path` and that no row has shown.
+    fn add_fields(&mut self, path: &str, fields: &mut Vec<FieldRef>) {
+        for (given, met) in self
+            .given
+            .iter()
+            .zip(self.met.iter_mut())
+            .filter(|(_, met)| !**met)
+        {
+            let within = given.path.strip_prefix(path);
+            let Some(name) = within.and_then(|rest| rest.strip_prefix('.')) else {
+                continue;
+            };
+            if !name.contains(['.', '[']) {
+                *met = true;
+                fields.push(Arc::new(Field::new(name, given.data_type.clone(), true)));
+            }
         }
-        DataType::List(item) => DataType::List(inner(item, format!("{path}[]"))),
-        DataType::LargeList(item) => DataType::LargeList(inner(item, format!("{path}[]"))),
-        DataType::FixedSizeList(item, length) => {
-            DataType::FixedSizeList(inner(item, format!("{path}[]")), *length)
-        }
-        DataType::ListView(item) => DataType::List(inner(item, format!("{path}[]"))),
-        DataType::LargeListView(item) => DataType::LargeList(inner(item, format!("{path}[]"))),
-        _ => data_type,
     }
 }
 
-/// Columns that were given and that no row has shown: where rows may have any, they are there and null.
-fn add_unmet(
-    merged: &mut Vec<Merged>,
-    files: &[FileColumns],
-    given: &[Given],
-    met: &[bool],
-) -> Result<(), SourceError> {
-    let open = files.iter().find(|file| file.open);
-    for (given, _) in given.iter().zip(met).filter(|(_, met)| !**met) {
-        let Some(file) = open else {
-            let columns: Vec<&str> = merged.iter().map(|m| m.field.name().as_str()).collect();
-            return Err(SourceError::UnknownColumn {
-                column: given.path.clone(),
-                columns: columns.join(", "),
-            });
-        };
-        merged.push(Merged {
-            field: Field::new(&given.path, given.data_type.clone(), true),
-            file: file.file.clone(),
-            guessed: false,
-            files: 0,
-        });
+fn unknown_column(merged: &[Merged], path: &str) -> SourceError {
+    let columns: Vec<&str> = merged.iter().map(|m| m.field.name().as_str()).collect();
+    SourceError::UnknownColumn {
+        column: path.to_owned(),
+        hint: near::hint(path, columns.iter().copied()),
+        columns: columns.join(", "),
     }
-    Ok(())
 }
 
 fn add(merged: &mut Vec<Merged>, file: &FileColumns, field: Field) -> Result<(), SourceError> {

@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_schema::{DataType, FieldRef, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 
 use super::batches::Slice;
 use super::capture::CapturePart;
 use super::error::SourceError;
-use super::origin::{Origin, Place, Places, Reject, row_as_json};
+use super::look::TextUnit;
+use super::origin::{Origin, Places, Reject, culprit, row_as_json};
 use super::parquet::RowGroup;
 use super::text::{TextPart, decode_schema};
 use super::{Content, File};
@@ -59,7 +60,12 @@ pub(super) fn cut(
         }
         Content::Batches(_) => Vec::new(),
         Content::Text(blob, text) => {
-            let types = decode_schema(text, schema);
+            // What directories say does not stand in the lines.
+            let added: Vec<&String> = file.constants.fields().map(|field| field.name()).collect();
+            let fields = schema.fields().iter();
+            let in_lines = fields.filter(|field| !added.contains(&field.name()));
+            let in_lines = Arc::new(Schema::new(in_lines.cloned().collect::<Vec<FieldRef>>()));
+            let types = decode_schema(text, &in_lines);
             let parts = text.parts(blob)?.into_iter();
             parts.map(|part| Part::Lines(part, types.clone())).collect()
         }
@@ -133,6 +139,14 @@ impl Unit {
         }
     }
 
+    /// The text that the unit reads, if it does.
+    pub(super) fn text(&self) -> Option<TextUnit<'_>> {
+        match (&self.file.content, &self.part) {
+            (Content::Text(blob, text), Part::Lines(part, _)) => Some((blob, text, part)),
+            _ => None,
+        }
+    }
+
     /// The number of rows, where the format tells.
     pub fn rows(&self) -> Option<u64> {
         match &self.part {
@@ -151,28 +165,36 @@ impl Unit {
 
     /// Works out which of the file's columns make the schema's, and how.
     fn bind(&mut self) -> Result<(), SourceError> {
-        let fields = match &self.part {
+        // Those of the directories come behind the file's own.
+        let own = match &self.part {
             Part::Lines(_, types) => types.fields(),
             _ => self.file.fields(),
         };
+        let fields: Vec<FieldRef> = (own.iter().cloned())
+            .chain(self.file.constants.fields().cloned().map(Arc::new))
+            .collect();
+        let own = own.len();
         let find = |name: &String| fields.iter().position(|have| have.name() == name);
         let wanted = self.schema.fields().iter();
         let found: Vec<Option<usize>> = wanted.map(|field| find(field.name())).collect();
         self.columns = match self.part {
             // Those read whole.
-            Part::Lines(..) | Part::Slice(_) | Part::None => (0..fields.len()).collect(),
+            Part::Lines(..) | Part::Slice(_) | Part::None => (0..own).collect(),
             _ => {
-                let mut columns: Vec<usize> = found.iter().flatten().copied().collect();
+                let read = found.iter().flatten().filter(|column| **column < own);
+                let mut columns: Vec<usize> = read.copied().collect();
                 columns.sort_unstable();
                 columns.dedup();
                 columns
             }
         };
+        let place = |column: usize| match column.checked_sub(own) {
+            Some(added) => Some(self.columns.len() + added),
+            None => self.columns.binary_search(&column).ok(),
+        };
         let source = |(column, field): (&Option<usize>, &FieldRef)| {
-            let Some(column) = *column else {
-                return Ok(None);
-            };
-            let Ok(place) = self.columns.binary_search(&column) else {
+            let Some((column, place)) = column.and_then(|column| Some((column, place(column)?)))
+            else {
                 return Ok(None);
             };
             let from = fields[column].data_type();
@@ -205,6 +227,7 @@ impl Unit {
         let file = &self.file.name;
         let mut first_row = 0;
         let mut emit = |batch: RecordBatch, places: Places| -> Result<(), E> {
+            let batch = self.file.constants.add(batch);
             self.pass_on(&batch, &places, &mut first_row, &mut accept, &reject)
         };
         match (&self.file.content, &self.part) {
@@ -233,15 +256,12 @@ impl Unit {
                 part,
                 types,
                 &self.rules,
-                &mut |batch, records| {
-                    let lines = records.iter().map(|record| record.line).collect();
-                    emit(batch, Places::Lines(lines))
-                },
+                &mut |batch, records| emit(batch, text.places(records)),
                 &mut |record, bytes, reason| {
-                    let place = Place::Line(record.line);
                     reject(Reject {
                         file,
-                        place,
+                        place: text.place(record.number),
+                        column: culprit(types, &reason),
                         reason,
                         record: bytes,
                     })
@@ -256,6 +276,7 @@ impl Unit {
                     reject(Reject {
                         file,
                         place,
+                        column: None,
                         reason,
                         record: b"null",
                     })
@@ -287,6 +308,7 @@ impl Unit {
             reject(Reject {
                 file: &origin.file,
                 place: origin.place(row),
+                column: culprit(&self.schema, &reason),
                 reason,
                 record: &row_as_json(batch, row),
             })
@@ -330,6 +352,9 @@ impl Unit {
 
     /// The columns of the schema: by name, converted where types differ, null where absent.
     fn convert(&self, batch: &RecordBatch) -> Result<Result<Vec<ArrayRef>, Trouble>, SourceError> {
+        if let Err(reason) = self.file.constants.check(batch) {
+            return Ok(Err(Trouble::Batch(reason)));
+        }
         let mut changes = Changes::default();
         let mut failures = Failures::default();
         let mut columns = Vec::with_capacity(self.sources.len());

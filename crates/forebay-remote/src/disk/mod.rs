@@ -370,6 +370,13 @@ impl Disk for RemoteDisk {
         Ok(())
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match (self.place(from), self.place(to)) {
+            (Place::Local, Place::Local) => self.local().link(from, to),
+            _ => Err(unsupported("a second name of a file")),
+        }
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let name = match self.place(path) {
             Place::Local => return self.local().remove(path),
@@ -485,6 +492,10 @@ impl Disk for RemoteDisk {
         }
         let lease = self.shared.lease(&name, holder, "")?;
         Ok(lease.map(|lease| Box::new(lease) as Box<dyn Lock>))
+    }
+
+    fn keeps_blocks(&self) -> bool {
+        false
     }
 }
 

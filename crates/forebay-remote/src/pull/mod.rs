@@ -25,7 +25,8 @@ use forebay_engine::{PushError, RunId, StoreError, TableName};
 use thiserror::Error;
 
 use crate::address::Address;
-use crate::objects::{Objects, Patience};
+use crate::backend::Patience;
+use crate::objects::Objects;
 use crate::open::OpenError;
 
 pub use state::{PullState, TablePull};

@@ -66,6 +66,10 @@ impl Disk for MemoryDisk {
         unsupported()
     }
 
+    fn link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        unsupported()
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let removed = files.remove(path);

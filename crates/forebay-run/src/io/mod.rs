@@ -40,6 +40,9 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// Renames within one directory, replacing the target in one step. Durable only after
     /// [`Disk::sync_dir`] of that directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file one more name in its directory; `AlreadyExists` when there is such a file. Durable only
+    /// after [`Disk::sync_dir`] of that directory.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Removes a directory and all that is in it.
@@ -51,11 +54,16 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Takes an exclusive lock on `path`, created if absent, and writes `holder` into it.
     /// `Err(text)` inside `Ok` is what the present holder wrote. The lock ends when dropped, and
-    /// with its process, however that dies.
+    /// with its process, however that dies. Where there is no space for the holder's words, they are
+    /// left out.
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>>;
     /// How many bytes may still be written to where `path`, which exists, lies; none where nobody knows.
     fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok(None)
+    }
+    /// Whether this can fill up, and a file's blocks can be kept for later: not so in object storage.
+    fn keeps_blocks(&self) -> bool {
+        true
     }
 }
 
@@ -160,7 +168,8 @@ impl Random for SystemRandom {
 }
 
 /// Writes a small file so that a reader sees the old content or the new, never a mixture, and the
-/// new one survives a power cut: temporary file, sync, rename, sync of the directory.
+/// new one survives a power cut: temporary file, sync, rename, sync of the directory. A temporary file
+/// that cannot be written is removed.
 pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let name = path
@@ -173,9 +182,13 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<
         _ => {}
     }
     let mut file = disk.create(&temporary)?;
-    file.write_all(content)?;
-    file.sync()?;
+    let written = file.write_all(content).and_then(|()| file.sync());
     drop(file);
+    if let Err(error) = written {
+        // What stays nevertheless is replaced or removed by whoever writes here next.
+        let _ = disk.remove(&temporary);
+        return Err(error);
+    }
     disk.rename(&temporary, path)?;
     disk.sync_dir(dir)
 }

@@ -1,13 +1,13 @@
 //! The machine's own file system.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::log_file::OsLogFile;
-use super::{Disk, Lock, LogFile, ReadFile, WriteFile};
+use super::{Disk, Lock, LogFile, ReadFile, WriteFile, is_out_of_space};
 use crate::raw::{self, Mapping};
 
 /// Files of the operating system, read by mapping them.
@@ -66,6 +66,10 @@ impl Disk for OsDisk {
         fs::rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }
@@ -101,7 +105,7 @@ impl Disk for OsDisk {
 
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
         loop {
-            let mut file = OpenOptions::new()
+            let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
@@ -121,11 +125,18 @@ impl Disk for OsDisk {
             if !is_at(&file, path)? {
                 continue;
             }
-            file.set_len(0)?;
-            file.rewind()?;
-            file.write_all(holder.as_bytes())?;
+            write_holder(&file, holder.as_bytes())?;
             return Ok(Ok(Box::new(OsLock { _file: file })));
         }
+    }
+}
+
+/// Writes over the words of the holder before, in the block that they took: on a full disk there is no other.
+/// Without any space there are no words.
+fn write_holder(file: &File, words: &[u8]) -> io::Result<()> {
+    match file.write_all_at(words, 0) {
+        Err(error) if is_out_of_space(&error) => file.set_len(0),
+        written => written.and_then(|()| file.set_len(words.len() as u64)),
     }
 }
 

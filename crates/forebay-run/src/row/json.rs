@@ -1,9 +1,11 @@
 //! A value as JSON.
 //!
-//! Decimals are numbers with all their digits; NaN and the infinities are null, as JSON has none.
-//! Binary is a string when UTF-8, else `{"base64": "..."}`. A map is an object when its keys are scalars (by their
-//! text), else an array of objects with `key` and `value`.
+//! Integers and decimals are numbers with all their digits; NaN and the infinities, which JSON lacks, are the
+//! strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Binary is a string when UTF-8, else `{"base64": "..."}`. A map is
+//! an object when its keys are scalars (by their text, binary ones as [`super::write_binary_text`] says), else an
+//! array of objects with `key` and `value`.
 
+use super::base64::{is_plain, write_base64_object, write_binary_text};
 use super::datum::{Datum, f16_to_f32};
 use super::schema::Schema;
 use super::text;
@@ -34,9 +36,11 @@ pub(super) fn write(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError
 fn write_float(finite: bool, value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
     if finite {
         text::write(value, out)?;
-    } else {
-        out.extend_from_slice(b"null");
+        return Ok(());
     }
+    out.push(b'"');
+    text::write(value, out)?;
+    out.push(b'"');
     Ok(())
 }
 
@@ -78,8 +82,14 @@ fn write_map(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> 
             out.push(b',');
         }
         key.clear();
-        text::write(&entry.datum(0)?, &mut key)?;
-        write_string(&String::from_utf8_lossy(&key), out);
+        match entry.datum(0)? {
+            Datum::Bytes(bytes) => write_binary_text(bytes, &mut key),
+            other => drop(text::write(&other, &mut key)?),
+        }
+        write_string(
+            std::str::from_utf8(&key).map_err(|_| RowError::NotUtf8)?,
+            out,
+        );
         out.push(b':');
         write(&entry.datum(1)?, out)?;
     }
@@ -94,15 +104,12 @@ fn scalar_key(entries: &Schema) -> bool {
         .is_some_and(|key| !key.kind.is_nested())
 }
 
-/// Appends bytes as a JSON string when they are UTF-8, else as `{"base64": "..."}`.
+/// Appends bytes as a JSON string when they are UTF-8, else as `{"base64": "..."}`; that form, too, where the string
+/// would look like it.
 pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     match std::str::from_utf8(bytes) {
-        Ok(text) => write_string(text, out),
-        Err(_) => {
-            out.extend_from_slice(b"{\"base64\":\"");
-            write_base64(bytes, out);
-            out.extend_from_slice(b"\"}");
-        }
+        Ok(text) if is_plain(bytes) => write_string(text, out),
+        _ => write_base64_object(bytes, out),
     }
 }
 
@@ -139,22 +146,4 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(&bytes[plain..]);
     out.push(b'"');
-}
-
-/// Appends base64 with padding.
-pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for chunk in bytes.chunks(3) {
-        let group = chunk
-            .iter()
-            .fold(0_u32, |all, byte| all << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for index in 0..4 {
-            out.push(if index <= chunk.len() {
-                ALPHABET[(group >> (18 - 6 * index) & 63) as usize]
-            } else {
-                b'='
-            });
-        }
-    }
 }

@@ -36,6 +36,7 @@
 //! Reading checks every length against the bytes there are: any bytes give values or a [`RowError`],
 //! never a panic.
 
+mod base64;
 mod datum;
 mod decimal;
 mod json;
@@ -44,6 +45,7 @@ mod list;
 mod list_writer;
 mod pack;
 mod schema;
+mod span;
 mod text;
 mod time;
 mod view;
@@ -52,12 +54,15 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use base64::{read_base64, read_binary_text, write_base64, write_binary_text};
 pub use datum::{Datum, f16_to_f32};
 pub use decimal::{write_decimal, write_decimal256};
-pub use json::{write_base64, write_bytes as write_json_bytes, write_string as write_json_string};
+pub use json::{write_bytes as write_json_bytes, write_string as write_json_string};
 pub use list::ListView;
 pub use list_writer::ListWriter;
 pub use schema::{Column, Kind, Schema, TimeUnit};
+pub use span::{read_duration, read_interval};
+pub(crate) use text::write_not_finite;
 pub use time::{civil_from_days, write_date, write_time, write_timestamp};
 pub use view::RowView;
 pub use writer::RowWriter;

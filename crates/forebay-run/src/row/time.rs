@@ -1,10 +1,9 @@
-//! Dates, times, timestamps and durations as ISO 8601.
+//! Dates, times and timestamps as ISO 8601.
 //!
 //! Fractions of a second have the digits of the unit, always (0, 3, 6 or 9), so that the texts of one
 //! column sort as its times do, for the years 0000 to 9999. Years outside are written with a sign.
 
 use super::schema::TimeUnit;
-use super::text::{write_int, write_uint};
 
 const SECONDS_A_DAY: i64 = 86_400;
 
@@ -41,10 +40,13 @@ pub fn write_date(days: i64, out: &mut Vec<u8>) {
     write_padded(u64::from(day), 2, out);
 }
 
-/// Appends `23:59:59.123` from units since midnight; other than a time of day it is taken modulo a day.
+/// Appends `23:59:59.123` from units since midnight. What is no time of day has more hours (`24:00:00`), or a sign.
 pub fn write_time(value: i64, unit: TimeUnit, out: &mut Vec<u8>) {
-    let per_second = unit.per_second();
-    let seconds = value.div_euclid(per_second).rem_euclid(SECONDS_A_DAY) as u64;
+    if value < 0 {
+        out.push(b'-');
+    }
+    let (value, per_second) = (value.unsigned_abs(), unit.per_second() as u64);
+    let seconds = value / per_second;
     write_padded(seconds / 3600, 2, out);
     out.push(b':');
     write_padded(seconds / 60 % 60, 2, out);
@@ -52,11 +54,7 @@ pub fn write_time(value: i64, unit: TimeUnit, out: &mut Vec<u8>) {
     write_padded(seconds % 60, 2, out);
     if unit.digits() > 0 {
         out.push(b'.');
-        write_padded(
-            value.rem_euclid(per_second) as u64,
-            unit.digits() as usize,
-            out,
-        );
+        write_padded(value % per_second, unit.digits() as usize, out);
     }
 }
 
@@ -73,47 +71,8 @@ pub fn write_timestamp(value: i64, unit: TimeUnit, zoned: bool, out: &mut Vec<u8
     }
 }
 
-/// Appends `PT3.500S`.
-pub(super) fn write_duration(value: i64, unit: TimeUnit, out: &mut Vec<u8>) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(b"PT");
-    write_seconds(value.unsigned_abs(), unit, out);
-}
-
-/// Appends `P1M2DT3.000000000S`, the parts that are not zero, each with its own sign; `PT0S` for none.
-pub(super) fn write_interval(months: i32, days: i32, nanoseconds: i64, out: &mut Vec<u8>) {
-    out.push(b'P');
-    for (count, letter) in [(months, b'M'), (days, b'D')] {
-        if count != 0 {
-            write_int(i64::from(count), out);
-            out.push(letter);
-        }
-    }
-    if nanoseconds != 0 {
-        out.push(b'T');
-        if nanoseconds < 0 {
-            out.push(b'-');
-        }
-        write_seconds(nanoseconds.unsigned_abs(), TimeUnit::Nanosecond, out);
-    } else if months == 0 && days == 0 {
-        out.extend_from_slice(b"T0S");
-    }
-}
-
-fn write_seconds(value: u64, unit: TimeUnit, out: &mut Vec<u8>) {
-    let per_second = unit.per_second() as u64;
-    write_uint(value / per_second, out);
-    if unit.digits() > 0 {
-        out.push(b'.');
-        write_padded(value % per_second, unit.digits() as usize, out);
-    }
-    out.push(b'S');
-}
-
 /// Appends a number with leading zeroes up to `width` (at most 20) digits.
-fn write_padded(mut value: u64, width: usize, out: &mut Vec<u8>) {
+pub(super) fn write_padded(mut value: u64, width: usize, out: &mut Vec<u8>) {
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
     while value > 0 {

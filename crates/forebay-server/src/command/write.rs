@@ -425,9 +425,7 @@ impl From<LiveError> for Stop {
     fn from(error: LiveError) -> Self {
         let code = match &error {
             LiveError::AcrossPartitions { .. } => "CROSSSLOT",
-            LiveError::Failed { .. } | LiveError::Closed { .. } | LiveError::Log { .. } => {
-                "MISCONF"
-            }
+            LiveError::Failed { .. } | LiveError::Closed { .. } | LiveError::Log(_) => "MISCONF",
             LiveError::Full { .. } => "OOM",
             LiveError::Batch { .. } => "READONLY",
             LiveError::Run { .. } => {

@@ -5,6 +5,7 @@ mod answer;
 mod guard;
 mod metrics;
 mod pulls;
+mod rows;
 mod tables;
 
 use std::io;
@@ -72,7 +73,8 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/v1/tables", get(tables::tables))
         .route("/v1/tables/{table}", get(tables::table))
         .route("/v1/tables/{table}/versions", get(tables::versions))
-        .route("/v1/tables/{table}/rows/{*key}", get(tables::row))
+        .route("/v1/tables/{table}/rows/", get(rows::row))
+        .route("/v1/tables/{table}/rows/{*key}", get(rows::row))
         .route("/v1/tables/{table}/swap", post(tables::swap))
         .route("/v1/tables/{table}/rollback", post(tables::rollback))
         .route("/v1/tables/{table}/compact", post(tables::compact))

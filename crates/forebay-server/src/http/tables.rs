@@ -1,13 +1,13 @@
-//! Health, tables, rows, swap and rollback.
+//! Health, tables, swap and rollback.
 
 use std::sync::Arc;
 
 use axum::extract::{Extension, Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, body};
 use forebay_engine::{
-    StoreError, Swapped, Table, TableName, TableState, ValueKind, VersionInfo, live::LiveTable,
+    StoreError, Swapped, Table, TableName, TableState, VersionInfo, live::LiveTable,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +15,6 @@ use tracing::info;
 
 use super::answer::Refused;
 use super::guard::Caller;
-use crate::command::write_text;
 use crate::shared::Shared;
 use crate::users::Verb;
 use forebay_engine::Source;
@@ -173,40 +172,6 @@ fn version(info: &VersionInfo) -> Value {
     })
 }
 
-/// One value as JSON. Bytes that are UTF-8 are a string, others `{"base64": ...}`.
-pub async fn row(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
-    Path((table, key)): Path<(String, String)>,
-) -> Result<Response, Refused> {
-    caller.check_read(&table)?;
-    let tables = shared.tables().keep();
-    let text = waiting(move || {
-        let source = tables.get(table.as_bytes());
-        row_text(source.ok_or_else(|| Refused::no_table(&table))?, &key)
-    });
-    let text = text.await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
-}
-
-fn row_text(source: Source<'_>, key: &str) -> Result<Vec<u8>, Refused> {
-    let failed = |what: String| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what);
-    let value = source.get(key.as_bytes());
-    let Some(value) = value.map_err(|error| failed(error.to_string()))? else {
-        let text = format!("table {} has no key {key:?}", source.table());
-        return Err(Refused::new(StatusCode::NOT_FOUND, text));
-    };
-    let mut out = Vec::new();
-    match (source.kind(), source.number()) {
-        (ValueKind::Bytes { .. }, None) => forebay_run::row::write_json_bytes(&value, &mut out),
-        (ValueKind::Bytes { .. } | ValueKind::Number { .. }, Some(number)) => number
-            .write_json(&value, &mut out)
-            .map_err(|error| failed(error.to_string()))?,
-        _ => write_text(source, &value, &mut out).map_err(|stop| failed(format!("{stop:?}")))?,
-    }
-    Ok(out)
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SwapTo {
@@ -322,7 +287,7 @@ fn open(shared: &Shared, table: &str) -> Result<Table, Refused> {
 }
 
 /// Runs what waits for the disk on a thread that may.
-async fn waiting<T: Send + 'static>(
+pub async fn waiting<T: Send + 'static>(
     run: impl FnOnce() -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Refused> {
     match tokio::task::spawn_blocking(run).await {

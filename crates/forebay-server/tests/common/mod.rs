@@ -138,7 +138,9 @@ impl Fixture {
         let mut rows: Vec<_> = rows.into_iter().map(|(k, v)| (hash(&k), k, v)).collect();
         rows.sort();
         let run = push.new_run(0);
-        let options = RunOptions::new(order, Compression::None, &prefix);
+        let longest_key = rows.iter().map(|(_, key, _)| key.len()).max();
+        let options = RunOptions::new(order, Compression::None, &prefix)
+            .for_keys_of(longest_key.unwrap_or(0));
         let mut writer =
             RunWriter::create(self.store.disk(), &run.path, options).expect("a writer");
         for (hash, key, value) in &rows {

@@ -13,6 +13,7 @@ use crate::commands::push::{Compression, Delta, Order};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
+use crate::key::KeyForm;
 
 /// Make a live table, which takes writes at any time
 ///
@@ -40,6 +41,9 @@ pub struct Create {
     /// A key at which a partition of an ordered table begins; may be repeated
     #[arg(long, value_name = "KEY")]
     pub boundary: Vec<String>,
+
+    #[command(flatten)]
+    pub form: KeyForm,
 
     /// What is stored for a key: bytes, rows of the columns given, lists of the items given
     #[arg(long, value_enum, default_value = "bytes", help_heading = "Values")]
@@ -108,12 +112,11 @@ fn parse_ttl(text: &str) -> Result<Expiry, String> {
     match text {
         "never" => Ok(Expiry::Never),
         "per-key" => Ok(Expiry::PerRecord),
-        _ => match human::parse_time(text) {
-            Ok(time) if !time.is_zero() => {
+        _ => match human::parse_lifetime(text) {
+            Ok(time) => {
                 let ms = u64::try_from(time.as_millis());
                 ms.map(Expiry::AfterMs).map_err(|error| error.to_string())
             }
-            Ok(_) => Err("keys that expire at once are never there".to_owned()),
             Err(problem) => Err(format!("{problem}, or per-key, or never")),
         },
     }
@@ -159,8 +162,8 @@ impl Create {
                 )
             }
             Order::Ordered => {
-                let keys = self.boundary.iter();
-                LiveOptions::ordered(keys.map(|key| key.as_bytes().to_vec()).collect())
+                let keys = self.boundary.iter().map(|key| self.form.parse(key));
+                LiveOptions::ordered(keys.collect::<anyhow::Result<_>>()?)
             }
         };
         (options.value, options.schema) = self.values()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use forebay_engine::{Store, StoreError, TableName, ValueKind, show_key};
+use forebay_load::convert::Lossy;
 use forebay_load::gate::Finding;
 use forebay_load::push::{
     Applied, Extent, Forecast, Ground, NotedRow, Outlook, PushRequest, dry_run,
@@ -14,7 +15,7 @@ use forebay_run::Order;
 use forebay_run::row::write_json_bytes;
 use serde::Serialize;
 
-use super::pushed::{findings, remedies};
+use super::pushed::{changed, findings, remedies};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -56,6 +57,7 @@ struct Told<'a> {
     changes: Option<Changes>,
     rejected: u64,
     bad_rows: &'a [NotedRow],
+    lossy: &'a [Lossy],
     duplicates: u64,
     compared_with: Option<u64>,
     gate: &'a [Finding],
@@ -194,6 +196,7 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
         }),
         rejected: forecast.rejected,
         bad_rows: &forecast.bad_rows,
+        lossy: &forecast.lossy,
         duplicates: forecast.duplicates,
         compared_with: forecast.compared_with,
         gate: &forecast.gate,
@@ -356,6 +359,9 @@ fn bad_rows(forecast: &Forecast, out: &mut String) {
     }
     for row in &forecast.bad_rows {
         _ = writeln!(out, "  {}: {}: {}", row.file, row.place, row.reason);
+    }
+    if let Some(changed) = changed(&forecast.lossy).strip_prefix("; ") {
+        _ = writeln!(out, "changed, as was asked for: {changed} of those read");
     }
 }
 

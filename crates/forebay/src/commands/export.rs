@@ -1,17 +1,21 @@
 //! `forebay export`: a table as a file again.
 
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use forebay_engine::{Source, show_key};
+use forebay_engine::{Source, Ttl, ValueKind, show_key};
 use forebay_load::export::{ExportFormat, ExportOptions, ExportValues, Exporter};
 use forebay_load::progress::{Progress, Unit};
-use forebay_run::io::WriteFile;
+use forebay_load::type_name::type_name;
+use forebay_load::types::arrow_type;
+use forebay_run::Order;
+use forebay_run::operation::DeltaKind;
+use forebay_run::row::Column;
 use forebay_run::scan::{Direction, ScanRange};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -21,82 +25,149 @@ use crate::target::Target;
 /// Records between two reports of progress.
 const REPORT_ROWS: u64 = 1024;
 
-/// Write a version, or a live table, to a Parquet, CSV or JSON lines file
+/// Write a version, or a live table, to a Parquet, CSV, JSON lines or Arrow file
 ///
-/// The file appears, or replaces the one of its name, when it is complete. With --json one object
-/// {table, version, rows, file, seconds}.
+/// The file appears, or replaces the one of its name, when it is complete. A column that the format has no type for
+/// is named before anything is written. With --json one object {table, version, rows, file, seconds, columns,
+/// push}: the columns as --column takes them, and what else a push of the file needs to be the same table.
 #[derive(Debug, Args)]
 pub struct Export {
     /// The table, as it serves or at a version
     #[arg(value_name = "TABLE[@V]")]
     pub target: Target,
 
-    /// The file to write; its name ends in .parquet, .csv or .jsonl
+    /// The file to write; its name ends in .parquet, .csv, .jsonl, .arrow, .feather or .arrows (a stream). - is
+    /// standard output
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 
-    /// In Parquet, keys and values of bytes as binary columns instead of text
+    /// The format, where the file's name does not tell
+    #[arg(long, value_enum)]
+    pub format: Option<WrittenFormat>,
+
+    /// In Parquet and Arrow, keys and values of bytes as binary columns where they would be text
     #[arg(long)]
     pub binary: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum WrittenFormat {
+    Parquet,
+    Csv,
+    /// JSON lines: one object a line
+    Jsonl,
+    /// Arrow IPC: a stream to standard output and to .arrows, else a file
+    Arrow,
+}
+
+/// What was written.
+struct Written {
+    rows: u64,
+    columns: Vec<String>,
+    /// What a push of it is told.
+    push: Vec<String>,
+}
+
 pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
     let started = context.clock.monotonic();
-    let file = args.to.display();
-    let format = args
-        .to
-        .to_str()
-        .and_then(ExportFormat::of_name)
-        .ok_or_else(|| {
-            anyhow!(
-                "{file}: the name has to end in .parquet, .csv or .jsonl, which says what to write"
-            )
-        })?;
+    let format = format_of(args)?;
     let opened = context.open_target(&args.target)?;
     let source = opened.source();
+    let seconds = || (context.clock.monotonic() - started).as_secs_f64();
+    if is_stdout(&args.to) {
+        if context.output.json {
+            bail!("--json and --to - both write to standard output: leave one of them out");
+        }
+        let drawing = context.progress();
+        let written = write(args, format, source, std::io::stdout(), &*drawing);
+        let (written, _) = written.context("cannot write to standard output")?;
+        drawing.message(&summary(source, "standard output", written.rows, seconds()));
+        return Ok(Outcome::Done);
+    }
+    let file = args.to.display();
+    let written = write_file(args, format, source, context);
+    let written = written.with_context(|| format!("cannot write {file}"))?;
+    let seconds = seconds();
+    let object = object(args, source, &written, seconds);
+    context.print(&object, || {
+        summary(source, &file.to_string(), written.rows, seconds)
+    })?;
+    Ok(Outcome::Done)
+}
+
+fn object(args: &Export, source: Source<'_>, written: &Written, seconds: f64) -> Value {
+    json!({
+        "table": source.table(),
+        "version": version_of(source),
+        "rows": written.rows,
+        "file": args.to,
+        "seconds": (seconds * 1000.0).round() / 1000.0,
+        "columns": written.columns,
+        "push": written.push,
+    })
+}
+
+fn summary(source: Source<'_>, file: &str, rows: u64, seconds: f64) -> String {
+    let (table, number) = (source.table(), version_of(source));
+    let version = number.map(|number| format!(" version {number}"));
+    let time = human::duration(Duration::from_secs_f64(seconds));
+    let rows = human::counted(rows, "row");
+    format!(
+        "{table}{}: {rows} in {file}, in {time}",
+        version.unwrap_or_default()
+    )
+}
+
+fn is_stdout(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn format_of(args: &Export) -> anyhow::Result<ExportFormat> {
+    let named = args.to.to_str().and_then(ExportFormat::of_name);
+    let stream = is_stdout(&args.to) || named == Some(ExportFormat::ArrowStream);
+    Ok(match args.format {
+        Some(WrittenFormat::Parquet) => ExportFormat::Parquet,
+        Some(WrittenFormat::Csv) => ExportFormat::Csv,
+        Some(WrittenFormat::Jsonl) => ExportFormat::JsonLines,
+        Some(WrittenFormat::Arrow) if stream => ExportFormat::ArrowStream,
+        Some(WrittenFormat::Arrow) => ExportFormat::Arrow,
+        None => named.ok_or_else(|| {
+            anyhow!(
+                "{}: the name has to end in .parquet, .csv, .jsonl, .arrow, .feather or .arrows, which says what to \
+                 write; or say it by --format",
+                args.to.display()
+            )
+        })?,
+    })
+}
+
+/// Writes the file beside its name, and then gives it the name.
+fn write_file(
+    args: &Export,
+    format: ExportFormat,
+    source: Source<'_>,
+    context: &Context,
+) -> anyhow::Result<Written> {
     let part = part_of(&args.to)?;
     let disk = &*context.disk;
     if disk.exists(&part)? {
         disk.remove(&part)
             .with_context(|| format!("cannot remove {}", part.display()))?;
     }
-    let drawing = context.progress();
     let output = disk
         .create(&part)
         .with_context(|| format!("cannot create {}", part.display()))?;
-    let written = write(args, format, source, output, &*drawing).and_then(|rows| {
+    let drawing = context.progress();
+    let written = write(args, format, source, output, &*drawing).and_then(|(written, mut file)| {
+        file.sync()?;
         disk.rename(&part, &args.to)?;
-        Ok(rows)
+        Ok(written)
     });
-    drop(drawing);
-    let rows = match written {
-        Ok(rows) => rows,
-        Err(error) => {
-            // What stopped the export matters, not that its beginning could not be removed.
-            _ = disk.remove(&part);
-            return Err(error.context(format!("cannot write {file}")));
-        }
-    };
-    let seconds = (context.clock.monotonic() - started).as_secs_f64();
-    let (table, number) = (source.table(), version_of(source));
-    let object = json!({
-        "table": table,
-        "version": number,
-        "rows": rows,
-        "file": args.to,
-        "seconds": (seconds * 1000.0).round() / 1000.0,
-    });
-    context.print(&object, || {
-        let time = human::duration(Duration::from_secs_f64(seconds));
-        format!(
-            "{table}{}: {} in {file}, in {time}",
-            number
-                .map(|number| format!(" version {number}"))
-                .unwrap_or_default(),
-            human::counted(rows, "row")
-        )
-    })?;
-    Ok(Outcome::Done)
+    if written.is_err() {
+        // What stopped the export matters, not that its beginning could not be removed.
+        _ = disk.remove(&part);
+    }
+    written
 }
 
 /// The name under which the file grows: `.NAME.part`, beside it.
@@ -106,25 +177,43 @@ fn part_of(file: &Path) -> anyhow::Result<PathBuf> {
     Ok(file.with_file_name(format!(".{name}.part")))
 }
 
-/// Writes all records, and makes the file durable.
-fn write(
+/// Writes all records, and gives the output back, flushed.
+fn write<W: Write + Send>(
     args: &Export,
     format: ExportFormat,
     source: Source<'_>,
-    output: Box<dyn WriteFile>,
+    output: W,
     drawing: &dyn Progress,
-) -> anyhow::Result<u64> {
-    let binary = args.binary;
+) -> anyhow::Result<(Written, W)> {
+    let (value, key) = match source {
+        Source::Batch(version) => (source.kind(), Some(version.manifest().key.as_str())),
+        Source::Live(_) => (source.kind(), None),
+    };
     let options = ExportOptions {
-        values: ExportValues::new(source.kind(), source.schema(), source.number()),
-        key: match source {
-            Source::Batch(version) => &version.manifest().key,
-            Source::Live(_) => "{key}",
+        values: ExportValues::new(value, source.schema(), source.number()),
+        schema: source.schema(),
+        value: match value {
+            ValueKind::Row => "",
+            ValueKind::Bytes { column }
+            | ValueKind::Number { column, .. }
+            | ValueKind::List { column, .. } => column,
         },
+        key,
         format,
-        binary,
+        binary: args.binary,
     };
     let mut exporter = Exporter::new(&options, BufWriter::with_capacity(1 << 20, output))?;
+    exporter
+        .notes()
+        .iter()
+        .for_each(|note| drawing.message(note));
+    if let Source::Batch(version) = source
+        && let Some(Ttl::AfterMs(_) | Ttl::Column(_)) = version.manifest().ttl
+    {
+        drawing.message("rows of this table expire: when they do is not in the file");
+    }
+    let columns = exporter.columns().iter().map(flag).collect();
+    let push = again(source, exporter.key_column());
     let total = version_of(source).map(|_| source.rows());
     drawing.stage("exporting", total, Unit::Rows);
     let mut scan = source.scan(ScanRange::all(), Direction::Forward);
@@ -139,9 +228,54 @@ fn write(
     }
     drawing.advance(rows % REPORT_ROWS);
     let (rows, output) = exporter.finish()?;
-    let mut file = output.into_inner().map_err(|error| error.into_error())?;
-    file.sync()?;
-    Ok(rows)
+    let output = output.into_inner().map_err(|error| error.into_error())?;
+    let written = Written {
+        rows,
+        columns,
+        push,
+    };
+    Ok((written, output))
+}
+
+/// A column as `--column` takes it.
+fn flag(column: &Column) -> String {
+    format!("{}:{}", column.name, type_name(&arrow_type(&column.kind)))
+}
+
+/// What makes a push of the file the same table, beside the types of columns.
+fn again(source: Source<'_>, key_column: Option<&str>) -> Vec<String> {
+    let key = match (key_column, source) {
+        (Some(column), _) => format!("{{{column}}}"),
+        (None, Source::Batch(version)) => version.manifest().key.clone(),
+        (None, Source::Live(_)) => String::new(),
+    };
+    let mut flags = vec![("--key", key)];
+    if *source.kind() != ValueKind::Row {
+        flags.push(("--value", "value".to_owned()));
+    }
+    let delta = match source {
+        Source::Batch(version) => version.manifest().delta,
+        Source::Live(table) => table.options().delta,
+    };
+    flags.extend(delta.map(|delta| ("--delta", delta_name(delta).to_owned())));
+    if source.order() == Order::Ordered {
+        flags.push(("--order", "ordered".to_owned()));
+    }
+    let flags = flags.into_iter();
+    flags
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect()
+}
+
+fn delta_name(delta: DeltaKind) -> &'static str {
+    match delta {
+        DeltaKind::AddI64 => "i64",
+        DeltaKind::AddI64Saturating => "i64-saturating",
+        DeltaKind::AddF64 => "f64",
+        DeltaKind::Append => "append",
+        DeltaKind::Min => "min",
+        DeltaKind::Max => "max",
+    }
 }
 
 /// The number of a batch table's version.

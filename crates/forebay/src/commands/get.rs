@@ -5,6 +5,7 @@ use clap::Args;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::key::KeyForm;
 use crate::render::Renderer;
 use crate::target::Target;
 
@@ -21,6 +22,9 @@ pub struct Get {
     /// Keys, without the table's name
     #[arg(required = true, value_name = "KEY")]
     pub keys: Vec<String>,
+
+    #[command(flatten)]
+    pub form: KeyForm,
 }
 
 pub fn run(args: &Get, context: &Context) -> anyhow::Result<Outcome> {
@@ -32,7 +36,8 @@ pub fn run(args: &Get, context: &Context) -> anyhow::Result<Outcome> {
         if context.output.json {
             out.push(if place == 0 { b'[' } else { b',' });
         }
-        let written = match (source.get(key.as_bytes())?, context.output.json) {
+        let bytes = args.form.parse(key)?;
+        let written = match (source.get(&bytes)?, context.output.json) {
             (Some(value), true) => renderer.json(&value, &mut out),
             (Some(value), false) => renderer.text(&value, &mut out),
             (None, json) => {

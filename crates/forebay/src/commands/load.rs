@@ -66,7 +66,7 @@ pub struct Load {
     pub duplicates: Duplicates,
 
     /// When the rows expire, counted from now: 7d, 12h, 90m, 30s [default: as the table says]
-    #[arg(long, value_name = "TIME", value_parser = human::parse_time, help_heading = "Rows")]
+    #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Rows")]
     pub ttl: Option<Duration>,
 
     /// The column that says when a row expires: a time, or a number of seconds from now; where it is null,
@@ -116,7 +116,7 @@ fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome
 
 impl Load {
     fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
-        let source_options = self.reading.options()?;
+        let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         Ok(LoadRequest {
             table: self.table,

@@ -77,7 +77,7 @@ pub struct Push {
     pub duplicates: Duplicates,
 
     /// When rows expire, counted from the push: 7d, 12h, 90m, 30s. They read as absent from then on
-    #[arg(long, value_name = "TIME", value_parser = human::parse_time, help_heading = "Rows")]
+    #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Rows")]
     pub ttl: Option<Duration>,
 
     /// The column that says when a row expires: a time, or a number of seconds after the push; rows in
@@ -272,7 +272,7 @@ fn carry_out(
 
 impl Push {
     pub(crate) fn request(self, context: &Context) -> anyhow::Result<PushRequest> {
-        let source_options = self.reading.options()?;
+        let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         let boundaries = self.boundaries.as_deref();
         let boundaries = boundaries.map(|text| read_boundaries(text, context));

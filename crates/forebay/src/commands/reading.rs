@@ -1,25 +1,34 @@
 //! The arguments of commands that read rows from files: `push` and `load`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use forebay_load::convert::Given;
 use forebay_load::push::BadRows;
 use forebay_load::sources::{self, CsvOptions, SourceOptions, parse_column};
+use forebay_load::types::arrow_schema;
+use serde::Deserialize;
 
 use crate::context::Context;
+use crate::target::Target;
 use crate::{human, memory};
 
 /// How the sources are read.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Format of the sources, where their names do not tell
+    /// Format of the sources, where neither their names nor their first bytes tell
     #[arg(long, value_enum, help_heading = "Sources")]
     pub format: Option<Format>,
 
     /// The type of a column, where it is not to be guessed: 'price:decimal(12,2)'; may be repeated
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Sources")]
     pub column: Vec<String>,
+
+    /// Types of columns as a table has them, or as export --json told them into a file; --column goes before
+    #[arg(long, value_name = "TABLE[@V]|FILE", help_heading = "Sources")]
+    pub columns_from: Option<String>,
 
     /// The character between two fields, \t for a tab [default: a comma, a tab for .tsv]
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = "Sources")]
@@ -29,9 +38,9 @@ pub struct SourceArgs {
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = "\"", help_heading = "Sources")]
     pub csv_quote: u8,
 
-    /// The text of an absent value, beside the empty field
+    /// The text of an absent value, beside the empty field; may be repeated
     #[arg(long, value_name = "TEXT", help_heading = "Sources")]
-    pub csv_null: Option<String>,
+    pub csv_null: Vec<String>,
 
     /// The first line holds data: the columns are called column_1, column_2 and so on
     #[arg(long, help_heading = "Sources")]
@@ -90,9 +99,16 @@ pub enum Format {
 }
 
 impl SourceArgs {
-    pub fn options(&self) -> anyhow::Result<SourceOptions> {
+    pub fn options(&self, context: &Context) -> anyhow::Result<SourceOptions> {
         let columns = self.column.iter().map(|text| parse_column(text));
-        let columns = columns.collect::<Result<_, _>>().context("--column")?;
+        let mut columns: Vec<_> = columns.collect::<Result<_, _>>().context("--column")?;
+        if let Some(from) = &self.columns_from {
+            let others = columns_from(from, context)
+                .context("--columns-from")?
+                .into_iter();
+            let others = others.filter(|other| columns.iter().all(|given| given.path != other.path));
+            columns.extend(others.collect::<Vec<_>>());
+        }
         Ok(SourceOptions {
             format: self.format.map(sources::Format::from),
             csv: CsvOptions {
@@ -104,6 +120,7 @@ impl SourceArgs {
             delimiter_given: self.csv_delimiter.is_some(),
             columns,
             packet_data: self.packet_data,
+            spool: context.spool(),
             ..SourceOptions::default()
         })
     }
@@ -133,6 +150,33 @@ impl WorkArgs {
             rate_bytes: self.rate,
         })
     }
+}
+
+/// The columns of a table, or those that `export --json` told into a file.
+fn columns_from(from: &str, context: &Context) -> anyhow::Result<Vec<Given>> {
+    let path = Path::new(from);
+    if !context.disk.exists(path)? {
+        let target = Target::from_str(from).map_err(anyhow::Error::msg);
+        let target = target.with_context(|| format!("{from} is neither a file nor a table"))?;
+        let opened = context.open_target(&target)?;
+        let schema = arrow_schema(opened.source().schema());
+        let fields = schema.fields().iter();
+        return Ok(fields
+            .map(|field| Given::exact(field.name(), field.data_type().clone()))
+            .collect());
+    }
+    let bytes = context.disk.read(path);
+    let bytes = bytes.with_context(|| format!("cannot read {from}"))?;
+    let told: Exported = serde_json::from_slice(&bytes)
+        .with_context(|| format!("{from} is not what export --json tells"))?;
+    let columns = told.columns.iter().map(|text| parse_column(text));
+    Ok(columns.collect::<Result<_, _>>()?)
+}
+
+/// What `export --json` tells, as far as it is of use here.
+#[derive(Debug, Deserialize)]
+struct Exported {
+    columns: Vec<String>,
 }
 
 fn parse_delimiter(text: &str) -> Result<u8, String> {

@@ -7,17 +7,18 @@ use anyhow::bail;
 use clap::Args;
 use forebay_engine::{Scan as TableScan, Source};
 use forebay_run::Order;
-use forebay_run::row::write_json_bytes;
 use forebay_run::scan::{Direction, ScanRange};
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::key::KeyForm;
 use crate::render::Renderer;
 use crate::target::Target;
 
 /// Print the records of a table, those of an ordered table by key
 ///
-/// A record a line: the key, a tab, the value. With --json one object a line with "key" and "value".
+/// A record a line: the key, a tab, the value. With --json one object a line with "key", or "key_hex" with
+/// --hex, and "value".
 /// A hashed table comes in the order of its hashes, and takes no bounds.
 #[derive(Debug, Args)]
 pub struct Scan {
@@ -40,6 +41,9 @@ pub struct Scan {
     /// From the last key to the first
     #[arg(long)]
     pub reverse: bool,
+
+    #[command(flatten)]
+    pub form: KeyForm,
 }
 
 pub fn run(args: &Scan, context: &Context) -> anyhow::Result<Outcome> {
@@ -53,13 +57,17 @@ pub fn run(args: &Scan, context: &Context) -> anyhow::Result<Outcome> {
         left -= 1;
         line.clear();
         if context.output.json {
-            line.extend(b"{\"key\":");
-            write_json_bytes(scan.key(), &mut line);
+            line.extend(if args.form.hex {
+                &b"{\"key_hex\":"[..]
+            } else {
+                b"{\"key\":"
+            });
+            args.form.write_json(scan.key(), &mut line);
             line.extend(b",\"value\":");
             renderer.json(scan.value(), &mut line)?;
             line.push(b'}');
         } else {
-            line.extend(scan.key());
+            args.form.write(scan.key(), &mut line);
             line.push(b'\t');
             renderer.text(scan.value(), &mut line)?;
         }
@@ -90,13 +98,9 @@ fn begin(args: &Scan, source: Source<'_>) -> anyhow::Result<TableScan> {
             source.table()
         );
     }
-    let from = args
-        .from
-        .as_ref()
-        .map_or(Bound::Unbounded, |key| Bound::Included(key.as_bytes()));
-    let to = args
-        .to
-        .as_ref()
-        .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
+    let key = |text: &Option<String>| text.as_ref().map(|text| args.form.parse(text)).transpose();
+    let (from, to) = (key(&args.from)?, key(&args.to)?);
+    let from = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+    let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     Ok(source.scan_keys(from, to, direction)?)
 }

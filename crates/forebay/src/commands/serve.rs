@@ -36,6 +36,10 @@ pub struct Serve {
     )]
     pub http: Http,
 
+    /// Make the store, empty, where there is none yet
+    #[arg(long, conflicts_with = "cache")]
+    pub create: bool,
+
     /// A name under which HTTP may be asked for, beside localhost and the address; may be repeated
     #[arg(long, value_name = "NAME", help_heading = "Security")]
     pub http_host: Vec<String>,
@@ -143,7 +147,7 @@ fn parse_pull_rate(text: &str) -> Result<PullRateArg, String> {
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     log::to_stderr(context.output).context("cannot start the log")?;
     let (store, puller) = match &args.cache {
-        None => (context.open_or_create_store()?, None),
+        None => (context.open_store_to_serve(args.create)?, None),
         Some(dir) => {
             let options = PullOptions {
                 rate: args.pull_rate.0,

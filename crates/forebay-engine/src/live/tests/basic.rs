@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::io::sim::Dice;
 use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::scan::Direction;
@@ -163,7 +164,7 @@ fn what_a_table_cannot_hold_is_refused_at_the_door() {
         Err(LiveError::Key { .. })
     ));
     assert!(matches!(
-        table.delete(&[7; 1025]),
+        table.delete(&[7; MAX_KEY_BYTES + 1]),
         Err(LiveError::Key { .. })
     ));
     assert!(matches!(

@@ -306,8 +306,11 @@ fn primitive(
 ) -> ArrayRef {
     // Small numbers as often as large ones.
     let width = data_type.primitive_width().unwrap();
-    // Decimals keep to their precision.
+    // Decimals keep to their precision, and seconds to what milliseconds of as many bits hold.
     let most = match data_type {
+        DataType::Timestamp(TimeUnit::Second, _) => 6,
+        DataType::Time32(TimeUnit::Second) => 2,
+        DataType::Date64 => 3,
         DataType::Decimal32(digits, _)
         | DataType::Decimal64(digits, _)
         | DataType::Decimal128(digits, _)
@@ -324,6 +327,11 @@ fn primitive(
             0
         };
         value[kept..].fill(sign);
+        if *data_type == DataType::Date64 {
+            // Whole days.
+            let days = i32::from_le_bytes([value[0], value[1], value[2], value[3]]);
+            value = (i64::from(days) * 86_400_000).to_le_bytes().to_vec();
+        }
         buffer.extend_from_slice(&value);
     }
     fn typed<T: ArrowPrimitiveType>(

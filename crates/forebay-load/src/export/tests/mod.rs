@@ -1,3 +1,4 @@
 mod arrays;
 mod files;
+mod forms;
 mod round_trip;

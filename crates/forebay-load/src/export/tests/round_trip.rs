@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::arrays::{Dice, array, data_type, scalar_types};
 use crate::convert::conform;
 use crate::encode::{EncodeError, RowEncoder, ValueChoice};
-use crate::export::build::BatchBuilder;
+use crate::export::batch::BatchBuilder;
 
 /// A batch with an `id` and columns of the types.
 fn batch(dice: &mut Dice, types: &[DataType], rows: usize) -> RecordBatch {
@@ -29,7 +29,7 @@ fn check(batch: &RecordBatch) {
     let mut encoder =
         RowEncoder::new(&batch.schema(), &"{id}".parse().unwrap(), &ValueChoice::Row).unwrap();
     let schema = encoder.schema().clone();
-    let mut builder = BatchBuilder::new(schema.columns());
+    let mut builder = BatchBuilder::new(schema.columns(), false);
     let mut json = Vec::new();
     let batch = &conform(batch, encoder.batch_schema()).unwrap();
     encoder

@@ -102,6 +102,7 @@ impl Prepared<'_> {
             push_seconds: self.push_seconds(&looked, &trial, totals, opened),
             outlook: self.outlook(&looked, &gate, room),
             bad_rows: looked.bad_rows,
+            lossy: looked.lossy,
             gate,
             manifest,
         })

@@ -14,6 +14,7 @@ use super::Extent;
 use super::choose::{SAMPLE_ROWS, Visit, visits};
 use super::keys::Keys;
 use super::reservoir::{Drawn, Reservoir};
+use crate::convert::Lossy;
 use crate::encode::{RowEncoder, Verb};
 use crate::progress::{Progress, Unit as Counts};
 use crate::push::read::count_nulls;
@@ -46,6 +47,8 @@ pub struct Looked {
     pub verbs: Applied,
     pub rejected: u64,
     pub bad_rows: Vec<NotedRow>,
+    /// Values that conversions changed, as was asked for.
+    pub lossy: Vec<Lossy>,
     /// A column, in the order of the schema.
     pub nulls: Vec<u64>,
     pub keys: Keys,
@@ -318,6 +321,7 @@ impl Looking<'_> {
             verbs: sums.verbs,
             rejected: self.rejects.count(),
             bad_rows: self.rejects.noted(),
+            lossy: sources.lossy(),
             nulls: sums.nulls,
             keys: sums.keys,
             sample,

@@ -27,6 +27,7 @@ use super::layer::Layer;
 use super::rejects::NotedRow;
 use super::rows::{Counted, Rows};
 use super::{Applied, PushError, PushRequest, partitions};
+use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::gate::Finding;
 use crate::progress::Progress;
@@ -79,6 +80,8 @@ pub struct Forecast {
     /// Bad rows among those read, and the first of them.
     pub rejected: u64,
     pub bad_rows: Vec<NotedRow>,
+    /// Values that conversions changed among those read, as was asked for.
+    pub lossy: Vec<Lossy>,
     /// Rows with the key of another row among those read.
     pub duplicates: u64,
     pub compared_with: Option<u64>,

@@ -18,7 +18,9 @@ use arrow_schema::SchemaRef;
 
 use super::BATCH_ROWS;
 use super::blob::{Blob, guarded};
+use super::content;
 use super::error::SourceError;
+use super::format::Format;
 use super::origin::Place;
 use cut::cut;
 use packets::{Interface, Packets, columns};
@@ -52,6 +54,7 @@ pub(super) struct CapturePart {
 
 impl CaptureFile {
     pub fn describe(blob: &Blob, packet_data: bool) -> Result<CaptureFile, SourceError> {
+        content::expect(blob, Format::Capture)?;
         CaptureFile::describe_by(blob, packet_data, PART_BYTES)
     }
 

@@ -10,7 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sources::blob::Store;
+use crate::sources::blob::Storage;
+use crate::sources::store::{Object, Store};
 
 const PART: u64 = 2048;
 
@@ -25,9 +26,15 @@ fn blob(content: Vec<u8>) -> Blob {
     runtime
         .block_on(objects.put(&path, content.into()))
         .unwrap();
+    let store = Arc::new(Store {
+        objects,
+        runtime: Arc::new(runtime),
+        far: false,
+        secret: None,
+    });
+    let tag = None;
     Blob {
-        store: Arc::new(Store { objects, runtime }),
-        path,
+        storage: Storage::Stored(Object { store, path, tag }),
         name: "a.pcap".into(),
         size_bytes,
     }

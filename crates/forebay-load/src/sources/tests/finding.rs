@@ -1,11 +1,12 @@
 //! Paths, directories and globs.
 
-use super::super::find::matches_name;
 use super::*;
 
 fn names(dir: &Dir, sources: &[&str]) -> Result<Vec<String>, String> {
     let sources: Vec<String> = sources.iter().map(|source| dir.path(source)).collect();
-    let blobs = find::find(&sources, false).map_err(|error| error.to_string())?;
+    let found = find::find(&sources, &SourceOptions::default());
+    let found = found.map_err(|error| error.to_string())?;
+    let blobs: Vec<Blob> = found.into_iter().map(|found| found.blob).collect();
     let root = dir.path("");
     let below =
         |blob: &Blob| blob.name.rsplit_once(root.trim_end_matches('/')).unwrap().1[1..].to_owned();
@@ -55,33 +56,14 @@ fn sources_are_found_in_order() {
         dir.open("n.txt")
             .unwrap_err()
             .to_string()
-            .contains("tells no format")
+            .contains("neither its name nor its beginning tells the format")
     );
-    let remote = SourceSet::open(
-        &vec!["s3://bucket/x".into()].into(),
+    let other = SourceSet::open(
+        &vec!["ftp://host/x".into()].into(),
         &SourceOptions::default(),
     );
-    assert!(remote.unwrap_err().to_string().contains("only local paths"));
+    assert!(other.unwrap_err().to_string().contains("sources are paths"));
     assert!(SourceSet::open(&Vec::new().into(), &SourceOptions::default()).is_err());
-}
-
-#[test]
-fn names_match_patterns() {
-    for (pattern, name, expected) in [
-        ("*", "abc", true),
-        ("a*c*", "abcd", true),
-        ("a*d?", "abcde", true),
-        ("a*d?", "abcd", false),
-        ("[a-c]x", "bx", true),
-        ("[!a-c]x", "bx", false),
-        ("[]]", "]", true),
-        ("[abc", "a", false),
-        ("*", ".hidden", false),
-        (".*", ".hidden", true),
-        ("é?", "éü", true),
-    ] {
-        assert_eq!(matches_name(pattern, name), expected, "{pattern} {name}");
-    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 mod binary;
 mod finding;
+mod guessing;
+mod odd_text;
 mod splitting;
 mod text;
 

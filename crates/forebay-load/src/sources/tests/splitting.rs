@@ -3,13 +3,15 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::records::{Records, Splitter};
+use super::super::records::Records;
 use super::super::split::split;
+use super::super::splitter::Splitter;
 use super::*;
 
 /// Start of each record and its line, over the ranges of a split.
 fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
-    let blob = find::find(&[dir.path("a.csv")], true).unwrap().remove(0);
+    let mut found = find::find(&[dir.path("a.csv")], &SourceOptions::default()).unwrap();
+    let blob = found.remove(0).blob;
     let mut starts = Vec::new();
     for (range, line) in split(&blob, 0, 1, splitter, part_bytes).unwrap() {
         let before = range.start;
@@ -20,7 +22,7 @@ fn starts(dir: &Dir, splitter: Splitter, part_bytes: u64) -> Vec<(u64, u64)> {
             starts.extend(
                 found
                     .iter()
-                    .map(|record| (at + record.start as u64, record.line)),
+                    .map(|record| (at + record.start as u64, record.number)),
             );
         }
     }
@@ -34,12 +36,18 @@ proptest! {
     fn ranges_hold_the_same_records(
         pieces in vec(prop_oneof![
             3 => Just("ab"), 2 => Just(","), 2 => Just("\n"), 1 => Just("\r\n"), 1 => Just("\""),
-            1 => Just("\"x\ny\""), 1 => Just(",\"\"\"q\n\","),
+            1 => Just("\"x\ny\""), 1 => Just(",\"\"\"q\n\","), 1 => Just("\r"), 1 => Just("{\"}"), 1 => Just("}"),
+            1 => Just("]"), 1 => Just("\\"),
         ], 0..120),
         part_bytes in 1_u64..60,
     ) {
         let dir = Dir::new(&[("a.csv", pieces.concat().as_bytes())]);
-        for splitter in [Splitter::csv(b',', b'"'), Splitter::Lines] {
+        for splitter in [
+            Splitter::csv(b',', b'"', b'\n'),
+            Splitter::csv(b',', b'"', b'\r'),
+            Splitter::Lines,
+            Splitter::elements(),
+        ] {
             let whole = starts(&dir, splitter, 1 << 40);
             prop_assert_eq!(starts(&dir, splitter, part_bytes), whole);
         }

@@ -13,6 +13,8 @@ use super::Dice;
 
 /// What a device writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
+/// What a file takes of the disk's space at a time.
+const BLOCK_BYTES: usize = 4096;
 /// Where in a sector a part of a write ends at the latest.
 const LAST_TEAR: usize = SECTOR_BYTES - 16;
 
@@ -24,6 +26,8 @@ pub(super) struct Inode {
     durable: Vec<u8>,
     /// The changes that `durable` has not, oldest first.
     since: Vec<Change>,
+    /// What it has of the disk's space.
+    allocated_bytes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -53,12 +57,26 @@ impl Inode {
         &self.content
     }
 
+    /// Whether a write would need more of the disk's space.
+    pub fn outgrows(&self, end: usize) -> bool {
+        end > self.allocated_bytes
+    }
+
     pub fn write(&mut self, bytes: &[u8], offset: usize) {
+        let end = (offset + bytes.len()).next_multiple_of(BLOCK_BYTES);
+        self.allocated_bytes = self.allocated_bytes.max(end);
+        self.write_part(bytes, offset);
+    }
+
+    /// What is done of a write that fails.
+    pub fn write_part(&mut self, bytes: &[u8], offset: usize) {
         let bytes = bytes.to_vec();
         self.change(What::Write { offset, bytes });
     }
 
     pub fn set_len(&mut self, len_bytes: usize) {
+        let blocks = len_bytes.next_multiple_of(BLOCK_BYTES);
+        self.allocated_bytes = self.allocated_bytes.min(blocks);
         self.change(What::SetLen(len_bytes));
     }
 
@@ -99,6 +117,7 @@ impl Inode {
     pub fn after_power_cut(&self, dice: &mut Dice) -> Inode {
         let content = self.survivor(dice);
         Inode {
+            allocated_bytes: content.len().next_multiple_of(BLOCK_BYTES),
             durable: content.clone(),
             content,
             since: Vec::new(),

@@ -24,8 +24,9 @@ pub enum Fault {
     /// This call fails with an I/O error, later ones work. Of a write a part is done. A sync that
     /// fails leaves what was to be synced to chance, and later syncs of the file do not try again.
     Error,
-    /// This call and every later write fails for want of space, until [`SimDisk::make_room`]. Of the
-    /// first write a part is done. Syncs work: what was written has its place.
+    /// This call and every later one that needs space fails for want of it, until [`SimDisk::make_room`]. Of
+    /// the first write a part is done. Syncs work, and writing to blocks that a file has, and names of
+    /// files that are there: what was written has its place.
     Full,
     /// The process dies here: this call and all later ones fail, and what it wrote stays.
     Dead,
@@ -48,6 +49,8 @@ struct State {
     unsynced: BTreeMap<PathBuf, Vec<NameChange>>,
     dirs: BTreeSet<PathBuf>,
     locks: BTreeMap<PathBuf, String>,
+    /// The files of locks that were ever taken; they are not among `names`.
+    lock_files: BTreeSet<PathBuf>,
     calls: u64,
     plan: Option<(u64, Fault)>,
     stopped: Option<Fault>,
@@ -88,6 +91,7 @@ impl SimDisk {
             durable_names: state.durable_names.clone(),
             unsynced: state.unsynced.clone(),
             dirs: state.dirs.clone(),
+            lock_files: state.lock_files.clone(),
             ..State::default()
         };
         SimDisk {
@@ -124,11 +128,17 @@ impl SimDisk {
             durable_names: names.clone(),
             names,
             dirs,
+            lock_files: state.lock_files.clone(),
             ..State::default()
         };
         SimDisk {
             state: Arc::new(Mutex::new(reopened)),
         }
+    }
+
+    /// From now on it is as after [`Fault::Full`]; another fault may be planned besides.
+    pub fn fill_up(&self) {
+        self.state().stopped = Some(Fault::Full);
     }
 
     /// Ends [`Fault::Full`], or a plan of it.
@@ -177,7 +187,7 @@ impl NameChange {
 
 impl State {
     /// Counts a call that can fail, and fails it when that is the plan.
-    fn call(&mut self, writes: bool) -> io::Result<()> {
+    fn call(&mut self, needs_space: bool) -> io::Result<()> {
         let number = self.calls;
         self.calls += 1;
         if let Some((at, fault)) = self.plan
@@ -193,7 +203,7 @@ impl State {
         }
         match self.stopped {
             Some(Fault::Dead) => Err(io::Error::other("simulated death of the process")),
-            Some(Fault::Full) if writes => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            Some(Fault::Full) if needs_space => Err(io::Error::from(io::ErrorKind::StorageFull)),
             _ => Ok(()),
         }
     }
@@ -277,10 +287,21 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(true)?;
+        state.call(false)?;
         state.inode(from)?;
         let change = NameChange::Rename(from.to_path_buf(), to.to_path_buf());
         state.change_name(parent(to), change);
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(false)?;
+        let inode = state.inode(from)?;
+        if state.names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.change_name(parent(to), NameChange::Add(to.to_path_buf(), inode));
         Ok(())
     }
 
@@ -294,7 +315,8 @@ impl Disk for SimDisk {
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(true)?;
+        let makes = !state.dirs.contains(path);
+        state.call(makes)?;
         for dir in path.ancestors() {
             state.dirs.insert(dir.to_path_buf());
         }
@@ -315,6 +337,7 @@ impl Disk for SimDisk {
             state.change_name(parent(&name), NameChange::Remove(name.clone()));
         }
         state.dirs.retain(|dir| !dir.starts_with(path));
+        state.lock_files.retain(|file| !file.starts_with(path));
         state.change_name(parent(path), NameChange::RemoveTree(path.to_path_buf()));
         Ok(())
     }
@@ -350,8 +373,10 @@ impl Disk for SimDisk {
 
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
         let mut state = self.state();
-        state.call(true)?;
+        let makes = !state.lock_files.contains(path);
+        state.call(makes)?;
         state.require_dir(parent(path))?;
+        state.lock_files.insert(path.to_path_buf());
         if let Some(present) = state.locks.get(path) {
             return Ok(Err(present.clone()));
         }
@@ -451,12 +476,16 @@ impl LogFile for SimLogFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.state();
         let before = state.stopped;
-        let outcome = state.call(true);
+        let end = offset as usize + bytes.len();
+        let grows = state.inodes[self.inode].outgrows(end);
+        let outcome = state.call(grows);
         let inode = &mut state.inodes[self.inode];
         match outcome {
             Ok(()) => inode.write(bytes, offset as usize),
             // The call at which it went wrong did a part of its work; later ones do nothing.
-            Err(_) if before.is_none() => inode.write(&bytes[..bytes.len() / 2], offset as usize),
+            Err(_) if before.is_none() => {
+                inode.write_part(&bytes[..bytes.len() / 2], offset as usize);
+            }
             Err(_) => {}
         }
         outcome

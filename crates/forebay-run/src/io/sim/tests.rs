@@ -91,6 +91,26 @@ fn room_comes_back() {
 }
 
 #[test]
+fn a_full_disk_takes_what_needs_no_space() {
+    let disk = disk();
+    let file = disk.create_log(path()).unwrap();
+    file.write_all_at(&[1; 10], 0).unwrap();
+    drop(disk.lock(Path::new("/d/lock"), "me").unwrap());
+    disk.fill_up();
+    // The rest of a block, other names, a lock whose file is there.
+    file.write_all_at(&[2; 4096], 0).unwrap();
+    assert!(file.write_all_at(&[3], 4096).is_err());
+    let other = Path::new("/d/other");
+    disk.link(path(), other).unwrap();
+    assert!(disk.link(path(), other).is_err(), "the name is taken");
+    disk.remove(path()).unwrap();
+    disk.rename(other, path()).unwrap();
+    assert_eq!(disk.read(path()).unwrap(), [2; 4096]);
+    disk.lock(Path::new("/d/lock"), "me").unwrap().unwrap();
+    assert!(disk.lock(Path::new("/d/new"), "me").is_err());
+}
+
+#[test]
 fn names_survive_in_the_order_of_their_changes() {
     let disk = disk();
     let names = ["/d/a", "/d/b", "/d/c"];

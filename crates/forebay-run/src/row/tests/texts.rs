@@ -1,5 +1,7 @@
 //! Values as text and JSON, against what other tools print for them.
 
+use proptest::prelude::*;
+
 use crate::row::*;
 
 fn text(value: Datum<'_>) -> String {
@@ -31,7 +33,7 @@ fn numbers() {
         16_777_216.0,
         0.5,
         1e-7,
-        f64::MAX,
+        f64::from(f32::MAX),
     ] {
         assert_eq!(text(Datum::Float64(value)), format!("{value:?}"));
         assert_eq!(
@@ -39,7 +41,17 @@ fn numbers() {
             format!("{:?}", value as f32)
         );
     }
-    assert_eq!(json(Datum::Float64(f64::NEG_INFINITY)), "null");
+    for (value, expected) in [
+        (f64::NAN, "NaN"),
+        (-f64::NAN, "NaN"),
+        (f64::INFINITY, "Infinity"),
+        (f64::NEG_INFINITY, "-Infinity"),
+    ] {
+        assert_eq!(text(Datum::Float64(value)), expected);
+        assert_eq!(text(Datum::Float32(value as f32)), expected);
+        assert_eq!(json(Datum::Float64(value)), format!("\"{expected}\""));
+    }
+    assert_eq!(json(Datum::Float16(0xfc00)), "\"-Infinity\"");
     for (bits, value) in [
         (0x3c00, 1.0),
         (0xc000, -2.0),
@@ -52,6 +64,47 @@ fn numbers() {
         assert_eq!(f16_to_f32(bits), value);
     }
     assert!(f16_to_f32(0x7e00).is_nan());
+}
+
+/// The nearest half, by looking at all of them.
+fn nearest_half(number: f64) -> u16 {
+    let halves = (0..0x7c00_u16).map(|size| (size, f64::from(f16_to_f32(size))));
+    let distance = |value: f64| (number.abs() - value).abs();
+    let nearest = halves.min_by(|a, b| {
+        let odd = |size: u16| size % 2;
+        let by_distance = distance(a.1).total_cmp(&distance(b.1));
+        by_distance.then(odd(a.0).cmp(&odd(b.0)))
+    });
+    let sign = if number.is_sign_negative() { 0x8000 } else { 0 };
+    nearest.map_or(0, |(size, _)| size | sign)
+}
+
+#[test]
+fn halves_have_few_digits_that_read_back() {
+    for (bits, expected) in [
+        (0x3555, "0.3333"),
+        (0x0001, "6e-8"),
+        (0x7bff, "65504.0"),
+        (0x8000, "-0.0"),
+        (0xb555, "-0.3333"),
+        (0x2e66, "0.1"),
+    ] {
+        assert_eq!(text(Datum::Float16(bits)), expected);
+    }
+    // Each is looked for among all: a part of them is enough.
+    for bits in (0..0x7c00_u16).step_by(41).chain([0x0400, 0x03ff, 0x7bff]) {
+        let shown = text(Datum::Float16(bits | 0x8000));
+        let digits = shown.split('e').next().unwrap_or_default();
+        let significant = digits.trim_start_matches(['-', '0', '.']);
+        let count = significant.bytes().filter(u8::is_ascii_digit).count();
+        // A whole number has a zero behind its point.
+        assert!(count <= 6, "{shown}");
+        assert_eq!(
+            nearest_half(shown.parse().unwrap()),
+            bits | 0x8000,
+            "{shown}"
+        );
+    }
 }
 
 #[test]
@@ -122,6 +175,14 @@ fn times() {
         }),
         "23:59:59.000001"
     );
+    for (value, expected) in [
+        (86_400_000, "24:00:00.000"),
+        (-1_500, "-00:00:01.500"),
+        (i64::MIN, "-2562047788015:12:55.808"),
+    ] {
+        let unit = TimeUnit::Millisecond;
+        assert_eq!(text(Datum::Time { value, unit }), expected);
+    }
     assert_eq!(
         text(Datum::Duration {
             value: -3_500,
@@ -147,6 +208,77 @@ fn times() {
     );
 }
 
+proptest! {
+    #[test]
+    fn durations_read_back(value in any::<i64>(), unit in 0..4) {
+        let unit = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond][unit as usize];
+        for value in [value, value >> 40, 0, i64::MIN, i64::MAX] {
+            prop_assert_eq!(read_duration(&text(Datum::Duration { value, unit }), unit), Some(value));
+        }
+    }
+
+    #[test]
+    fn intervals_read_back(months in any::<i32>(), days in any::<i32>(), nanoseconds in any::<i64>()) {
+        for (months, days, nanoseconds) in [
+            (months, days, nanoseconds), (months, 0, 0), (0, days, 0), (0, 0, nanoseconds), (0, days, nanoseconds),
+            (0, 0, 0), (i32::MIN, i32::MIN, i64::MIN),
+        ] {
+            let shown = text(Datum::Interval { months, days, nanoseconds });
+            prop_assert_eq!(read_interval(&shown), Some((months, days, nanoseconds)), "{}", shown);
+        }
+    }
+
+    #[test]
+    fn binary_reads_back(bytes in proptest::collection::vec(any::<u8>(), 0..12), like in any::<bool>()) {
+        let mut bytes = bytes;
+        if like {
+            bytes.splice(0..0, *b"{\"base64\":\"");
+        }
+        let mut out = Vec::new();
+        write_binary_text(&bytes, &mut out);
+        prop_assert!(std::str::from_utf8(&out).is_ok());
+        prop_assert_eq!(read_binary_text(&out).into_owned(), bytes.clone());
+        let mut out = Vec::new();
+        write_base64(&bytes, &mut out);
+        prop_assert_eq!(read_base64(&out), Some(bytes));
+    }
+}
+
+#[test]
+fn spans_that_do_not_fit_are_refused() {
+    let unit = TimeUnit::Millisecond;
+    assert_eq!(read_duration("PT3.5S", unit), Some(3500));
+    assert_eq!(read_duration("-PT3S", unit), Some(-3000));
+    assert_eq!(read_duration("PT0.0010000S", unit), Some(1));
+    for wrong in [
+        "PT0.0001S",
+        "PT1M",
+        "P1D",
+        "3.5",
+        "PT.5S",
+        "PT3.S",
+        "PT+1S",
+        "PT99999999999999999S",
+        "",
+    ] {
+        assert_eq!(read_duration(wrong, unit), None, "{wrong}");
+    }
+    assert_eq!(read_interval("P1M-2DT-3S"), Some((1, -2, -3_000_000_000)));
+    for wrong in [
+        "P",
+        "PT",
+        "P1",
+        "1M",
+        "P1D2M",
+        "P+1M",
+        "P1MT",
+        "P2147483648D",
+        "PT1M",
+    ] {
+        assert_eq!(read_interval(wrong), None, "{wrong}");
+    }
+}
+
 #[test]
 fn dates_count_up() {
     let mut last = civil_from_days(-800_000);
@@ -163,6 +295,23 @@ fn dates_count_up() {
 fn bytes_and_strings() {
     assert_eq!(json(Datum::Bytes(&[0xff, 0])), r#"{"base64":"/wA="}"#);
     assert_eq!(json(Datum::Bytes(b"abc")), r#""abc""#);
+    let like_it = br#"{"base64":"abc"#;
+    assert_eq!(
+        json(Datum::Bytes(like_it)),
+        r#"{"base64":"eyJiYXNlNjQiOiJhYmM="}"#
+    );
+    assert_eq!(read_binary_text(br#"{"base64":"Zg=="}"#).as_ref(), b"f");
+    for plain in [
+        r#"{"base64":"Zh=="}"#,
+        r#"{"base64":"Z==="}"#,
+        r#"{"base64":"Zg=="} "#,
+        "Zg==",
+    ] {
+        assert_eq!(
+            read_binary_text(plain.as_bytes()).as_ref(),
+            plain.as_bytes()
+        );
+    }
     let awkward = "a\"b\\c\n\u{1}\u{1f}é";
     let back: String = serde_json::from_str(&json(Datum::Text(awkward))).unwrap();
     assert_eq!(back, awkward);

@@ -1,48 +1,34 @@
 //! Parquet files: a unit a row group.
+//!
+//! The checksums of pages are verified where the file has them (the crate does so); they cover a page's content, not
+//! its header, which `pages` holds against the footer. `chunks` brings the bytes.
 
-use std::io::{self, Read};
+mod chunks;
+mod pages;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use bytes::Bytes;
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
 };
-use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, Length};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 
 use super::BATCH_ROWS;
-use super::blob::{Blob, BlobReader, guarded};
+use super::blob::{Blob, guarded};
+use super::content;
 use super::error::SourceError;
-
-/// Bytes asked for when a page's header is read: enough for a header.
-const HEADER_BYTES: u64 = 8 << 10;
-
-impl Length for Blob {
-    fn len(&self) -> u64 {
-        self.size_bytes
-    }
-}
-
-impl ChunkReader for Blob {
-    type T = BlobReader;
-
-    fn get_read(&self, start: u64) -> Result<BlobReader, ParquetError> {
-        Ok(self.reader_by(start..self.size_bytes, HEADER_BYTES))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let end = start.checked_add(length as u64);
-        let end = end.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        Ok(self.read(start..end)?)
-    }
-}
+use super::format::Format;
+use super::parquet_types;
+use crate::uuid::with_parquet_marks;
+use chunks::{Chunks, Tail};
+use pages::CheckedGroup;
 
 /// A parquet file's footer.
 #[derive(Debug, Clone)]
 pub(super) struct ParquetFile {
     metadata: ArrowReaderMetadata,
+    /// The columns with the types that their writer had for them.
+    schema: SchemaRef,
 }
 
 /// One row group.
@@ -58,21 +44,18 @@ pub(super) struct RowGroup {
 
 impl ParquetFile {
     pub fn describe(blob: &Blob) -> Result<ParquetFile, SourceError> {
-        let mut mark = [0; 4];
-        let marked = blob
-            .reader_by(0..blob.size_bytes.min(4), 4)
-            .read_exact(&mut mark);
-        if marked.is_err() || &mark != b"PAR1" {
-            return Err(blob.damaged("", "it is no parquet file: it does not begin with PAR1"));
-        }
+        content::expect(blob, Format::Parquet)?;
         let options = ArrowReaderOptions::new();
-        let metadata = guarded(|| ArrowReaderMetadata::load(blob, options))
-            .map_err(|error| blob.damaged("its footer ", error))?;
-        Ok(ParquetFile { metadata })
+        let load = || ArrowReaderMetadata::load(&Tail::of(blob)?, options);
+        let metadata = guarded(load).map_err(|error| blob.damaged("its footer ", error))?;
+        let file = metadata.metadata().file_metadata();
+        let schema = parquet_types::told(metadata.schema(), file);
+        let schema = with_parquet_marks(&schema, metadata.parquet_schema());
+        Ok(ParquetFile { metadata, schema })
     }
 
     pub fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
+        &self.schema
     }
 
     pub fn row_groups(&self) -> Vec<RowGroup> {
@@ -105,16 +88,15 @@ impl ParquetFile {
         let damaged =
             |reason: String| E::from(blob.damaged(format!("row group {} ", group.index), reason));
         let build = || {
-            let (blob, metadata) = (blob.clone(), self.metadata.clone());
-            let mask = ProjectionMask::roots(
-                metadata.metadata().file_metadata().schema_descr(),
-                columns.iter().copied(),
-            );
-            ParquetRecordBatchReaderBuilder::new_with_metadata(blob, metadata)
-                .with_row_groups(vec![group.index])
-                .with_projection(mask)
-                .with_batch_size(BATCH_ROWS)
-                .build()
+            let metadata = self.metadata.metadata();
+            let schema = metadata.file_metadata().schema_descr();
+            let mask = ProjectionMask::roots(schema, columns.iter().copied());
+            let leaves = (0..schema.num_columns()).filter(|leaf| mask.leaf_included(*leaf));
+            let chunks = Chunks::open(blob, metadata.row_group(group.index), leaves)?;
+            let fields = Some(self.metadata.schema().fields());
+            let levels = parquet_to_arrow_field_levels(schema, mask, fields)?;
+            let checked = CheckedGroup::new(metadata, group.index, chunks);
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &checked, BATCH_ROWS, None)
         };
         let mut reader = guarded(build).map_err(damaged)?;
         let mut rows = 0;

@@ -1,0 +1,104 @@
+//! Space for a table's pointer on a full disk.
+//!
+//! Beside the pointer lies a file of zeros, the reserve, whose blocks the disk has given already. While there is
+//! space it stays as it is. Without any, a pointer is replaced so:
+//!
+//! 1. The new content is written over the reserve, which takes no space, and synced.
+//! 2. The pointer's file gets a second name.
+//! 3. The reserve is renamed to be the pointer, and the directory synced: the new pointer counts.
+//! 4. The old pointer's file, by its second name, becomes the reserve.
+//!
+//! Nothing is given back to the disk on the way, so nobody can take it, and pointers can be moved as often as one
+//! likes. A crash leaves the old pointer or the new one, and one of the two names beside it, which the next
+//! replacement on a full disk settles. With space again, a reserve of full size is made by the next move of the
+//! pointer, or the next push.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use forebay_run::io::{Disk, replace_file};
+use tracing::{debug, warn};
+
+/// What a disk gives at a time.
+const BLOCK_BYTES: usize = 4096;
+
+/// The reserve of one pointer.
+#[derive(Debug)]
+pub(crate) struct Reserve<'a> {
+    disk: &'a dyn Disk,
+    pointer: &'a Path,
+    reserve: PathBuf,
+    /// The second name of the pointer that is being replaced; debris for a push.
+    kept: PathBuf,
+}
+
+impl<'a> Reserve<'a> {
+    pub fn of(disk: &'a dyn Disk, pointer: &'a Path) -> Self {
+        let name = pointer.file_name().unwrap_or_default().to_string_lossy();
+        Self {
+            disk,
+            pointer,
+            reserve: pointer.with_file_name(format!("{name}.reserve")),
+            kept: pointer.with_file_name(format!(".{name}.old.new")),
+        }
+    }
+
+    /// Sees that there is a reserve for pointers of about so many bytes, if there is space. Failing is no
+    /// error: the next call tries again.
+    pub fn keep(&self, pointer_bytes: usize) {
+        if !self.disk.keeps_blocks() {
+            return;
+        }
+        // The history may grow by the time that the reserve is needed.
+        let wanted = (2 * pointer_bytes).max(1).next_multiple_of(BLOCK_BYTES);
+        let there = self.disk.open(&self.reserve);
+        if there.is_ok_and(|file| file.len_bytes() >= wanted as u64) {
+            return;
+        }
+        if let Err(error) = replace_file(self.disk, &self.reserve, &vec![0; wanted]) {
+            let path = self.reserve.display();
+            debug!(%path, %error, "no space is kept for the pointer");
+        }
+    }
+
+    /// Replaces the pointer's file without taking space. After an error it is as it was, but for an error of
+    /// the renaming or of its sync: then either content may be there.
+    pub fn replace_pointer(&self, content: &[u8]) -> io::Result<()> {
+        self.settle()?;
+        let file = self.disk.open_log(&self.reserve)?;
+        file.write_all_at(content, 0)?;
+        file.set_len(content.len() as u64)?;
+        file.sync()?;
+        drop(file);
+        // A file system without second names gives the old pointer's block back instead.
+        let kept = self.disk.link(self.pointer, &self.kept).is_ok();
+        self.disk.rename(&self.reserve, self.pointer)?;
+        self.disk
+            .sync_dir(self.pointer.parent().unwrap_or(Path::new(".")))?;
+        if !kept {
+            self.keep(content.len());
+        } else if let Err(error) = self.disk.rename(&self.kept, &self.reserve) {
+            let path = self.reserve.display();
+            warn!(%path, %error, "no space is kept for the pointer");
+        }
+        Ok(())
+    }
+
+    /// Ends what a crash has cut short. REQUIRES: each pointer differs from the one before. The file of the
+    /// pointer never becomes the reserve.
+    fn settle(&self) -> io::Result<()> {
+        let read = |path: &Path| match self.disk.read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            content => content.map(Some),
+        };
+        let Some(old) = read(&self.kept)? else {
+            return Ok(());
+        };
+        let is_pointer = read(self.pointer)?.is_none_or(|pointer| pointer == old);
+        if is_pointer || self.disk.exists(&self.reserve)? {
+            self.disk.remove(&self.kept)
+        } else {
+            self.disk.rename(&self.kept, &self.reserve)
+        }
+    }
+}

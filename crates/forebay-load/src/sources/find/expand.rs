@@ -1,0 +1,210 @@
+//! What one source stands for on its shelf.
+
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use super::glob::{hidden, is_pattern, matches_name, matches_parts};
+use super::lake::Lakes;
+use super::shelf::Shelf;
+use crate::near;
+use crate::sources::error::SourceError;
+use crate::sources::format::{Format, Packing};
+
+/// The files that a source stands for.
+#[derive(Debug)]
+pub struct Expanded {
+    pub files: Vec<ObjectMeta>,
+    /// The part of the source that has no wildcard: directories below it may give columns.
+    pub root: Path,
+}
+
+struct Search<'a> {
+    shelf: &'a Shelf,
+    source: &'a str,
+    lakes: Lakes<'a>,
+}
+
+/// `text` is the source as the shelf takes it. With `any_ending`, directories give all their files.
+pub fn expand(
+    shelf: &Shelf,
+    source: &str,
+    text: &str,
+    any_ending: bool,
+) -> Result<Expanded, SourceError> {
+    let lakes = Lakes::new(shelf, source);
+    let mut search = Search {
+        shelf,
+        source,
+        lakes,
+    };
+    let expanded = search.expand(text, any_ending)?;
+    search.lakes.refuse(&expanded)?;
+    Ok(expanded)
+}
+
+impl Search<'_> {
+    fn failed(&self, error: object_store::Error) -> SourceError {
+        self.shelf.error(self.source, error)
+    }
+
+    fn expand(&mut self, text: &str, any_ending: bool) -> Result<Expanded, SourceError> {
+        if let Some(root) = self.shelf.path(text)
+            && let Some(files) = self.exactly(text, &root, any_ending)?
+        {
+            return Ok(Expanded { files, root });
+        }
+        if !is_pattern(text) {
+            return Err(self.missing(text));
+        }
+        let whole = self.shelf.whole(text);
+        let expanded = whole.map(|whole| self.glob(&whole)).transpose()?;
+        match expanded.flatten() {
+            None => Err(self.missing(text)),
+            Some(expanded) if expanded.files.is_empty() => Err(SourceError::NoMatch {
+                source_text: self.source.to_owned(),
+            }),
+            Some(expanded) => Ok(expanded),
+        }
+    }
+
+    /// The file of this very name, or the files of the directory of this very name.
+    fn exactly(
+        &mut self,
+        text: &str,
+        path: &Path,
+        any_ending: bool,
+    ) -> Result<Option<Vec<ObjectMeta>>, SourceError> {
+        let named = !path.as_ref().is_empty() && !(self.shelf.is_far() && text.ends_with('/'));
+        let head = match named {
+            true => self.shelf.head(path).map_err(|e| self.failed(e))?,
+            false => None,
+        };
+        // An empty object may stand for a directory.
+        if let Some(meta) = &head
+            && (meta.size > 0 || !self.shelf.is_far())
+        {
+            return Ok(Some(vec![meta.clone()]));
+        }
+        let below = self.shelf.list(path).map_err(|e| self.failed(e))?;
+        match (below.is_empty(), head) {
+            (false, _) => self.directory(path, below, any_ending).map(Some),
+            (true, Some(meta)) => Ok(Some(vec![meta])),
+            (true, None) if self.shelf.is_directory(path) => Err(self.empty_directory()),
+            (true, None) => Ok(None),
+        }
+    }
+
+    fn directory(
+        &mut self,
+        path: &Path,
+        below: Vec<ObjectMeta>,
+        any_ending: bool,
+    ) -> Result<Vec<ObjectMeta>, SourceError> {
+        for meta in &below {
+            self.lakes.see(&meta.location);
+        }
+        let known = |meta: &ObjectMeta| {
+            let name = meta.location.filename().unwrap_or_default();
+            any_ending || Format::of_name(Packing::of_name(name).1).is_some()
+        };
+        let shown = |meta: &ObjectMeta| {
+            let parts = meta.location.prefix_match(path);
+            parts.is_some_and(|mut parts| !parts.any(|part| hidden(part.as_ref())))
+        };
+        let files: Vec<ObjectMeta> = below.into_iter().filter(|m| known(m) && shown(m)).collect();
+        if files.is_empty() && !self.lakes.any() {
+            return Err(self.empty_directory());
+        }
+        Ok(files)
+    }
+
+    /// Lists below the part of the pattern that has no wildcard, and keeps what matches.
+    fn glob(&mut self, whole: &str) -> Result<Option<Expanded>, SourceError> {
+        let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty()).collect();
+        let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
+        let slash = if self.shelf.is_far() { "" } else { "/" };
+        let root = self
+            .shelf
+            .path(&format!("{slash}{}", parts[..fixed].join("/")));
+        let Some(root) = root else { return Ok(None) };
+        let mut files = Vec::new();
+        let mut waiting = vec![(root.clone(), fixed)];
+        while let Some((prefix, depth)) = waiting.pop() {
+            let Some(pattern) = parts.get(depth) else {
+                continue;
+            };
+            if *pattern == "**" {
+                files.extend(self.at_any_depth(&prefix, &parts[depth..])?);
+                continue;
+            }
+            let listed = self.shelf.level(&prefix).map_err(|e| self.failed(e))?;
+            let seen = listed.objects.iter().map(|meta| &meta.location);
+            seen.chain(&listed.common_prefixes)
+                .for_each(|path| self.lakes.see(path));
+            let matching = |path: &Path| {
+                path.filename()
+                    .is_some_and(|name| matches_name(pattern, name))
+            };
+            if depth + 1 == parts.len() {
+                let objects = listed.objects.into_iter();
+                files.extend(objects.filter(|meta| matching(&meta.location)));
+            } else {
+                let directories = listed.common_prefixes.into_iter().filter(matching);
+                waiting.extend(directories.map(|path| (path, depth + 1)));
+            }
+        }
+        Ok(Some(Expanded { files, root }))
+    }
+
+    fn at_any_depth(
+        &mut self,
+        prefix: &Path,
+        parts: &[&str],
+    ) -> Result<Vec<ObjectMeta>, SourceError> {
+        let below = self.shelf.list(prefix).map_err(|e| self.failed(e))?;
+        for meta in &below {
+            self.lakes.see(&meta.location);
+        }
+        let matching = |meta: &ObjectMeta| {
+            let names: Option<Vec<String>> = meta
+                .location
+                .prefix_match(prefix)
+                .map(|names| names.map(|name| name.as_ref().to_owned()).collect());
+            names.is_some_and(|names| matches_parts(parts, &names))
+        };
+        Ok(below.into_iter().filter(matching).collect())
+    }
+
+    fn empty_directory(&self) -> SourceError {
+        SourceError::EmptyDirectory {
+            source_text: self.source.to_owned(),
+        }
+    }
+
+    /// With what is there of a name like it.
+    fn missing(&self, text: &str) -> SourceError {
+        let hint = self.shelf.path(text).and_then(|path| self.hint(&path));
+        SourceError::Missing {
+            source_text: self.source.to_owned(),
+            hint: hint.unwrap_or_default(),
+        }
+    }
+
+    /// The name in the last directory there is that is most like the one asked for there.
+    fn hint(&self, path: &Path) -> Option<String> {
+        let parts: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
+        for at in (0..parts.len()).rev() {
+            let parent = Path::from_iter(parts[..at].iter().map(String::as_str));
+            let listed = self.shelf.level(&parent).ok()?;
+            let objects = listed.objects.iter().map(|meta| &meta.location);
+            let names: Vec<&str> = objects
+                .chain(&listed.common_prefixes)
+                .filter_map(Path::filename)
+                .collect();
+            if !names.is_empty() || self.shelf.is_far() {
+                return Some(near::hint(&parts[at], names));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,182 @@
+//! Tables of files: Delta, Iceberg and Hudi. Which of their files are the table, and which rows of those, only
+//! their logs say, so that the files are never read as loose ones.
+
+use std::collections::BTreeMap;
+
+use object_store::path::Path;
+
+use super::expand::Expanded;
+use super::shelf::Shelf;
+use crate::sources::error::SourceError;
+
+/// A format of such tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lake {
+    Delta,
+    Iceberg,
+    Hudi,
+}
+
+impl Lake {
+    fn name(self) -> &'static str {
+        match self {
+            Lake::Delta => "a Delta table",
+            Lake::Iceberg => "an Iceberg table",
+            Lake::Hudi => "a Hudi table",
+        }
+    }
+
+    fn mark(self) -> &'static str {
+        match self {
+            Lake::Delta => "_delta_log",
+            Lake::Iceberg => "metadata/*.metadata.json",
+            Lake::Hudi => ".hoodie",
+        }
+    }
+
+    /// What to do instead.
+    fn advice(self, root: &str) -> String {
+        let push = |data: &str| format!("forebay.push({data}, \"TABLE\", key=\"...\")");
+        match self {
+            Lake::Delta => format!(
+                "push it from Python, with the package deltalake: {}, or of an older version {}",
+                push(&format!("\"{root}\"")),
+                push(&format!("deltalake.DeltaTable(\"{root}\", version=N)"))
+            ),
+            Lake::Iceberg => format!(
+                "push it from Python, with the package pyiceberg: {}, or load it from its catalog and give \
+                 the table to forebay.push",
+                push(&format!("\"{root}\"")),
+            ),
+            Lake::Hudi => "push it by a program that reads such tables, as Spark does: \
+                           forebay.spark.push(df, \"TABLE\", key=\"...\")"
+                .to_owned(),
+        }
+    }
+}
+
+/// The tables that were met while one source was looked for.
+#[derive(Debug)]
+pub struct Lakes<'a> {
+    shelf: &'a Shelf,
+    source: &'a str,
+    /// By their directories.
+    met: BTreeMap<String, Lake>,
+    /// Directories that mark an Iceberg table if they hold what its do.
+    unclear: Vec<Path>,
+}
+
+impl<'a> Lakes<'a> {
+    pub fn new(shelf: &'a Shelf, source: &'a str) -> Lakes<'a> {
+        Lakes {
+            shelf,
+            source,
+            met: BTreeMap::new(),
+            unclear: Vec::new(),
+        }
+    }
+
+    pub fn any(&self) -> bool {
+        !self.met.is_empty()
+    }
+
+    /// Looks at a file or directory that a listing has.
+    pub fn see(&mut self, path: &Path) {
+        let names: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
+        for (at, name) in names.iter().enumerate() {
+            let lake = match name.as_str() {
+                "_delta_log" => Lake::Delta,
+                ".hoodie" => Lake::Hudi,
+                "metadata" if at + 1 == names.len() => {
+                    self.unclear.push(path.clone());
+                    return;
+                }
+                "metadata" if is_metadata(&names[at + 1]) => Lake::Iceberg,
+                _ => continue,
+            };
+            return self.add(names[..at].join("/"), lake);
+        }
+    }
+
+    /// Some tables are of two formats.
+    fn add(&mut self, root: String, lake: Lake) {
+        let met = self.met.entry(root).or_insert(lake);
+        *met = lake.min(*met);
+    }
+
+    /// Fails when a file lies in a table that was met, or the whole source in one.
+    pub fn refuse(&mut self, expanded: &Expanded) -> Result<(), SourceError> {
+        self.look_around(&expanded.root)?;
+        for dir in std::mem::take(&mut self.unclear) {
+            self.look_for_metadata(&dir)?;
+        }
+        let below = |root: &str, path: &Path| {
+            let rest = path.as_ref().strip_prefix(root);
+            rest.is_some_and(|rest| root.is_empty() || rest.is_empty() || rest.starts_with('/'))
+        };
+        let hit = self.met.iter().find(|(root, _)| {
+            let files = expanded.files.iter().map(|meta| &meta.location);
+            let holds_file = files.chain([&expanded.root]).any(|path| below(root, path));
+            holds_file || expanded.files.is_empty()
+        });
+        match hit {
+            None => Ok(()),
+            Some((root, lake)) => Err(self.refusal(root, *lake)),
+        }
+    }
+
+    fn refusal(&self, root: &str, lake: Lake) -> SourceError {
+        let root = Path::parse(root).unwrap_or_default();
+        let name = self.shelf.directory_name(&root);
+        SourceError::Lake {
+            advice: lake.advice(&name),
+            root: name,
+            what: lake.name(),
+            mark: lake.mark(),
+        }
+    }
+
+    /// Whether the directory, or one above it, is such a table.
+    fn look_around(&mut self, path: &Path) -> Result<(), SourceError> {
+        let mut dir = Some(path.clone());
+        while let Some(at) = dir {
+            for (mark, lake) in [("_delta_log", Lake::Delta), (".hoodie", Lake::Hudi)] {
+                let log = at.clone().join(mark);
+                let is_one = self.shelf.is_directory(&log) || self.holds_any(&log)?;
+                if is_one {
+                    self.add(at.as_ref().to_owned(), lake);
+                }
+            }
+            self.look_for_metadata(&at.clone().join("metadata"))?;
+            dir = parent(&at);
+        }
+        Ok(())
+    }
+
+    fn holds_any(&self, path: &Path) -> Result<bool, SourceError> {
+        let held = self.shelf.holds_any(path);
+        held.map_err(|error| self.shelf.error(self.source, error))
+    }
+
+    fn look_for_metadata(&mut self, dir: &Path) -> Result<(), SourceError> {
+        let listed = self.shelf.level(dir);
+        let listed = listed.map_err(|error| self.shelf.error(self.source, error))?;
+        for meta in listed.objects {
+            self.see(&meta.location);
+        }
+        Ok(())
+    }
+}
+
+fn is_metadata(name: &str) -> bool {
+    name.ends_with(".metadata.json") || name.ends_with(".metadata.json.gz")
+}
+
+/// The directory that a path lies in; the root lies in none.
+fn parent(path: &Path) -> Option<Path> {
+    let (above, _) = match path.as_ref() {
+        "" => return None,
+        text => text.rsplit_once('/').unwrap_or(("", text)),
+    };
+    Path::parse(above).ok()
+}

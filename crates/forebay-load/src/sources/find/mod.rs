@@ -1,0 +1,183 @@
+//! From sources to files: paths, directories, globs, URLs and standard input.
+//!
+//! A directory stands for the files of known endings below it. Names that begin with `.` or `_` are taken only when
+//! written out. Sources keep the order in which they were given, the files of one are sorted by name, and a file
+//! that two sources name is read once.
+
+mod expand;
+pub(super) mod glob;
+mod lake;
+mod shelf;
+mod web;
+
+use std::collections::{HashMap, HashSet};
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use object_store::path::Path;
+use tokio::runtime::Runtime;
+
+use super::SourceOptions;
+use super::blob::{Blob, Storage};
+use super::error::SourceError;
+use super::hive::{self, Partition};
+use super::store::{Object, Store};
+use expand::expand;
+use shelf::Shelf;
+pub(super) use web::shown;
+
+/// What standard input is called, as a source and in messages.
+const STDIN: &str = "-";
+const STDIN_NAME: &str = "standard input";
+
+/// A file of a source.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub blob: Blob,
+    /// What the directories between source and file say.
+    pub partitions: Vec<Partition>,
+}
+
+/// The files that sources name.
+pub(super) fn find(sources: &[String], options: &SourceOptions) -> Result<Vec<Found>, SourceError> {
+    let mut finder = Finder {
+        options,
+        shelves: HashMap::new(),
+        runtime: None,
+        seen: HashSet::new(),
+        found: Vec::new(),
+    };
+    for source in sources {
+        finder.add(source)?;
+    }
+    match finder.found.is_empty() {
+        true => Err(SourceError::NoSource),
+        false => Ok(finder.found),
+    }
+}
+
+struct Finder<'a> {
+    options: &'a SourceOptions,
+    /// Those opened, by what names begin with on them.
+    shelves: HashMap<String, Arc<Shelf>>,
+    /// What waits for all stores across a network.
+    runtime: Option<Arc<Runtime>>,
+    /// The files found, by what their store's names begin with.
+    seen: HashSet<(String, Path)>,
+    found: Vec<Found>,
+}
+
+impl Finder<'_> {
+    fn add(&mut self, source: &str) -> Result<(), SourceError> {
+        if source == STDIN {
+            return self.add_stdin();
+        }
+        let Some((scheme, rest)) = source.split_once("://") else {
+            return self.add_from("", source, source);
+        };
+        match scheme {
+            "file" => self.add_from("", rest, source),
+            "http" | "https" => self.add_web(source),
+            _ if forebay_remote::is_remote(source) => {
+                let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+                self.add_from(&format!("{scheme}://{bucket}"), key, source)
+            }
+            _ => Err(SourceError::Scheme {
+                source_text: source.to_owned(),
+            }),
+        }
+    }
+
+    /// What `text` names on the shelf of this machine or of a bucket.
+    fn add_from(&mut self, base: &str, text: &str, source: &str) -> Result<(), SourceError> {
+        let shelf = self.shelf(base, source)?;
+        let any_ending = self.options.format.is_some();
+        let mut expanded = expand(&shelf, source, text, any_ending)?;
+        (expanded.files).sort_by(|a, b| a.location.cmp(&b.location));
+        for meta in expanded.files {
+            let path = meta.location;
+            if !self.seen.insert((base.to_owned(), path.clone())) {
+                continue;
+            }
+            let name = shelf.name(source, &path);
+            let dirs = path.prefix_match(&expanded.root).into_iter().flatten();
+            let mut names: Vec<String> = dirs.map(|part| part.as_ref().to_owned()).collect();
+            names.pop();
+            let partitions = hive::partitions(&names, &name)?;
+            let object = Object {
+                store: shelf.store.clone(),
+                path,
+                tag: meta.e_tag.filter(|tag| strong(tag)),
+            };
+            let blob = Blob {
+                storage: Storage::Stored(object),
+                name,
+                size_bytes: meta.size,
+            };
+            self.found.push(Found { blob, partitions });
+        }
+        Ok(())
+    }
+
+    fn shelf(&mut self, base: &str, source: &str) -> Result<Arc<Shelf>, SourceError> {
+        if let Some(shelf) = self.shelves.get(base) {
+            return Ok(shelf.clone());
+        }
+        let shelf = Arc::new(match base {
+            "" => Shelf::here(Store::local().map_err(SourceError::Runtime)?),
+            _ => Shelf::bucket(base, self.runtime()?, source)?,
+        });
+        self.shelves.insert(base.to_owned(), shelf.clone());
+        Ok(shelf)
+    }
+
+    fn runtime(&mut self) -> Result<Arc<Runtime>, SourceError> {
+        if let Some(runtime) = &self.runtime {
+            return Ok(runtime.clone());
+        }
+        let runtime = Arc::new(Store::far_runtime().map_err(SourceError::Runtime)?);
+        self.runtime = Some(runtime.clone());
+        Ok(runtime)
+    }
+
+    fn add_web(&mut self, source: &str) -> Result<(), SourceError> {
+        if !self.seen.insert((source.to_owned(), Path::default())) {
+            return Ok(());
+        }
+        let runtime = self.runtime()?;
+        let blob = web::open(source, runtime, &self.options.spool)?;
+        self.found.push(Found {
+            blob,
+            partitions: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn add_stdin(&mut self) -> Result<(), SourceError> {
+        if !self.seen.insert((STDIN.to_owned(), Path::default())) {
+            return Ok(());
+        }
+        let spooled = self.options.spool.keep(STDIN, STDIN_NAME, || {
+            let input = std::io::stdin();
+            match input.is_terminal() {
+                true => Err(SourceError::Terminal),
+                false => Ok(input.lock()),
+            }
+        })?;
+        let blob = Blob {
+            size_bytes: spooled.size_bytes,
+            storage: Storage::Spooled(spooled),
+            name: STDIN_NAME.into(),
+        };
+        self.found.push(Found {
+            blob,
+            partitions: Vec::new(),
+        });
+        Ok(())
+    }
+}
+
+/// Whether a tag tells content byte by byte, so that a store takes it for a condition.
+fn strong(tag: &str) -> bool {
+    !tag.starts_with("W/")
+}

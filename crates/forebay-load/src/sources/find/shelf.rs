@@ -1,0 +1,189 @@
+//! Where files are looked for: this machine's file system, or a bucket.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_remote::{Address, Patience};
+use futures::{StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{Error, ListResult, ObjectMeta, ObjectStore, ObjectStoreExt};
+use tokio::runtime::Runtime;
+
+use crate::sources::error::SourceError;
+use crate::sources::store::Store;
+
+#[derive(Debug)]
+pub struct Shelf {
+    /// What files are read from.
+    pub store: Arc<Store>,
+    /// What they are looked for in: a bucket that does not answer ends the command sooner than one that
+    /// ceases to.
+    objects: Arc<dyn ObjectStore>,
+    /// What names begin with, as `s3://bucket`; `None`: this machine.
+    base: Option<String>,
+}
+
+impl Shelf {
+    pub fn here(store: Store) -> Shelf {
+        Shelf {
+            objects: store.objects.clone(),
+            store: Arc::new(store),
+            base: None,
+        }
+    }
+
+    pub fn bucket(base: &str, runtime: Arc<Runtime>, source: &str) -> Result<Shelf, SourceError> {
+        let address = Address::parse(base).map_err(|error| SourceError::Address {
+            source_text: source.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let connect = |patience| {
+            forebay_remote::bucket(&address, patience).map_err(|error| SourceError::Remote {
+                source_text: source.to_owned(),
+                error,
+            })
+        };
+        Ok(Shelf {
+            objects: connect(Patience::Short)?,
+            store: Arc::new(Store {
+                objects: connect(Patience::Long)?,
+                runtime,
+                far: true,
+                secret: None,
+            }),
+            base: Some(base.to_owned()),
+        })
+    }
+
+    pub fn is_far(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// The path that a text names, if it can be one.
+    pub fn path(&self, text: &str) -> Option<Path> {
+        match self.base {
+            None => Path::from_absolute_path(std::path::absolute(text).ok()?).ok(),
+            Some(_) => Path::parse(text).ok(),
+        }
+    }
+
+    /// A path as a pattern's text has it: from the root on.
+    pub fn whole(&self, text: &str) -> Option<String> {
+        match self.base {
+            None => Some(std::path::absolute(text).ok()?.to_str()?.to_owned()),
+            Some(_) => Some(text.to_owned()),
+        }
+    }
+
+    /// What messages call a file: the source as given when it is that file, else by its whole path or URL,
+    /// shortened below the working directory.
+    pub fn name(&self, source: &str, location: &Path) -> Arc<str> {
+        if let Some(base) = &self.base {
+            return format!("{base}/{location}").into();
+        }
+        let file = location.filename().unwrap_or_default();
+        if source.ends_with(file) && !source.contains('*') {
+            return Arc::from(source);
+        }
+        match local_path(location) {
+            Some(path) => shortened(path).into(),
+            None => format!("/{location}").into(),
+        }
+    }
+
+    /// The same of a directory, to be given to another program.
+    pub fn directory_name(&self, location: &Path) -> String {
+        match (&self.base, local_path(location)) {
+            (Some(base), _) => format!("{base}/{location}"),
+            (None, Some(path)) => path.to_string_lossy().into_owned(),
+            (None, None) => format!("/{location}"),
+        }
+    }
+
+    /// Whether there can be anything below a path. Of a bucket only listing tells.
+    pub fn may_hold(&self, path: &Path) -> bool {
+        self.is_far() || self.is_directory(path)
+    }
+
+    pub fn is_directory(&self, path: &Path) -> bool {
+        !self.is_far() && local_path(path).is_some_and(|path| path.is_dir())
+    }
+
+    pub fn head(&self, path: &Path) -> Result<Option<ObjectMeta>, Error> {
+        let head = self.objects.head(path);
+        match self.store.runtime.block_on(head) {
+            Ok(meta) => Ok(Some(meta)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            // A directory, or what listing will tell.
+            Err(_) if !self.is_far() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All files below a path.
+    pub fn list(&self, path: &Path) -> Result<Vec<ObjectMeta>, Error> {
+        if !self.may_hold(path) {
+            return Ok(Vec::new());
+        }
+        let all = self.objects.list(Some(path)).try_collect::<Vec<_>>();
+        Ok(without_markers(self.store.runtime.block_on(all)?, path))
+    }
+
+    /// Whether there is any file below a path.
+    pub fn holds_any(&self, path: &Path) -> Result<bool, Error> {
+        if !self.may_hold(path) {
+            return Ok(false);
+        }
+        let mut listed = self.objects.list(Some(path));
+        let first = self.store.runtime.block_on(listed.next());
+        Ok(first.transpose()?.is_some())
+    }
+
+    /// The files and directories right below a path.
+    pub fn level(&self, path: &Path) -> Result<ListResult, Error> {
+        if !self.may_hold(path) {
+            return Ok(ListResult {
+                common_prefixes: Vec::new(),
+                objects: Vec::new(),
+                extensions: Default::default(),
+            });
+        }
+        let listed = self.objects.list_with_delimiter(Some(path));
+        self.store.runtime.block_on(listed)
+    }
+
+    pub fn error(&self, source: &str, error: Error) -> SourceError {
+        SourceError::Remote {
+            source_text: source.to_owned(),
+            error: self.store.said(error),
+        }
+    }
+}
+
+fn local_path(location: &Path) -> Option<PathBuf> {
+    LocalFileSystem::new().path_to_filesystem(location).ok()
+}
+
+/// Shortens a path below the working directory.
+fn shortened(path: PathBuf) -> String {
+    let here = std::env::current_dir().ok();
+    let short = here.and_then(|here| path.strip_prefix(here).ok().map(PathBuf::from));
+    short.unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// Some tools make an empty object of a directory's name.
+fn without_markers(mut found: Vec<ObjectMeta>, path: &Path) -> Vec<ObjectMeta> {
+    found.sort_by(|a, b| a.location.cmp(&b.location));
+    let marker = |meta: &ObjectMeta| {
+        let below = format!("{}/", meta.location);
+        let after = found.partition_point(|other| other.location.as_ref() < below.as_str());
+        let next = found.get(after);
+        let holds = next.is_some_and(|next| next.location.as_ref().starts_with(&below));
+        meta.size == 0 && (holds || meta.location == *path)
+    };
+    let markers: Vec<bool> = found.iter().map(marker).collect();
+    let mut markers = markers.into_iter();
+    found.retain(|_| !markers.next().unwrap_or(false));
+    found
+}

@@ -1,0 +1,151 @@
+//! The types of text columns: guessed from a sample of each file, or known from all rows.
+//!
+//! All CSV files of a set share a guess for each column name, and all JSON files one shape, so that a value of one
+//! file counts for the others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields};
+
+use super::error::SourceError;
+use super::infer_csv::Guess;
+use super::look::Seen;
+use super::shape::{MAX_FIELDS, Object, Shape, TooWide, top_columns};
+use super::text::TextFile;
+use super::{Content, File, SourceOptions};
+
+/// What the text files of a set have been found to hold.
+#[derive(Debug, Default)]
+pub struct Guesses {
+    csv: HashMap<String, Guess>,
+    json: Object,
+}
+
+/// Columns whose types are given, so that there is nothing to guess.
+pub(super) type Given = Arc<HashSet<String>>;
+
+pub(super) fn given(options: &SourceOptions) -> Given {
+    let given = options.columns.iter().map(|given| &given.path);
+    let table = options.table.iter().map(|(name, _)| name);
+    Arc::new(given.chain(table).cloned().collect())
+}
+
+/// Gives the text files among `files` their columns.
+pub(super) fn settle(files: &mut [File], options: &SourceOptions) -> Result<(), SourceError> {
+    let guesses = match &options.guesses {
+        Some(known) => known.clone(),
+        None => {
+            let mut guesses = Guesses::default();
+            for file in &mut *files {
+                if let Content::Text(_, text) = &mut file.content
+                    && let Some(seen) = text.sample.take()
+                {
+                    guesses.add(&file.name, text, seen)?;
+                }
+            }
+            Arc::new(guesses)
+        }
+    };
+    for file in files {
+        if let Content::Text(_, text) = &mut file.content {
+            text.settle(&guesses);
+        }
+    }
+    Ok(())
+}
+
+impl Guesses {
+    /// Takes in what a part of a file holds.
+    pub(super) fn add(
+        &mut self,
+        file: &str,
+        text: &TextFile,
+        seen: Seen,
+    ) -> Result<(), SourceError> {
+        match seen {
+            Seen::Csv(seen) => {
+                for (name, more) in text.names.iter().zip(seen) {
+                    let have = self.csv.entry(name.clone()).or_default();
+                    *have = have.join(more);
+                }
+                Ok(())
+            }
+            Seen::Json(seen) => {
+                let mut all = Shape::Object(std::mem::take(&mut self.json));
+                let mut room = MAX_FIELDS.saturating_sub(all.width());
+                let joined = all.join(seen, &mut room);
+                let joined = joined.map_err(|TooWide| too_wide(file, &all));
+                if let Shape::Object(object) = all {
+                    self.json = object;
+                }
+                joined
+            }
+        }
+    }
+
+    pub(super) fn csv(&self, column: &str) -> Guess {
+        self.csv.get(column).copied().unwrap_or_default()
+    }
+
+    pub(super) fn json(&self) -> &Object {
+        &self.json
+    }
+
+    /// The columns of JSON files: those met, and given ones that no row showed.
+    pub(super) fn json_columns(&self, given: &HashSet<String>) -> Fields {
+        let met = top_columns(&self.json);
+        let is_met = |name: &&String| {
+            let into = |column: &str| {
+                let rest = name.strip_prefix(column);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            met.iter().any(|field| into(field.name()))
+        };
+        let mut unmet: Vec<&String> = given.iter().filter(|name| !is_met(name)).collect();
+        unmet.sort();
+        let unmet = unmet.into_iter();
+        let unmet = unmet.map(|name| Arc::new(Field::new(name, DataType::Null, true)));
+        met.iter().cloned().chain(unmet).collect()
+    }
+
+    /// What a JSON record shows that was not known.
+    pub(super) fn news(&self, record: Shape) -> Option<String> {
+        let Shape::Object(record) = record else {
+            return None;
+        };
+        record.fields().iter().find_map(|(name, shape)| {
+            let Some(have) = self.json.get(name) else {
+                return Some(format!("there is the field '{name}'"));
+            };
+            let (path, is_new) = have.lacks(shape)?;
+            let dot = if path.is_empty() || path.starts_with('[') {
+                ""
+            } else {
+                "."
+            };
+            Some(if is_new {
+                format!("there is the field '{name}{dot}{path}'")
+            } else {
+                format!("the column '{name}{dot}{path}' holds a value of another type")
+            })
+        })
+    }
+}
+
+/// The error about a file with more fields than columns can be.
+pub(super) fn too_wide(file: &str, shape: &Shape) -> SourceError {
+    let (path, names) = shape.widest();
+    let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    let advice = if path.is_empty() {
+        "write a record for each of them, with its name and value as columns".to_owned()
+    } else {
+        format!("keep them in one column by its type, as in --column '{path}:map(text,text)'")
+    };
+    SourceError::TooManyFields {
+        file: file.to_owned(),
+        limit: MAX_FIELDS,
+        names: names.join(", "),
+        advice,
+    }
+}

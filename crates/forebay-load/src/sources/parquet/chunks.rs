@@ -1,0 +1,249 @@
+//! The bytes of a row group's columns: read as they are needed on this machine, asked for beforehand across a
+//! network.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Buf, Bytes};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{ChunkReader, Length};
+
+use crate::sources::blob::{Blob, BlobReader};
+
+/// Bytes asked for when a page's header is read: enough for a header.
+const HEADER_BYTES: u64 = 8 << 10;
+/// Bytes of a file's end that are read at once: enough for most footers.
+const TAIL_BYTES: u64 = 64 << 10;
+/// Columns of a row group that lie across a network are brought whole, if all together are this small.
+const WHOLE_BYTES: u64 = 32 << 20;
+/// Between columns that are brought, so many bytes that are not needed are brought too: cheaper than asking again.
+const GAP_BYTES: u64 = 512 << 10;
+/// Of larger ones, so much is held of all columns together, in windows of these sizes.
+const WINDOWS_BYTES: u64 = 96 << 20;
+const WINDOW_BYTES: Range<u64> = 128 << 10..4 << 20;
+/// Windows of a column that are on their way before they are needed.
+const AHEAD: usize = 2;
+
+fn beyond() -> ParquetError {
+    io::Error::from(io::ErrorKind::UnexpectedEof).into()
+}
+
+fn range(start: u64, length: usize) -> Result<Range<u64>, ParquetError> {
+    let end = start.checked_add(length as u64).ok_or_else(beyond)?;
+    Ok(start..end)
+}
+
+/// A file of which the end is in memory.
+#[derive(Debug)]
+pub(super) struct Tail {
+    blob: Blob,
+    held_at: u64,
+    held: Bytes,
+}
+
+impl Tail {
+    pub fn of(blob: &Blob) -> Result<Tail, ParquetError> {
+        let held_at = blob.size_bytes.saturating_sub(TAIL_BYTES);
+        Ok(Tail {
+            held: blob.read(held_at..blob.size_bytes)?,
+            blob: blob.clone(),
+            held_at,
+        })
+    }
+}
+
+impl Length for Tail {
+    fn len(&self) -> u64 {
+        self.blob.size_bytes
+    }
+}
+
+impl ChunkReader for Tail {
+    type T = BlobReader;
+
+    fn get_read(&self, start: u64) -> Result<BlobReader, ParquetError> {
+        Ok(self.blob.reader_by(start..self.blob.size_bytes, TAIL_BYTES))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let range = range(start, length)?;
+        if range.start < self.held_at || range.end > self.blob.size_bytes {
+            return Ok(self.blob.read(range)?);
+        }
+        let from = (range.start - self.held_at) as usize;
+        Ok(self.held.slice(from..from + length))
+    }
+}
+
+/// Where the bytes of one column's chunk come from.
+#[derive(Debug, Clone)]
+pub(super) enum Chunk {
+    /// From the file, at any place.
+    Near(Blob),
+    /// From what was brought, with the place where it begins.
+    Held(u64, Bytes),
+    /// From a window that moves on.
+    Window(Arc<Mutex<BlobReader>>, u64),
+}
+
+/// Those of the columns that are read, by the columns' numbers.
+#[derive(Debug)]
+pub(super) struct Chunks(Vec<(usize, Chunk)>);
+
+impl Chunks {
+    pub fn open(
+        blob: &Blob,
+        group: &RowGroupMetaData,
+        leaves: impl Iterator<Item = usize>,
+    ) -> Result<Chunks, ParquetError> {
+        let Some(object) = blob.far() else {
+            let near = leaves.map(|leaf| (leaf, Chunk::Near(blob.clone())));
+            return Ok(Chunks(near.collect()));
+        };
+        let mut ranges = Vec::new();
+        for leaf in leaves {
+            let (start, length) = group.column(leaf).byte_range();
+            let end = start.checked_add(length).ok_or_else(beyond)?;
+            if end > blob.size_bytes {
+                return Err(beyond());
+            }
+            ranges.push((leaf, start..end));
+        }
+        let bytes: u64 = ranges
+            .iter()
+            .map(|(_, range)| range.end - range.start)
+            .sum();
+        if bytes > WHOLE_BYTES {
+            return Ok(Chunks(windows(blob, ranges)));
+        }
+        ranges.sort_by_key(|(_, range)| range.start);
+        let mut chunks = Vec::new();
+        let mut first = 0;
+        while first < ranges.len() {
+            let mut end = ranges[first].1.end;
+            let next = |at: &usize| ranges.get(*at).is_some();
+            let mut last = first + 1;
+            while next(&last) && ranges[last].1.start <= end + GAP_BYTES {
+                end = end.max(ranges[last].1.end);
+                last += 1;
+            }
+            let start = ranges[first].1.start;
+            let held = object.read_at_once(start..end)?;
+            let of_span = ranges[first..last].iter();
+            chunks.extend(of_span.map(|(leaf, _)| (*leaf, Chunk::Held(start, held.clone()))));
+            first = last;
+        }
+        Ok(Chunks(chunks))
+    }
+
+    pub fn take(&self, leaf: usize) -> Result<Chunk, ParquetError> {
+        let found = self.0.iter().find(|(of, _)| *of == leaf);
+        let missing = || ParquetError::General(format!("column {leaf} was not asked for"));
+        Ok(found.ok_or_else(missing)?.1.clone())
+    }
+}
+
+/// Each column's first window is on its way at once.
+fn windows(blob: &Blob, ranges: Vec<(usize, Range<u64>)>) -> Vec<(usize, Chunk)> {
+    let share = WINDOWS_BYTES / (ranges.len().max(1) * (1 + AHEAD)) as u64;
+    let window = share.clamp(WINDOW_BYTES.start, WINDOW_BYTES.end);
+    let open = |(leaf, range): (usize, Range<u64>)| {
+        let end = range.end;
+        let mut reader = blob.reader_by(range, window).ahead(AHEAD);
+        reader.begin();
+        (leaf, Chunk::Window(Arc::new(Mutex::new(reader)), end))
+    };
+    ranges.into_iter().map(open).collect()
+}
+
+impl Length for Chunk {
+    fn len(&self) -> u64 {
+        match self {
+            Chunk::Near(blob) => blob.size_bytes,
+            Chunk::Held(start, held) => start + held.len() as u64,
+            Chunk::Window(_, end) => *end,
+        }
+    }
+}
+
+impl ChunkReader for Chunk {
+    type T = ChunkRead;
+
+    fn get_read(&self, start: u64) -> Result<ChunkRead, ParquetError> {
+        Ok(match self {
+            Chunk::Near(blob) => {
+                ChunkRead::Near(blob.reader_by(start..blob.size_bytes, HEADER_BYTES))
+            }
+            Chunk::Held(at, held) => {
+                let from = start
+                    .checked_sub(*at)
+                    .filter(|from| *from <= held.len() as u64);
+                ChunkRead::Held(held.slice(from.ok_or_else(beyond)? as usize..))
+            }
+            Chunk::Window(reader, end) => ChunkRead::Window(reader.clone(), start..*end),
+        })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let range = range(start, length)?;
+        if range.end > self.len() {
+            return Err(beyond());
+        }
+        match self {
+            Chunk::Near(blob) => Ok(blob.read(range)?),
+            Chunk::Held(at, held) => {
+                let from = start.checked_sub(*at).ok_or_else(beyond)? as usize;
+                Ok(held.slice(from..from + length))
+            }
+            Chunk::Window(reader, _) => {
+                let mut bytes = vec![0; length];
+                read_at(reader, start, |reader| reader.read_exact(&mut bytes))?;
+                Ok(bytes.into())
+            }
+        }
+    }
+}
+
+fn read_at<R>(
+    reader: &Mutex<BlobReader>,
+    at: u64,
+    read: impl FnOnce(&mut BlobReader) -> io::Result<R>,
+) -> io::Result<R> {
+    let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+    let from = at
+        .checked_sub(reader.start())
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    reader.seek(SeekFrom::Start(from))?;
+    read(&mut reader)
+}
+
+/// Reads a chunk from some place on.
+#[derive(Debug)]
+pub(super) enum ChunkRead {
+    Near(BlobReader),
+    Held(Bytes),
+    Window(Arc<Mutex<BlobReader>>, Range<u64>),
+}
+
+impl Read for ChunkRead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            ChunkRead::Near(reader) => reader.read(out),
+            ChunkRead::Held(held) => {
+                let length = out.len().min(held.len());
+                held.copy_to_slice(&mut out[..length]);
+                Ok(length)
+            }
+            ChunkRead::Window(reader, range) => {
+                let rest = (range.end.saturating_sub(range.start)) as usize;
+                let length = out.len().min(rest);
+                let out = &mut out[..length];
+                let read = read_at(reader, range.start, |reader| reader.read(out))?;
+                range.start += read as u64;
+                Ok(read)
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Reads the records of text files as batches.
+//!
+//! A chunk is decoded as a whole. When that fails it is halved until the bad records are alone: they are
+//! rejected one by one, the others are kept. A record that is well written, and bad only because a type was
+//! guessed from a sample, ends the reading: [`SourceError::GuessFailed`].
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::blob::Blob;
+use super::csv::{self, CsvDecoder};
+use super::error::SourceError;
+use super::infer_json::{JsonLook, are_deep};
+use super::jsonl::JsonDecoder;
+use super::records::{Chunk, Record};
+use super::sniff::SHOWN_CHARS;
+use super::text::{TextFile, TextFormat, TextPart};
+use crate::convert::Rules;
+use crate::types::MAX_DEPTH;
+
+/// Takes rows and the records that they are of.
+type Emit<'a, E> = &'a mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>;
+/// Takes a bad record, its bytes and what is wrong with it.
+type RejectRecord<'a, E> = &'a mut dyn FnMut(&Record, &[u8], String) -> Result<(), E>;
+
+impl TextFile {
+    /// Reads a part. `schema` has the file's columns in the file's order.
+    pub fn read<E: From<SourceError>>(
+        &self,
+        blob: &Blob,
+        part: &TextPart,
+        schema: &SchemaRef,
+        rules: &Arc<Rules>,
+        emit: Emit<'_, E>,
+        reject: RejectRecord<'_, E>,
+    ) -> Result<(), E> {
+        let mut reading = Reading {
+            file: self,
+            name: &blob.name,
+            decoder: self.decoder(blob, schema, rules)?,
+            look: None,
+            emit,
+            reject,
+        };
+        self.chunks(blob, part, &mut |chunk| reading.chunk(chunk))
+    }
+
+    fn decoder(
+        &self,
+        blob: &Blob,
+        schema: &SchemaRef,
+        rules: &Arc<Rules>,
+    ) -> Result<Decoder, SourceError> {
+        let decoder = match &self.format {
+            TextFormat::Csv(options) => {
+                let guess = |name: &String| {
+                    let guessed = !self.given.contains(name);
+                    guessed.then(|| self.guesses.csv(name))
+                };
+                let guesses = self.names.iter().map(guess).collect();
+                CsvDecoder::new(schema, options, rules, guesses)
+                    .map(|decoder| Decoder::Csv(Box::new(decoder)))
+            }
+            TextFormat::Json => JsonDecoder::new(&self.fields, schema, rules).map(Decoder::Json),
+        };
+        decoder.map_err(|error| SourceError::Convert {
+            file: blob.name.to_string(),
+            error,
+        })
+    }
+
+    /// What a record shows that the guess of the types does not hold, where they were guessed from a sample.
+    fn news(&self, record: &[u8], look: &mut Option<JsonLook>) -> Option<String> {
+        if self.known {
+            return None;
+        }
+        match &self.format {
+            TextFormat::Csv(options) => {
+                let fields = csv::fields(record, options);
+                if fields.len() != self.names.len() {
+                    return None;
+                }
+                let mut columns = self.names.iter().zip(&fields);
+                let (name, value) = columns.find(|(name, value)| {
+                    !self.given.contains(*name)
+                        && !options.is_null(value)
+                        && !self.guesses.csv(name).holds(value)
+                })?;
+                let value = String::from_utf8_lossy(value);
+                let value: String = value.chars().take(SHOWN_CHARS).collect();
+                Some(format!("the column '{name}' holds '{value}'"))
+            }
+            TextFormat::Json => {
+                let look = look.get_or_insert_with(|| JsonLook::new(&self.given));
+                let whole = [Record {
+                    start: 0,
+                    end: record.len(),
+                    number: 0,
+                }];
+                // More fields than there may be are not known either.
+                _ = look.look(record, &whole);
+                self.guesses.news(look.take())
+            }
+        }
+    }
+}
+
+/// A part being read.
+struct Reading<'a, E> {
+    file: &'a TextFile,
+    name: &'a str,
+    decoder: Decoder,
+    look: Option<JsonLook>,
+    emit: Emit<'a, E>,
+    reject: RejectRecord<'a, E>,
+}
+
+impl<E: From<SourceError>> Reading<'_, E> {
+    fn chunk(&mut self, chunk: &Chunk<'_>) -> Result<(), E> {
+        let (good, open) = match chunk.records.split_last() {
+            Some((last, before)) if chunk.unclosed => (before, Some(last)),
+            _ => (&chunk.records[..], None),
+        };
+        self.decode(chunk.bytes, good)?;
+        let Some(open) = open else { return Ok(()) };
+        let bytes = chunk.bytes[open.start..open.end].trim_ascii_end();
+        let reason = "a quote is not closed before the file ends".to_owned();
+        (self.reject)(open, bytes, reason)
+    }
+
+    fn decode(&mut self, bytes: &[u8], records: &[Record]) -> Result<(), E> {
+        let (Some(first), Some(last)) = (records.first(), records.last()) else {
+            return Ok(());
+        };
+        let json = matches!(self.decoder, Decoder::Json(_));
+        let decoded = if json && are_deep(bytes, records) {
+            Err(format!("its values nest deeper than {MAX_DEPTH}"))
+        } else {
+            let bytes = &bytes[first.start..last.end];
+            self.decoder.decode(bytes, records.len())
+        };
+        match decoded {
+            Ok(batch) => (self.emit)(batch, records),
+            Err(reason) if records.len() == 1 => {
+                self.refuse(first, &bytes[first.start..first.end], reason)
+            }
+            Err(_) => {
+                let (left, right) = records.split_at(records.len() / 2);
+                self.decode(bytes, left)?;
+                self.decode(bytes, right)
+            }
+        }
+    }
+
+    fn refuse(&mut self, record: &Record, bytes: &[u8], reason: String) -> Result<(), E> {
+        match self.file.news(bytes, &mut self.look) {
+            None => (self.reject)(record, bytes.trim_ascii(), reason),
+            Some(news) => Err(SourceError::GuessFailed {
+                file: self.name.to_owned(),
+                place: self.file.place(record.number),
+                news,
+            }
+            .into()),
+        }
+    }
+}
+
+/// A decoder of either format.
+enum Decoder {
+    Csv(Box<CsvDecoder>),
+    Json(JsonDecoder),
+}
+
+impl Decoder {
+    /// Decodes `count` records; an error says what is wrong with some of them.
+    fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
+        match self {
+            Decoder::Csv(decoder) => decoder.decode(bytes, count),
+            Decoder::Json(decoder) => decoder.decode(bytes, count),
+        }
+    }
+}

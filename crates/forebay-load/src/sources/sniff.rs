@@ -1,0 +1,150 @@
+//! What a text file is by its first bytes: how its records end, and whether it is text at all.
+
+use super::CsvOptions;
+use super::splitter::Splitter;
+use super::text::TextFormat;
+
+/// Bytes of a file that are looked at.
+pub(super) const SNIFF_BYTES: usize = 64 << 10;
+/// The most characters of a record or value that a message has.
+pub(super) const SHOWN_CHARS: usize = 40;
+
+/// How the records of a file that begins so end, and how many bytes stand before the first.
+pub(super) fn splitter(head: &[u8], format: &TextFormat) -> (Splitter, usize) {
+    match format {
+        TextFormat::Csv(options) => {
+            let line_end = line_end(head, options);
+            let splitter = Splitter::csv(options.delimiter, options.quote, line_end);
+            (splitter, 0)
+        }
+        TextFormat::Json => {
+            let blank = head.len() - head.trim_ascii_start().len();
+            match head.get(blank) {
+                Some(b'[') => (Splitter::elements(), blank + 1),
+                _ => (Splitter::Lines, 0),
+            }
+        }
+    }
+}
+
+/// A carriage return where these end lines, outside of quotes, and no line feed does.
+fn line_end(head: &[u8], options: &CsvOptions) -> u8 {
+    let fold = |byte: &u8| if *byte == b'\r' { b'\n' } else { *byte };
+    let folded: Vec<u8> = head.iter().map(fold).collect();
+    let mut splitter = Splitter::csv(options.delimiter, options.quote, b'\n');
+    let (mut at, mut found) = (0, b'\n');
+    while let Some(end) = splitter.end(&folded[at..]) {
+        at += end;
+        found = head[at - 1];
+        if found == b'\n' {
+            break;
+        }
+    }
+    found
+}
+
+/// What a file that begins so seems to be, where that is no text of the format, and what to do with it.
+pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static str)> {
+    const READ_AS: &str = "say so by its name or by --format";
+    const UNPACK: &str = "unpack it first";
+    const ICONV: &str = "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8";
+    let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);
+    let many_zeros = || head.iter().filter(|byte| **byte == 0).count() * 16 > head.len();
+    Some(match head {
+        [0x1f, 0x8b, ..] => ("gzip", "let its name end in .gz"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => ("zstd", "let its name end in .zst"),
+        [b'P', b'K', 3 | 5, 4 | 6, ..] => ("a zip archive or a spreadsheet", UNPACK),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => ("bzip2", UNPACK),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => ("xz", UNPACK),
+        [b'P', b'A', b'R', b'1', ..] => ("Parquet", READ_AS),
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => ("Arrow", READ_AS),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", ICONV),
+        [_, 0, _, 0, ..] | [0, _, 0, _, ..] if zeros(0) || zeros(1) => ("UTF-16", ICONV),
+        _ if many_zeros() => ("binary", "name its format by --format"),
+        _ => markup(head, format)?,
+    })
+}
+
+fn markup(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static str)> {
+    const EXPORT: &str = "export its rows as CSV or JSON lines first";
+    let text = head.trim_ascii_start();
+    let begins = |tag: &str| {
+        let head = text.get(..tag.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(tag.as_bytes()))
+    };
+    if begins("<!doctype html") || begins("<html") {
+        return Some(("HTML", "was an error's page saved in place of the data?"));
+    }
+    let json = matches!(format, TextFormat::Json);
+    (begins("<?xml") || (json && begins("<"))).then_some(("XML", EXPORT))
+}
+
+/// What a record of JSON is that is no object, as far as its beginning tells.
+pub(super) fn begins(record: &[u8]) -> String {
+    let text = String::from_utf8_lossy(record);
+    if text.starts_with('{') {
+        return "it does not end on its line; write each object on one line, or all as the elements \
+                of one array"
+            .to_owned();
+    }
+    let start: String = text.chars().take(SHOWN_CHARS).collect();
+    format!("it begins with '{start}'; say by --format what the file is")
+}
+
+/// The delimiter that a header of only one column seems to have.
+pub(super) fn other_delimiter(name: &str, delimiter: u8) -> Option<&'static str> {
+    [(b';', ";"), (b'\t', "\\t"), (b'|', "|"), (b',', ",")]
+        .into_iter()
+        .find(|(other, _)| *other != delimiter && name.as_bytes().contains(other))
+        .map(|(_, shown)| shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_ends_are_carriage_returns_only_where_nothing_else_is() {
+        let options = CsvOptions::default();
+        for (text, end) in [
+            ("a,b\r1,2\r", b'\r'),
+            ("a,b\r\n1,2\r\n", b'\n'),
+            ("a,b\n1,2\r\n", b'\n'),
+            ("a,\"b\nc\"\r1,2\r", b'\r'),
+            ("a\r\"b\nc\"\r", b'\r'),
+            ("a,\"b\rc\"\n1,2\n", b'\n'),
+            ("a,b", b'\n'),
+        ] {
+            assert_eq!(line_end(text.as_bytes(), &options), end, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_other_formats_are_known() {
+        let csv = TextFormat::Csv(CsvOptions::default());
+        let json = TextFormat::Json;
+        let what = |head: &[u8], format| stranger(head, format).map(|(what, _)| what);
+        assert_eq!(what(b"\x1f\x8b\x08", &json), Some("gzip"));
+        assert_eq!(what(b"\xff\xfe{\0", &json), Some("UTF-16"));
+        assert_eq!(what(b"{\0\"\0a\0", &json), Some("UTF-16"));
+        assert_eq!(
+            what(b"PK\x03\x04", &csv),
+            Some("a zip archive or a spreadsheet")
+        );
+        assert_eq!(what(b"PAR1", &csv), Some("Parquet"));
+        assert_eq!(what(b"\n<!DOCTYPE HTML>", &csv), Some("HTML"));
+        assert_eq!(what(b"<a>", &json), Some("XML"));
+        assert_eq!(what(b"<DATE>,<TIME>\n", &csv), None);
+        assert_eq!(what(b"a\x01b\0\0\0", &csv), Some("binary"));
+        assert_eq!(what("é,b\n".as_bytes(), &csv), None);
+        assert_eq!(what(b"", &csv), None);
+    }
+
+    #[test]
+    fn a_lone_column_may_have_another_delimiter() {
+        assert_eq!(other_delimiter("id;name", b','), Some(";"));
+        assert_eq!(other_delimiter("id\tname", b','), Some("\\t"));
+        assert_eq!(other_delimiter("id,name", b';'), Some(","));
+        assert_eq!(other_delimiter("id", b','), None);
+    }
+}

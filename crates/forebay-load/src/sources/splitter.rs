@@ -1,0 +1,260 @@
+//! Finds the ends of records in text.
+
+/// How the records of a file end, and where in one the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Splitter {
+    /// A record a line.
+    Lines,
+    /// A record a line, but for line ends within quotes.
+    Csv {
+        delimiter: u8,
+        quote: u8,
+        /// `\n`, which may follow a `\r`; in files of old Macs `\r`.
+        line_end: u8,
+        state: Quotes,
+    },
+    /// The elements of a JSON array, what follows its `[`; each ends after the comma or bracket behind it. Behind the
+    /// array a record is a line.
+    Elements { depth: u32, state: Within },
+}
+
+/// Where in a CSV field the next byte is. A quote means something only at a field's start, as
+/// in the decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quotes {
+    Start,
+    Plain,
+    Quoted,
+    /// After a quote within quotes: the end, or one half of a quote.
+    Closing,
+}
+
+/// Where in a JSON array the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Within {
+    Value,
+    Text,
+    /// After a backslash in a text.
+    Escape,
+    /// Behind the array.
+    Ended,
+}
+
+impl Splitter {
+    pub fn csv(delimiter: u8, quote: u8, line_end: u8) -> Splitter {
+        Splitter::Csv {
+            delimiter,
+            quote,
+            line_end,
+            state: Quotes::Start,
+        }
+    }
+
+    pub fn elements() -> Splitter {
+        Splitter::Elements {
+            depth: 0,
+            state: Within::Value,
+        }
+    }
+
+    /// The number of bytes up to and with the one that ends the record, or `None` when it is not among
+    /// them (they are then remembered).
+    pub fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        match self {
+            Splitter::Lines => bytes
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map(|at| at + 1),
+            Splitter::Csv {
+                delimiter,
+                quote,
+                line_end,
+                state,
+            } => csv_end(bytes, (*delimiter, *quote, *line_end), state),
+            Splitter::Elements { depth, state } => element_end(bytes, depth, state),
+        }
+    }
+
+    /// Goes over bytes without looking for ends; the lines, or elements, that end in them.
+    pub fn skim(&mut self, mut bytes: &[u8]) -> u64 {
+        let lines = self.count(bytes);
+        match self {
+            Splitter::Lines => lines,
+            Splitter::Csv {
+                delimiter,
+                quote,
+                line_end,
+                state,
+            } if *state != Quotes::Quoted && !bytes.contains(quote) => {
+                match bytes.last() {
+                    None => {}
+                    Some(last) if *last == *line_end || *last == *delimiter => {
+                        *state = Quotes::Start;
+                    }
+                    Some(_) => *state = Quotes::Plain,
+                }
+                lines
+            }
+            Splitter::Csv { .. } => {
+                while let Some(end) = self.end(bytes) {
+                    bytes = &bytes[end..];
+                }
+                lines
+            }
+            Splitter::Elements { .. } => {
+                let mut elements = 0;
+                while let Some(end) = self.end(bytes) {
+                    bytes = &bytes[end..];
+                    elements += 1;
+                }
+                elements
+            }
+        }
+    }
+
+    /// By how much the number of the record after this one, which is whole, is greater.
+    pub fn count(&self, record: &[u8]) -> u64 {
+        let lines = |end: u8| record.iter().filter(|byte| **byte == end).count() as u64;
+        match self {
+            Splitter::Lines => lines(b'\n'),
+            Splitter::Csv { line_end, .. } => lines(*line_end),
+            Splitter::Elements { .. } => 1,
+        }
+    }
+
+    /// Whether the bytes so far end within quotes.
+    pub fn open(&self) -> bool {
+        matches!(
+            self,
+            Splitter::Csv {
+                state: Quotes::Quoted,
+                ..
+            }
+        )
+    }
+
+    /// Whether an array, where there is one, has ended.
+    pub fn closed(&self) -> bool {
+        match self {
+            Splitter::Elements { state, .. } => *state == Within::Ended,
+            Splitter::Lines | Splitter::Csv { .. } => true,
+        }
+    }
+
+    /// Takes what ends an element off a record just cut, so that values alone follow one another. Whether the
+    /// record is blank, which decoders leave out.
+    pub fn settle(&self, record: &mut [u8]) -> bool {
+        match self {
+            Splitter::Lines => record.trim_ascii().is_empty(),
+            Splitter::Csv { .. } => record.iter().all(|byte| matches!(byte, b'\r' | b'\n')),
+            Splitter::Elements { depth, state } => {
+                let ends = record.last().copied();
+                let within = *depth == 0 && matches!(state, Within::Value | Within::Ended);
+                if let (true, Some(last @ (b',' | b']'))) = (within, record.last_mut()) {
+                    *last = b' ';
+                }
+                // Between two commas there is an element that is none.
+                record.trim_ascii().is_empty() && ends != Some(b',')
+            }
+        }
+    }
+}
+
+fn csv_end(
+    bytes: &[u8],
+    (delimiter, quote, line_end): (u8, u8, u8),
+    state: &mut Quotes,
+) -> Option<usize> {
+    for (at, byte) in bytes.iter().enumerate() {
+        *state = match (*state, *byte) {
+            (Quotes::Quoted, byte) if byte == quote => Quotes::Closing,
+            (Quotes::Quoted, _) => Quotes::Quoted,
+            (_, byte) if byte == line_end => {
+                *state = Quotes::Start;
+                return Some(at + 1);
+            }
+            (Quotes::Start | Quotes::Closing, byte) if byte == quote => Quotes::Quoted,
+            (_, byte) if byte == delimiter => Quotes::Start,
+            _ => Quotes::Plain,
+        };
+    }
+    None
+}
+
+fn element_end(bytes: &[u8], depth: &mut u32, state: &mut Within) -> Option<usize> {
+    for (at, byte) in bytes.iter().enumerate() {
+        match (*state, *byte) {
+            (Within::Value, b'"') => *state = Within::Text,
+            (Within::Value, b'{' | b'[') => *depth += 1,
+            (Within::Value, b',') if *depth == 0 => return Some(at + 1),
+            (Within::Value, b']') if *depth == 0 => {
+                *state = Within::Ended;
+                return Some(at + 1);
+            }
+            (Within::Value, b'}' | b']') => *depth = depth.saturating_sub(1),
+            (Within::Text, b'"') => *state = Within::Value,
+            (Within::Text, b'\\') => *state = Within::Escape,
+            (Within::Escape, _) => *state = Within::Text,
+            (Within::Ended, b'\n') => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elements(text: &str) -> (Vec<String>, bool) {
+        let mut splitter = Splitter::elements();
+        let mut rest = text.as_bytes().to_vec();
+        let mut found = Vec::new();
+        while !rest.is_empty() {
+            let end = splitter.end(&rest).unwrap_or(rest.len());
+            let after = rest.split_off(end);
+            if !splitter.settle(&mut rest) {
+                found.push(String::from_utf8_lossy(&rest).trim().to_owned());
+            }
+            rest = after;
+        }
+        (found, splitter.closed())
+    }
+
+    #[test]
+    fn elements_end_at_commas_of_the_array_only() {
+        let text = r#" {"a":[1,{"b":"],{\""}]} , {} ,[7,8], "x,]" ] "#;
+        let (found, closed) = elements(text);
+        assert_eq!(
+            found,
+            [r#"{"a":[1,{"b":"],{\""}]}"#, "{}", "[7,8]", r#""x,]""#]
+        );
+        assert!(closed);
+        assert_eq!(elements("]"), (vec![], true));
+        assert_eq!(elements(" {} ] \n\n"), (vec!["{}".into()], true));
+        assert_eq!(elements("1,,2]").0, ["1", "", "2"]);
+        assert_eq!(elements(r#"{},{"a":1"#).1, false);
+        assert_eq!(elements("{}]\n[1]\n").0, ["{}", "[1]"]);
+    }
+
+    #[test]
+    fn skimming_ends_where_reading_ends() {
+        let text = br#"{"a":"}"},{"b":[1,2]},{"c":1}]"#;
+        for cut in 0..text.len() {
+            let (mut skimmed, mut read) = (Splitter::elements(), Splitter::elements());
+            skimmed.skim(&text[..cut]);
+            let mut rest = &text[..cut];
+            while let Some(end) = read.end(rest) {
+                rest = &rest[end..];
+            }
+            assert_eq!(skimmed, read, "{cut}");
+        }
+    }
+
+    #[test]
+    fn lines_of_old_macs_end_at_carriage_returns() {
+        let mut splitter = Splitter::csv(b',', b'"', b'\r');
+        assert_eq!(splitter.end(b"a,\"b\rc\"\rd"), Some(8));
+        assert_eq!(splitter.count(b"a,\"b\rc\"\r"), 2);
+    }
+}

@@ -1,0 +1,135 @@
+//! Connections to object stores: S3, Google Cloud Storage, Azure Blob Storage and web servers.
+//!
+//! Credentials and endpoints come from the environment, as the providers' own tools take them. Connecting sends
+//! nothing yet.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::multipart::MultipartStore;
+use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, RetryConfig};
+
+use crate::address::{Address, Kind};
+
+/// From the first try of a request on, how long it is tried again while the store does not answer or
+/// answers that it cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// For somebody who waits at a terminal.
+    Short,
+    /// For a push: a restart of the store must not end it.
+    Long,
+    /// For who asks again anyway.
+    Little,
+}
+
+/// An object store with all that is needed of it.
+pub trait Backend: ObjectStore + MultipartStore {}
+
+impl<T: ObjectStore + MultipartStore> Backend for T {}
+
+/// The bucket of an address, for who only reads. Its prefix is passed over.
+pub fn bucket(address: &Address, patience: Patience) -> io::Result<Arc<dyn ObjectStore>> {
+    Ok(connect(address, patience)?)
+}
+
+/// A web server, for who only reads. `url` has no path, and a query that each request gets.
+pub fn website(url: &str, patience: Patience) -> io::Result<Arc<dyn ObjectStore>> {
+    install_cryptography();
+    let client = patience.client().with_allow_http(true);
+    let builder = HttpBuilder::new().with_url(url).with_client_options(client);
+    let store = builder.with_retry(patience.retry()).build().map_err(said)?;
+    Ok(Arc::new(store))
+}
+
+pub(crate) fn connect(address: &Address, patience: Patience) -> io::Result<Arc<dyn Backend>> {
+    install_cryptography();
+    let (retry, client) = (patience.retry(), patience.client());
+    let bucket = &address.bucket;
+    let backend: Result<Arc<dyn Backend>, Error> = match address.kind {
+        Kind::S3 => AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_retry(retry)
+            .with_client_options(with_environment(client, "AWS_ALLOW_HTTP"))
+            .build()
+            .map(|store| Arc::new(store) as _),
+        Kind::Google => GoogleCloudStorageBuilder::from_env()
+            .with_bucket_name(bucket)
+            .with_retry(retry)
+            .with_client_options(client)
+            .build()
+            .map(|store| Arc::new(store) as _),
+        Kind::Azure => MicrosoftAzureBuilder::from_env()
+            .with_container_name(bucket)
+            .with_retry(retry)
+            .with_client_options(with_environment(client, "AZURE_ALLOW_HTTP"))
+            .build()
+            .map(|store| Arc::new(store) as _),
+    };
+    backend.map_err(said)
+}
+
+/// Another part of the process may have done so.
+fn install_cryptography() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+impl Patience {
+    fn retry(self) -> RetryConfig {
+        // A wait is drawn from up to `base` times the one before: with 2 they hardly grow, with 3 they do.
+        let (max_retries, seconds, base) = match self {
+            Patience::Short => (8, 15, 2.0),
+            // The time decides.
+            Patience::Long => (10_000, 150, 3.0),
+            Patience::Little => (2, 5, 2.0),
+        };
+        RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: Duration::from_millis(100),
+                max_backoff: Duration::from_secs(4),
+                base,
+            },
+            max_retries,
+            retry_timeout: Duration::from_secs(seconds),
+        }
+    }
+
+    /// How long an outage may last.
+    pub(crate) fn time(self) -> Duration {
+        self.retry().retry_timeout
+    }
+
+    fn client(self) -> ClientOptions {
+        let seconds = match self {
+            Patience::Long => 60,
+            Patience::Short | Patience::Little => 30,
+        };
+        ClientOptions::new()
+            .with_connect_timeout(Duration::from_secs(5))
+            .with_timeout(Duration::from_secs(seconds))
+    }
+}
+
+/// Options that are given replace those of the environment; this one has to come from there.
+fn with_environment(client: ClientOptions, variable: &str) -> ClientOptions {
+    let allowed =
+        std::env::var(variable).is_ok_and(|value| matches!(&*value, "1" | "true" | "TRUE"));
+    client.with_allow_http(allowed)
+}
+
+/// An object store's error, with all that its sources say.
+pub fn said(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::NotFound { .. } => io::ErrorKind::NotFound,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            io::ErrorKind::PermissionDenied
+        }
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error.to_string())
+}

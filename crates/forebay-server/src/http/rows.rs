@@ -1,0 +1,109 @@
+//! One value as JSON, by its key in the path: any bytes, percent-encoded.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use forebay_engine::{Source, ValueKind, show_key};
+
+use super::answer::{Refused, not_found};
+use super::guard::Caller;
+use super::tables::waiting;
+use crate::command::write_text;
+use crate::shared::Shared;
+
+/// One value as JSON. Bytes that are UTF-8 are a string, others `{"base64": ...}`.
+pub async fn row(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Refused> {
+    let Some((table, key)) = table_and_key(uri.path()) else {
+        return Err(not_found().await);
+    };
+    caller.check_read(&table)?;
+    let tables = shared.tables().keep();
+    let text = waiting(move || {
+        let source = tables.get(table.as_bytes());
+        row_text(source.ok_or_else(|| Refused::no_table(&table))?, &key)
+    });
+    let text = text.await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// What `/v1/tables/TABLE/rows/KEY` names. The router's own parameters are texts, and keys need not be.
+fn table_and_key(path: &str) -> Option<(String, Vec<u8>)> {
+    let (table, rest) = path.strip_prefix("/v1/tables/")?.split_once('/')?;
+    let key = percent_decoded(rest.strip_prefix("rows/")?);
+    let table = String::from_utf8_lossy(&percent_decoded(table)).into_owned();
+    Some((table, key))
+}
+
+/// The bytes that `%` and two digits stand for; a `%` without them is one.
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|value| value as u8);
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = match after {
+            [high, low, ..] if byte == b'%' => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        match escaped {
+            Some((high, low)) => {
+                out.push(high << 4 | low);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, Refused> {
+    let failed = |what: String| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what);
+    let value = source.get(key);
+    let Some(value) = value.map_err(|error| failed(error.to_string()))? else {
+        let text = format!("table {} has no key {}", source.table(), show_key(key));
+        return Err(Refused::new(StatusCode::NOT_FOUND, text));
+    };
+    let mut out = Vec::new();
+    match (source.kind(), source.number()) {
+        (ValueKind::Bytes { .. }, None) => forebay_run::row::write_json_bytes(&value, &mut out),
+        (ValueKind::Bytes { .. } | ValueKind::Number { .. }, Some(number)) => number
+            .write_json(&value, &mut out)
+            .map_err(|error| failed(error.to_string()))?,
+        _ => write_text(source, &value, &mut out).map_err(|stop| failed(format!("{stop:?}")))?,
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_bytes() {
+        for (path, key) in [
+            ("a/b%20c", &b"a/b c"[..]),
+            ("%00%ff%2F%2f%25", b"\x00\xff//%"),
+            ("", b""),
+            ("100%", b"100%"),
+            ("%zz%4%", b"%zz%4%"),
+            ("+?é", "+?é".as_bytes()),
+            ("rows/x", b"rows/x"),
+        ] {
+            let found = table_and_key(&format!("/v1/tables/t/rows/{path}"));
+            assert_eq!(found, Some(("t".to_owned(), key.to_vec())), "{path}");
+        }
+        let found = table_and_key("/v1/tables/%74%ff/rows/k").map(|(table, _)| table);
+        assert_eq!(found.as_deref(), Some("t\u{fffd}"));
+        for path in ["/v1/tables/t/versions", "/v1/tables/t", "/health"] {
+            assert_eq!(table_and_key(path), None);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+"""The gate sees schemas: held, reported or passed over, as the user set it, in text and JSON; diff has its words."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from data import write
+
+
+def prices(**changes):
+    """Fifty rows with a struct, a list and a map; a change of None leaves a column out."""
+    ids = range(50)
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "n": pa.array(ids, pa.int32()),
+        "note": pa.array([f"note {i}" for i in ids]),
+        "price": pa.array(
+            [{"net": i, "vat": i / 10} for i in ids],
+            pa.struct([("net", pa.int32()), ("vat", pa.float64())]),
+        ),
+        "tags": pa.array([[i] for i in ids], pa.list_(pa.int16())),
+        "sizes": pa.array([[("a", i)] for i in ids], pa.map_(pa.string(), pa.int8())),
+        **changes,
+    }
+    return pa.table({name: column for name, column in columns.items() if column is not None})
+
+
+@pytest.fixture
+def push(store, tmp_path):
+    """Pushes a table and gives what --json ends with."""
+    made = []
+
+    def push(table, *args, code=0, key="{id}"):
+        made.append(None)
+        path = write(table, tmp_path / f"prices-{len(made)}.parquet")
+        return store.push("prices", path, key=key, code=code, args=args)
+
+    return push
+
+
+def schema_findings(pushed):
+    """Those of the schema: limit and whether it passed."""
+    return [(f["limit"], f["passed"]) for f in pushed["gate"] if "=" in f["limit"]]
+
+
+def words(pushed):
+    return [finding["seen"] for finding in pushed["gate"] if "=" in finding["limit"]]
+
+
+def versions(store):
+    return {v["version"]: v["serving"] for v in store.json("versions", "prices")}
+
+
+NET = pa.array([{"net": i} for i in range(50)], pa.struct([("net", pa.int32())]))
+TEXTS = pa.array([str(i) for i in range(50)])
+FLOATS = pa.array([float(i) for i in range(50)])
+
+
+@pytest.mark.parametrize(
+    "changes, limit, seen",
+    [
+        ({"note": None}, "column-gone", "column note is gone (text)"),
+        ({"price": NET}, "column-gone", "column price.vat is gone (float64)"),
+        ({"n": TEXTS}, "type-changed", "column n changed its type: int32 to text"),
+        ({"n": FLOATS}, "type-changed", "column n changed its type: int32 to float64"),
+        (
+            {"tags": pa.array([["a"]] * 50)},
+            "type-changed",
+            "column tags[] changed its type: int16 to text",
+        ),
+        (
+            {"sizes": pa.array([[("a", "b")]] * 50, pa.map_(pa.string(), pa.string()))},
+            "type-changed",
+            "column sizes.value changed its type: int8 to text",
+        ),
+    ],
+)
+def test_what_readers_would_miss_is_held(store, push, changes, limit, seen):
+    push(prices())
+    held = push(prices(**changes), code=3)
+    assert held["swapped"] is False
+    assert schema_findings(held) == [(f"{limit}=hold", False)] and words(held) == [seen]
+    assert versions(store) == {1: True, 2: False}
+    # The same as a report, for this column and for all; what is in a column goes with it.
+    column = seen.split()[1]
+    for given in [f"{limit}({column})=report", f"{limit}=report"]:
+        passed = push(prices(**changes), "--gate", given)
+        assert passed["swapped"] is True
+        assert schema_findings(passed) == [(given, True)] and words(passed) == [seen]
+        store.run("swap", "prices", "1")
+    forced = push(prices(**changes), "--force")
+    assert forced["swapped"] is True and schema_findings(forced) == [(f"{limit}=hold", False)]
+
+
+@pytest.mark.parametrize(
+    "changes, limit, seen",
+    [
+        ({"fresh": TEXTS}, "column-new", "column fresh is new (text)"),
+        (
+            {"n": pa.array(range(50), pa.int64())},
+            "type-widened",
+            "column n has a wider type: int32 to int64",
+        ),
+        (
+            {"tags": pa.array([[i] for i in range(50)], pa.list_(pa.int32()))},
+            "type-widened",
+            "column tags[] has a wider type: int16 to int32",
+        ),
+    ],
+)
+def test_what_readers_do_not_notice_is_reported_and_can_be_held(store, push, changes, limit, seen):
+    push(prices())
+    passed = push(prices(**changes))
+    assert passed["swapped"] is True
+    assert schema_findings(passed) == [(f"{limit}=report", True)] and words(passed) == [seen]
+    store.run("rollback", "prices")
+    held = push(prices(**changes), "--gate", f"{limit}=hold", code=3)
+    assert schema_findings(held) == [(f"{limit}=hold", False)]
+
+
+def test_the_key_the_value_and_the_order_are_seen(store, push):
+    push(prices(), "--order", "ordered")
+    held = push(prices(), code=3)
+    assert words(held) == ["the order changed: ordered to hashed"]
+    held = push(prices(), "--order", "ordered", key="{n}-{id}", code=3)
+    assert words(held) == ["the key template changed: '{id}' to '{n}-{id}'"]
+    held = push(prices(), "--order", "ordered", "--value", "n", code=3)
+    assert words(held) == ["the values changed: whole rows to the bytes of column n"]
+    limits = ["order-lost=report", "value-kind=report", "bytes>-95%"]
+    gates = [word for limit in limits for word in ("--gate", limit)]
+    assert push(prices(), "--value", "n", *gates)["swapped"] is True
+    # From here on the values are those of n alone, and no other column is theirs.
+    wider = prices(n=pa.array(range(50), pa.int64()), note=None)
+    back = push(wider, "--value", "n", "--order", "ordered")
+    assert words(back) == [
+        "column n has a wider type: int32 to int64",
+        "the order changed: hashed to ordered",
+    ]
+    held = push(prices(), "--value", "note", "--order", "ordered", code=3)
+    assert words(held) == ["the values changed: the bytes of column n to the bytes of column note"]
+
+
+def test_nothing_is_said_of_schemas_that_are_the_same(push):
+    push(prices())
+    order = prices().select(["sizes", "id", "note", "tags", "n", "price"])
+    assert schema_findings(push(order)) == []
+    dictionary = prices(note=prices()["note"].combine_chunks().dictionary_encode())
+    assert schema_findings(push(dictionary)) == []
+
+
+def test_a_held_version_says_what_to_do(store, push, tmp_path):
+    push(prices())
+    path = write(prices(note=None, fresh=TEXTS).slice(0, 20), tmp_path / "held.parquet")
+    held = store.run("push", "prices", path, "--key", "{id}", code=3).err
+    assert "HELD rows>-20%: rows 50 to 20 (-60%)" in held
+    assert "HELD column-gone=hold: column note is gone (text)" in held
+    assert "also column fresh is new (text)" in held
+    # What passed is not told.
+    assert "nulls" not in held and "type-" not in held
+    assert "forebay diff prices 1 2" in held and "forebay swap prices 2" in held
+    assert "--force, or --gate 'rows>-61%' --gate 'bytes>-" in held
+    assert "--gate 'column-gone(note)=report'" in held
+    # What is proposed does it.
+    line = next(line for line in held.splitlines() if "--force, or " in line)
+    limits = [word.strip("' ") for word in line.split("--gate")[1:]]
+    gates = [word for limit in limits for word in ("--gate", limit)]
+    assert store.push("prices", path, args=gates)["swapped"] is True
+
+
+def test_reports_and_what_was_forced_are_told_beside_the_result(store, push, tmp_path):
+    push(prices())
+    path = write(prices(fresh=TEXTS), tmp_path / "fresh.parquet")
+    told = store.run("push", "prices", path, "--key", "{id}")
+    assert "gate: column fresh is new (text)" in told.err
+    assert "column" not in store.run("push", "prices", path, "--key", "{id}").err
+    path = write(prices(n=None), tmp_path / "forced.parquet")
+    told = store.run("push", "prices", path, "--key", "{id}", "--force", "--json")
+    events = [json.loads(line) for line in told.err.splitlines()]
+    texts = [event["text"] for event in events if event["event"] == "message"]
+    assert "gate, passed over: column-gone=hold: column n is gone (int32)" in texts
+    assert store.run("push", "prices", path, "--key", "{id}", "--quiet").err == ""
+
+
+def test_diff_has_the_words_of_the_gate(store, push):
+    push(prices())
+    changed = prices(note=None, price=NET, n=TEXTS, tags=pa.array([[i] for i in range(50)]))
+    held = push(changed.append_column("fresh", TEXTS), code=3)
+    text = store.run("diff", "prices", "1", "2").out
+    schema = store.json("diff", "prices", "1", "2")["schema"]
+    assert len(words(held)) == 5
+    assert [change["text"] for change in schema["changes"]] == words(held)
+    for line in words(held):
+        assert f"\n{line}\n" in text
+    assert schema["added"] == ["fresh"]
+    assert schema["removed"] == ["note", "price.vat"]
+    assert schema["retyped"] == ["n", "tags[]"]
+    assert schema["changes"][1] == {
+        "change": "column-gone",
+        "column": "note",
+        "before": "text",
+        "after": None,
+        "text": "column note is gone (text)",
+    }
+
+
+def test_changes_onto_another_version_meet_the_schema_that_serves(store, push, tmp_path):
+    push(prices())
+    push(prices(note=None), "--force")
+    path = write(prices(note=None).slice(0, 1), tmp_path / "one.parquet")
+    onto = store.json("push", "prices", path, "--onto", "current")
+    assert schema_findings(onto) == []
+    # On top of an older version its columns come back.
+    path = write(prices().slice(0, 1), tmp_path / "two.parquet")
+    onto = store.json("push", "prices", path, "--onto", "1")
+    assert schema_findings(onto) == [("column-new=report", True)]
+
+
+@pytest.mark.parametrize(
+    "limit", ["column-gone", "column-gone=keep", "column-gone()=hold", "order-lost(n)=hold"]
+)
+def test_a_limit_of_the_schema_that_means_nothing_is_refused(store, push, limit):
+    push(prices())
+    refused = store.refuse("push", "prices", "x.parquet", "--key", "{id}", "--gate", limit, code=2)
+    assert limit in refused and "column-gone=report" in refused
