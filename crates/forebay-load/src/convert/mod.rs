@@ -18,12 +18,14 @@ mod value;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::conform;
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_cast::cast;
-use arrow_schema::{ArrowError, DataType, FieldRef, Fields, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Fields};
 use forebay_run::row::{Datum, Kind};
 
 use crate::type_name::type_name;
@@ -120,26 +122,6 @@ impl Trouble {
             Trouble::Batch(reason) => reason,
         }
     }
-}
-
-/// The batch with its columns, by position, as those of `schema`.
-#[cfg(test)]
-pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let rules = Rules::default();
-    let column = |(array, field): (&ArrayRef, &FieldRef)| {
-        let (from, to) = (array.data_type(), field.data_type());
-        let converter = Converter::new(field.name(), from, to, &rules)
-            .map_err(|error| ArrowError::CastError(error.to_string()))?;
-        let converted = converter.convert(array, &mut Changes::default());
-        converted.map_err(|trouble| ArrowError::CastError(trouble.reason()))
-    };
-    let columns = batch.columns().iter().zip(schema.fields()).map(column);
-    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(
-        Arc::clone(schema),
-        columns.collect::<Result<_, _>>()?,
-        &rows,
-    )
 }
 
 /// The float that is the number, exactly; of a text also one with as many digits as tell floats apart.

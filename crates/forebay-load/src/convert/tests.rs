@@ -7,15 +7,35 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int64Array,
-    ListArray, NullArray, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
+    ListArray, NullArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
+    TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{DataType, Field, Fields};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, SchemaRef};
 use proptest::prelude::*;
 
 use super::*;
 use crate::type_name::parse_type;
+
+/// The batch with its columns, by position, as those of `schema`.
+pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let rules = Rules::default();
+    let column = |(array, field): (&ArrayRef, &FieldRef)| {
+        let (from, to) = (array.data_type(), field.data_type());
+        let converter = Converter::new(field.name(), from, to, &rules)
+            .map_err(|error| ArrowError::CastError(error.to_string()))?;
+        let converted = converter.convert(array, &mut Changes::default());
+        converted.map_err(|trouble| ArrowError::CastError(trouble.reason()))
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(column);
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns.collect::<Result<_, _>>()?,
+        &rows,
+    )
+}
 
 fn ty(name: &str) -> DataType {
     parse_type(name).unwrap_or_else(|| panic!("{name} is no type"))

@@ -106,7 +106,8 @@ impl SourceArgs {
             let others = columns_from(from, context)
                 .context("--columns-from")?
                 .into_iter();
-            let others = others.filter(|other| columns.iter().all(|given| given.path != other.path));
+            let others =
+                others.filter(|other| columns.iter().all(|given| given.path != other.path));
             columns.extend(others.collect::<Vec<_>>());
         }
         Ok(SourceOptions {
