@@ -30,6 +30,7 @@ def test_push_ends_with_one_object(store, source):
         "rows",
         "bytes",
         "rejected",
+        "lossy",
         "duplicates",
         "seconds",
         "swapped",

@@ -14,6 +14,7 @@
 {'id': 2, 'name': 'lark'}
 """
 
+from ._dry_run import DryRun
 from ._errors import (
     BusyError,
     DamagedError,
@@ -31,6 +32,7 @@ from ._results import (
     Applied,
     Diff,
     Difference,
+    Finding,
     Listing,
     Swapped,
     TableInfo,
@@ -47,7 +49,9 @@ __all__ = [
     "DataError",
     "Diff",
     "Difference",
+    "DryRun",
     "Error",
+    "Finding",
     "GateHeld",
     "Listing",
     "LoadResult",

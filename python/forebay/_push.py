@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from ._command import Boundaries, Path, boundaries_word, words
 from ._data import Data, Input
+from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
 from ._forebay import command
 from ._progress import ProgressOption, drawing
-from ._results import Applied
+from ._results import Applied, Finding, findings
 from ._text import between, count, html_table, size
 
 Order = Literal["hashed", "ordered"]
@@ -44,6 +45,8 @@ class PushResult:
     """The version whose rows it goes on with."""
     applied: Applied | None
     """What the keys came to, in a push onto another version."""
+    gate: tuple[Finding, ...]
+    """What the gate saw beside the version that served; empty where there was none."""
     messages: tuple[str, ...]
     """What else there was to say."""
 
@@ -109,6 +112,7 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
         swapped=answer["swapped"],
         onto=onto,
         applied=applied,
+        gate=findings(answer["gate"]),
         messages=tuple(messages),
     )
 
@@ -121,6 +125,15 @@ def outcome(held: bool, text: str, messages: Sequence[str]) -> PushResult:
     return result
 
 
+@overload
+def push(
+    data: Data,
+    table: str,
+    *,
+    dry_run: Literal[True, "sample", "all"],
+    **options: Any,
+) -> DryRun: ...
+@overload
 def push(
     data: Data,
     table: str,
@@ -156,12 +169,52 @@ def push(
     force: bool = False,
     no_swap: bool = False,
     keep: int | None = None,
+    dry_run: Literal[False] = False,
     progress: ProgressOption = None,
-) -> PushResult:
+) -> PushResult: ...
+def push(
+    data: Data,
+    table: str,
+    *,
+    key: str | None = None,
+    store: Path | None = None,
+    work_dir: Path | None = None,
+    value: str | None = None,
+    order: Order | None = None,
+    partitions: int | None = None,
+    boundaries: Boundaries | None = None,
+    duplicates: Duplicates | None = None,
+    bad_rows: Literal["fail", "skip"] | Path | None = None,
+    onto: Literal["current"] | int | None = None,
+    op: str | None = None,
+    delta: Delta | None = None,
+    ttl: str | None = None,
+    ttl_column: str | None = None,
+    column: Mapping[str, str] | Sequence[str] | None = None,
+    format: Format | None = None,
+    csv_delimiter: str | None = None,
+    csv_null: str | None = None,
+    csv_quote: str | None = None,
+    csv_no_header: bool = False,
+    packet_data: bool = False,
+    version: int | None = None,
+    compression: Compression | None = None,
+    page_size: int | str | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    rate: int | str | None = None,
+    gate: str | Sequence[str] | None = None,
+    force: bool = False,
+    no_swap: bool = False,
+    keep: int | None = None,
+    dry_run: Literal[True, False, "sample", "all"] = False,
+    progress: ProgressOption = None,
+) -> PushResult | DryRun:
     """Builds a version of a table from data, checks it and swaps it in.
 
     `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
-    table, reader or dataset of pyarrow), which is read as it comes, or paths and globs of files.
+    table, reader or dataset of pyarrow, a table of deltalake or pyiceberg), which is read as it
+    comes, or paths, globs and URLs of files; the path of a Delta table is that table as it is now.
     `key` is a template over its columns, as in `"{carrier}/{flight:05}"`. `store` is a directory or
     URL; without it `FOREBAY_STORE`, else `./forebay-data`. `boundaries` are where partitions begin:
     keys of an ordered table, slots of a hashed one, or a file of them.
@@ -170,6 +223,9 @@ def push(
     see `forebay push --help`. `progress` is True for bars (by tqdm, where it is installed), False
     for none, or a function that is called with a `Progress`; by default bars are drawn where there
     is somebody to see them.
+
+    With `dry_run` nothing is written: a `DryRun` says what the push would do, by a sample of the
+    rows, or by all of them (`dry_run="all"`). A stream is read as far as that takes.
 
     Raises `GateHeld`, with the result, when the version was built but differs too much from the
     one that serves; `DataError` for rows that cannot be stored; `BusyError` while somebody else
@@ -205,4 +261,4 @@ def push(
     finally:
         if draws is not None:
             draws.close()
-    return outcome(held, text, messages)
+    return dry_run_result(text, messages) if dry_run else outcome(held, text, messages)

@@ -138,6 +138,19 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What a limit of the gate saw, in words, and whether it was passed."""
+
+    limit: str
+    seen: str
+    passed: bool
+
+
+def findings(answer: Iterable[dict[str, Any]]) -> tuple[Finding, ...]:
+    return tuple(Finding(**finding) for finding in answer)
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """A key that is `added`, `removed` or `changed`, and then its columns before and after."""
 

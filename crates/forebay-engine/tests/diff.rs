@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use common::{Rows, fill, name, push, random, store_on};
 use forebay_engine::{
-    ColumnStats, Difference, Push, PushOptions, Store, ValueKind, Version, compare_sampled, diff,
+    Becomes, ColumnStats, Difference, Expected, Push, PushOptions, Store, ValueKind, Version,
+    compare_expected, compare_sampled, diff,
 };
 use forebay_run::Order;
 use forebay_run::io::sim::SimDisk;
@@ -171,6 +172,107 @@ fn rows_are_compared_by_the_columns_that_both_schemas_have() {
         (Some(0.0), Some(0.05))
     );
     assert!(diff(&b, &b, 3, &mut |_| {}).unwrap().changed == 0);
+}
+
+#[test]
+fn what_is_expected_of_rows_that_are_all_known_is_what_is_seen_of_their_version() {
+    let store = store_on(&SimDisk::new(), 1);
+    let old = common::rows(1, 3_000);
+    let mut new: Rows = old
+        .iter()
+        .skip(400)
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    new.values_mut()
+        .step_by(3)
+        .for_each(|value| value.push(b'!'));
+    new.insert(b"one more".to_vec(), b"value".to_vec());
+    let before = push(&store, "t", Order::Hashed, &old, 4).unwrap();
+    let after = push(&store, "t", Order::Hashed, &new, 2).unwrap();
+    let (before, after) = (version(&store, before), version(&store, after));
+    let becomes = |value: &Vec<u8>| Becomes::Value(value.clone());
+    let sample: Vec<_> = new
+        .iter()
+        .map(|(key, value)| (key.clone(), becomes(value)))
+        .collect();
+    let has = |key: &[u8]| new.contains_key(key);
+    let expected = Expected {
+        manifest: after.manifest(),
+        rows: new.len() as u64,
+        bytes: after.manifest().bytes(),
+        is_exact: true,
+        nulls: Vec::new(),
+        sample: &sample,
+        has: Some(&has),
+        goes_on: false,
+    };
+    let all = u64::MAX >> 8;
+    let seen = compare_sampled(&before, &after, all, &*random(1)).unwrap();
+    let told = compare_expected(&before, &expected, all, &*random(2)).unwrap();
+    assert_eq!(told, seen);
+    assert_eq!(
+        (seen.lost.found, seen.new.found, seen.changed.found),
+        (400, 1, 867)
+    );
+    // Without knowing all keys as many are taken for lost as are not met.
+    let part: Vec<_> = sample.iter().step_by(7).cloned().collect();
+    let expected = Expected {
+        sample: &part,
+        has: None,
+        is_exact: false,
+        ..expected
+    };
+    let told = compare_expected(&before, &expected, all, &*random(2)).unwrap();
+    assert!(!told.rows_are_exact && !told.bytes_are_exact);
+    assert!(
+        (told.lost.fraction() - 400.0 / 3000.0).abs() < 0.01,
+        "{told:?}"
+    );
+    assert_eq!(told.lost.looked_at, part.len() as u64);
+}
+
+#[test]
+fn changes_on_top_of_what_serves_are_scaled_to_all_that_come() {
+    let store = store_on(&SimDisk::new(), 1);
+    let old = common::rows(1, 1_000);
+    let number = push(&store, "t", Order::Hashed, &old, 2).unwrap();
+    let before = version(&store, number);
+    let keys: Vec<Vec<u8>> = old.keys().take(40).cloned().collect();
+    let mut sample = Vec::new();
+    for (at, key) in keys.into_iter().enumerate() {
+        let becomes = match at % 4 {
+            0 => Becomes::Removed,
+            1 => Becomes::More,
+            2 => Becomes::ValueIfNew(b"not taken".to_vec()),
+            _ => Becomes::Value(b"another".to_vec()),
+        };
+        sample.push((key, becomes));
+    }
+    for fresh in ["a new one", "another one"] {
+        sample.push((
+            fresh.as_bytes().to_vec(),
+            Becomes::ValueIfNew(b"taken".to_vec()),
+        ));
+        let gone = [fresh, "gone"].concat().into_bytes();
+        sample.push((gone, Becomes::Removed));
+    }
+    let expected = Expected {
+        manifest: before.manifest(),
+        rows: 2 * sample.len() as u64,
+        bytes: 7,
+        is_exact: true,
+        nulls: Vec::new(),
+        sample: &sample,
+        has: None,
+        goes_on: true,
+    };
+    let told = compare_expected(&before, &expected, 100, &*random(2)).unwrap();
+    assert_eq!(
+        (told.lost.found, told.new.found, told.changed.found),
+        (20, 4, 40)
+    );
+    assert_eq!((told.lost.looked_at, told.rows_after), (1_000, 984));
+    assert!(!told.rows_are_exact && told.bytes_are_exact && told.schema.is_none());
 }
 
 #[test]

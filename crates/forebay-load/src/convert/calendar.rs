@@ -196,9 +196,9 @@ fn seconds(text: &str) -> Option<(i128, &str)> {
         return Some((0, text));
     }
     let length = number_length(text);
-    let whole: i64 = text[..length].parse().ok()?;
+    let whole: i128 = text[..length].parse().ok()?;
     let (fraction, rest) = fraction(&text[length..])?;
-    let whole_ns = i128::from(whole) * SECOND_NS;
+    let whole_ns = whole.checked_mul(SECOND_NS)?;
     let negative = text.starts_with('-');
     let all = if negative {
         whole_ns - fraction

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow_array::builder::{Float64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{Decimal128Type, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int64Array,
-    ListArray, NullArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
-    TimestampMicrosecondArray, UInt64Array,
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, DurationSecondArray,
+    Float64Array, Int64Array, IntervalMonthDayNanoArray, ListArray, NullArray, RecordBatch,
+    RecordBatchOptions, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -398,6 +398,15 @@ fn encodings_are_unwrapped() {
     );
 }
 
+/// The array as text, and again as what it was.
+fn there_and_back(array: &ArrayRef) -> ArrayRef {
+    let rules = Rules::default();
+    let there = Converter::new("x", array.data_type(), &DataType::Utf8, &rules).unwrap();
+    let back = Converter::new("x", &DataType::Utf8, array.data_type(), &rules).unwrap();
+    let text = there.convert(array, &mut Changes::default()).unwrap();
+    back.convert(&text, &mut Changes::default()).unwrap()
+}
+
 proptest! {
     #[test]
     fn integers_and_decimals_come_back(value: i64, scale in 0_i8..18) {
@@ -416,12 +425,20 @@ proptest! {
     fn floats_come_back_from_their_text(bits: u64) {
         let value = f64::from_bits(bits);
         let array: ArrayRef = Arc::new(Float64Array::from(vec![value]));
-        let there = Converter::new("x", &DataType::Float64, &DataType::Utf8, &Rules::default()).unwrap();
-        let back = Converter::new("x", &DataType::Utf8, &DataType::Float64, &Rules::default()).unwrap();
-        let text = there.convert(&array, &mut Changes::default()).unwrap();
-        let made = back.convert(&text, &mut Changes::default()).unwrap();
+        let made = there_and_back(&array);
         let made = made.as_primitive::<Float64Type>().value(0);
         prop_assert!(made == value || (made.is_nan() && value.is_nan()), "{} {}", value, made);
+    }
+
+    #[test]
+    fn spans_come_back_from_their_text(months: i32, days: i32, nanoseconds: i64, shift in 0_u32..63) {
+        let spans = [(months, days, nanoseconds), (0, days, 0), (i32::MIN, 0, i64::MIN), (0, 0, nanoseconds >> shift)];
+        let spans = spans.map(|(months, days, ns)| IntervalMonthDayNano::new(months, days, ns));
+        let array: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(spans.to_vec()));
+        prop_assert_eq!(&there_and_back(&array), &array);
+        let seconds = [nanoseconds, nanoseconds >> shift, i64::MIN, i64::MAX, 0];
+        let array: ArrayRef = Arc::new(DurationSecondArray::from(seconds.to_vec()));
+        prop_assert_eq!(&there_and_back(&array), &array);
     }
 
     #[test]

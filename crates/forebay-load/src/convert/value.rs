@@ -1,7 +1,7 @@
 //! What one value is as a number, a moment, a text: the rules of docs/conversions.md, value by value.
 
 use arrow_buffer::i256;
-use forebay_run::row::Datum;
+use forebay_run::row::{Datum, read_binary_text};
 use half::f16;
 
 use super::calendar::{self, Span, WrittenTime};
@@ -146,10 +146,10 @@ pub(super) fn text(datum: &Datum<'_>) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// The bytes of text and binary values.
+/// The bytes of binary values and of texts, which may be of the form in which binary is answered.
 pub(super) fn bytes(datum: &Datum<'_>) -> Option<Vec<u8>> {
     match datum {
-        Datum::Text(text) => Some(text.as_bytes().to_vec()),
+        Datum::Text(text) => Some(read_binary_text(text.as_bytes()).into_owned()),
         Datum::Bytes(bytes) => Some(bytes.to_vec()),
         _ => None,
     }

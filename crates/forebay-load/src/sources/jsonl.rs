@@ -6,16 +6,18 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt64Type};
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_json::ReaderBuilder;
 use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use forebay_run::row::Datum;
+use forebay_run::row::{Datum, read_base64};
+use serde::de::IgnoredAny;
 
-use crate::convert::{Changes, ConvertError, Converter, Rules, exact_float64};
+use crate::convert::{Changes, ConvertError, Converter, Rules, exact_float64, shown};
 use crate::type_name::type_name;
 
 const UNENDED: &str = "the line ends within its JSON value: each object has to be on one line, or to be an \
@@ -66,6 +68,28 @@ impl JsonDecoder {
         self.values(&batch)
     }
 
+    /// Decodes texts, each the one value of an object; a null is one.
+    pub fn decode_values(&mut self, texts: &StringArray) -> Result<ArrayRef, String> {
+        let name = serde_json::Value::from(self.schema.field(0).name().as_str());
+        let mut objects = String::new();
+        for text in texts {
+            let object =
+                text.map_or_else(|| "{}\n".to_owned(), |text| format!("{{{name}:{text}}}\n"));
+            objects.push_str(&object);
+        }
+        let whole = |text: &str| serde_json::from_str::<IgnoredAny>(text).is_ok();
+        if let Some(text) = texts.iter().flatten().find(|text| !whole(text)) {
+            let field = self.schema.field(0);
+            let (column, data_type) = (field.name(), type_name(field.data_type()));
+            let value = shown(&Datum::Text(text));
+            return Err(format!(
+                "the column '{column}' holds {value}, which is no JSON of {data_type}"
+            ));
+        }
+        let batch = self.decode(objects.as_bytes(), texts.len())?;
+        Ok(Arc::clone(batch.column(0)))
+    }
+
     fn values(&self, batch: &RecordBatch) -> Result<RecordBatch, String> {
         let mut changes = Changes::default();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.converters.len());
@@ -94,7 +118,8 @@ fn decoded_fields(fields: &Fields, guessed: Option<&Fields>) -> Fields {
 
 fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
     use DataType::{
-        Boolean, FixedSizeList, Float64, Int64, LargeList, List, Map, Null, Struct, UInt64, Utf8,
+        Binary, Boolean, FixedSizeBinary, FixedSizeList, Float64, Int64, LargeBinary, LargeList,
+        List, Map, Null, Struct, UInt64, Utf8,
     };
     let item_of = |guess: Option<&DataType>| match guess {
         Some(List(item)) => Some(item.data_type().clone()),
@@ -125,6 +150,7 @@ fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
         // Guessed integers may be floats among those of other files.
         Int64 | UInt64 | Float64 if guess.is_some_and(DataType::is_numeric) => data_type.clone(),
         Boolean if guess == Some(&Boolean) => Boolean,
+        Binary | LargeBinary | FixedSizeBinary(_) => Binary,
         Null => Null,
         _ => Utf8,
     }
@@ -171,12 +197,51 @@ impl DecoderFactory for ExactNumbers {
         Ok(match field.data_type() {
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
             DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(|text| text.parse().ok()))),
+            DataType::Binary => Some(Box::new(AnyBinary)),
             DataType::Float64 => Some(Box::new(Exact::<Float64Type>(|text| {
                 exact_float64(&Datum::Text(text))
             }))),
             _ => None,
         })
     }
+}
+
+/// Binary as it is answered: a text where it is UTF-8, else `{"base64":"..."}`.
+struct AnyBinary;
+
+impl ArrayDecoder for AnyBinary {
+    fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let mut builder = BinaryBuilder::new();
+        for at in at {
+            match tape.get(*at) {
+                TapeElement::Null => builder.append_null(),
+                TapeElement::String(index) => builder.append_value(tape.get_string(index)),
+                _ => match in_base64(tape, *at) {
+                    Some(bytes) => builder.append_value(bytes),
+                    None => {
+                        let bad =
+                            r#"a value that is neither a text nor {"base64":"..."} is no binary"#;
+                        return Err(ArrowError::JsonError(bad.to_owned()));
+                    }
+                },
+            }
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// The bytes of `{"base64":"..."}`.
+fn in_base64(tape: &Tape<'_>, at: u32) -> Option<Vec<u8>> {
+    let TapeElement::StartObject(end) = tape.get(at) else {
+        return None;
+    };
+    let (TapeElement::String(name), TapeElement::String(text)) =
+        (tape.get(at + 1), tape.get(at + 2))
+    else {
+        return None;
+    };
+    let only = end == at + 3 && tape.get_string(name) == "base64";
+    only.then(|| read_base64(tape.get_string(text).as_bytes()))?
 }
 
 struct Exact<T: ArrowPrimitiveType>(fn(&str) -> Option<T::Native>);

@@ -4,6 +4,10 @@
 //! whole into units (row groups, ranges of lines, record batches) that threads read side by side. Every row
 //! has a position, its unit's index and its number within the unit, in the order of the sources given:
 //! so "the first" and "the last" of two rows with one key mean the same on every run.
+//!
+//! Types of text files are guessed from samples. Where a record shows that a guess was wrong, reading ends with
+//! [`SourceError::GuessFailed`]; [`SourceSet::look_at_all`] then finds the types of all rows, with which the
+//! sources are opened again.
 
 mod batches;
 mod blob;
@@ -11,6 +15,7 @@ mod capture;
 mod columns;
 mod content;
 mod csv;
+mod csv_decoder;
 mod describe;
 mod error;
 mod find;
@@ -57,7 +62,10 @@ pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
 pub use format::Format;
 use format::Packing;
+<<<<<<< HEAD
 pub use guesses::Guesses;
+=======
+>>>>>>> h-sources
 use hive::Constants;
 use ipc::IpcFile;
 pub(crate) use origin::row_as_json;

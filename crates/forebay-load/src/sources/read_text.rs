@@ -10,7 +10,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::blob::Blob;
-use super::csv::{self, CsvDecoder};
+use super::csv;
+use super::csv_decoder::CsvDecoder;
 use super::error::SourceError;
 use super::infer_json::{JsonLook, are_deep};
 use super::jsonl::JsonDecoder;

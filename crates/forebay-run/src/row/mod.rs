@@ -61,7 +61,6 @@ pub use json::{write_bytes as write_json_bytes, write_string as write_json_strin
 pub use list::ListView;
 pub use list_writer::ListWriter;
 pub use schema::{Column, Kind, Schema, TimeUnit};
-pub use span::{read_duration, read_interval};
 pub(crate) use text::write_not_finite;
 pub use time::{civil_from_days, write_date, write_time, write_timestamp};
 pub use view::RowView;

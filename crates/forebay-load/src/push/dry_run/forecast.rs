@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_engine::{
     Becomes, Comparison, Expected, Manifest, ReadError, Version, compare_expected, compare_sampled,
 };
-use forebay_run::hash::KeyHasher;
+use forebay_run::format::MIN_PAGE_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::record::decode;
 
@@ -38,7 +38,7 @@ impl Totals {
         let bytes = looked.bytes - looked.keys.repeated_bytes;
         let scale = looked.total_rows;
         let scale = scale.map(|rows| rows as f64 / looked.rows.max(1) as f64);
-        let scaled = |n: u64| scale.map(|scale| (n as f64 * scale) as u64);
+        let scaled = |n: u64| scale.map(|scale| (n as f64 * scale).round() as u64);
         match looked.is_all {
             true => Self {
                 rows: Some(kept),
@@ -163,7 +163,7 @@ impl Prepared<'_> {
             return Ok(seen);
         }
         let sample = self.becomes(&looked.sample);
-        let hasher = KeyHasher::new(format!("{}:", self.request.table).as_bytes());
+        let hasher = self.hasher();
         let has = |key: &[u8]| looked.keys.has(hasher.hash64(key));
         let expected = Expected {
             manifest,
@@ -212,7 +212,9 @@ impl Prepared<'_> {
 
     fn room(&self, trial: &Trial, totals: Totals) -> Room {
         let ratio = trial.file_bytes as f64 / trial.payload_bytes.max(1) as f64;
-        let files = |bytes: u64| (bytes as f64 * ratio) as u64;
+        // Each run but one begins a page more.
+        let pages = (trial.partitions as u64).saturating_sub(1) * u64::from(MIN_PAGE_BYTES);
+        let files = |bytes: u64| (bytes as f64 * ratio) as u64 + pages;
         let held = record_memory(self.request.memory_bytes, self.request.threads) as u64;
         // What does not fit into memory is spilled, and is there until the runs are.
         let spilled = |bytes: u64| if bytes > held { bytes } else { 0 };
@@ -308,7 +310,7 @@ fn example(row: &Drawn) -> (Vec<u8>, Option<Vec<u8>>) {
 }
 
 fn scaled(verbs: Applied, scale: f64) -> Applied {
-    let scaled = |n: u64| (n as f64 * scale) as u64;
+    let scaled = |n: u64| (n as f64 * scale).round() as u64;
     Applied {
         updates: scaled(verbs.updates),
         inserts: scaled(verbs.inserts),

@@ -186,6 +186,10 @@ impl<'a> Prepared<'a> {
         })
     }
 
+    fn hasher(&self) -> KeyHasher {
+        KeyHasher::new(format!("{}:", self.request.table).as_bytes())
+    }
+
     fn layer(&self) -> Option<&Layer> {
         match &self.way {
             Way::Whole(_) => None,
@@ -194,7 +198,7 @@ impl<'a> Prepared<'a> {
     }
 
     fn look(&self, extent: Extent, progress: &dyn Progress) -> Result<Looked, PushError> {
-        let hasher = KeyHasher::new(format!("{}:", self.request.table).as_bytes());
+        let hasher = self.hasher();
         let lens = Lens {
             extent,
             threads: self.request.threads,
@@ -239,3 +243,6 @@ fn table_of(store: Option<&Store>, name: &TableName) -> Result<Option<Table>, Pu
         Some(Ok(table)) => Ok(Some(table)),
     }
 }
+
+#[cfg(test)]
+mod tests;

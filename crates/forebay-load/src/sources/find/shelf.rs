@@ -34,9 +34,12 @@ impl Shelf {
     }
 
     pub fn bucket(base: &str, runtime: Arc<Runtime>, source: &str) -> Result<Shelf, SourceError> {
-        let address = Address::parse(base).map_err(|error| SourceError::Address {
-            source_text: source.to_owned(),
-            reason: error.to_string(),
+        let address = Address::parse(base).map_err(|error| {
+            let text = error.to_string();
+            SourceError::Address {
+                source_text: source.to_owned(),
+                reason: text.trim_start_matches(&format!("{base}: ")).to_owned(),
+            }
         })?;
         let connect = |patience| {
             forebay_remote::bucket(&address, patience).map_err(|error| SourceError::Remote {

@@ -117,14 +117,10 @@ fn csv_options() {
 fn empty_text_files() {
     assert_eq!(csv("a,b\n").rows.len(), 0);
     let dir = Dir::new(&[("a.csv", b""), ("b.jsonl", b"")]);
-    let error = dir.open("a.csv").unwrap_err().to_string();
-    assert!(error.ends_with(
-        "a.csv: the file is empty: a CSV file begins with a header (or say that it has none)"
-    ));
-    assert_eq!(
-        read(&dir.open("b.jsonl").unwrap()).unwrap(),
-        Content::default()
-    );
+    for name in ["a.csv", "b.jsonl"] {
+        let error = dir.open(name).unwrap_err().to_string();
+        assert!(error.contains("it is empty (0 bytes)"), "{error}");
+    }
 }
 
 #[test]

@@ -210,25 +210,6 @@ fn times() {
 
 proptest! {
     #[test]
-    fn durations_read_back(value in any::<i64>(), unit in 0..4) {
-        let unit = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond][unit as usize];
-        for value in [value, value >> 40, 0, i64::MIN, i64::MAX] {
-            prop_assert_eq!(read_duration(&text(Datum::Duration { value, unit }), unit), Some(value));
-        }
-    }
-
-    #[test]
-    fn intervals_read_back(months in any::<i32>(), days in any::<i32>(), nanoseconds in any::<i64>()) {
-        for (months, days, nanoseconds) in [
-            (months, days, nanoseconds), (months, 0, 0), (0, days, 0), (0, 0, nanoseconds), (0, days, nanoseconds),
-            (0, 0, 0), (i32::MIN, i32::MIN, i64::MIN),
-        ] {
-            let shown = text(Datum::Interval { months, days, nanoseconds });
-            prop_assert_eq!(read_interval(&shown), Some((months, days, nanoseconds)), "{}", shown);
-        }
-    }
-
-    #[test]
     fn binary_reads_back(bytes in proptest::collection::vec(any::<u8>(), 0..12), like in any::<bool>()) {
         let mut bytes = bytes;
         if like {
@@ -241,41 +222,6 @@ proptest! {
         let mut out = Vec::new();
         write_base64(&bytes, &mut out);
         prop_assert_eq!(read_base64(&out), Some(bytes));
-    }
-}
-
-#[test]
-fn spans_that_do_not_fit_are_refused() {
-    let unit = TimeUnit::Millisecond;
-    assert_eq!(read_duration("PT3.5S", unit), Some(3500));
-    assert_eq!(read_duration("-PT3S", unit), Some(-3000));
-    assert_eq!(read_duration("PT0.0010000S", unit), Some(1));
-    for wrong in [
-        "PT0.0001S",
-        "PT1M",
-        "P1D",
-        "3.5",
-        "PT.5S",
-        "PT3.S",
-        "PT+1S",
-        "PT99999999999999999S",
-        "",
-    ] {
-        assert_eq!(read_duration(wrong, unit), None, "{wrong}");
-    }
-    assert_eq!(read_interval("P1M-2DT-3S"), Some((1, -2, -3_000_000_000)));
-    for wrong in [
-        "P",
-        "PT",
-        "P1",
-        "1M",
-        "P1D2M",
-        "P+1M",
-        "P1MT",
-        "P2147483648D",
-        "PT1M",
-    ] {
-        assert_eq!(read_interval(wrong), None, "{wrong}");
     }
 }
 

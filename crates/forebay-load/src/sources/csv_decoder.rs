@@ -1,0 +1,232 @@
+//! Decoding of CSV records.
+//!
+//! The library takes records apart into texts. What is null is told by how a field is written; a value is a text read
+//! as the column's type, by the one rule of conversion.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_buffer::NullBuffer;
+use arrow_csv::ReaderBuilder;
+use arrow_csv::reader::Decoder;
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use forebay_run::row::Datum;
+use regex::Regex;
+
+use super::CsvOptions;
+use super::csv::fields;
+use super::infer_csv::Guess;
+use super::jsonl::JsonDecoder;
+use super::splitter::Splitter;
+use crate::convert::{Changes, ConvertError, Converter, Rules, Trouble, shown};
+use crate::type_name::type_name;
+
+const SPLIT: &str = "a carriage return within the record ends it early: quote the field";
+
+/// Decodes records of a schema: fields as text by the library, their values by the one rule of conversion.
+pub(super) struct CsvDecoder {
+    /// All fields as text.
+    texts: SchemaRef,
+    schema: SchemaRef,
+    columns: Vec<Cells>,
+    rules: Arc<Rules>,
+    /// Of columns whose types were guessed; they are decoded as text, and have to be written as was guessed.
+    guesses: Vec<Option<Guess>>,
+    options: CsvOptions,
+    decoder: Decoder,
+}
+
+impl CsvDecoder {
+    pub fn new(
+        schema: &SchemaRef,
+        options: &CsvOptions,
+        rules: &Arc<Rules>,
+        mut guesses: Vec<Option<Guess>>,
+    ) -> Result<CsvDecoder, ConvertError> {
+        for (guess, field) in guesses.iter_mut().zip(schema.fields()) {
+            *guess = guess.filter(|guess| match guess {
+                Guess::Nothing => *field.data_type() == DataType::Utf8,
+                Guess::Text => false,
+                guess => guess.data_type() == *field.data_type(),
+            });
+        }
+        let fields = schema.fields().iter();
+        let columns = fields.clone().map(|field| Cells::new(field, rules));
+        let texts = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
+        let texts = Arc::new(Schema::new(texts.collect::<Vec<Field>>()));
+        Ok(CsvDecoder {
+            columns: columns.collect::<Result<_, _>>()?,
+            schema: Arc::clone(schema),
+            rules: Arc::clone(rules),
+            guesses,
+            options: options.clone(),
+            decoder: build(&texts, options),
+            texts,
+        })
+    }
+
+    /// Decodes whole records. An error says what is wrong with the first bad one; the decoder can be used further.
+    pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
+        let decoded = self.texts(bytes, count);
+        if decoded.is_err() {
+            self.decoder = build(&self.texts, &self.options);
+        }
+        self.values(bytes, &decoded?)
+    }
+
+    /// The fields' texts; absent ones are empty.
+    fn texts(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = self
+                .decoder
+                .decode(rest)
+                .map_err(|error| reason(&error.to_string()))?;
+            if taken == 0 {
+                return Err(SPLIT.to_owned());
+            }
+            rest = &rest[taken..];
+        }
+        // An empty read is the end of the input: it ends a record that has no line end.
+        self.decoder
+            .decode(&[])
+            .map_err(|error| reason(&error.to_string()))?;
+        let batch = self
+            .decoder
+            .flush()
+            .map_err(|error| reason(&error.to_string()))?;
+        match batch {
+            Some(batch) if batch.num_rows() == count => Ok(batch),
+            _ => Err(SPLIT.to_owned()),
+        }
+    }
+
+    fn values(&mut self, bytes: &[u8], texts: &RecordBatch) -> Result<RecordBatch, String> {
+        let quoted = self.quoted_empty(bytes);
+        let mut changes = Changes::default();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
+        for (index, field) in self.schema.fields().iter().enumerate() {
+            let column = texts.column(index).as_string::<i32>();
+            let keeps_empty = holds_empty(field.data_type());
+            let quoted = |row: usize| keeps_empty && quoted.contains(&(row, index));
+            let column = self.with_nulls(column, quoted);
+            if let Some(guess) = self.guesses[index] {
+                let strange = |text: &&str| !guess.holds(text.as_bytes());
+                if let Some(text) = column.iter().flatten().find(strange) {
+                    return Err(misfit(field, text));
+                }
+            }
+            columns.push(self.columns[index].decode(column, &mut changes)?);
+        }
+        self.rules.count(&changes);
+        let rows = RecordBatchOptions::new().with_row_count(Some(texts.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Nulls in place of what stands for null; an empty field does unless it is quoted.
+    fn with_nulls(&self, column: &StringArray, quoted: impl Fn(usize) -> bool) -> StringArray {
+        let (offsets, values, _) = column.clone().into_parts();
+        let present = |row: usize| match column.value(row) {
+            "" => quoted(row),
+            text => !self.options.is_null(text.as_bytes()),
+        };
+        let nulls = NullBuffer::from_iter((0..column.len()).map(present));
+        let nulls = (nulls.null_count() > 0).then_some(nulls);
+        StringArray::new(offsets, values, nulls)
+    }
+
+    /// Rows and columns of the fields that are a pair of quotes with nothing between: text of no length, where an
+    /// empty field is none.
+    fn quoted_empty(&self, bytes: &[u8]) -> HashSet<(usize, usize)> {
+        let (delimiter, quote) = (self.options.delimiter, self.options.quote);
+        let mut found = HashSet::new();
+        let pair = |pair: &[u8]| pair[0] == quote && pair[1] == quote;
+        if !bytes.contains(&quote) || !bytes.windows(2).any(pair) {
+            return found;
+        }
+        let line_end = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
+        let mut splitter = Splitter::csv(delimiter, quote, line_end);
+        let (mut rest, mut row) = (bytes, 0);
+        while !rest.is_empty() {
+            let (record, after) = rest.split_at(splitter.end(rest).unwrap_or(rest.len()));
+            rest = after;
+            if record.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                continue;
+            }
+            let fields = fields(record, &self.options).into_iter().enumerate();
+            let empty =
+                fields.filter(|(_, field)| matches!(field, Cow::Owned(text) if text.is_empty()));
+            found.extend(empty.map(|(column, _)| (row, column)));
+            row += 1;
+        }
+        found
+    }
+}
+
+/// What the texts of a column's fields are made of.
+enum Cells {
+    Plain(Converter),
+    /// Lists, structs and maps are JSON, as they are answered: each field as the one value of an object.
+    Json(JsonDecoder),
+}
+
+impl Cells {
+    fn new(field: &FieldRef, rules: &Arc<Rules>) -> Result<Cells, ConvertError> {
+        if field.data_type().is_nested() {
+            let schema = Arc::new(Schema::new(vec![Arc::clone(field)]));
+            return JsonDecoder::new(&Fields::empty(), &schema, rules).map(Cells::Json);
+        }
+        let converter = Converter::new(field.name(), &DataType::Utf8, field.data_type(), rules);
+        converter.map(Cells::Plain)
+    }
+
+    fn decode(&mut self, texts: StringArray, changes: &mut Changes) -> Result<ArrayRef, String> {
+        match self {
+            Cells::Plain(converter) => {
+                let texts: ArrayRef = Arc::new(texts);
+                converter.convert(&texts, changes).map_err(Trouble::reason)
+            }
+            Cells::Json(decoder) => decoder.decode_values(&texts),
+        }
+    }
+}
+
+/// Whether a text of no length is a value of the type.
+fn holds_empty(data_type: &DataType) -> bool {
+    use DataType::{Binary, LargeBinary, LargeUtf8, Utf8};
+    matches!(data_type, Utf8 | LargeUtf8 | Binary | LargeBinary)
+}
+
+/// The decoder's message without what is about the chunk and not the record.
+fn reason(message: &str) -> String {
+    let message = message
+        .trim_start_matches("Parser error: ")
+        .trim_start_matches("Csv error: ");
+    let end = message.find(" at line ").unwrap_or(message.len());
+    let lines = "incorrect number of fields for line 1";
+    message[..end].replacen(lines, "wrong number of fields", 1)
+}
+
+/// What is wrong with a value that is not written as its column's type was guessed to be.
+fn misfit(field: &Field, value: &str) -> String {
+    let (name, data_type) = (field.name(), type_name(field.data_type()));
+    let value = shown(&Datum::Text(value));
+    format!("the column '{name}' is {data_type}, and {value} is none")
+}
+
+fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
+    let builder = ReaderBuilder::new(Arc::clone(texts))
+        .with_header(false)
+        .with_delimiter(options.delimiter)
+        .with_quote(options.quote)
+        .with_batch_size(super::BATCH_ROWS);
+    // What is null is told later: nothing is here.
+    match Regex::new("[^\\s\\S]") {
+        Ok(nothing) => builder.with_null_regex(nothing).build_decoder(),
+        Err(_) => builder.build_decoder(),
+    }
+}

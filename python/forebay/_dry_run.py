@@ -1,0 +1,135 @@
+"""What `forebay.push(..., dry_run=True)` gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ._results import Applied, Finding, findings
+from ._text import between, count, html_table, size
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DryRun:
+    """What a push would do. Nothing was written."""
+
+    table: str
+    version: int
+    outlook: Literal["swap", "keep", "hold", "fail"]
+    """Whether the version would serve, be kept as was asked for, be held by the gate, or not come to be."""
+    problem: str | None
+    """Why the push would fail."""
+    rows_read: int
+    all_read: bool
+    columns: dict[str, str]
+    """The columns that would be stored, and their types as `column` takes them."""
+    key: str
+    value: str
+    order: str
+    partitions: int
+    examples: list[tuple[Any, Any]]
+    """The first rows: keys and values."""
+    rows: int | None
+    """The rows of the version; None where they cannot be told without reading all."""
+    rows_least: int | None
+    bytes: int | None
+    """Of keys and values."""
+    exact: bool
+    """Whether rows and bytes were counted, not estimated."""
+    onto: int | None
+    applied: Applied | None
+    rejected: int
+    """Bad rows among those read, and the first of them."""
+    bad_rows: list[dict[str, str]]
+    lossy: list[dict[str, Any]]
+    """Values that conversions changed among those read, as was asked for."""
+    duplicates: int
+    compared_with: int | None
+    """The version that serves; None where there is none."""
+    gate: tuple[Finding, ...]
+    disk_needed: int | None
+    disk_free: int | None
+    push_seconds: float | None
+    """How long the push would take, without waiting for the device."""
+    seconds: float
+    messages: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        ends = {
+            "swap": "would serve",
+            "keep": "would be built and not serve",
+            "hold": "would be held by the gate",
+            "fail": f"would not come to be: {self.problem}",
+        }
+        return f"{self.table} version {self.version} {ends[self.outlook]}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        about = "" if self.exact else "about "
+        read = f"all {count(self.rows_read, 'row')}" if self.all_read else f"{self.rows_read:,} rows"
+        rows = [
+            ("read", read),
+            ("key", f"{self.key} ({self.order})"),
+            ("value", self.value),
+            *((f"column {name}", kind) for name, kind in self.columns.items()),
+            *((f"example {key}", str(value)) for key, value in self.examples),
+        ]
+        if self.rows is not None and self.bytes is not None:
+            least = self.rows if self.rows_least is None else self.rows_least
+            rows.append(("rows", f"{about}{between(least, self.rows)}"))
+            rows.append(("bytes", f"{about}{size(self.bytes)}"))
+        rows.append(("partitions", f"{self.partitions:,}"))
+        if self.duplicates:
+            rows.append(("duplicates read", f"{self.duplicates:,}"))
+        if self.rejected:
+            rows.append(("bad rows read", f"{self.rejected:,}"))
+        rows += [(row["place"], f"{row['file']}: {row['reason']}") for row in self.bad_rows]
+        rows += [(f"{loss['how']} {loss['column']}", f"{loss['values']:,}") for loss in self.lossy]
+        rows += [(("ok" if f.passed else "HELD") + f" {f.limit}", f.seen) for f in self.gate]
+        if self.disk_needed is not None:
+            free = "" if self.disk_free is None else f", {size(self.disk_free)} free"
+            rows.append(("disk", f"about {size(self.disk_needed)} needed{free}"))
+        if self.push_seconds is not None:
+            rows.append(("time", f"about {self.push_seconds:.2f} s"))
+        return rows
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *(f"  {name}: {text}" for name, text in self._rows())])
+
+    def __repr__(self) -> str:
+        return f"<forebay dry run: {self.title}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, ("", " "), self._rows())
+
+
+def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
+    """What the command answers."""
+    answer = json.loads(text)
+    applied = None
+    if answer.get("updates") is not None:
+        applied = Applied(*(answer[n] for n in ("updates", "inserts", "deletes", "deltas")))
+    return DryRun(
+        rows_read=answer["read"]["rows"],
+        all_read=answer["read"]["all"],
+        seconds=answer["read"]["seconds"],
+        columns={column["name"]: column["type"] for column in answer["columns"]},
+        examples=[(example["key"], example["value"]) for example in answer["examples"]],
+        rows_least=answer.get("rows_least", answer["rows"]),
+        onto=answer.get("onto"),
+        applied=applied,
+        gate=findings(answer["gate"]),
+        disk_needed=answer["disk"]["needed_bytes"],
+        disk_free=answer["disk"]["free_bytes"],
+        messages=tuple(messages),
+        **{
+            name: answer[name]
+            for name in (
+                *("table", "version", "outlook", "problem", "key", "value", "order", "partitions"),
+                *("rows", "bytes", "exact", "rejected", "bad_rows", "lossy", "duplicates"),
+                *("compared_with", "push_seconds"),
+            )
+        },
+    )
