@@ -263,14 +263,7 @@ mod tests {
         assert_eq!(types(&paths, &[]), ["y:Int64?", "m:Utf8?"]);
         assert_eq!(types(&["d=2024-02-30"], &[]), ["d:Utf8"]);
         assert_eq!(types(&["n=9223372036854775808"], &[]), ["n:Utf8"]);
-<<<<<<< HEAD
         assert_eq!(types(&["y=1"], &["y"]), ["y:Utf8"]);
-=======
-        assert_eq!(
-            types(&["y=1"], &[("y".to_owned(), DataType::Int16)]),
-            ["y:Utf8"]
-        );
->>>>>>> h-sources
     }
 
     #[test]

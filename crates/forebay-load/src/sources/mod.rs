@@ -62,10 +62,7 @@ pub use columns::{parse_column, parse_schema};
 pub use error::SourceError;
 pub use format::Format;
 use format::Packing;
-<<<<<<< HEAD
 pub use guesses::Guesses;
-=======
->>>>>>> h-sources
 use hive::Constants;
 use ipc::IpcFile;
 pub(crate) use origin::row_as_json;

@@ -125,11 +125,7 @@ impl Chunks {
             .iter()
             .map(|(_, range)| range.end - range.start)
             .sum();
-<<<<<<< HEAD
-        if bytes > WHOLE_BYTES {
-=======
         if bytes > whole_bytes {
->>>>>>> h-sources
             return Ok(Chunks(windows(blob, ranges)));
         }
         ranges.sort_by_key(|(_, range)| range.start);

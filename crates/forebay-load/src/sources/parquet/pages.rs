@@ -27,11 +27,7 @@ pub(super) struct CheckedGroup {
 }
 
 impl CheckedGroup {
-<<<<<<< HEAD
-    pub(super) fn new(
-=======
     pub(super) fn open(
->>>>>>> h-sources
         metadata: &ParquetMetaData,
         index: usize,
         chunks: Chunks,
