@@ -1,5 +1,7 @@
-"""What is no value does not count: what lies under nulls, in unused entries, between views. Rows keep their numbers
-through batches, row groups and threads."""
+"""What is no value does not count: what lies under nulls, in unused entries, between views.
+
+Rows keep their numbers through batches, row groups and threads.
+"""
 
 import json
 
@@ -95,8 +97,7 @@ BAD = [0, 1, 8191, 8192, 9_999, 10_000, 29_999]
 
 @pytest.fixture(params=[".parquet", ".arrow", ".csv", ".jsonl"])
 def halves(request, tmp_path):
-    """Many whole numbers as floats, in several row groups or batches; some are halves, and some rows have another in
-    a second column."""
+    """Many whole numbers as floats, in several row groups or batches, and halves among them."""
     values = [HALF if row in BAD else float(row) for row in range(ROWS)]
     table = pa.table({"id": range(ROWS), "v": values, "w": [row / 2 for row in range(ROWS)]})
     path = tmp_path / f"rows{request.param}"

@@ -157,3 +157,36 @@ def test_a_field_of_json_lines_that_the_type_lacks_is_not_lost(store, tmp_path, 
     else:
         message = onto(store, tmp_path, {"a": 1}, path)
         assert "v.b" in message or "'b'" in message, message
+
+
+def twice(*values):
+    """A struct with so many fields of one name."""
+    return pa.StructArray.from_arrays([pa.array([value]) for value in values], ["a"] * len(values))
+
+
+@pytest.mark.parametrize(("base", "change"), [(1, 2), (2, 1)])
+def test_two_fields_of_one_name_are_refused(store, tmp_path, base, change):
+    """By name, one of them would be lost."""
+    paths = [tmp_path / "base.arrow", tmp_path / "change.arrow"]
+    for path, count in zip(paths, (base, change), strict=True):
+        drive.write(pa.table({"id": [1], "v": twice(*range(count))}), path)
+    result = store.run("push", "t", paths[0], "--key", "{id}", code=None)
+    if result.code == 0:
+        result = store.run("push", "t", paths[1], "--onto", "current", code=None)
+    assert result.code == 1 and "'v.a'" in result.err, result.err
+
+
+@pytest.mark.parametrize("text", ['"v": 1, "v": 2', '"v": {"a": 1, "a": 2}'])
+def test_a_name_that_json_says_twice_is_a_bad_row(store, tmp_path, text):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id": 0, "v": null}\n{"id": 1, ' + text + "}\n")
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert "rows.jsonl" in message and "line 2" in message, message
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_a_time_is_not_rounded_to_the_hour_24(store, tmp_path, unit):
+    path = one(tmp_path, 86_400 * 10**9 - 1, pa.time64("ns"))
+    given = ["--column", f"v:time({unit}):round"]
+    message = store.refuse("push", "t", path, "--key", "{id}", *given)
+    assert "'v'" in message and "23:59:59.999999999" in message, message

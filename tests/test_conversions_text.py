@@ -20,7 +20,7 @@ def of_csv(target):
     """A quoted empty field is a text of no length, and null where there is none."""
 
     def judge(text):
-        nothing = text == "" and family(target) != "text"
+        nothing = text == "" and family(target) not in ("text", "binary")
         return Outcome("value") if nothing else convert(text, TEXT, target)
 
     return judge

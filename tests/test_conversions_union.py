@@ -1,5 +1,6 @@
 """Files of one push whose columns have different types: the type they get, and what arrives."""
 
+import itertools
 import random
 
 import pyarrow as pa
@@ -126,3 +127,22 @@ def test_columns_guessed_from_text_keep_the_text_where_types_differ(store, tmp_p
     store.push("t", tmp_path / "*.csv")
     rows = store.json("get", "t", "1", "2", "3", "4")
     assert [row["n"] for row in rows] == ["1.50", "7", "x1", "007"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted"),
+    [
+        ((pa.int64(), pa.uint64(), pa.float32()), pa.float64()),
+        ((pa.int8(), pa.uint8(), pa.float16()), pa.float16()),
+        ((pa.int64(), pa.int8(), pa.uint64()), pa.decimal128(20, 0)),
+        ((pa.date32(), pa.timestamp("s"), pa.date64()), pa.timestamp("ms")),
+        ((pa.null(), pa.int8(), pa.decimal128(9, 4)), pa.decimal128(9, 4)),
+    ],
+)
+def test_the_order_of_files_does_not_matter(store, tmp_path, kinds, wanted):
+    files = [pa.table({"id": [number], "v": pa.nulls(1, t)}) for number, t in enumerate(kinds)]
+    for number, order in enumerate(itertools.permutations(files)):
+        paths = [drive.write(file, tmp_path / f"{at}.arrow") for at, file in enumerate(order)]
+        store.push(f"t{number}", *paths)
+        found = drive.stored(store, f"t{number}", tmp_path).schema.field("v").type
+        assert types.shape(found, digits=False) == types.shape(wanted, digits=False)

@@ -19,7 +19,7 @@ SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.randrange(1 << 30)))
 # More of them make the tests of conversions longer and more thorough.
 ROUNDS = int(os.environ.get("FOREBAY_TEST_ROUNDS", 1))
 # Values of a column that arrive, and values that do not.
-GOOD, BAD = 14, int(os.environ.get("BADS", 5))
+GOOD, BAD = 14, 5
 SHOWN = 15
 
 
