@@ -1,5 +1,5 @@
-"""Standard input, directories that give columns, tables of files, damaged pages, and files that are not what
-their names say."""
+"""Standard input, directories that give columns, tables of files, damaged pages, and files that are
+not what their names say."""
 
 import gzip
 import io

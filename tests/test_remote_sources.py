@@ -112,9 +112,7 @@ def test_only_footer_and_needed_columns_are_asked_for(reader, put, s3_server, tm
     url = put("wide.parquet", made)
     proxy = Proxy(s3_server)
     sent = []
-    proxy.after = lambda exchange, status, body: (
-        sent.append(len(body)) or (status, body)
-    )
+    proxy.after = lambda exchange, status, body: sent.append(len(body)) or (status, body)
     try:
         reader.endpoint = proxy.url
         reader.push("t", url, args=["--value", "wanted"])

@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables: their rows as a stream, as the packages deltalake and pyiceberg read them.
+"""Delta and Iceberg tables: their rows as a stream, as deltalake and pyiceberg read them.
 
 Which files of such a directory are the table, and which rows of those were deleted, only its log
 says; so they are never read as loose files.
@@ -10,7 +10,7 @@ import importlib
 from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ._errors import UsageError
 
@@ -28,7 +28,7 @@ def lake(data: Any) -> Lake | None:
     """The rows of a table or scan of these packages, or of the table that a path names; None for
     anything else."""
     if isinstance(data, str | PathLike):
-        return _at(str(fspath(data)))
+        return _at(fspath(cast("str | PathLike[str]", data)))
     package, kind = type(data).__module__.split(".")[0], type(data).__name__
     if package == "deltalake" and kind == "DeltaTable":
         return _delta(data)
@@ -63,8 +63,8 @@ def _at(path: str) -> Lake | None:
 
 
 def _in_bucket(url: str) -> Lake | None:
-    """A directory of a bucket may be a Delta table. The command refuses what is found here to be none
-    and is one all the same."""
+    """A directory of a bucket may be a Delta table. What is taken for none here and is one all the
+    same, the command refuses."""
     last = url.rstrip("/").rsplit("/", 1)[-1]
     if any(letter in url for letter in "*?[") or "." in last or find_spec("deltalake") is None:
         return None

@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables, made and read by their own packages: deleted rows stay deleted, at any version."""
+"""Delta and Iceberg tables, made and read by their own packages: deleted rows stay deleted."""
 
 import base64
 import json
@@ -58,7 +58,9 @@ def test_a_delta_table_by_its_path_and_at_a_version(delta, path):
     assert rows(path, "path") == without(2)
     assert rows(path, "before") == pa.concat_tables([FIRST, LATER]).to_pylist()
     assert rows(path, "first") == FIRST.to_pylist()
-    forebay.open(path).create("live", value="row", column={"id": "int64", "year": "int64", "name": "text"})
+    forebay.open(path).create(
+        "live", value="row", column={"id": "int64", "year": "int64", "name": "text"}
+    )
     assert forebay.load(delta, "live", key="{id}", store=path).rows == 3
 
 

@@ -69,6 +69,29 @@ const MARKS: [(&[u8], Kind); 27] = [
     (b"%PDF-", Kind::Other("PDF", CONVERT)),
 ];
 
+impl Kind {
+    fn what(self) -> String {
+        match self {
+            Kind::Readable(Format::Parquet) => "Parquet".to_owned(),
+            Kind::Readable(Format::Arrow) => "Arrow".to_owned(),
+            Kind::Readable(_) => "a packet capture".to_owned(),
+            Kind::Packed(packing) => format!("compressed with {packing}"),
+            Kind::Other(what, _) => what.to_owned(),
+        }
+    }
+}
+
+/// What a file is whose first bytes are the mark of a format of bytes, and what to do with it.
+pub(super) fn of_bytes(head: &[u8]) -> Option<(String, &'static str)> {
+    let kind = marked(head)?;
+    let advice = match kind {
+        Kind::Readable(_) => "say so by its name or by --format",
+        Kind::Packed(_) => UNPACK,
+        Kind::Other(_, advice) => advice,
+    };
+    Some((kind.what(), advice))
+}
+
 fn marked(head: &[u8]) -> Option<Kind> {
     let mark = MARKS.iter().find(|(mark, _)| head.starts_with(mark));
     mark.map(|(_, kind)| *kind)
@@ -144,11 +167,7 @@ fn what(head: &[u8]) -> String {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let first = text.trim_ascii_start().first().copied();
     match (marked(head), first) {
-        (Some(Kind::Readable(Format::Parquet)), _) => "it is Parquet".to_owned(),
-        (Some(Kind::Readable(Format::Arrow)), _) => "it is Arrow".to_owned(),
-        (Some(Kind::Readable(_)), _) => "it is a packet capture".to_owned(),
-        (Some(Kind::Packed(packing)), _) => format!("it is compressed with {packing}"),
-        (Some(Kind::Other(what, _)), _) => format!("it is {what}"),
+        (Some(kind), _) => format!("it is {}", kind.what()),
         (None, _) if is_html(head) => {
             "it is an HTML page, as servers send with an error".to_owned()
         }

@@ -13,6 +13,9 @@ use tokio::runtime::Runtime;
 use crate::sources::error::SourceError;
 use crate::sources::store::Store;
 
+/// What may be wrong where a bucket gives nothing.
+const VARIABLES: &str = "; docs/operations.md says which variables it takes";
+
 #[derive(Debug)]
 pub struct Shelf {
     /// What files are read from.
@@ -44,6 +47,7 @@ impl Shelf {
         let connect = |patience| {
             forebay_remote::bucket(&address, patience).map_err(|error| SourceError::Remote {
                 source_text: source.to_owned(),
+                hint: VARIABLES,
                 error,
             })
         };
@@ -159,6 +163,7 @@ impl Shelf {
     pub fn error(&self, source: &str, error: Error) -> SourceError {
         SourceError::Remote {
             source_text: source.to_owned(),
+            hint: if self.is_far() { VARIABLES } else { "" },
             error: self.store.said(error),
         }
     }

@@ -68,7 +68,9 @@ fn a_value_that_is_not_of_the_given_type_names_its_column() {
         };
         unit.read::<SourceError>(|_, _| Ok(()), reject).unwrap();
     }
-    let reason = "the column 'id' is Int64, and 'x7' is none".to_owned();
+    let reason = "the column 'id' holds \"x7\" (text), which does not read as int64; \
+                  --column 'id:int64:null' would make it null";
+    let reason = reason.to_owned();
     assert_eq!(columns, [(Some("id".to_owned()), reason)]);
 }
 
