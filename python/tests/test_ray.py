@@ -153,6 +153,28 @@ def test_bad_rows_and_blocks_of_other_kinds(ray, path):
         assert store["frames"]["c"]["s"] == "c" and store["few"].verify().rows == 317
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"id": 1, "a": 2**53 + 1, "b": 2}, {"id": 2, "a": 0.5, "b": 3}],
+        [{"id": 1, "a": 1, "b": 2}, {"id": 2, "b": 3, "a": 4}],
+        [{"id": 1, "a": {"x": 1, "y": 2}}, {"id": 2, "a": {"y": 3, "x": 4}}],
+        [{"id": 1, "a": 1}, {"id": 2, "b": 2}],
+    ],
+)
+def test_blocks_of_other_types_and_orders_lose_nothing(ray, path, rows):
+    dataset = ray.data.from_arrow([pa.Table.from_pylist([row]) for row in rows])
+    try:
+        forebay.ray.push(dataset, "t", key="{id}", store=path)
+    except forebay.DataError as error:
+        assert re.search(r"\b[ab]\b", str(error)), error
+        return
+    with forebay.open(path) as store:
+        for row, stored in zip(rows, store["t"].get_many([1, 2]), strict=True):
+            assert {name: stored.get(name) for name in row} == row
+            assert all(stored[name] is None for name in stored if name not in row)
+
+
 def test_wrong_options_are_told_before_anything_runs(ray, path):
     def never(batch):
         raise AssertionError("the dataset was computed")

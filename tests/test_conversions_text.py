@@ -1,0 +1,157 @@
+"""Text files whose columns are given types: a text is the value it is written as, or bad."""
+
+import json
+import random
+import re
+
+import pyarrow as pa
+from oracle import drive, types
+from oracle.convert import Outcome, convert, family
+from oracle.edges import nested, texts
+from oracle.trial import ROUNDS, SEED, Trial, fail_on, reasons
+
+TEXT = pa.string()
+READ = ("number", "bool", "date", "time", "timestamp", "duration", "text", "binary")
+NAMED = [t for t in types.SCALARS if types.word(t) and family(t) in READ]
+JSON_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
+
+def of_csv(target):
+    """A quoted empty field is a text of no length, and null where there is none."""
+
+    def judge(text):
+        nothing = text == "" and family(target) not in ("text", "binary")
+        return Outcome("value") if nothing else convert(text, TEXT, target)
+
+    return judge
+
+
+def csv_field(value):
+    if value is None:
+        return ""
+    text = str(value)
+    return (
+        f'"{text.replace(chr(34), chr(34) * 2)}"' if text == "" or set(text) & set('",\n') else text
+    )
+
+
+def write_csv(trial, path):
+    """Writes the file, and gives the row that begins in a line."""
+    lines, at, records = {}, 2, []
+    table = trial.table()
+    for number, row in enumerate(table.to_pylist(), 1):
+        record = ",".join(map(csv_field, row.values())) + "\n"
+        records.append(record)
+        lines[at] = number
+        at += record.count("\n")
+    path.write_text(",".join(table.column_names) + "\n" + "".join(records), newline="")
+    return lines
+
+
+def judge_rejects(rejected, path, lines):
+    return {lines[line]: reason for line, reason in reasons(rejected).get(path.name, {}).items()}
+
+
+def run(store, tmp_path, trial, path, lines):
+    _, rejected = drive.push(store, "t", tmp_path, path, args=trial.words())
+    held = drive.stored(store, "t", tmp_path)
+    rejects = judge_rejects(rejected, path, lines)
+    # What JSON says is a number or a string, and has no other type.
+    fail_on(trial.problems(held, rejects, sources=path.suffix == ".csv"))
+
+
+def test_csv(store, tmp_path):
+    rng = random.Random(SEED)
+    trial = Trial(rng)
+    for _ in range(ROUNDS):
+        for target in NAMED:
+            trial.add(TEXT, target, texts(target), judge=of_csv(target))
+    path = tmp_path / "rows.csv"
+    run(store, tmp_path, trial, path, write_csv(trial, path))
+
+
+class Token(str):
+    """What stands in a JSON file as it is."""
+
+
+def line_of(row):
+    parts = (
+        f"{json.dumps(name)}: {value if isinstance(value, Token) else json.dumps(value)}"
+        for name, value in row.items()
+    )
+    return "{" + ", ".join(parts) + "}\n"
+
+
+def write_json(trial, path, token):
+    """Writes the rows; `token` says of a column's text how it stands there."""
+    rows = trial.table().to_pylist()
+    columns = {column.name: column for column in trial.columns}
+
+    def shown(name, value):
+        return token(columns[name], value) if name in columns and value is not None else value
+
+    lines = (line_of({name: shown(name, value) for name, value in row.items()}) for row in rows)
+    path.write_text("".join(lines))
+    return {number: number for number in range(1, len(rows) + 1)}
+
+
+def test_strings_of_json_lines(store, tmp_path):
+    """A column whose type was given takes texts that read as it."""
+    trial = Trial(random.Random(SEED))
+    for _ in range(ROUNDS):
+        for target in NAMED:
+            trial.add(TEXT, target, texts(target))
+    path = tmp_path / "rows.jsonl"
+    run(store, tmp_path, trial, path, write_json(trial, path, lambda _, text: text))
+
+
+def test_numbers_of_json_lines(store, tmp_path):
+    trial = Trial(random.Random(SEED))
+    for _ in range(ROUNDS):
+        for target in NAMED:
+            if family(target) == "number":
+                values = [text for text in texts(target) if JSON_NUMBER.fullmatch(text)]
+                trial.add(TEXT, target, values)
+    path = tmp_path / "rows.jsonl"
+    run(store, tmp_path, trial, path, write_json(trial, path, lambda _, text: Token(text)))
+
+
+# What JSON says as it is: numbers of any kind, bools, texts, lists, structs and maps of them.
+SAID = [*types.INTEGERS, pa.float64(), pa.bool_(), pa.string()]
+
+
+def finite(value):
+    """JSON has no NaN."""
+    text = repr(value)
+    return not any(word in text for word in ("nan", "inf"))
+
+
+def test_nested_values_of_json_lines(store, tmp_path):
+    rng = random.Random(SEED)
+    trial = Trial(rng)
+    while len(trial.columns) < 40 * ROUNDS:
+        t = rng.choice(SAID)
+        _, target = types.pair(t, t, rng, rng.randrange(1, 5), strict=(0, 0))
+        if types.word(target) and types.plain(target) == target:
+            trial.add(target, target, filter(finite, nested(target, target, rng)))
+    targets = {column.name: column.target for column in trial.columns}
+    path, lines = tmp_path / "rows.jsonl", []
+    for number, row in zip(trial.ids(), trial.rows(), strict=True):
+        values = {name: as_json(value, targets[name]) for name, (value, _) in row.items()}
+        lines.append(json.dumps({"id": number, **values}) + "\n")
+    path.write_text("".join(lines))
+    run(store, tmp_path, trial, path, {number: number for number in range(1, len(lines) + 1)})
+
+
+def as_json(value, t):
+    """A value as JSON has it: maps are objects."""
+    if value is None:
+        return None
+    kind = family(t)
+    if kind == "map":
+        return {key: as_json(item, t.item_type) for key, item in value}
+    if kind == "list":
+        return [as_json(item, t.value_type) for item in value]
+    if kind == "struct":
+        return {field.name: as_json(value[field.name], field.type) for field in t}
+    return value
