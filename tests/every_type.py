@@ -1,5 +1,5 @@
-"""One table of every Arrow type that Python can make, with the values that formats lose: limits, nulls beside
-empty ones, NaN, times far away."""
+"""One table of every Arrow type that Python can make, with the values that formats lose: limits,
+nulls beside empty ones, NaN, times far away."""
 
 import datetime
 import decimal
@@ -39,7 +39,9 @@ def numbers():
         for scale in (0, 3):
             most = decimal.Decimal((0, (9,) * digits, -scale))
             least = decimal.Decimal((1, (0, 0, 1), -scale))
-            columns[f"decimal{bits}_{scale}"] = listed([most, most.copy_negate(), least, 0], make(digits, scale))
+            columns[f"decimal{bits}_{scale}"] = listed(
+                [most, most.copy_negate(), least, 0], make(digits, scale)
+            )
     return columns
 
 
@@ -59,7 +61,12 @@ def times():
         moments = [second * per_second + (1 if unit == "ns" else 0) for second in FAR]
         if unit == "ns":
             moments = [-(2**63), -1, 1792540799123456789, 2**63 - 1]
-        for name, zone in (("", None), ("_utc", "UTC"), ("_berlin", "Europe/Berlin"), ("_2", "+02:00")):
+        for name, zone in (
+            ("", None),
+            ("_utc", "UTC"),
+            ("_berlin", "Europe/Berlin"),
+            ("_2", "+02:00"),
+        ):
             columns[f"timestamp_{unit}{name}"] = counted(moments, pa.timestamp(unit, zone))
     return columns
 
@@ -109,7 +116,9 @@ def nested():
 
 def intervals():
     spans = [(1, -2, 3_000_000_001), (0, 0, 0), (-(2**31), 2**31 - 1, -(2**63))]
-    return {"interval": listed([pa.MonthDayNano(span) for span in spans], pa.month_day_nano_interval())}
+    return {
+        "interval": listed([pa.MonthDayNano(span) for span in spans], pa.month_day_nano_interval())
+    }
 
 
 def every_type():

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any, Protocol, cast, runtime_checkable
 
+from ._lake import lake
+
 
 @runtime_checkable
 class ArrowStream(Protocol):
@@ -29,17 +31,38 @@ class ArrowDataset(Protocol):
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
-Data = ArrowStream | ArrowArray | ArrowDataset | Paths
+
+
+@runtime_checkable
+class LakeTable(Protocol):
+    """A table of deltalake or pyiceberg, which has a scan."""
+
+    def scan(self) -> Any: ...
+
+
+@runtime_checkable
+class LakeScan(Protocol):
+    """A scan of pyiceberg: some rows and columns of a table, at one of its snapshots."""
+
+    def to_arrow_batch_reader(self) -> Any: ...
+
+
+Data = ArrowStream | ArrowArray | ArrowDataset | LakeTable | LakeScan | Paths
 
 
 class Input:
     """Files, or an object that speaks Arrow, the name that messages use, and its rows, if known."""
 
     def __init__(self, data: Data) -> None:
-        self.paths: list[str] | None = _paths(data)
+        self.paths: list[str] | None = None
         self.arrow: object | None = None
         self.name = "data"
         self.rows: int | None = None
+        table = lake(data)
+        if table is not None:
+            self.arrow, self.name = table
+            return
+        self.paths = _paths(data)
         if self.paths is None:
             self.name = f"{type(data).__module__.split('.')[0]}.{type(data).__name__}"
             self.rows = _rows(data)
@@ -65,7 +88,7 @@ def _arrow(data: Any, name: str) -> object:
     raise TypeError(
         f"{name} is neither a path nor does it speak Arrow (__arrow_c_stream__){lazy}: give a "
         "data frame of pandas or polars, a DuckDB relation, a table, reader or dataset of pyarrow, "
-        "or paths"
+        "a table of deltalake or pyiceberg, or paths"
     )
 
 

@@ -213,7 +213,8 @@ def push(
     """Builds a version of a table from data, checks it and swaps it in.
 
     `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
-    table, reader or dataset of pyarrow), which is read as it comes, or paths and globs of files.
+    table, reader or dataset of pyarrow, a table of deltalake or pyiceberg), which is read as it
+    comes, or paths, globs and URLs of files; the path of a Delta table is that table as it is now.
     `key` is a template over its columns, as in `"{carrier}/{flight:05}"`. `store` is a directory or
     URL; without it `FOREBAY_STORE`, else `./forebay-data`. `boundaries` are where partitions begin:
     keys of an ordered table, slots of a hashed one, or a file of them.

@@ -20,7 +20,7 @@ const UNPACK: &str = "unpack it first";
 const CONVERT: &str = "convert it first";
 
 /// How files begin whose format is of bytes. The longest of those that begin alike comes first.
-const MARKS: [(&[u8], Kind); 25] = [
+const MARKS: [(&[u8], Kind); 27] = [
     (b"PAR1", Kind::Readable(Format::Parquet)),
     (b"ARROW1", Kind::Readable(Format::Arrow)),
     (b"\xff\xff\xff\xff", Kind::Readable(Format::Arrow)),
@@ -29,6 +29,9 @@ const MARKS: [(&[u8], Kind); 25] = [
     (b"\xd4\xc3\xb2\xa1", Kind::Readable(Format::Capture)),
     (b"\xa1\xb2\x3c\x4d", Kind::Readable(Format::Capture)),
     (b"\x4d\x3c\xb2\xa1", Kind::Readable(Format::Capture)),
+    // Of a modified pcap, which is refused with advice.
+    (b"\xa1\xb2\xcd\x34", Kind::Readable(Format::Capture)),
+    (b"\x34\xcd\xb2\xa1", Kind::Readable(Format::Capture)),
     (b"\x1f\x8b", Kind::Packed(Packing::Gzip)),
     (b"\x28\xb5\x2f\xfd", Kind::Packed(Packing::Zstd)),
     (
@@ -66,6 +69,29 @@ const MARKS: [(&[u8], Kind); 25] = [
     (b"%PDF-", Kind::Other("PDF", CONVERT)),
 ];
 
+impl Kind {
+    fn what(self) -> String {
+        match self {
+            Kind::Readable(Format::Parquet) => "Parquet".to_owned(),
+            Kind::Readable(Format::Arrow) => "Arrow".to_owned(),
+            Kind::Readable(_) => "a packet capture".to_owned(),
+            Kind::Packed(packing) => format!("compressed with {packing}"),
+            Kind::Other(what, _) => what.to_owned(),
+        }
+    }
+}
+
+/// What a file is whose first bytes are the mark of a format of bytes, and what to do with it.
+pub(super) fn of_bytes(head: &[u8]) -> Option<(String, &'static str)> {
+    let kind = marked(head)?;
+    let advice = match kind {
+        Kind::Readable(_) => "say so by its name or by --format",
+        Kind::Packed(_) => UNPACK,
+        Kind::Other(_, advice) => advice,
+    };
+    Some((kind.what(), advice))
+}
+
 fn marked(head: &[u8]) -> Option<Kind> {
     let mark = MARKS.iter().find(|(mark, _)| head.starts_with(mark));
     mark.map(|(_, kind)| *kind)
@@ -74,16 +100,17 @@ fn marked(head: &[u8]) -> Option<Kind> {
 /// The format of a file and how it is packed: as given, as its name says, or as its content does.
 pub(super) fn settle(blob: &Blob, given: Option<Format>) -> Result<(Format, Packing), SourceError> {
     let file = || blob.name.to_string();
-    if blob.size_bytes == 0 {
-        return Err(SourceError::EmptyFile { file: file() });
-    }
     let (packing, bare) = Packing::of_name(&blob.name);
     let named = given.or_else(|| Format::of_name(bare));
-    if let Some(format @ (Format::Parquet | Format::Arrow | Format::Capture)) = named {
-        return match packing {
-            Packing::Plain => Ok((format, packing)),
-            _ => Err(SourceError::Compressed { file: file() }),
-        };
+    match named {
+        Some(Format::Parquet | Format::Arrow | Format::Capture) if packing != Packing::Plain => {
+            return Err(SourceError::Compressed { file: file() });
+        }
+        _ if blob.size_bytes == 0 => return Err(SourceError::EmptyFile { file: file() }),
+        Some(format @ (Format::Parquet | Format::Arrow | Format::Capture)) => {
+            return Ok((format, packing));
+        }
+        Some(Format::Csv | Format::JsonLines) | None => {}
     }
     let head = blob.head(HEAD_BYTES)?;
     let kind = marked(&head);
@@ -140,11 +167,7 @@ fn what(head: &[u8]) -> String {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let first = text.trim_ascii_start().first().copied();
     match (marked(head), first) {
-        (Some(Kind::Readable(Format::Parquet)), _) => "it is Parquet".to_owned(),
-        (Some(Kind::Readable(Format::Arrow)), _) => "it is Arrow".to_owned(),
-        (Some(Kind::Readable(_)), _) => "it is a packet capture".to_owned(),
-        (Some(Kind::Packed(packing)), _) => format!("it is compressed with {packing}"),
-        (Some(Kind::Other(what, _)), _) => format!("it is {what}"),
+        (Some(kind), _) => format!("it is {}", kind.what()),
         (None, _) if is_html(head) => {
             "it is an HTML page, as servers send with an error".to_owned()
         }

@@ -22,9 +22,10 @@ pub enum SourceError {
     Scheme { source_text: String },
     #[error("{source_text}: {reason}")]
     Address { source_text: String, reason: String },
-    #[error("{source_text}: cannot be reached; docs/operations.md says which variables it takes")]
+    #[error("{source_text}: cannot be reached{hint}")]
     Remote {
         source_text: String,
+        hint: &'static str,
         #[source]
         error: std::io::Error,
     },
@@ -106,7 +107,7 @@ pub enum SourceError {
     NotText {
         file: String,
         format: &'static str,
-        what: &'static str,
+        what: String,
         advice: &'static str,
     },
     #[error(

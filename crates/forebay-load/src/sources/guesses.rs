@@ -137,10 +137,13 @@ impl Guesses {
 pub(super) fn too_wide(file: &str, shape: &Shape) -> SourceError {
     let (path, names) = shape.widest();
     let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    let column = path.split(['.', '[']).next().unwrap_or_default();
     let advice = if path.is_empty() {
         "write a record for each of them, with its name and value as columns".to_owned()
-    } else {
+    } else if path == column {
         format!("keep them in one column by its type, as in --column '{path}:map(text,text)'")
+    } else {
+        format!("give the column '{column}' by --column a type in which '{path}' is a map")
     };
     SourceError::TooManyFields {
         file: file.to_owned(),

@@ -35,7 +35,7 @@ pub(super) struct JsonDecoder {
 }
 
 impl JsonDecoder {
-    /// `guessed` are the columns as the sample has them.
+    /// `guessed` are columns whose types were guessed; the types of all others were given.
     pub fn new(
         guessed: &Fields,
         schema: &SchemaRef,

@@ -4,6 +4,10 @@
 //! whole into units (row groups, ranges of lines, record batches) that threads read side by side. Every row
 //! has a position, its unit's index and its number within the unit, in the order of the sources given:
 //! so "the first" and "the last" of two rows with one key mean the same on every run.
+//!
+//! Types of text files are guessed from samples. Where a record shows that a guess was wrong, reading ends with
+//! [`SourceError::GuessFailed`]; [`SourceSet::look_at_all`] then finds the types of all rows, with which the
+//! sources are opened again.
 
 mod batches;
 mod blob;

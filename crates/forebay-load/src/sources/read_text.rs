@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Fields, SchemaRef};
 
 use super::blob::Blob;
 use super::csv;
@@ -64,12 +64,24 @@ impl TextFile {
                 CsvDecoder::new(schema, options, rules, guesses)
                     .map(|decoder| Decoder::Csv(Box::new(decoder)))
             }
-            TextFormat::Json => JsonDecoder::new(&self.fields, schema, rules).map(Decoder::Json),
+            TextFormat::Json => JsonDecoder::new(&self.guessed(), schema, rules).map(Decoder::Json),
         };
         decoder.map_err(|error| SourceError::Convert {
             file: blob.name.to_string(),
             error,
         })
+    }
+
+    /// The columns whose types, and those of all places in them, were guessed.
+    fn guessed(&self) -> Fields {
+        let within = |name: &String, column: &str| {
+            let rest = name.strip_prefix(column);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let fields = self.fields.iter();
+        let guessed =
+            fields.filter(|field| !self.given.iter().any(|name| within(name, field.name())));
+        guessed.cloned().collect()
     }
 
     /// What a record shows that the guess of the types does not hold, where they were guessed from a sample.

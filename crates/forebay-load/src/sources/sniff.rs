@@ -1,8 +1,8 @@
 //! What a text file is by its first bytes: how its records end, and whether it is text at all.
 
-use super::CsvOptions;
 use super::splitter::Splitter;
 use super::text::TextFormat;
+use super::{CsvOptions, content};
 
 /// Bytes of a file that are looked at.
 pub(super) const SNIFF_BYTES: usize = 64 << 10;
@@ -44,25 +44,20 @@ fn line_end(head: &[u8], options: &CsvOptions) -> u8 {
 }
 
 /// What a file that begins so seems to be, where that is no text of the format, and what to do with it.
-pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static str)> {
-    const READ_AS: &str = "say so by its name or by --format";
-    const UNPACK: &str = "unpack it first";
+pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'static str)> {
     const ICONV: &str = "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8";
     let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);
     let many_zeros = || head.iter().filter(|byte| **byte == 0).count() * 16 > head.len();
-    Some(match head {
-        [0x1f, 0x8b, ..] => ("gzip", "let its name end in .gz"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => ("zstd", "let its name end in .zst"),
-        [b'P', b'K', 3 | 5, 4 | 6, ..] => ("a zip archive or a spreadsheet", UNPACK),
-        [b'B', b'Z', b'h', b'1'..=b'9', ..] => ("bzip2", UNPACK),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => ("xz", UNPACK),
-        [b'P', b'A', b'R', b'1', ..] => ("Parquet", READ_AS),
-        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => ("Arrow", READ_AS),
+    if let Some(found) = content::of_bytes(head) {
+        return Some(found);
+    }
+    let (what, advice) = match head {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", ICONV),
         [_, 0, _, 0, ..] | [0, _, 0, _, ..] if zeros(0) || zeros(1) => ("UTF-16", ICONV),
         _ if many_zeros() => ("binary", "name its format by --format"),
         _ => markup(head, format)?,
-    })
+    };
+    Some((what.to_owned(), advice))
 }
 
 fn markup(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static str)> {
@@ -123,13 +118,15 @@ mod tests {
     fn files_of_other_formats_are_known() {
         let csv = TextFormat::Csv(CsvOptions::default());
         let json = TextFormat::Json;
-        let what = |head: &[u8], format| stranger(head, format).map(|(what, _)| what);
-        assert_eq!(what(b"\x1f\x8b\x08", &json), Some("gzip"));
+        let stranger = |head: &[u8], format| stranger(head, format).map(|(what, _)| what);
+        let gzip = Some("compressed with gzip".to_owned());
+        assert_eq!(stranger(b"\x1f\x8b\x08", &json), gzip);
+        let what = |head: &[u8], format| stranger(head, format).map(|what| what.leak() as &str);
         assert_eq!(what(b"\xff\xfe{\0", &json), Some("UTF-16"));
         assert_eq!(what(b"{\0\"\0a\0", &json), Some("UTF-16"));
         assert_eq!(
             what(b"PK\x03\x04", &csv),
-            Some("a zip archive or a spreadsheet")
+            Some("a zip archive, as .xlsx is too")
         );
         assert_eq!(what(b"PAR1", &csv), Some("Parquet"));
         assert_eq!(what(b"\n<!DOCTYPE HTML>", &csv), Some("HTML"));

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(elements("]"), (vec![], true));
         assert_eq!(elements(" {} ] \n\n"), (vec!["{}".into()], true));
         assert_eq!(elements("1,,2]").0, ["1", "", "2"]);
-        assert_eq!(elements(r#"{},{"a":1"#).1, false);
+        assert!(!elements(r#"{},{"a":1"#).1);
         assert_eq!(elements("{}]\n[1]\n").0, ["{}", "[1]"]);
     }
 

@@ -33,7 +33,8 @@ pub struct Load {
     /// The live table, made by forebay create
     pub table: TableName,
 
-    /// Files or globs ('days/*.parquet', quoted), or file:// URLs of them
+    /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or https:// URLs, or
+    /// - for standard input
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
 

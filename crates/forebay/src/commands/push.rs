@@ -41,7 +41,8 @@ pub struct Push {
     /// The table; made when there is none of this name
     pub table: TableName,
 
-    /// Files or globs ('days/*.parquet', quoted), or file:// URLs of them
+    /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or https:// URLs, or
+    /// - for standard input
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
 

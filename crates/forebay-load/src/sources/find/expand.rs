@@ -74,10 +74,10 @@ impl Search<'_> {
         path: &Path,
         any_ending: bool,
     ) -> Result<Option<Vec<ObjectMeta>>, SourceError> {
-        let named = !path.as_ref().is_empty() && !(self.shelf.is_far() && text.ends_with('/'));
-        let head = match named {
-            true => self.shelf.head(path).map_err(|e| self.failed(e))?,
-            false => None,
+        let directory = path.as_ref().is_empty() || self.shelf.is_far() && text.ends_with('/');
+        let head = match directory {
+            true => None,
+            false => self.shelf.head(path).map_err(|e| self.failed(e))?,
         };
         // An empty object may stand for a directory.
         if let Some(meta) = &head

@@ -44,9 +44,9 @@ impl Lake {
                 push(&format!("deltalake.DeltaTable(\"{root}\", version=N)"))
             ),
             Lake::Iceberg => format!(
-                "push it from Python, with the package pyiceberg: {}, or load it from its catalog and give \
-                 the table to forebay.push",
-                push(&format!("\"{root}\"")),
+                "push it from Python, with the package pyiceberg: {}, or instead of the table the path of one of \
+                 its metadata/*.metadata.json",
+                push("load_catalog(\"CATALOG\").load_table(\"NAMESPACE.NAME\")"),
             ),
             Lake::Hudi => "push it by a program that reads such tables, as Spark does: \
                            forebay.spark.push(df, \"TABLE\", key=\"...\")"

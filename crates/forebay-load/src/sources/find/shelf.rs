@@ -13,6 +13,9 @@ use tokio::runtime::Runtime;
 use crate::sources::error::SourceError;
 use crate::sources::store::Store;
 
+/// What may be wrong where a bucket gives nothing.
+const VARIABLES: &str = "; docs/operations.md says which variables it takes";
+
 #[derive(Debug)]
 pub struct Shelf {
     /// What files are read from.
@@ -34,13 +37,17 @@ impl Shelf {
     }
 
     pub fn bucket(base: &str, runtime: Arc<Runtime>, source: &str) -> Result<Shelf, SourceError> {
-        let address = Address::parse(base).map_err(|error| SourceError::Address {
-            source_text: source.to_owned(),
-            reason: error.to_string(),
+        let address = Address::parse(base).map_err(|error| {
+            let text = error.to_string();
+            SourceError::Address {
+                source_text: source.to_owned(),
+                reason: text.trim_start_matches(&format!("{base}: ")).to_owned(),
+            }
         })?;
         let connect = |patience| {
             forebay_remote::bucket(&address, patience).map_err(|error| SourceError::Remote {
                 source_text: source.to_owned(),
+                hint: VARIABLES,
                 error,
             })
         };
@@ -156,6 +163,7 @@ impl Shelf {
     pub fn error(&self, source: &str, error: Error) -> SourceError {
         SourceError::Remote {
             source_text: source.to_owned(),
+            hint: if self.is_far() { VARIABLES } else { "" },
             error: self.store.said(error),
         }
     }

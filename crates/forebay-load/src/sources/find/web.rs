@@ -74,6 +74,7 @@ pub fn open(source: &str, runtime: Arc<Runtime>, spool: &Spool) -> Result<Blob, 
     let url = Url::parse(source)?;
     let failed = |error| SourceError::Remote {
         source_text: url.name.to_owned(),
+        hint: "",
         error,
     };
     let connect = |patience| {

@@ -37,7 +37,7 @@ fn range(start: u64, length: usize) -> Result<Range<u64>, ParquetError> {
 
 /// A file of which the end is in memory.
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(in crate::sources) struct Tail {
     blob: Blob,
     held_at: u64,
     held: Bytes,
@@ -79,7 +79,7 @@ impl ChunkReader for Tail {
 
 /// Where the bytes of one column's chunk come from.
 #[derive(Debug, Clone)]
-pub(super) enum Chunk {
+pub(in crate::sources) enum Chunk {
     /// From the file, at any place.
     Near(Blob),
     /// From what was brought, with the place where it begins.
@@ -90,13 +90,23 @@ pub(super) enum Chunk {
 
 /// Those of the columns that are read, by the columns' numbers.
 #[derive(Debug)]
-pub(super) struct Chunks(Vec<(usize, Chunk)>);
+pub(in crate::sources) struct Chunks(Vec<(usize, Chunk)>);
 
 impl Chunks {
     pub fn open(
         blob: &Blob,
         group: &RowGroupMetaData,
         leaves: impl Iterator<Item = usize>,
+    ) -> Result<Chunks, ParquetError> {
+        Chunks::open_by(blob, group, leaves, WHOLE_BYTES)
+    }
+
+    /// The same, with the size up to which columns are brought whole.
+    pub fn open_by(
+        blob: &Blob,
+        group: &RowGroupMetaData,
+        leaves: impl Iterator<Item = usize>,
+        whole_bytes: u64,
     ) -> Result<Chunks, ParquetError> {
         let Some(object) = blob.far() else {
             let near = leaves.map(|leaf| (leaf, Chunk::Near(blob.clone())));
@@ -115,7 +125,7 @@ impl Chunks {
             .iter()
             .map(|(_, range)| range.end - range.start)
             .sum();
-        if bytes > WHOLE_BYTES {
+        if bytes > whole_bytes {
             return Ok(Chunks(windows(blob, ranges)));
         }
         ranges.sort_by_key(|(_, range)| range.start);
@@ -221,7 +231,7 @@ fn read_at<R>(
 
 /// Reads a chunk from some place on.
 #[derive(Debug)]
-pub(super) enum ChunkRead {
+pub(in crate::sources) enum ChunkRead {
     Near(BlobReader),
     Held(Bytes),
     Window(Arc<Mutex<BlobReader>>, Range<u64>),

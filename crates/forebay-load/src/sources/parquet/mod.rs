@@ -3,7 +3,7 @@
 //! The checksums of pages are verified where the file has them (the crate does so); they cover a page's content, not
 //! its header, which `pages` holds against the footer. `chunks` brings the bytes.
 
-mod chunks;
+pub(super) mod chunks;
 mod pages;
 
 use arrow_array::RecordBatch;
@@ -95,7 +95,7 @@ impl ParquetFile {
             let chunks = Chunks::open(blob, metadata.row_group(group.index), leaves)?;
             let fields = Some(self.metadata.schema().fields());
             let levels = parquet_to_arrow_field_levels(schema, mask, fields)?;
-            let checked = CheckedGroup::new(metadata, group.index, chunks);
+            let checked = CheckedGroup::open(metadata, group.index, chunks);
             ParquetRecordBatchReader::try_new_with_row_groups(&levels, &checked, BATCH_ROWS, None)
         };
         let mut reader = guarded(build).map_err(damaged)?;

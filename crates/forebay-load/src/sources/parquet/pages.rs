@@ -27,7 +27,7 @@ pub(super) struct CheckedGroup {
 }
 
 impl CheckedGroup {
-    pub(super) fn new(
+    pub(super) fn open(
         metadata: &ParquetMetaData,
         index: usize,
         chunks: Chunks,
@@ -86,6 +86,7 @@ impl RowGroupReader for CheckedColumns<'_> {
             pages: SerializedPageReader::new(chunk, column, rows, None)?,
             expected: Expected::of(column),
             values: 0,
+            next: None,
         }))
     }
 
@@ -124,9 +125,26 @@ struct CheckedPages {
     expected: Expected,
     /// Those of the pages that were read.
     values: u64,
+    /// A page that was read to see what it is.
+    next: Option<Page>,
 }
 
 impl CheckedPages {
+    fn read(&mut self) -> Result<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        match &page {
+            Some(page) => self.check(page)?,
+            None if self.values != self.expected.values => {
+                return Err(ParquetError::General(format!(
+                    "its pages have {} values, the footer says {}",
+                    self.values, self.expected.values
+                )));
+            }
+            None => {}
+        }
+        Ok(page)
+    }
+
     fn check(&mut self, page: &Page) -> Result<()> {
         let expected = &self.expected;
         let wrong = |what: &str| {
@@ -177,31 +195,31 @@ impl Iterator for CheckedPages {
     }
 }
 
+/// The next page is read and checked before anything is said of it: the crate's own look at a header alone gives up
+/// by a panic when parts of it are missing.
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let page = self.pages.get_next_page()?;
-        match &page {
-            Some(page) => self.check(page)?,
-            None if self.values != self.expected.values => {
-                return Err(ParquetError::General(format!(
-                    "its pages have {} values, the footer says {}",
-                    self.values, self.expected.values
-                )));
-            }
-            None => {}
+        match self.next.take() {
+            Some(page) => Ok(Some(page)),
+            None => self.read(),
         }
-        Ok(page)
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        self.pages.peek_next_page()
+        if self.next.is_none() {
+            self.next = self.read()?;
+        }
+        Ok(self.next.as_ref().map(|page| PageMetadata {
+            num_rows: match page {
+                Page::DataPageV2 { num_rows, .. } => Some(*num_rows as usize),
+                _ => None,
+            },
+            num_levels: page.is_data_page().then(|| page.num_values() as usize),
+            is_dict: page.is_dictionary_page(),
+        }))
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
-        self.pages.skip_next_page()
-    }
-
-    fn at_record_boundary(&mut self) -> Result<bool> {
-        self.pages.at_record_boundary()
+        self.get_next_page().map(|_| ())
     }
 }

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn batch(from: i64, rows: i64) -> RecordBatch {
+pub fn batch(from: i64, rows: i64) -> RecordBatch {
     let ids = from..from + rows;
     let words: DictionaryArray<Int32Type> = ids
         .clone()
@@ -37,7 +37,7 @@ fn batch(from: i64, rows: i64) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-fn parquet(batch: &RecordBatch, compression: Compression, group: usize) -> Vec<u8> {
+pub fn parquet(batch: &RecordBatch, compression: Compression, group: usize) -> Vec<u8> {
     let properties = WriterProperties::builder()
         .set_compression(compression)
         .set_max_row_group_row_count(Some(group))
@@ -106,11 +106,11 @@ fn damaged_parquet_is_told_from_good() {
             .unwrap()
             .contains("a.parquet: its footer is damaged")
     );
-    assert!(message(b"").unwrap().contains("no parquet file"));
+    assert!(message(b"").unwrap().contains("it is empty (0 bytes)"));
     assert!(
         message(b"id,name\n1,2\n")
             .unwrap()
-            .contains("no parquet file")
+            .contains("it should be parquet, but its content looks like text: 'id,name'")
     );
     let mut holed = good.clone();
     let middle = good.len() / 3;

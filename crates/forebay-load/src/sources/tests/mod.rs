@@ -1,4 +1,5 @@
 mod binary;
+mod far;
 mod finding;
 mod guessing;
 mod odd_text;

@@ -1,0 +1,258 @@
+"""Standard input, directories that give columns, tables of files, damaged pages, and files that are
+not what their names say."""
+
+import gzip
+import io
+import json
+import random
+import subprocess
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from data import people, person, write
+from harness import BINARY, LIMIT_S, Result
+
+
+def pipe(store, content, *args, environment=()):
+    """Runs a command with something on its standard input."""
+    done = subprocess.run(
+        [BINARY, *map(str, args)],
+        input=content,
+        capture_output=True,
+        env={**store.environment(), **dict(environment)},
+        timeout=LIMIT_S,
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "arrow", "arrows"])
+def test_every_format_comes_through_standard_input(store, tmp_path, kind):
+    content = (write(people(), tmp_path / f"people.{kind}")).read_bytes()
+    text = ["--format", kind] if kind in ("csv", "jsonl") else []
+    told = pipe(store, content, "push", "people", "-", "--key", "{id}", *text)
+    assert told.code == 0, told.err
+    assert store.json("get", "people", "0", "999", "1000") == [person(0), person(999), None]
+    assert store.json("versions", "people")[0]["rows"] == 1000
+
+
+def test_standard_input_that_says_nothing_is_refused(store):
+    push = ["push", "t", "-", "--key", "{id}"]
+    told = pipe(store, b"", *push, "--format", "csv")
+    assert told.code == 1 and "standard input: it is empty" in told.err
+    told = pipe(store, b"id,n\n1,a\n", *push)
+    assert told.code == 1 and "give --format" in told.err and "'id,n'" in told.err
+
+
+def test_a_full_disk_under_standard_input_is_told(store, small_disk, tmp_path):
+    line = b"1234567,some text that fills the disk\n"
+    push = ["push", "t", "-", "--key", "{id}", "--format", "csv"]
+    content = b"id,n\n" + line * 300_000
+    told = pipe(store, content, *push, environment={"TMPDIR": str(small_disk)})
+    assert told.code == 1 and "no room for it in" in told.err and "--work-dir" in told.err
+    assert list(small_disk.iterdir()) == []
+    roomy = tmp_path / "work"
+    told = pipe(
+        store,
+        b"id\n1\n",
+        *[*push, "--work-dir", roomy],
+        environment={"TMPDIR": "/nonexistent"},
+    )
+    assert told.code == 0, told.err
+    assert list(roomy.iterdir()) == []
+
+
+def test_directories_give_columns(store, tmp_path):
+    root = tmp_path / "sales"
+    table = pa.table(
+        {
+            "id": range(6),
+            "year": [2023, 2023, 2024, 2024, None, 2024],
+            "month": ["01", "02", "01", "12", "03", None],
+            "city": ["São Paulo", "a/b", "a=b", "x", "y", "z"],
+            "day": ["2024-01-31", "2024-02-01", "2024-02-02", "2024-02-03", "2024-02-04"] + [None],
+        }
+    )
+    pq.write_to_dataset(table, root, partition_cols=["year", "month", "city", "day"])
+    (root / "_SUCCESS").touch()
+    store.push("sales", root)
+    rows = store.json("get", "sales", *range(6))
+    assert rows == table.to_pylist()
+    schema = {c["name"]: c["type"] for c in schema_of(store, "sales")}
+    assert (schema["year"], schema["month"], schema["day"]) == ("int64", "text", "date")
+
+    key = "{month}/{id}"
+    store.push("keyed", f"{root}/year=*/month=0*/*/*/*.parquet", key=key)
+    assert store.json("get", "keyed", "01/0")[0]["year"] == 2023
+    assert store.json("versions", "keyed")[0]["rows"] == 4
+    store.push("part", f"{root}/year=2024", args=["--column", "month:int16"])
+    row = store.json("get", "part", "3")[0]
+    assert row["month"] == 12 and "year" not in row
+
+
+def schema_of(store, table):
+    """Names and types of the columns, by what an export of them has."""
+    path = store.path / f"{table}.parquet"
+    store.run("export", table, "--to", path)
+    names = {"int64": "int64", "string": "text", "date32[day]": "date"}
+    fields = pq.read_schema(path)
+    return [{"name": field.name, "type": names.get(str(field.type))} for field in fields]
+
+
+def test_a_column_of_a_directory_that_the_file_has_too(store, tmp_path):
+    for year in [2023, 2024]:
+        directory = tmp_path / "t" / f"year={year}"
+        directory.mkdir(parents=True)
+        ids = [year * 10, year * 10 + 1]
+        table = pa.table({"id": ids, "year": pa.array([year, year], pa.int16())})
+        write(table, directory / "a.parquet")
+    store.push("t", tmp_path / "t")
+    assert store.json("get", "t", "20231")[0] == {"id": 20231, "year": 2023}
+    wrong = tmp_path / "t" / "year=2025"
+    wrong.mkdir()
+    write(pa.table({"id": [1, 2], "year": pa.array([2025, 2026], pa.int16())}), wrong / "a.parquet")
+    message = store.refuse("push", "t", tmp_path / "t", "--key", "{id}")
+    assert "the column 'year' is not what the directory year=2025 says" in message
+    pushed = store.push("t", tmp_path / "t", args=["--bad-rows", "skip", "--force"])
+    assert (pushed["rows"], pushed["rejected"]) == (5, 1)
+
+
+def test_tables_of_files_are_never_read_file_by_file(store, tmp_path):
+    for mark in ["_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/hoodie.properties"]:
+        root = tmp_path / mark.split("/")[0].strip("._") / "table"
+        data = root / "data" / "day=1"
+        data.mkdir(parents=True)
+        write(people(10), data / "a.parquet")
+        write(people(10), root / "b.parquet")
+        (root / mark).parent.mkdir()
+        (root / mark).write_text("{}")
+        sources = [
+            *[root, root.parent, data, data / "a.parquet", root / "b.parquet"],
+            *[f"{root}/*.parquet", f"{root.parent}/*/*.parquet", f"{root.parent}/**"],
+            *[f"{root.parent}/t*/data/day=*/*.parquet", f"{data}/*"],
+        ]
+        for source in sources:
+            message = store.refuse("push", "t", source, "--key", "{id}")
+            assert f"{root} is a" in message and "not read one by one" in message, source
+            assert "forebay.push(" in message or "forebay.spark.push(" in message
+    assert not (store.path / "tables").exists()
+
+
+def test_a_directory_called_metadata_is_no_table(store, tmp_path):
+    (tmp_path / "d" / "metadata").mkdir(parents=True)
+    (tmp_path / "d" / "metadata" / "notes.json").write_text('{"id": 7}\n')
+    write(people(3), tmp_path / "d" / "a.parquet")
+    assert store.push("t", f"{tmp_path}/d/*.parquet")["rows"] == 3
+    assert store.push("t", tmp_path / "d", args=["--force"])["rows"] == 4
+
+
+def test_files_that_are_not_what_their_names_say(store, tmp_path):
+    parquet = (write(people(5), tmp_path / "ok.parquet")).read_bytes()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("a.csv", "id\n1\n")
+    for name, content, expected in [
+        ("a.parquet", b"id,name\n1,x\n", "should be parquet, but its content looks like text"),
+        ("a.parquet", b'{"id": 1}\n', "should be parquet, but its content looks like JSON"),
+        ("a.parquet", b"\x1f\x8b\x08\x00rest", "should be parquet, but it is compressed with gzip"),
+        ("a.parquet", archive.getvalue(), "should be parquet, but it is a zip archive"),
+        ("a.parquet", b"<html><body>404", "should be parquet, but it is an HTML page"),
+        ("a.arrow", b"id\n1\n", "should be arrow, but its content looks like text"),
+        ("a.pcap", parquet, "should be pcap, but it is Parquet"),
+        ("a.csv", parquet, "should be csv, but it is Parquet; give --format parquet"),
+        ("a.csv", archive.getvalue(), "should be csv, but it is a zip archive"),
+        ("a.jsonl", b"<!DOCTYPE html>", "should be jsonl, but it is an HTML page"),
+        ("a.csv.gz", b"id\n1\n", "should be compressed with gzip, but its content looks like text"),
+        ("a.unknown", b"id,n\n1,2\n", "tells the format (its content looks like text: 'id,n')"),
+        *[(f"a.{kind}", b"", "it is empty (0 bytes)") for kind in KINDS],
+    ]:
+        (tmp_path / name).write_bytes(content)
+        message = store.refuse("push", "t", tmp_path / name, "--key", "{id}")
+        assert expected in message and str(tmp_path / name) in message, message
+
+
+KINDS = ["parquet", "csv", "tsv", "jsonl", "arrow", "pcap", "csv.gz", "jsonl.zst"]
+
+
+def test_content_tells_where_names_do_not(store, tmp_path):
+    for kind in ["parquet", "arrow", "arrows"]:
+        path = write(people(20), tmp_path / f"x.{kind}")
+        path.rename(tmp_path / "part-00000")
+        assert store.push(kind, tmp_path / "part-00000")["rows"] == 20
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(b"id\n1\n2\n"))
+    assert store.push("packed", packed, args=["--format", "csv"])["rows"] == 2
+    (tmp_path / "a.csv").write_bytes(packed.read_bytes())
+    assert store.push("packed", tmp_path / "a.csv", args=["--force"])["rows"] == 2
+
+
+def test_what_spark_and_hadoop_leave_is_passed_over(store, tmp_path):
+    root = tmp_path / "out"
+    (root / "_temporary" / "0").mkdir(parents=True)
+    write(people(7), root / "part-0.snappy.parquet")
+    write(people(9), root / "_temporary" / "0" / "part-1.snappy.parquet")
+    (root / "_SUCCESS").touch()
+    (root / ".part-0.snappy.parquet.crc").write_bytes(b"crc\0")
+    for source in [root, f"{root}/*.parquet", f"{root}/*", f"{root}/**/*.parquet"]:
+        assert store.push("t", source, args=["--force"])["rows"] == 7
+
+
+def test_a_mistyped_name_is_answered_with_the_one_there(store, tmp_path):
+    (tmp_path / "daily").mkdir()
+    write(people(1), tmp_path / "daily" / "people.parquet")
+    for wrong in ["daily/poeple.parquet", "daily/people.parqet"]:
+        message = store.refuse("push", "t", tmp_path / wrong, "--key", "{id}")
+        assert "did you mean 'people.parquet'?" in message
+    message = store.refuse("push", "t", tmp_path / "dialy/people.parquet", "--key", "{id}")
+    assert "did you mean 'daily'?" in message
+    assert "did you mean" not in store.refuse("push", "t", tmp_path / "weather", "--key", "{id}")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip", "brotli", "lz4"])
+def test_no_flip_in_a_page_becomes_another_value(store, tmp_path, version, compression):
+    rows = 400
+    table = pa.table(
+        {
+            "id": range(rows),
+            "some": pa.array([None if i % 7 == 0 else i * 3 for i in range(rows)], pa.int32()),
+            "ratio": [i * 0.5 for i in range(rows)],
+            "few": [f"v{i % 9}" for i in range(rows)],
+            "list": [[i, i + 1] if i % 3 else None for i in range(rows)],
+        }
+    )
+    path, damaged = tmp_path / "sound.parquet", tmp_path / "damaged.parquet"
+    pq.write_table(
+        table,
+        path,
+        data_page_version=version,
+        compression=compression,
+        write_page_checksum=True,
+        use_dictionary=["few"],
+        data_page_size=1000,
+    )
+    store.push("t", path)
+    (sound,) = store.json("versions", "t")
+    content = path.read_bytes()
+    end = pq.read_metadata(path).row_group(0).column(4)
+    end = end.data_page_offset + end.total_compressed_size
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    choose = random.Random(seed)
+    errors = 0
+    for _ in range(12):
+        at, mask = choose.randrange(4, min(end, len(content))), 1 << choose.randrange(8)
+        changed = bytearray(content)
+        changed[at] ^= mask
+        damaged.write_bytes(changed)
+        told = store.run("push", "t", damaged, "--key", "{id}", "--force", "--json", code=None)
+        assert "panicked at" not in told.out
+        if told.code == 0:
+            pushed = json.loads(told.out)["version"]
+            (now,) = [v for v in store.json("versions", "t") if v["version"] == pushed]
+            assert now["checksum"] == sound["checksum"], (at, mask)
+        else:
+            errors += 1
+            assert "damaged.parquet: row group 0 is damaged" in told.err, told.err
+    assert errors > 0

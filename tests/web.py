@@ -1,0 +1,74 @@
+"""Web servers for the tests: one gives ranges, one does not."""
+
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
+
+
+class WebServer:
+    """Serves files from memory, and notes what was asked for."""
+
+    def __init__(self, ranges=True, fail_first=0, cut=0):
+        self.files, self.requests, self.lock = {}, [], threading.Lock()
+        self.fail_first, self.cut = fail_first, cut
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *words):
+                pass
+
+            def do_GET(self):
+                server.answer(self, ranges)
+
+            do_HEAD = do_GET
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
+        self.thread.start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def answer(self, handler, ranges):
+        path, _, query = handler.path.partition("?")
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", ""))
+        with self.lock:
+            span = (int(wanted[1]), int(wanted[2]) + 1) if wanted else None
+            self.requests.append((handler.command, path, query, span))
+            failing = self.fail_first > 0
+            self.fail_first -= failing
+        content = self.files.get(unquote(path))
+        if failing or content is None:
+            handler.send_response(503 if failing else 404)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
+        body = content
+        if ranges and span and span[0] < len(content):
+            body = content[span[0] : span[1]]
+            handler.send_response(206)
+            last = span[0] + len(body) - 1
+            handler.send_header("Content-Range", f"bytes {span[0]}-{last}/{len(content)}")
+        else:
+            handler.send_response(416 if ranges and span else 200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.send_header("ETag", f'"{hash(content)}"')
+        handler.end_headers()
+        if handler.command == "GET":
+            handler.wfile.write(body[: len(body) - self.cut])
+        handler.close_connection = self.cut > 0
+
+    def bytes_sent(self):
+        """Of ranges, by what was asked for."""
+        with self.lock:
+            return sum(span[1] - span[0] for _, _, _, span in self.requests if span)
+
+    def stop(self):
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
