@@ -195,6 +195,18 @@ def test_bad_rows_are_counted_and_told(store, dry, tmp_path):
     assert told["rejected"] == 9 and len(told["bad_rows"]) == 5 and told["examples"] == []
 
 
+def test_types_that_the_first_rows_do_not_show(store, dry, tmp_path):
+    """The rows are looked at once more, as in a push."""
+    source = tmp_path / "late.csv"
+    rows = [f"{i},{i}" for i in range(20_000)] + ["20000,many"]
+    source.write_text("id,n\n" + "\n".join(rows) + "\n")
+    words = ["t", source, "--key", "{id}"]
+    told = dry(*words)
+    assert told["columns"][1]["type"] == "text" and told["rejected"] == 0
+    assert "looked at for their types" in store.run("push", *words, "--dry-run").err
+    really(store, told, *words)
+
+
 def test_duplicates_are_found(store, dry, tmp_path):
     table = pa.table({"id": [1, 2, 1, 3, 2, 1], "text": ["a", "bb", "ccc", "d", "e", "f"]})
     words = ["t", write(table, tmp_path / "t.parquet"), "--key", "{id}"]
@@ -287,7 +299,7 @@ def test_rows_of_text_are_told_by_their_bytes(store, tmp_path):
     if not told["read"]["all"]:
         assert told["rows"] == pytest.approx(120_000, rel=0.01) and not told["exact"]
         assert told["bytes"] == pytest.approx(120_000 * 210, rel=0.05)
-    assert told["examples"][0] == {"key": "0", "value": {"id": 0, "note": note}}
+    assert told["examples"][0] == {"key": "000000", "value": {"id": "000000", "note": note}}
 
 
 def test_a_disk_without_room_is_told(store, small_disk, tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ._results import Applied, Finding, findings
+from ._results import Applied, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
 
 
@@ -43,7 +43,7 @@ class DryRun:
     rejected: int
     """Bad rows among those read, and the first of them."""
     bad_rows: list[dict[str, str]]
-    lossy: list[dict[str, Any]]
+    lossy: tuple[Lossy, ...]
     """Values that conversions changed among those read, as was asked for."""
     duplicates: int
     compared_with: int | None
@@ -86,7 +86,7 @@ class DryRun:
         if self.rejected:
             rows.append(("bad rows read", f"{self.rejected:,}"))
         rows += [(row["place"], f"{row['file']}: {row['reason']}") for row in self.bad_rows]
-        rows += [(f"{loss['how']} {loss['column']}", f"{loss['values']:,}") for loss in self.lossy]
+        rows += [("changed", str(loss)) for loss in self.lossy]
         rows += [(("ok" if f.passed else "HELD") + f" {f.limit}", f.seen) for f in self.gate]
         if self.disk_needed is not None:
             free = "" if self.disk_free is None else f", {size(self.disk_free)} free"
@@ -121,6 +121,7 @@ def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
         onto=answer.get("onto"),
         applied=applied,
         gate=findings(answer["gate"]),
+        lossy=losses(answer["lossy"]),
         disk_needed=answer["disk"]["needed_bytes"],
         disk_free=answer["disk"]["free_bytes"],
         messages=tuple(messages),
@@ -128,7 +129,7 @@ def dry_run_result(text: str, messages: Sequence[str]) -> DryRun:
             name: answer[name]
             for name in (
                 *("table", "version", "outlook", "problem", "key", "value", "order", "partitions"),
-                *("rows", "bytes", "exact", "rejected", "bad_rows", "lossy", "duplicates"),
+                *("rows", "bytes", "exact", "rejected", "bad_rows", "duplicates"),
                 *("compared_with", "push_seconds"),
             )
         },

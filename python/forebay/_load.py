@@ -12,7 +12,7 @@ from ._data import Data, Input
 from ._forebay import command
 from ._progress import ProgressOption, drawing
 from ._push import Duplicates, Format
-from ._results import Applied
+from ._results import Applied, Lossy, losses
 from ._text import count, html_table, size
 
 
@@ -27,6 +27,8 @@ class LoadResult:
     applied: Applied
     """What the operations on those keys were."""
     rejected: int
+    lossy: tuple[Lossy, ...]
+    """Values that conversions changed, as was asked for by `column`."""
     duplicates: int
     seconds: float
 
@@ -34,7 +36,7 @@ class LoadResult:
         return (
             f"{self.table}: {count(self.rows, 'row')} loaded, {size(self.bytes)}, "
             f"in {self.seconds:.2f} s"
-        )
+        ) + "".join(f"; {loss}" for loss in self.lossy)
 
     def __repr__(self) -> str:
         return f"<forebay load: {self}>"
@@ -110,4 +112,5 @@ def load_into(
             draws.close()
     answer = json.loads(text)
     applied = Applied(*(answer.pop(n) for n in ("updates", "inserts", "deletes", "deltas")))
-    return LoadResult(**answer, applied=applied)
+    lossy = losses(answer.pop("lossy"))
+    return LoadResult(**answer, applied=applied, lossy=lossy)

@@ -13,7 +13,7 @@ from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
 from ._forebay import command
 from ._progress import ProgressOption, drawing
-from ._results import Applied, Finding, findings
+from ._results import Applied, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
 
 Order = Literal["hashed", "ordered"]
@@ -36,6 +36,8 @@ class PushResult:
     """Of the keys and values that were pushed."""
     rejected: int
     """Bad rows left out."""
+    lossy: tuple[Lossy, ...]
+    """Values that conversions changed, as was asked for by `column`."""
     duplicates: int
     """Rows dropped for, or composed with, another of the same key."""
     seconds: float
@@ -65,6 +67,7 @@ class PushResult:
             )
         if self.rejected:
             text += f"; {count(self.rejected, 'bad row')} rejected"
+        text += "".join(f"; {loss}" for loss in self.lossy)
         if self.duplicates:
             what = "left out" if self.onto is None else "composed"
             text += f"; {count(self.duplicates, 'duplicate')} {what}"
@@ -107,6 +110,7 @@ def _result(answer: dict[str, Any], messages: Sequence[str]) -> PushResult:
         rows_least=answer.get("rows_least", answer["rows"]),
         bytes=answer["bytes"],
         rejected=answer["rejected"],
+        lossy=losses(answer["lossy"]),
         duplicates=answer["duplicates"],
         seconds=answer["seconds"],
         swapped=answer["swapped"],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ._text import between, html_table, plain_table, size
+from ._text import between, count, html_table, plain_table, size
 
 T = TypeVar("T")
 
@@ -144,6 +144,25 @@ class Finding:
     limit: str
     seen: str
     passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lossy:
+    """How many values of a column a conversion changed, as was asked for."""
+
+    column: str
+    how: str
+    """`round`, `truncate`, `null` or `utc`."""
+    values: int
+
+    def __str__(self) -> str:
+        words = {"round": "rounded", "truncate": "truncated", "null": "made null"}
+        told = words.get(self.how, "taken for UTC")
+        return f"{self.column}: {count(self.values, 'value')} {told}"
+
+
+def losses(answer: Iterable[dict[str, Any]]) -> tuple[Lossy, ...]:
+    return tuple(Lossy(**lossy) for lossy in answer)
 
 
 def findings(answer: Iterable[dict[str, Any]]) -> tuple[Finding, ...]:

@@ -107,7 +107,8 @@ pub fn load(
     let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
     let mut plan = sort_plan(request, store, &load)?;
     let looking = Looking {
-        plan: &plan,
+        plan: Some(&plan),
+        threads: plan.threads,
         throttle: &throttle,
         progress,
     };

@@ -4,8 +4,10 @@
 //! all rows. Where a row is another, the reading stops, all rows are looked at for their types, and the reading
 //! starts over, once: what was collected is dropped, spilled runs and the file of bad rows are removed.
 
+use std::sync::Arc;
+
 use super::throttle::Throttle;
-use super::{PushError, read::Read};
+use super::{PushError, PushRequest};
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{SortError, SortPlan};
@@ -19,7 +21,9 @@ pub type Opened = (SourceSet, RowEncoder);
 
 /// What starting over needs.
 pub struct Looking<'a> {
-    pub plan: &'a SortPlan,
+    /// Whose spilled runs are dropped; none where nothing is written.
+    pub plan: Option<&'a SortPlan>,
+    pub threads: usize,
     pub throttle: &'a Throttle,
     pub progress: &'a dyn Progress,
 }
@@ -27,17 +31,19 @@ pub struct Looking<'a> {
 impl Looking<'_> {
     /// Reads what was opened. Where the guess of the types fails, `reopen` gets those of all rows, and is to
     /// open the same sources with them; then they are read from their beginning.
-    pub fn read<E: From<PushError>>(
+    pub fn read<R, E: From<PushError>>(
         &self,
         (sources, encoder): Opened,
         reopen: impl FnOnce(Guesses) -> Result<Opened, E>,
-        read: impl Fn(&SourceSet, &RowEncoder) -> Result<Read, PushError>,
-    ) -> Result<(RowEncoder, Read), E> {
+        read: impl Fn(&SourceSet, &RowEncoder) -> Result<R, PushError>,
+    ) -> Result<(RowEncoder, R), E> {
         let failed = match read(&sources, &encoder) {
             Err(PushError::Source(failed @ SourceError::GuessFailed { .. })) => failed,
             whole => return Ok((encoder, whole?)),
         };
-        self.plan.remove_spills().map_err(PushError::from)?;
+        if let Some(plan) = self.plan {
+            plan.remove_spills().map_err(PushError::from)?;
+        }
         self.progress.message(&format!(
             "{failed}: all rows are looked at for their types, then the reading starts over"
         ));
@@ -46,6 +52,22 @@ impl Looking<'_> {
         let (sources, encoder) = reopen(guesses)?;
         let read = read(&sources, &encoder)?;
         Ok((encoder, read))
+    }
+
+    /// [`Looking::read`] for a push, which `open` opens.
+    pub fn read_for<R>(
+        &self,
+        request: &PushRequest,
+        open: impl Fn(&PushRequest) -> Result<Opened, PushError>,
+        opened: Opened,
+        read: impl Fn(&SourceSet, &RowEncoder) -> Result<R, PushError>,
+    ) -> Result<(RowEncoder, R), PushError> {
+        let reopen = |guesses| {
+            let mut request = request.clone();
+            request.source_options.guesses = Some(Arc::new(guesses));
+            open(&request)
+        };
+        self.read(opened, reopen, read)
     }
 
     fn look(&self, sources: &SourceSet) -> Result<Guesses, PushError> {
@@ -59,7 +81,7 @@ impl Looking<'_> {
             self.throttle.take(bytes);
             Ok(())
         };
-        sources.look_at_all(self.plan.threads, &tick)
+        sources.look_at_all(self.threads, &tick)
     }
 }
 

@@ -373,16 +373,12 @@ impl Work<'_> {
     ) -> Result<(RowEncoder, Read), PushError> {
         let (request, throttle, progress) = (self.request, &self.throttle, self.progress);
         let looking = Looking {
-            plan,
+            plan: Some(plan),
+            threads: plan.threads,
             throttle,
             progress,
         };
-        let reopen = |guesses| {
-            let mut request = request.clone();
-            request.source_options.guesses = Some(Arc::new(guesses));
-            open(&request)
-        };
-        looking.read(opened, reopen, |sources, encoder| {
+        looking.read_for(request, open, opened, |sources, encoder| {
             let bad_rows = &request.bad_rows;
             read::read(
                 bad_rows, plan, sources, encoder, throttle, self.store, progress,

@@ -104,7 +104,7 @@ pub fn run(request: &PushRequest, reads: Reads, context: &Context) -> anyhow::Re
     let ground = Ground {
         store: store.as_ref(),
         disk: &*context.disk,
-        clock: &*context.clock,
+        clock: &context.clock,
         random: &*context.random,
         room_at: room_at.as_deref(),
         look_ups: if context.is_remote() {

@@ -15,8 +15,10 @@ use super::look::Looked;
 use super::reservoir::Drawn;
 use super::trial::{self, Trial};
 use super::{Forecast, Ground, Outlook, Prepared, Room};
+use crate::encode::RowEncoder;
 use crate::gate::{self, Finding, Limit, Metric};
 use crate::progress::{Progress, Unit};
+use crate::push::looking::of_table;
 use crate::push::publish::{comparable, open_serving};
 use crate::push::read::record_memory;
 use crate::push::{Applied, BadRows, GATE_SAMPLE_ROWS, PushError};
@@ -65,18 +67,19 @@ impl Totals {
 }
 
 impl Prepared<'_> {
-    /// Scales, compares and judges. `opened`: how long it took to open the sources.
+    /// Scales, compares and judges. `opened`: how long it took until the reading began that came to its end.
     pub(super) fn forecast(
         &self,
+        encoder: &RowEncoder,
         looked: Looked,
         opened: Duration,
         progress: &dyn Progress,
     ) -> Result<Forecast, PushError> {
         let totals = Totals::of(&looked);
-        let (request, layer, clock) = (self.request, self.layer(), self.ground.clock);
+        let (request, layer, clock) = (self.request, self.layer(), &**self.ground.clock);
         let (sample, cuts) = (&looked.sample, self.cuts.clone());
         let trial = trial::write(request, layer, sample, &totals.tally(), cuts, clock)?;
-        let manifest = self.manifest();
+        let manifest = self.manifest(encoder);
         let compared = self.compare(&looked, &manifest, totals, progress)?;
         let (compared_with, gate) = compared.unzip();
         let gate = gate.unwrap_or_default();
@@ -171,7 +174,7 @@ impl Prepared<'_> {
             bytes: whole_bytes,
             is_exact: totals.is_exact,
             nulls: match base {
-                None => self.null_shares(looked),
+                None => null_shares(manifest, looked),
                 Some(_) => Vec::new(),
             },
             sample: &sample,
@@ -179,18 +182,6 @@ impl Prepared<'_> {
             goes_on: base.is_some(),
         };
         compare_expected(serving, &expected, GATE_SAMPLE_ROWS, random)
-    }
-
-    fn null_shares(&self, looked: &Looked) -> Vec<(String, f64)> {
-        let columns = self.encoder.schema().columns().iter().zip(&looked.nulls);
-        let share = |nulls: u64| match looked.is_all {
-            // As a manifest counts: over the rows that are stored.
-            true => nulls.min(looked.stored) as f64 / looked.stored.max(1) as f64,
-            false => nulls as f64 / looked.rows.max(1) as f64,
-        };
-        columns
-            .map(|(column, nulls)| (column.name.clone(), share(*nulls)))
-            .collect()
     }
 
     /// The drawn rows, of each key the one that stays.
@@ -264,7 +255,13 @@ impl Prepared<'_> {
         if let Some(row) = looked.bad_rows.first()
             && refuses
         {
-            return Some(PushError::from(row.clone()).to_string());
+            let error = PushError::from(row.clone());
+            // Of a table that is there, the types cannot be given.
+            let error = match self.layer() {
+                Some(_) => of_table(error),
+                None => error,
+            };
+            return Some(error.to_string());
         }
         if looked.is_all && looked.stored == 0 && looked.rejected > 0 {
             return Some(PushError::NothingLeft.to_string());
@@ -283,6 +280,18 @@ impl Prepared<'_> {
             )
         })
     }
+}
+
+fn null_shares(manifest: &Manifest, looked: &Looked) -> Vec<(String, f64)> {
+    let columns = manifest.schema.columns().iter().zip(&looked.nulls);
+    let share = |nulls: u64| match looked.is_all {
+        // As a manifest counts: over the rows that are stored.
+        true => nulls.min(looked.stored) as f64 / looked.stored.max(1) as f64,
+        false => nulls as f64 / looked.rows.max(1) as f64,
+    };
+    columns
+        .map(|(column, nulls)| (column.name.clone(), share(*nulls)))
+        .collect()
 }
 
 fn needs_totals(limit: &Limit) -> bool {

@@ -19,6 +19,7 @@ use crate::encode::{RowEncoder, Verb};
 use crate::progress::{Progress, Unit as Counts};
 use crate::push::read::count_nulls;
 use crate::push::rejects::{NotedRow, Rejects};
+use crate::push::throttle::Throttle;
 use crate::push::{Applied, PushError};
 use crate::sort::SortError;
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
@@ -68,6 +69,7 @@ pub struct Lens<'a> {
     /// Rows to draw.
     pub drawn_rows: usize,
     pub hasher: &'a KeyHasher,
+    pub throttle: &'a Throttle,
     pub clock: &'a dyn Clock,
     pub random: &'a dyn Random,
 }
@@ -292,6 +294,7 @@ impl Looking<'_> {
         let rows = batch.num_rows() as u64;
         self.rows.fetch_add(rows, Relaxed);
         self.progress.advance(rows);
+        self.lens.throttle.take(encoded.bytes.len() as u64);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! A push as far as it writes nothing: what it would store, and what the gate would say.
 //!
 //! 1. The sources are opened, and the key template and the value checked against their columns, as in a push.
-//! 2. `look`: rows are read and encoded, all of them or a sample that is spread over the parts of the sources
+//! 2. `look`: rows are read and encoded (twice where the types of text turn out to be others: `super::looking`), all of them or a sample that is spread over the parts of the sources
 //!    (`choose`). They are counted; some are drawn (`reservoir`), and of all the keys hashes are kept (`keys`).
 //! 3. `trial`: the drawn rows are sorted and written as runs, in memory, by the code of a push.
 //! 4. `forecast`: what was seen is scaled to all the rows, the drawn keys are looked up in the version that serves,
@@ -18,21 +18,23 @@ mod reservoir;
 mod trial;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use forebay_engine::{Manifest, ManifestDraft, Store, StoreError, Table, TableName};
 use forebay_run::hash::KeyHasher;
 use forebay_run::io::{Clock, Disk, Random};
 
 use super::layer::Layer;
+use super::looking::{Looking, Opened};
 use super::rejects::NotedRow;
 use super::rows::{Counted, Rows};
+use super::throttle::Throttle;
 use super::{Applied, PushError, PushRequest, partitions};
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::gate::Finding;
 use crate::progress::Progress;
 use crate::sort::{Cuts, Duplicates};
-use crate::sources::SourceSet;
 use look::{Lens, Looked, look};
 
 /// How much a dry run reads.
@@ -49,7 +51,7 @@ pub struct Ground<'a> {
     /// None where a push would make it.
     pub store: Option<&'a Store>,
     pub disk: &'a dyn Disk,
-    pub clock: &'a dyn Clock,
+    pub clock: &'a Arc<dyn Clock>,
     pub random: &'a dyn Random,
     /// Where files would be written, a path that may not exist yet; none where that is not known.
     pub room_at: Option<&'a Path>,
@@ -123,8 +125,6 @@ struct Prepared<'a> {
     ground: Ground<'a>,
     table: Option<Table>,
     way: Way,
-    sources: SourceSet,
-    encoder: RowEncoder,
     /// Where partitions begin, where that is settled.
     cuts: Option<Cuts>,
     version: u64,
@@ -139,11 +139,11 @@ pub fn dry_run(
 ) -> Result<Forecast, PushError> {
     let started = ground.clock.monotonic();
     let prepared = Prepared::new(request, ground)?;
-    let opened = ground.clock.monotonic().saturating_sub(started);
-    let looked = prepared.look(extent, progress)?;
-    let mut forecast = prepared.forecast(looked, opened, progress)?;
-    let seconds = ground.clock.monotonic().saturating_sub(started);
-    forecast.seconds = forecast::rounded(seconds.as_secs_f64());
+    let (encoder, looked) = prepared.look(extent, progress)?;
+    let elapsed = || ground.clock.monotonic().saturating_sub(started);
+    let opened = elapsed().saturating_sub(looked.took);
+    let mut forecast = prepared.forecast(&encoder, looked, opened, progress)?;
+    forecast.seconds = forecast::rounded(elapsed().as_secs_f64());
     Ok(forecast)
 }
 
@@ -155,13 +155,11 @@ impl<'a> Prepared<'a> {
             Some(store) => store.next_version(&request.table, request.version)?,
             None => request.version.unwrap_or(1),
         };
-        let (way, (sources, encoder), cuts) = match (request.onto, &table) {
+        let (way, cuts) = match (request.onto, &table) {
             (None, _) => {
-                let rows = Rows::of(request, now_ms)?;
-                let opened = rows.open(request)?;
                 let given = request.boundaries.as_ref();
                 let given = given.map(|given| given.cuts(request.order)).transpose()?;
-                (Way::Whole(rows), opened, given)
+                (Way::Whole(Rows::of(request, now_ms)?), given)
             }
             (Some(_), None) => {
                 let table = request.table.clone();
@@ -169,9 +167,8 @@ impl<'a> Prepared<'a> {
             }
             (Some(onto), Some(table)) => {
                 let layer = Layer::new(request, onto, table, now_ms)?;
-                let opened = layer.open(request)?;
                 let cuts = layer.cuts();
-                (Way::Onto(layer), opened, Some(cuts))
+                (Way::Onto(layer), Some(cuts))
             }
         };
         Ok(Self {
@@ -179,10 +176,48 @@ impl<'a> Prepared<'a> {
             ground,
             table,
             way,
-            sources,
-            encoder,
             cuts,
             version,
+        })
+    }
+
+    fn open(&self, request: &PushRequest) -> Result<Opened, PushError> {
+        match &self.way {
+            Way::Whole(rows) => rows.open(request),
+            Way::Onto(layer) => layer.open(request),
+        }
+    }
+
+    /// Opens the sources and reads them, anew where the types of text are others than guessed.
+    fn look(
+        &self,
+        extent: Extent,
+        progress: &dyn Progress,
+    ) -> Result<(RowEncoder, Looked), PushError> {
+        let (request, hasher) = (self.request, self.hasher());
+        // A sample is soon read; what reads all spares what else runs here.
+        let rate_bytes = request.rate_bytes.filter(|_| extent == Extent::All);
+        let throttle = Throttle::new(rate_bytes, Arc::clone(self.ground.clock));
+        let lens = Lens {
+            extent,
+            threads: request.threads,
+            memory_bytes: request.memory_bytes,
+            keeps_first: request.duplicates == Duplicates::First,
+            drawn_rows: self.ground.look_ups,
+            hasher: &hasher,
+            throttle: &throttle,
+            clock: &**self.ground.clock,
+            random: self.ground.random,
+        };
+        let looking = Looking {
+            plan: None,
+            threads: request.threads,
+            throttle: &throttle,
+            progress,
+        };
+        let open = |request: &PushRequest| self.open(request);
+        looking.read_for(request, open, open(request)?, |sources, encoder| {
+            look(sources, encoder, lens, progress)
         })
     }
 
@@ -197,23 +232,8 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    fn look(&self, extent: Extent, progress: &dyn Progress) -> Result<Looked, PushError> {
-        let hasher = self.hasher();
-        let lens = Lens {
-            extent,
-            threads: self.request.threads,
-            memory_bytes: self.request.memory_bytes,
-            keeps_first: self.request.duplicates == Duplicates::First,
-            drawn_rows: self.ground.look_ups,
-            hasher: &hasher,
-            clock: self.ground.clock,
-            random: self.ground.random,
-        };
-        look(&self.sources, &self.encoder, lens, progress)
-    }
-
     /// What the version would say of itself, but for its partitions.
-    fn manifest(&self) -> Manifest {
+    fn manifest(&self, encoder: &RowEncoder) -> Manifest {
         let source = self.request.sources.to_string();
         let draft = match &self.way {
             Way::Whole(rows) => {
@@ -223,7 +243,7 @@ impl<'a> Prepared<'a> {
                     records: 0,
                     nulls: &[],
                 };
-                rows.draft(&self.encoder, self.request.order, &cuts, none, source)
+                rows.draft(encoder, self.request.order, &cuts, none, source)
             }
             Way::Onto(layer) => {
                 let base = layer.base.manifest();

@@ -17,7 +17,7 @@ fn rows(count: i64, times: i64, is_counted: bool) -> Input {
         let ids: Int64Array = (start..count.min(start + 10_000)).collect();
         let numbers: Int64Array = ids.iter().flatten().map(|id| id * times).collect();
         let columns = [("id", ids), ("n", numbers)];
-        let columns = columns.map(|(name, array)| (name, std::sync::Arc::new(array) as ArrayRef));
+        let columns = columns.map(|(name, array)| (name, Arc::new(array) as ArrayRef));
         RecordBatch::try_from_iter(columns)
     };
     let schema = batch(0).unwrap().schema();
@@ -35,18 +35,19 @@ fn of(input: Input) -> PushRequest {
 }
 
 fn store(dir: &Path) -> Store {
-    let disk = std::sync::Arc::new(OsDisk::default());
-    let clock = std::sync::Arc::new(SystemClock);
-    let random = std::sync::Arc::new(SystemRandom);
+    let disk = Arc::new(OsDisk::default());
+    let clock = Arc::new(SystemClock);
+    let random = Arc::new(SystemRandom);
     Store::open_or_create(disk, clock, random, &dir.join("store")).unwrap()
 }
 
 fn tried(request: &PushRequest, store: Option<&Store>, extent: Extent) -> Forecast {
     let disk = OsDisk::default();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ground = Ground {
         store,
         disk: &disk,
-        clock: &SystemClock,
+        clock: &clock,
         random: &SystemRandom,
         room_at: None,
         look_ups: 20_000,
@@ -120,7 +121,7 @@ fn a_push_that_is_slowed_down_takes_its_time() {
         rate_bytes: Some(1000),
         ..of(rows(10_000, 1, true))
     };
-    let forecast = tried(&request, None, Extent::All);
+    let forecast = tried(&request, None, Extent::Sample);
     let bytes = forecast.bytes.unwrap() as f64;
     assert!(forecast.push_seconds.unwrap() >= 2.0 * bytes / 1000.0);
     assert_eq!(
