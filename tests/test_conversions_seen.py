@@ -4,6 +4,7 @@ import json
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from oracle import drive
@@ -113,6 +114,14 @@ def test_a_number_of_a_csv_file_that_does_not_fit_is_a_bad_row(store, tmp_path, 
     message = store.refuse("push", "t", path, "--key", "{id}", "--column", f"v:{to}")
     for word in ["rows.csv", "line 3", "'v'", text]:
         assert word in message, message
+
+
+def test_the_nearest_float16_is_not_found_by_way_of_float32(store, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,v\n1,7.9602e-05\n2,1.0004882813\n")
+    store.push("t", path, args=["--column", "v:float16:round"])
+    found = [row["v"] for row in store.json("get", "t", "1", "2")]
+    assert found == [float(str(np.float16(x))) for x in (7.957e-05, 1.001)]
 
 
 @pytest.mark.parametrize("number", [2**64, 2**64 + 1, -(2**63) - 1, 10**37 + 1])

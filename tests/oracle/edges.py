@@ -22,7 +22,7 @@ ANY_NUMBER += [
 ]
 # Beside ties of narrower floats, by less than a wider one can tell.
 ANY_NUMBER += [Fraction((1 << 62) + (1 << 38) + 1), 2049 + Fraction(1, 10**20)]
-ANY_NUMBER += [1 + Fraction(1, 1 << 24) + Fraction(1, 10**30)]
+ANY_NUMBER += [1 + Fraction(1, 1 << 24) + Fraction(1, 10**30), Fraction(10004882813, 10**10)]
 ANY_NUMBER += [Fraction((1 << bits) + more) for bits in (24, 31, 53, 63, 64) for more in (-1, 0, 1)]
 
 # Seconds since 1970 of days and moments that calendars and units are known for.
@@ -103,7 +103,7 @@ NUMBERS += [
     "1.40129846e-45",
     "16777217",
 ]
-NUMBERS += ["2049.00000000000000000001", "1.000000059604644775390625000000000001"]
+NUMBERS += ["7.9602e-05", "2049.00000000000000000001", "1.000000059604644775390625000000000001"]
 BOOLS = ["true", "FALSE", "True", "1", "0", "2", "yes", "t", "", "1.0"]
 CLOCKS = [
     "10:20:30",

@@ -59,8 +59,8 @@ def read_number(text, data_type, how):
     if data_type not in numbers.FLOATS:
         return numbers.put(x, data_type, how)
     plain = match[3] is None and match[4] is None
-    # Few enough digits say the nearest float.
-    if not plain and len(digits) <= numbers.DIGITS[data_type]:
+    # Few enough digits say the nearest float; zeros at their end say nothing.
+    if not plain and len(digits.rstrip("0")) <= numbers.DIGITS[data_type]:
         near = numbers.put(x, data_type, "round")
         if near != 0:
             return near
