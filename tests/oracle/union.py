@@ -31,10 +31,11 @@ def number(a, b):
         return max(floats, key=lambda t: t.bit_width)
     if floats:
         other = b if a in numbers.FLOATS else a
-        if pa.types.is_decimal(other):
-            return None
-        holds = {8: pa.float16(), 16: pa.float32()}.get(other.bit_width, pa.float64())
-        return max(floats[0], holds, key=lambda t: t.bit_width)
+        # That of int64 with uint64 counts as their like, so that the order of files does not matter.
+        is_whole = other in numbers.INTEGERS or (
+            pa.types.is_decimal128(other) and other.precision <= 20 and other.scale == 0
+        )
+        return pa.float64() if is_whole else None
     if a in numbers.INTEGERS and b in numbers.INTEGERS:
         return integer(a, b)
     return decimals(a, b)

@@ -17,8 +17,8 @@ use std::time::Instant;
 use forebay_load::encode::{RowEncoder, ValueChoice};
 use forebay_load::progress::Silent;
 use forebay_load::push::PushError;
-use forebay_load::sort::{AsTheyAre, Collected, Collector, Cuts, Duplicates, SortPlan};
 use forebay_load::sort::write_partitions;
+use forebay_load::sort::{AsTheyAre, Collected, Collector, Cuts, Duplicates, SortPlan};
 use forebay_load::sources::{SourceOptions, SourceSet};
 use forebay_run::verify::read_back;
 use forebay_run::{Compression, Order, RunOptions};
@@ -48,7 +48,9 @@ impl Parts {
         let results: Vec<Result<Collected, PushError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.plan.threads).map(|_| scope.spawn(work)).collect();
             let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|result| result.unwrap_or_else(|_| panic!("a thread ended"))).collect()
+            joined
+                .map(|result| result.unwrap_or_else(|_| panic!("a thread ended")))
+                .collect()
         });
         Ok(results.into_iter().collect::<Result<_, _>>()?)
     }
@@ -101,7 +103,7 @@ fn main() -> Result<(), AnyError> {
         sources,
         encoder,
         plan: SortPlan {
-            disk: Arc::new(forebay_run::io::OsDisk),
+            disk: Arc::new(forebay_run::io::OsDisk::default()),
             scratch: scratch.clone(),
             run: RunOptions::new(Order::Hashed, Compression::None, b"parts:"),
             duplicates: Duplicates::Fail,
@@ -129,8 +131,19 @@ fn measure(parts: &Parts, scratch: &std::path::Path) -> Result<(), AnyError> {
     let path = |partition: usize| -> PathBuf { scratch.join(format!("{partition}.run")) };
     let (cuts, finish) = (Cuts::slots(PARTITIONS), AsTheyAre { filters: false });
     let start = Instant::now();
-    let built = write_partitions(&parts.plan, &cuts, &collected, &finish, &path, &|_| (), &Silent)?;
-    println!("merge, write, sync, read back: {:.2} s", start.elapsed().as_secs_f64());
+    let built = write_partitions(
+        &parts.plan,
+        &cuts,
+        &collected,
+        &finish,
+        &path,
+        &|_| (),
+        &Silent,
+    )?;
+    println!(
+        "merge, write, sync, read back: {:.2} s",
+        start.elapsed().as_secs_f64()
+    );
     let start = Instant::now();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

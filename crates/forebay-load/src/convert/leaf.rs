@@ -22,6 +22,7 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use forebay_run::row::{Datum, Kind};
 
 use super::loss::{Fit, Loss};
+use super::time::DAY_NS;
 use super::value;
 use crate::encode::cells::Cells;
 use crate::encode::scalar::scalar;
@@ -163,7 +164,6 @@ impl Values<'_> {
     }
 
     fn all(&mut self) -> Option<ArrayRef> {
-        use super::time::DAY_NS;
         use value::{float16, float32, float64, moment_ns};
         let loss = self.leaf.loss;
         Some(match self.leaf.to.clone() {
@@ -196,7 +196,12 @@ impl Values<'_> {
                 self.times::<Date32Type>(DAY_NS, |datum, loss| moment_ns(datum, false, loss))
             }
             DataType::Date64 => {
-                self.times::<Date64Type>(1_000_000, |datum, loss| moment_ns(datum, false, loss))
+                // A date: midnight, though its milliseconds could say more.
+                self.times::<Date64Type>(1_000_000, |datum, loss| {
+                    let day = |ns| super::time::counted(ns, DAY_NS, loss);
+                    let days = moment_ns(datum, false, loss).then(day);
+                    days.and_then(|days| days.checked_mul(i128::from(DAY_NS)))
+                })
             }
             DataType::Interval(unit) => self.intervals(unit),
             DataType::Boolean => self.booleans(),
@@ -225,7 +230,16 @@ impl Values<'_> {
 
     fn clock(&mut self, unit: TimeUnit) -> ArrayRef {
         let unit_ns = super::time::unit_ns(unit);
-        let read = |datum: &Datum<'_>, _| value::time_ns(datum);
+        // What is rounded stays within its day.
+        let read = |datum: &Datum<'_>, loss| {
+            let nanoseconds = value::time_ns(datum);
+            nanoseconds.then(|ns| match super::time::counted(ns, unit_ns, loss) {
+                Fit::Changed(units) if units * i128::from(unit_ns) >= i128::from(DAY_NS) => {
+                    Fit::Misfit
+                }
+                _ => Fit::Exact(ns),
+            })
+        };
         match unit {
             TimeUnit::Second => self.times::<Time32SecondType>(unit_ns, read),
             TimeUnit::Millisecond => self.times::<Time32MillisecondType>(unit_ns, read),

@@ -133,7 +133,7 @@ impl<'t> Literal<'t> {
     }
 
     pub fn float16(&self, loss: Loss) -> Fit<f16> {
-        let nearest = self.text.parse().ok().map(f16::from_f64);
+        let nearest = self.text.parse().ok().map(f16::from_f64_const);
         self.float(loss, FLOAT16_DIGITS, nearest, f16::to_f64)
     }
 

@@ -35,6 +35,7 @@ pub use loss::Loss;
 pub(crate) use nested::Failures;
 use nested::{FieldStep, convert_list, convert_map, convert_struct};
 pub use rules::{Given, Lossy, Rules};
+pub(crate) use rules::{holds, split_path};
 pub(crate) use value::shown;
 
 /// Why a column cannot become one of another type.
@@ -144,20 +145,14 @@ impl Changes {
 }
 
 impl Converter {
-    /// From a column of type `from` to one of type `to`; `path` is its name.
+    /// From a column of type `from` to one of type `to`.
     pub fn new(
-        path: &str,
+        column: &str,
         from: &DataType,
         to: &DataType,
         rules: &Rules,
     ) -> Result<Converter, ConvertError> {
-        let step = step(path, from, to, rules)?;
-        Ok(Converter {
-            path: Arc::from(path),
-            from: from.clone(),
-            to: to.clone(),
-            step,
-        })
+        Scope { column, rules }.converter(column, from, to)
     }
 
     pub fn from(&self) -> &DataType {
@@ -229,71 +224,94 @@ impl Converter {
     }
 }
 
-/// How one type becomes another.
-fn step(path: &str, from: &DataType, to: &DataType, rules: &Rules) -> Result<Step, ConvertError> {
-    use DataType::{Dictionary, Map, Null, RunEndEncoded, Struct};
-    if from == to {
-        return Ok(Step::Same);
-    }
-    let nested = |from: &DataType| Converter::new(path, from, to, rules).map(Box::new);
-    Ok(match (from, to) {
-        (Null, _) => Step::Nulls,
-        (Dictionary(_, values), _) => Step::Unwrap(nested(values)?),
-        (RunEndEncoded(_, values), _) => Step::Unwrap(nested(values.data_type())?),
-        (Struct(have), Struct(want)) => {
-            let steps = nested::field_steps(path, have, want, rules)?;
-            Step::Struct(steps, want.clone())
-        }
-        (Map(have, _), Map(want, sorted)) => {
-            let is_sorted = matches!(from, Map(_, true));
-            let entries = nested::entry_types(have).zip(nested::entry_types(want));
-            let Some(([key, value], [new_key, new_value])) =
-                entries.filter(|_| is_sorted || !sorted)
-            else {
-                return Err(refused(path, from, to));
-            };
-            let part = |name: &str, from: &FieldRef, to: &FieldRef| {
-                let path = format!("{path}.{name}");
-                Converter::new(&path, from.data_type(), to.data_type(), rules).map(Box::new)
-            };
-            Step::Map([
-                part("key", &key, &new_key)?,
-                part("value", &value, &new_value)?,
-            ])
-        }
-        _ => match (nested::list_item(from), nested::list_item(to)) {
-            (Some(item), Some(new_item)) => {
-                let path = format!("{path}[]");
-                let items = Converter::new(&path, item.data_type(), new_item.data_type(), rules)?;
-                Step::List(Box::new(items), Arc::clone(new_item))
-            }
-            (None, None) => leaf_step(path, from, to, rules)?,
-            _ => return Err(refused(path, from, to)),
-        },
-    })
+/// The column that converters are made for.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    column: &'a str,
+    rules: &'a Rules,
 }
 
-fn leaf_step(
-    path: &str,
-    from: &DataType,
-    to: &DataType,
-    rules: &Rules,
-) -> Result<Step, ConvertError> {
-    if pairs::same_but_for_layout(from, to) {
-        return Ok(Step::Layout);
+impl Scope<'_> {
+    /// For the place `path` in the column.
+    fn converter(
+        self,
+        path: &str,
+        from: &DataType,
+        to: &DataType,
+    ) -> Result<Converter, ConvertError> {
+        let step = self.step(path, from, to)?;
+        Ok(Converter {
+            path: Arc::from(path),
+            from: from.clone(),
+            to: to.clone(),
+            step,
+        })
     }
-    let rule = rules.of(path);
-    let loss = rule.map_or(Loss::None, |rule| rules.loss(rule));
-    let (kind, target) = (kind_of(path, from)?, kind_of(path, to)?);
-    if !pairs::converts(&kind, &target, loss) {
-        return Err(refused(path, from, to));
+
+    /// How one type becomes another.
+    fn step(self, path: &str, from: &DataType, to: &DataType) -> Result<Step, ConvertError> {
+        use DataType::{Dictionary, Map, Null, RunEndEncoded, Struct};
+        if from == to {
+            return Ok(Step::Same);
+        }
+        let unwrapped = |from: &DataType| self.converter(path, from, to).map(Box::new);
+        Ok(match (from, to) {
+            (Null, _) => Step::Nulls,
+            (Dictionary(_, values), _) => Step::Unwrap(unwrapped(values)?),
+            (RunEndEncoded(_, values), _) => Step::Unwrap(unwrapped(values.data_type())?),
+            (Struct(have), Struct(want)) => {
+                Step::Struct(nested::field_steps(self, path, have, want)?, want.clone())
+            }
+            (Map(..), Map(..)) => self.map_step(path, from, to)?,
+            _ => match (nested::list_item(from), nested::list_item(to)) {
+                (Some(item), Some(new_item)) => {
+                    let path = format!("{path}[]");
+                    let items = self.converter(&path, item.data_type(), new_item.data_type())?;
+                    Step::List(Box::new(items), Arc::clone(new_item))
+                }
+                (None, None) => self.leaf_step(path, from, to)?,
+                _ => return Err(refused(path, from, to)),
+            },
+        })
     }
-    let leaf = Leaf {
-        from: kind,
-        to: to.clone(),
-        loss,
-    };
-    Ok(Step::Leaf { leaf, rule })
+
+    fn map_step(self, path: &str, from: &DataType, to: &DataType) -> Result<Step, ConvertError> {
+        let (DataType::Map(have, is_sorted), DataType::Map(want, sorted)) = (from, to) else {
+            return Err(refused(path, from, to));
+        };
+        let entries = nested::entry_types(have).zip(nested::entry_types(want));
+        let Some(([key, value], [new_key, new_value])) = entries.filter(|_| *is_sorted || !sorted)
+        else {
+            return Err(refused(path, from, to));
+        };
+        let part = |name: &str, from: &FieldRef, to: &FieldRef| {
+            let path = format!("{path}.{name}");
+            let converter = self.converter(&path, from.data_type(), to.data_type());
+            converter.map(Box::new)
+        };
+        Ok(Step::Map([
+            part("key", &key, &new_key)?,
+            part("value", &value, &new_value)?,
+        ]))
+    }
+
+    fn leaf_step(self, path: &str, from: &DataType, to: &DataType) -> Result<Step, ConvertError> {
+        if pairs::same_but_for_layout(from, to) {
+            return Ok(Step::Layout);
+        }
+        let rule = self.rules.of(self.column, path);
+        let loss = rule.map_or(Loss::None, |rule| self.rules.loss(rule));
+        let (kind, target) = (kind_of(path, from)?, kind_of(path, to)?);
+        if !pairs::converts(&kind, &target, loss) {
+            return Err(refused(path, from, to));
+        }
+        let leaf = Leaf {
+            from: kind,
+            to: to.clone(),
+            loss,
+        };
+        Ok(Step::Leaf { leaf, rule })
+    }
 }
 
 fn refused(path: &str, from: &DataType, to: &DataType) -> ConvertError {

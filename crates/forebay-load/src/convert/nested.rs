@@ -12,8 +12,9 @@ use arrow_schema::{ArrowError, DataType, FieldRef, Fields};
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
 
-use super::{Changes, ConvertError, Converter, Failure, Rules, Trouble};
+use super::{Changes, ConvertError, Converter, Failure, Scope, Trouble};
 use crate::type_name::type_name;
+use crate::types::TypeError;
 
 /// Where a field of a struct comes from.
 #[derive(Debug, Clone)]
@@ -25,11 +26,20 @@ pub(super) enum FieldStep {
 
 /// How fields of one struct become those of another, by name.
 pub(super) fn field_steps(
+    scope: Scope<'_>,
     path: &str,
     have: &Fields,
     want: &Fields,
-    rules: &Rules,
 ) -> Result<Vec<FieldStep>, ConvertError> {
+    for fields in [have, want] {
+        let twice =
+            |field: &&FieldRef| fields.iter().filter(|f| f.name() == field.name()).count() > 1;
+        if let Some(field) = fields.iter().find(twice) {
+            return Err(ConvertError::Type(TypeError::Twice {
+                column: format!("{path}.{}", field.name()),
+            }));
+        }
+    }
     if let Some(extra) = have.iter().find(|field| want.find(field.name()).is_none()) {
         return Err(ConvertError::ExtraField {
             column: path.to_owned(),
@@ -40,7 +50,7 @@ pub(super) fn field_steps(
     let step = |field: &FieldRef| match have.find(field.name()) {
         Some((index, has)) => {
             let path = format!("{path}.{}", field.name());
-            let converter = Converter::new(&path, has.data_type(), field.data_type(), rules)?;
+            let converter = scope.converter(&path, has.data_type(), field.data_type())?;
             Ok(FieldStep::Column(index, converter))
         }
         None if field.is_nullable() => Ok(FieldStep::Absent),

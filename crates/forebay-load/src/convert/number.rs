@@ -87,9 +87,9 @@ impl Number {
 
     pub fn float16(self, loss: Loss) -> Fit<f16> {
         match self {
-            Number::Float(value) => narrowed(value, f16::from_f64(value), f16::to_f64, loss),
+            Number::Float(value) => narrowed(value, f16::from_f64_const(value), f16::to_f64, loss),
             other => {
-                let parse = |text: &str| text.parse().ok().map(f16::from_f64);
+                let parse = |text: &str| text.parse().ok().map(f16::from_f64_const);
                 other.nearest(loss, parse, f16::to_f64)
             }
         }

@@ -35,6 +35,26 @@ pub struct Lossy {
     pub values: u64,
 }
 
+/// Whether a place is another, or within it.
+pub(crate) fn holds(path: &str, place: &str) -> bool {
+    let rest = place.strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The column of a path, and the place within it: the column of the very name, else the longest that the path begins
+/// with, else one that is not there.
+pub(crate) fn split_path<'p>(
+    path: &'p str,
+    is_column: impl Fn(&str) -> bool,
+) -> (&'p str, &'p str) {
+    if is_column(path) {
+        return (path, "");
+    }
+    let ends = path.rmatch_indices(['.', '[']).map(|(at, _)| at);
+    let end = ends.into_iter().find(|at| is_column(&path[..*at]));
+    path.split_at(end.unwrap_or(path.len()))
+}
+
 /// What may be lost, and what was.
 #[derive(Debug, Default)]
 pub struct Rules {
@@ -44,13 +64,21 @@ pub struct Rules {
 #[derive(Debug)]
 struct Rule {
     path: String,
+    /// Bytes of the column's name, with which the path begins.
+    column: usize,
     loss: Loss,
     values: AtomicU64,
 }
 
 impl Rules {
-    pub fn new(losses: impl IntoIterator<Item = (String, Loss)>) -> Rules {
-        let rule = |(path, loss)| Rule {
+    /// Of places and what may be lost there. `is_column` says which names are those of columns: a column of a
+    /// path's very name comes before a place within another.
+    pub fn new(
+        losses: impl IntoIterator<Item = (String, Loss)>,
+        is_column: impl Fn(&str) -> bool,
+    ) -> Rules {
+        let rule = |(path, loss): (String, Loss)| Rule {
+            column: split_path(&path, &is_column).0.len(),
             path,
             loss,
             values: AtomicU64::new(0),
@@ -61,17 +89,15 @@ impl Rules {
     }
 
     /// Those of the columns given that allow a loss.
-    pub fn of_given(given: &[Given]) -> Rules {
+    pub fn of_given(given: &[Given], is_column: impl Fn(&str) -> bool) -> Rules {
         let lossy = given.iter().filter(|given| given.loss != Loss::None);
-        Rules::new(lossy.map(|given| (given.path.clone(), given.loss)))
+        let losses = lossy.map(|given| (given.path.clone(), given.loss));
+        Rules::new(losses, is_column)
     }
 
-    /// The rule of a place: its own, or that of the nearest place around it.
-    pub(super) fn of(&self, path: &str) -> Option<usize> {
-        let covers = |rule: &Rule| {
-            let rest = path.strip_prefix(rule.path.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
+    /// The rule of a place in a column: its own, or that of the nearest place around it.
+    pub(super) fn of(&self, column: &str, path: &str) -> Option<usize> {
+        let covers = |rule: &Rule| rule.path[..rule.column] == *column && holds(&rule.path, path);
         let rules = self.rules.iter().enumerate();
         rules
             .filter(|(_, rule)| covers(rule))

@@ -45,7 +45,7 @@ fn ty(name: &str) -> DataType {
 fn converted(array: &ArrayRef, to: &str, loss: Loss) -> Result<(Vec<String>, u64), String> {
     let rules = match loss {
         Loss::None => Rules::default(),
-        loss => Rules::new([("x".to_owned(), loss)]),
+        loss => Rules::new([("x".to_owned(), loss)], |name| name == "x"),
     };
     let to = ty(to);
     let converter =

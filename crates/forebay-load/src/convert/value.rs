@@ -61,7 +61,7 @@ pub(super) fn float16(datum: &Datum<'_>, loss: Loss) -> Fit<f16> {
     match datum {
         Datum::Text(text) => match Literal::parse(text) {
             Some(literal) => literal.float16(loss),
-            None => Fit::of(non_finite(text).map(f16::from_f64)),
+            None => Fit::of(non_finite(text).map(f16::from_f64_const)),
         },
         other => Number::of(other).map_or(Fit::Misfit, |number| number.float16(loss)),
     }

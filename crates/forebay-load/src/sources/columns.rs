@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema};
 use forebay_run::row;
 
 use super::error::SourceError;
-use crate::convert::{Given, Loss, Rules};
+use crate::convert::{Given, Loss, Rules, holds, split_path};
 use crate::type_name::{parse_type, type_name};
 use crate::types::{plain_type, row_schema};
 
@@ -36,12 +36,25 @@ pub fn parse_column(text: &str) -> Result<Given, SourceError> {
 pub(super) fn settle(
     given: &[Given],
     table: &[(String, DataType)],
+    is_column: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Given>, Rules), SourceError> {
+    let all = given;
     let typed = table
         .iter()
         .map(|(name, data_type)| Given::exact(name, data_type.clone()));
     let mut settled: Vec<Given> = typed.collect();
-    for given in given {
+    for (index, given) in given.iter().enumerate() {
+        let column = split_path(&given.path, &is_column).0;
+        let within = |other: &Given| {
+            let same = split_path(&other.path, &is_column).0 == column;
+            same && (holds(&given.path, &other.path) || holds(&other.path, &given.path))
+        };
+        if let Some(other) = all.iter().take(index).find(|other| within(other)) {
+            return Err(SourceError::GivenTwice {
+                column: given.path.clone(),
+                other: other.path.clone(),
+            });
+        }
         match type_within(table, &given.path) {
             None => settled.push(given.clone()),
             Some(there) if plain_type(&there) == plain_type(&given.data_type) => {}
@@ -54,7 +67,7 @@ pub(super) fn settle(
             }
         }
     }
-    Ok((settled, Rules::of_given(given)))
+    Ok((settled, Rules::of_given(given, is_column)))
 }
 
 /// What may be lost in places of a table's columns, with the types there; places that the table lacks are passed over.
@@ -70,10 +83,9 @@ pub(super) fn given_within(table: &[(String, DataType)], losses: &[(String, Loss
 }
 
 fn type_within(table: &[(String, DataType)], path: &str) -> Option<DataType> {
-    table.iter().find_map(|(name, data_type)| {
-        let rest = path.strip_prefix(name.as_str())?;
-        type_at(data_type, rest)
-    })
+    let find = |name: &str| table.iter().find(|(column, _)| column == name);
+    let (column, rest) = split_path(path, |name| find(name).is_some());
+    type_at(&find(column)?.1, rest)
 }
 
 /// The type at a place within a column: `.field` and `[]`, as often as there are.

@@ -128,7 +128,7 @@ pub enum SourceError {
         news: String,
     },
     #[error(
-        "the column '{column}' is {first_type} in {first_file} but {second_type} in {second_file}: these do not widen to one type; push them apart, or cast one"
+        "the column '{column}' is {first_type} in {first_file} but {second_type} in {second_file}: these do not widen to one type; give it one by --column '{column}:TYPE' (text holds all that is not nested), or push them apart"
     )]
     Conflict {
         column: String,
@@ -167,6 +167,8 @@ pub enum SourceError {
         given: String,
         there: String,
     },
+    #[error("--column says twice what '{column}' is: once for '{other}'; leave one out")]
+    GivenTwice { column: String, other: String },
     #[error("{file}: {error}")]
     Convert {
         file: String,

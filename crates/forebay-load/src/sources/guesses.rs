@@ -14,6 +14,7 @@ use super::look::Seen;
 use super::shape::{MAX_FIELDS, Object, Shape, TooWide, top_columns};
 use super::text::TextFile;
 use super::{Content, File, SourceOptions};
+use crate::convert::holds;
 
 /// What the text files of a set have been found to hold.
 #[derive(Debug, Default)]
@@ -95,13 +96,7 @@ impl Guesses {
     /// The columns of JSON files: those met, and given ones that no row showed.
     pub(super) fn json_columns(&self, given: &HashSet<String>) -> Fields {
         let met = top_columns(&self.json);
-        let is_met = |name: &&String| {
-            let into = |column: &str| {
-                let rest = name.strip_prefix(column);
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-            };
-            met.iter().any(|field| into(field.name()))
-        };
+        let is_met = |name: &&String| met.iter().any(|field| holds(field.name(), name));
         let mut unmet: Vec<&String> = given.iter().filter(|name| !is_met(name)).collect();
         unmet.sort();
         let unmet = unmet.into_iter();

@@ -5,6 +5,7 @@
 //! errors, so that nothing is lost in silence.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt64Type};
@@ -179,22 +180,30 @@ fn build(schema: &SchemaRef) -> Result<Decoder, ArrowError> {
         .with_batch_size(super::BATCH_ROWS)
         .with_coerce_primitive(true)
         .with_strict_mode(true)
-        .with_decoder_factory(Arc::new(ExactNumbers))
+        .with_decoder_factory(Arc::new(ExactValues::default()))
         .build_decoder()
 }
 
-/// Decodes numbers exactly: `1.5` is no integer, and a string is no number.
-#[derive(Debug)]
-struct ExactNumbers;
+/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name once.
+#[derive(Debug, Default)]
+struct ExactValues {
+    /// The decoder of an object is being made for [`UniqueNames`].
+    wrapping: AtomicBool,
+}
 
-impl DecoderFactory for ExactNumbers {
+impl DecoderFactory for ExactValues {
     fn make_default_decoder(
         &self,
-        _context: &DecoderContext,
+        context: &DecoderContext,
         field: &FieldRef,
-        _nullable: bool,
+        nullable: bool,
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
         Ok(match field.data_type() {
+            // The library's own decoder, which asks here again for it.
+            DataType::Struct(_) if !self.wrapping.fetch_xor(true, Relaxed) => {
+                let inner = context.make_decoder(field, nullable)?;
+                Some(Box::new(UniqueNames(inner)))
+            }
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
             DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(|text| text.parse().ok()))),
             DataType::Binary => Some(Box::new(AnyBinary)),
@@ -203,6 +212,34 @@ impl DecoderFactory for ExactNumbers {
             }))),
             _ => None,
         })
+    }
+}
+
+/// Decodes objects, but none that has a name twice: of two values one would be lost.
+struct UniqueNames(Box<dyn ArrayDecoder>);
+
+impl ArrayDecoder for UniqueNames {
+    fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let mut names: Vec<&str> = Vec::new();
+        for at in at {
+            let TapeElement::StartObject(end) = tape.get(*at) else {
+                continue;
+            };
+            names.clear();
+            let mut field = at + 1;
+            while field < end {
+                if let TapeElement::String(name) = tape.get(field) {
+                    names.push(tape.get_string(name));
+                }
+                field = tape.next(field + 1, "field value")?;
+            }
+            names.sort_unstable();
+            if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                let reason = format!("the name '{}' stands twice in one object", twice[0]);
+                return Err(ArrowError::JsonError(reason));
+            }
+        }
+        self.0.decode(tape, at)
     }
 }
 

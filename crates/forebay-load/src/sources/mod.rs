@@ -322,7 +322,11 @@ impl SourceSet {
                 open: matches!(&file.content, Content::Text(_, text) if text.is_json()),
             })
             .collect();
-        let (given, rules) = columns::settle(&options.columns, &options.table)?;
+        let is_column = |name: &str| {
+            let mut fields = columns.iter().flat_map(|file| &file.fields);
+            fields.any(|field| field.name() == name)
+        };
+        let (given, rules) = columns::settle(&options.columns, &options.table, is_column)?;
         let schema = plain_schema(&unite(&columns, &given)?);
         let rules = Arc::new(rules);
         let mut units = Vec::new();

@@ -106,7 +106,11 @@ pub struct Reject<'a> {
 /// The column that a reason begins with: `the column 'price' ...`.
 pub(super) fn culprit(schema: &Schema, reason: &str) -> Option<String> {
     let named = reason.strip_prefix("the column '")?;
-    let fields = schema.fields().iter().map(|field| field.name());
+    // Text holds what is not nested.
+    let fields = schema.fields().iter();
+    let fields = fields
+        .filter(|field| !field.data_type().is_nested())
+        .map(|field| field.name());
     let mut named = fields.filter(|name| {
         let rest = named.strip_prefix(name.as_str());
         rest.is_some_and(|rest| rest.starts_with('\''))

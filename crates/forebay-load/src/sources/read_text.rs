@@ -18,7 +18,7 @@ use super::jsonl::JsonDecoder;
 use super::records::{Chunk, Record};
 use super::sniff::SHOWN_CHARS;
 use super::text::{TextFile, TextFormat, TextPart};
-use crate::convert::Rules;
+use crate::convert::{Rules, holds};
 use crate::types::MAX_DEPTH;
 
 /// Takes rows and the records that they are of.
@@ -74,13 +74,9 @@ impl TextFile {
 
     /// The columns whose types, and those of all places in them, were guessed.
     fn guessed(&self) -> Fields {
-        let within = |name: &String, column: &str| {
-            let rest = name.strip_prefix(column);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
         let fields = self.fields.iter();
         let guessed =
-            fields.filter(|field| !self.given.iter().any(|name| within(name, field.name())));
+            fields.filter(|field| !self.given.iter().any(|name| holds(field.name(), name)));
         guessed.cloned().collect()
     }
 

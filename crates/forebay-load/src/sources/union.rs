@@ -4,12 +4,13 @@
 //! exactly is found when the values are converted. A column or field that a file lacks is null there. Columns of text
 //! formats whose guesses disagree are text.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::error::SourceError;
-use crate::convert::Given;
+use crate::convert::{Given, holds, split_path};
 use crate::near;
 use crate::type_name::type_name;
 use crate::types::plain_type;
@@ -38,11 +39,18 @@ struct Merged {
 pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef, SourceError> {
     let mut merged: Vec<Merged> = Vec::new();
     let mut met = vec![false; given.len()];
+    let names: HashSet<&str> = (files.iter())
+        .flat_map(|file| file.fields.iter().map(|field| field.name().as_str()))
+        .collect();
+    let column = |given: &'_ Given| split_path(&given.path, |name| names.contains(name)).0.len();
+    let places: Vec<usize> = given.iter().map(column).collect();
     for file in files {
         for field in &file.fields {
             let plain = plain_type(field.data_type());
             let mut types = Types {
+                column: field.name(),
                 given,
+                columns: &places,
                 met: &mut met,
                 open: file.open,
             };
@@ -85,7 +93,10 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
 
 /// The types that were given, put in place of others.
 struct Types<'a> {
+    column: &'a str,
     given: &'a [Given],
+    /// Bytes of the name of each one's column.
+    columns: &'a [usize],
     /// Which of them have found their place.
     met: &'a mut [bool],
     /// Structs may have fields that no row has shown.
@@ -95,12 +106,15 @@ struct Types<'a> {
 impl Types<'_> {
     /// The type of the place `path`, with what was given for it or for places within.
     fn set(&mut self, path: &str, data_type: DataType) -> DataType {
+        let here = |(given, column): (&Given, &usize)| {
+            given.path[..*column] == *self.column && holds(path, &given.path)
+        };
+        if !self.given.iter().zip(self.columns).any(here) {
+            return data_type;
+        }
         if let Some(at) = self.given.iter().position(|given| given.path == path) {
             self.met[at] = true;
             return self.given[at].data_type.clone();
-        }
-        if !self.given.iter().any(|given| given.path.starts_with(path)) {
-            return data_type;
         }
         match &data_type {
             DataType::Struct(fields) => {
@@ -244,10 +258,12 @@ fn widen_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
         _ if integer(a).is_some() && integer(b).is_some() => {
             wider_integer(integer(a)?, integer(b)?)?
         }
+        (Float16, Float32) | (Float32, Float16) => Float32,
+        // Whatever the order of files, so that what becomes of three types is what becomes of two of them first.
         (Float16 | Float32 | Float64, other) | (other, Float16 | Float32 | Float64)
-            if integer(other).is_some() || other.is_floating() =>
+            if other.is_floating() || is_whole(other) =>
         {
-            wider_float(float_bits(a)?.max(float_bits(b)?))
+            Float64
         }
         _ if is_text(a) && is_text(b) => DataType::LargeUtf8,
         _ if is_binary(a) && is_binary(b) => DataType::LargeBinary,
@@ -275,26 +291,9 @@ fn widen_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
     })
 }
 
-/// The width of float that holds the type's values, or most of a 64-bit integer's.
-fn float_bits(data_type: &DataType) -> Option<u8> {
-    Some(match data_type {
-        DataType::Float16 => 16,
-        DataType::Float32 => 32,
-        DataType::Float64 => 64,
-        other => match integer(other)?.0 {
-            8 => 16,
-            16 => 32,
-            _ => 64,
-        },
-    })
-}
-
-fn wider_float(bits: u8) -> DataType {
-    match bits {
-        16 => DataType::Float16,
-        32 => DataType::Float32,
-        _ => DataType::Float64,
-    }
+/// Integers, and the decimal that holds those of 64 bits with and without a sign.
+fn is_whole(data_type: &DataType) -> bool {
+    integer(data_type).is_some() || matches!(data_type, DataType::Decimal128(..=20, 0))
 }
 
 /// Bits and whether signed.
