@@ -57,6 +57,11 @@ fn date(text: &str) -> Option<(i64, &str)> {
     let year = sign * rest[..length].parse::<i64>().ok()?;
     let (month, rest) = two_digits(rest[length..].strip_prefix('-')?)?;
     let (day, rest) = two_digits(rest.strip_prefix('-')?)?;
+    Some((days_of(year, month, day)?, rest))
+}
+
+/// Days since 1970-01-01 of a date that there is.
+pub(super) fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
         2 => 28 + i64::from(leap),
@@ -65,7 +70,7 @@ fn date(text: &str) -> Option<(i64, &str)> {
         _ => return None,
     };
     let valid = (1..=days).contains(&day);
-    valid.then(|| (days_from_civil(year, month, day), rest))
+    valid.then(|| days_from_civil(year, month, day))
 }
 
 /// Days since 1970-01-01 of a date of the proleptic Gregorian calendar.

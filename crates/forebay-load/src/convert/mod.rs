@@ -12,6 +12,7 @@ mod loss;
 mod nested;
 mod number;
 mod pairs;
+pub(crate) mod quick;
 mod rules;
 mod time;
 mod value;
@@ -127,6 +128,11 @@ impl Trouble {
 
 /// The float that is the number, exactly; of a text also one with as many digits as tell floats apart.
 pub(crate) fn exact_float64(datum: &Datum<'_>) -> Option<f64> {
+    if let Datum::Text(text) = datum
+        && let Some(value) = quick::float(text.as_bytes())
+    {
+        return Some(value);
+    }
     value::float64(datum, Loss::None).exact()
 }
 
@@ -186,6 +192,12 @@ impl Converter {
         array: &ArrayRef,
         changes: &mut Changes,
     ) -> Result<ArrayRef, Trouble> {
+        if leaf.from == Kind::Text
+            && let Some(texts) = array.as_any().downcast_ref()
+            && let Some(read) = quick::read(texts, &self.to)
+        {
+            return Ok(read);
+        }
         let mut account = Account::default();
         let Some(converted) = leaf.convert(array.as_ref(), &mut account) else {
             return Err(Trouble::Batch(format!(

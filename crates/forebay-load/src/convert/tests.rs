@@ -399,7 +399,7 @@ fn encodings_are_unwrapped() {
 }
 
 /// The array as text, and again as what it was.
-fn there_and_back(array: &ArrayRef) -> ArrayRef {
+pub(super) fn there_and_back(array: &ArrayRef) -> ArrayRef {
     let rules = Rules::default();
     let there = Converter::new("x", array.data_type(), &DataType::Utf8, &rules).unwrap();
     let back = Converter::new("x", &DataType::Utf8, array.data_type(), &rules).unwrap();

@@ -14,6 +14,7 @@ use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use forebay_run::row::Datum;
+use memchr::memmem;
 use regex::Regex;
 
 use super::CsvOptions;
@@ -21,6 +22,7 @@ use super::csv::fields;
 use super::infer_csv::Guess;
 use super::jsonl::JsonDecoder;
 use super::splitter::Splitter;
+use crate::convert::quick;
 use crate::convert::{Changes, ConvertError, Converter, Rules, Trouble, shown};
 use crate::type_name::type_name;
 
@@ -114,6 +116,11 @@ impl CsvDecoder {
             let quoted = |row: usize| keeps_empty && quoted.contains(&(row, index));
             let column = self.with_nulls(column, quoted);
             if let Some(guess) = self.guesses[index] {
+                // In their common forms values are of the type that was guessed.
+                if let Some(values) = quick::read(&column, field.data_type()) {
+                    columns.push(values);
+                    continue;
+                }
                 let strange = |text: &&str| !guess.holds(text.as_bytes());
                 if let Some(text) = column.iter().flatten().find(strange) {
                     return Err(misfit(field, text));
@@ -129,6 +136,11 @@ impl CsvDecoder {
 
     /// Nulls in place of what stands for null; an empty field does unless it is quoted.
     fn with_nulls(&self, column: &StringArray, quoted: impl Fn(usize) -> bool) -> StringArray {
+        let offsets = column.value_offsets();
+        let is_empty = |ends: &[i32]| ends[0] == ends[1];
+        if self.options.null.is_empty() && !offsets.windows(2).any(is_empty) {
+            return column.clone();
+        }
         let (offsets, values, _) = column.clone().into_parts();
         let present = |row: usize| match column.value(row) {
             "" => quoted(row),
@@ -144,8 +156,7 @@ impl CsvDecoder {
     fn quoted_empty(&self, bytes: &[u8]) -> HashSet<(usize, usize)> {
         let (delimiter, quote) = (self.options.delimiter, self.options.quote);
         let mut found = HashSet::new();
-        let pair = |pair: &[u8]| pair[0] == quote && pair[1] == quote;
-        if !bytes.contains(&quote) || !bytes.windows(2).any(pair) {
+        if memmem::find(bytes, &[quote, quote]).is_none() {
             return found;
         }
         let line_end = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
