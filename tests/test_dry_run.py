@@ -314,6 +314,7 @@ def test_a_disk_without_room_is_told(store, small_disk, tmp_path):
 
 def test_a_store_in_object_storage(remote, source):
     told = remote.json("push", "people", source(100), "--key", "{id}", "--dry-run")
+    assert not remote.work.exists()
     assert told["version"] == 1 and told["disk"]["free_bytes"] is None
     assert remote.keys("") == []
     remote.push("people", source(1000))

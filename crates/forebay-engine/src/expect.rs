@@ -25,6 +25,9 @@ pub enum Becomes {
     Removed,
 }
 
+/// Whether a version has a key.
+pub type Has<'a> = dyn Fn(&[u8]) -> bool + Sync + 'a;
+
 /// A version that is yet to be made, as far as it is known.
 pub struct Expected<'a> {
     /// What it would say of itself; its partitions do not count.
@@ -39,7 +42,7 @@ pub struct Expected<'a> {
     /// Some of the rows, drawn at random: their keys, each once.
     pub sample: &'a [(Vec<u8>, Becomes)],
     /// Whether it has a key, where all its keys are known.
-    pub has: Option<&'a (dyn Fn(&[u8]) -> bool + Sync)>,
+    pub has: Option<&'a Has<'a>>,
     /// It goes on with the version that serves: what no row names stays.
     pub goes_on: bool,
 }
@@ -56,7 +59,7 @@ impl std::fmt::Debug for Expected<'_> {
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct LookUps {
     lost: u64,
     added: u64,
     changed: u64,
@@ -111,7 +114,7 @@ fn share(looked_at: u64, found: u64) -> Share {
 }
 
 /// Scales what was seen of the sample to all the rows that come.
-fn changes(tally: &Tally, expected: &Expected<'_>, comparison: &mut Comparison) {
+fn changes(tally: &LookUps, expected: &Expected<'_>, comparison: &mut Comparison) {
     let looked_at = expected.sample.len().max(1) as u128;
     let scaled = |found| (u128::from(expected.rows) * u128::from(found) / looked_at) as u64;
     let before = comparison.rows_before;
@@ -125,10 +128,10 @@ fn changes(tally: &Tally, expected: &Expected<'_>, comparison: &mut Comparison) 
 
 /// Looks the sample up, several keys at once: where a version lies in object storage, or was not read for long, each
 /// page is waited for.
-fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<Tally, ReadError> {
-    let walk = |keys: &[(Vec<u8>, Becomes)]| -> Result<Tally, ReadError> {
+fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<LookUps, ReadError> {
+    let walk = |keys: &[(Vec<u8>, Becomes)]| -> Result<LookUps, ReadError> {
         let mut comparer = Comparer::new(before.manifest(), expected.manifest);
-        let mut tally = Tally::default();
+        let mut tally = LookUps::default();
         for (key, becomes) in keys {
             look_at(before, &mut comparer, &mut tally, key, becomes)?;
         }
@@ -139,9 +142,9 @@ fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<Tally, Read
         let started: Vec<_> = (expected.sample.chunks(stretch))
             .map(|keys| scope.spawn(|| walk(keys)))
             .collect();
-        let mut sum = Tally::default();
+        let mut sum = LookUps::default();
         for thread in started {
-            let tally: Tally = match thread.join() {
+            let tally: LookUps = match thread.join() {
                 Ok(tally) => tally?,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
@@ -156,7 +159,7 @@ fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<Tally, Read
 fn look_at(
     before: &Version,
     comparer: &mut Comparer<'_>,
-    tally: &mut Tally,
+    tally: &mut LookUps,
     key: &[u8],
     becomes: &Becomes,
 ) -> Outcome {
@@ -175,7 +178,7 @@ fn look_at(
 
 fn lost_keys(
     before: &Arc<Version>,
-    has: &(dyn Fn(&[u8]) -> bool + Sync),
+    has: &Has<'_>,
     sample_rows: u64,
     random: &dyn Random,
 ) -> Result<Share, ReadError> {

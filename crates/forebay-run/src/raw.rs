@@ -356,7 +356,7 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
         (libc::statvfs(path.as_ptr(), &mut found), found)
     };
     match code {
-        0 => Ok(found.f_bavail as u64 * found.f_frsize as u64),
+        0 => Ok(found.f_bavail.saturating_mul(found.f_frsize)),
         _ => Err(io::Error::last_os_error()),
     }
 }

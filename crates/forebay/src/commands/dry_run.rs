@@ -43,7 +43,7 @@ struct Told<'a> {
     /// Why the push would fail.
     problem: Option<&'a str>,
     version: u64,
-    read: Read,
+    read: ReadTold,
     columns: Vec<ColumnTold<'a>>,
     key: &'a str,
     /// `row`, or the column.
@@ -54,19 +54,19 @@ struct Told<'a> {
     bytes: Option<u64>,
     exact: bool,
     #[serde(flatten)]
-    changes: Option<Changes>,
+    changes: Option<ChangesTold>,
     rejected: u64,
     bad_rows: &'a [NotedRow],
     lossy: &'a [Lossy],
     duplicates: u64,
     compared_with: Option<u64>,
     gate: &'a [Finding],
-    disk: Disk,
+    disk: DiskTold,
     push_seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
-struct Read {
+struct ReadTold {
     rows: u64,
     all: bool,
     seconds: f64,
@@ -82,7 +82,7 @@ struct ColumnTold<'a> {
 
 /// What is more to say of a push onto another version.
 #[derive(Debug, Serialize)]
-struct Changes {
+struct ChangesTold {
     rows_least: Option<u64>,
     onto: u64,
     #[serde(flatten)]
@@ -90,7 +90,7 @@ struct Changes {
 }
 
 #[derive(Debug, Serialize)]
-struct Disk {
+struct DiskTold {
     needed_bytes: Option<u64>,
     free_bytes: Option<u64>,
 }
@@ -170,7 +170,7 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
         },
         problem,
         version: manifest.version,
-        read: Read {
+        read: ReadTold {
             rows: forecast.rows_read,
             all: forecast.is_all,
             seconds: forecast.seconds,
@@ -189,7 +189,7 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
         rows: forecast.rows_between.map(|rows| rows.1),
         bytes: forecast.bytes,
         exact: forecast.is_exact,
-        changes: manifest.onto.map(|onto| Changes {
+        changes: manifest.onto.map(|onto| ChangesTold {
             rows_least: forecast.rows_between.map(|rows| rows.0),
             onto,
             applied: forecast.applied,
@@ -200,7 +200,7 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
         duplicates: forecast.duplicates,
         compared_with: forecast.compared_with,
         gate: &forecast.gate,
-        disk: Disk {
+        disk: DiskTold {
             needed_bytes: forecast.room.needed_bytes,
             free_bytes: forecast.room.free_bytes,
         },

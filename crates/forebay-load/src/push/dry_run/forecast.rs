@@ -26,7 +26,7 @@ use crate::sort::{Duplicates, SortError, Tally};
 
 /// The records that the push would write, as far as their number can be told.
 #[derive(Debug, Clone, Copy)]
-struct Totals {
+struct ExpectedTotals {
     rows: Option<u64>,
     bytes: Option<u64>,
     /// Rows of the sources, for each that was read.
@@ -34,7 +34,7 @@ struct Totals {
     is_exact: bool,
 }
 
-impl Totals {
+impl ExpectedTotals {
     fn of(looked: &Looked) -> Self {
         let kept = looked.stored - looked.keys.repeated;
         let bytes = looked.bytes - looked.keys.repeated_bytes;
@@ -75,7 +75,7 @@ impl Prepared<'_> {
         opened: Duration,
         progress: &dyn Progress,
     ) -> Result<Forecast, PushError> {
-        let totals = Totals::of(&looked);
+        let totals = ExpectedTotals::of(&looked);
         let (request, layer, clock) = (self.request, self.layer(), &**self.ground.clock);
         let (sample, cuts) = (&looked.sample, self.cuts.clone());
         let trial = trial::write(request, layer, sample, &totals.tally(), cuts, clock)?;
@@ -112,7 +112,7 @@ impl Prepared<'_> {
     }
 
     /// As a manifest counts them: what news do to older rows is not known.
-    fn rows_between(&self, totals: Totals, applied: Option<Applied>) -> Option<(u64, u64)> {
+    fn rows_between(&self, totals: ExpectedTotals, applied: Option<Applied>) -> Option<(u64, u64)> {
         let rows = totals.rows?;
         match (self.layer(), applied) {
             (Some(layer), Some(applied)) => {
@@ -128,7 +128,7 @@ impl Prepared<'_> {
         &self,
         looked: &Looked,
         manifest: &Manifest,
-        totals: Totals,
+        totals: ExpectedTotals,
         progress: &dyn Progress,
     ) -> Result<Option<(u64, Vec<Finding>)>, PushError> {
         let Some(table) = &self.table else {
@@ -151,7 +151,7 @@ impl Prepared<'_> {
         serving: &Arc<Version>,
         looked: &Looked,
         manifest: &Manifest,
-        totals: Totals,
+        totals: ExpectedTotals,
     ) -> Result<Comparison, ReadError> {
         let (rows, bytes) = (totals.rows.unwrap_or(0), totals.bytes.unwrap_or(0));
         let random = self.ground.random;
@@ -201,7 +201,7 @@ impl Prepared<'_> {
             .collect()
     }
 
-    fn room(&self, trial: &Trial, totals: Totals) -> Room {
+    fn room(&self, trial: &Trial, totals: ExpectedTotals) -> Room {
         let ratio = trial.file_bytes as f64 / trial.payload_bytes.max(1) as f64;
         // Each run but one begins a page more.
         let pages = (trial.partitions as u64).saturating_sub(1) * u64::from(MIN_PAGE_BYTES);
@@ -224,7 +224,7 @@ impl Prepared<'_> {
         &self,
         looked: &Looked,
         trial: &Trial,
-        totals: Totals,
+        totals: ExpectedTotals,
         opened: Duration,
     ) -> Option<f64> {
         let (scale, rows, bytes) = (totals.scale?, totals.rows?, totals.bytes?);

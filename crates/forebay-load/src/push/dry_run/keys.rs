@@ -12,7 +12,7 @@ const KEY_BYTES: u64 = 64;
 /// See the module's text.
 #[derive(Debug)]
 pub struct Keys {
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, SeenKey>,
     most: usize,
     keeps_first: bool,
     /// Whether there were more keys than memory.
@@ -25,7 +25,7 @@ pub struct Keys {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenKey {
     place: u64,
     bytes: u32,
 }
@@ -46,7 +46,7 @@ impl Keys {
     /// A row of this key, at a place in the order of the sources.
     pub fn add(&mut self, hash: u64, key: &[u8], place: u64, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let row = Seen { place, bytes };
+        let row = SeenKey { place, bytes };
         let has_room = self.seen.len() < self.most;
         match self.seen.entry(hash) {
             Entry::Vacant(vacant) if has_room => drop(vacant.insert(row)),

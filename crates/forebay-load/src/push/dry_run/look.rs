@@ -94,7 +94,7 @@ impl From<PushError> for Halt {
 
 /// What is counted by all threads together.
 #[derive(Debug)]
-struct Sums {
+struct SurveySums {
     stored: u64,
     bytes: u64,
     verbs: Applied,
@@ -109,14 +109,14 @@ struct Sums {
 
 /// The rows of a batch, encoded.
 #[derive(Debug, Default)]
-struct Encoded {
-    rows: Vec<Row>,
+struct EncodedBatch {
+    rows: Vec<EncodedRow>,
     /// Keys and payloads, one behind the other.
     bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct EncodedRow {
     place: u64,
     tag: u8,
     verb: Verb,
@@ -126,7 +126,7 @@ struct Row {
     end: usize,
 }
 
-struct Looking<'a> {
+struct Survey<'a> {
     lens: Lens<'a>,
     visits: Vec<Visit<'a>>,
     next: AtomicUsize,
@@ -135,7 +135,7 @@ struct Looking<'a> {
     rows: AtomicU64,
     started: Duration,
     progress: &'a dyn Progress,
-    sums: Mutex<Sums>,
+    sums: Mutex<SurveySums>,
 }
 
 /// Reads what the extent asks for.
@@ -147,7 +147,7 @@ pub fn look(
 ) -> Result<Looked, PushError> {
     progress.stage("looking", None, Counts::Rows);
     let visits = visits(&sources.units, lens.extent);
-    let looking = Looking {
+    let survey = Survey {
         next: AtomicUsize::new(0),
         // Batches come one after another, from whoever makes them.
         feed: sources.units.is_empty().then(|| sources.feed()),
@@ -156,7 +156,7 @@ pub fn look(
         rows: AtomicU64::new(0),
         started: lens.clock.monotonic(),
         progress,
-        sums: Mutex::new(Sums {
+        sums: Mutex::new(SurveySums {
             stored: 0,
             bytes: 0,
             verbs: Applied::default(),
@@ -170,7 +170,7 @@ pub fn look(
         lens,
     };
     let ended: Vec<Result<bool, PushError>> = std::thread::scope(|scope| {
-        let work = || looking.work(encoder.clone());
+        let work = || survey.work(encoder.clone());
         let others: Vec<_> = (1..lens.threads.max(1))
             .map(|_| scope.spawn(work))
             .collect();
@@ -184,10 +184,10 @@ pub fn look(
     for end in ended {
         came_to_end &= end?;
     }
-    Ok(looking.finish(sources, came_to_end))
+    Ok(survey.finish(sources, came_to_end))
 }
 
-impl Looking<'_> {
+impl Survey<'_> {
     /// Reads units until there is enough; whether there are no more.
     fn work(&self, mut encoder: RowEncoder) -> Result<bool, PushError> {
         loop {
@@ -228,7 +228,7 @@ impl Looking<'_> {
         self.lens.extent == Extent::Sample && now.saturating_sub(self.started) >= SAMPLE_TIME
     }
 
-    fn sums(&self) -> MutexGuard<'_, Sums> {
+    fn sums(&self) -> MutexGuard<'_, SurveySums> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -275,7 +275,7 @@ impl Looking<'_> {
         if self.progress.is_cancelled() {
             return Err(PushError::from(SortError::Stopped).into());
         }
-        let mut encoded = Encoded::default();
+        let mut encoded = EncodedBatch::default();
         let first = u64::from(unit) << ROW_BITS | origin.first_row;
         encoder.encode::<PushError>(
             batch,
@@ -309,7 +309,7 @@ impl Looking<'_> {
         };
         let by_bytes = || {
             let share = sources.total_bytes as f64 / sums.whole_bytes as f64;
-            (sums.whole_bytes > 0).then(|| (sums.whole_rows as f64 * share) as u64)
+            (sums.whole_bytes > 0).then_some((sums.whole_rows as f64 * share).round() as u64)
         };
         let (sample, examples) = sums.reservoir.finish();
         Looked {
@@ -334,7 +334,7 @@ impl Looking<'_> {
     }
 }
 
-impl Encoded {
+impl EncodedBatch {
     fn push(&mut self, place: u64, key: &[u8], operation: Operation<'_>) {
         let start = self.bytes.len();
         let verb = verb_of(operation);
@@ -342,7 +342,7 @@ impl Encoded {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(&payload);
-        self.rows.push(Row {
+        self.rows.push(EncodedRow {
             place,
             tag,
             verb,
@@ -353,8 +353,8 @@ impl Encoded {
     }
 }
 
-impl Sums {
-    fn add(&mut self, row: &Row, bytes: &[u8], lens: &Lens<'_>) {
+impl SurveySums {
+    fn add(&mut self, row: &EncodedRow, bytes: &[u8], lens: &Lens<'_>) {
         let (key, payload) = (&bytes[row.start..row.key_end], &bytes[row.key_end..row.end]);
         let verb = match row.verb {
             Verb::Update => &mut self.verbs.updates,
