@@ -18,7 +18,7 @@ class DryRun:
     table: str
     version: int
     outlook: Literal["swap", "keep", "hold", "fail"]
-    """Whether the version would serve, be kept as was asked for, be held by the gate, or not come to be."""
+    """Whether the version would serve, be kept as was asked for, be held by the gate, or fail."""
     problem: str | None
     """Why the push would fail."""
     rows_read: int
@@ -62,13 +62,13 @@ class DryRun:
             "swap": "would serve",
             "keep": "would be built and not serve",
             "hold": "would be held by the gate",
-            "fail": f"would not come to be: {self.problem}",
+            "fail": f"would fail: {self.problem}",
         }
         return f"{self.table} version {self.version} {ends[self.outlook]}"
 
     def _rows(self) -> list[tuple[str, str]]:
         about = "" if self.exact else "about "
-        read = f"all {count(self.rows_read, 'row')}" if self.all_read else f"{self.rows_read:,} rows"
+        read = f"{'all ' if self.all_read else ''}{count(self.rows_read, 'row')}"
         rows = [
             ("read", read),
             ("key", f"{self.key} ({self.order})"),

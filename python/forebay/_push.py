@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from inspect import signature
+from typing import Any, Literal, get_overloads, overload
 
 from ._command import Boundaries, Path, boundaries_word, words
 from ._data import Data, Input
@@ -157,6 +158,7 @@ def push(
     ttl: str | None = None,
     ttl_column: str | None = None,
     column: Mapping[str, str] | Sequence[str] | None = None,
+    columns_from: Path | None = None,
     format: Format | None = None,
     csv_delimiter: str | None = None,
     csv_null: str | Sequence[str] | None = None,
@@ -176,44 +178,7 @@ def push(
     dry_run: Literal[False] = False,
     progress: ProgressOption = None,
 ) -> PushResult: ...
-def push(
-    data: Data,
-    table: str,
-    *,
-    key: str | None = None,
-    store: Path | None = None,
-    work_dir: Path | None = None,
-    value: str | None = None,
-    order: Order | None = None,
-    partitions: int | None = None,
-    boundaries: Boundaries | None = None,
-    duplicates: Duplicates | None = None,
-    bad_rows: Literal["fail", "skip"] | Path | None = None,
-    onto: Literal["current"] | int | None = None,
-    op: str | None = None,
-    delta: Delta | None = None,
-    ttl: str | None = None,
-    ttl_column: str | None = None,
-    column: Mapping[str, str] | Sequence[str] | None = None,
-    format: Format | None = None,
-    csv_delimiter: str | None = None,
-    csv_null: str | None = None,
-    csv_quote: str | None = None,
-    csv_no_header: bool = False,
-    packet_data: bool = False,
-    version: int | None = None,
-    compression: Compression | None = None,
-    page_size: int | str | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    rate: int | str | None = None,
-    gate: str | Sequence[str] | None = None,
-    force: bool = False,
-    no_swap: bool = False,
-    keep: int | None = None,
-    dry_run: Literal[True, False, "sample", "all"] = False,
-    progress: ProgressOption = None,
-) -> PushResult | DryRun:
+def push(data: Data, table: str, **options: Any) -> PushResult | DryRun:
     """Builds a version of a table from data, checks it and swaps it in.
 
     `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
@@ -247,17 +212,22 @@ def push(
     >>> result.onto, result.applied.updates
     (1, 2)
     """
-    options: dict[str, Any] = {
-        name: option
-        for name, option in locals().items()
-        if name not in ("data", "table", "progress")
-    }
-    options["boundaries"] = boundaries_word(boundaries)
+    return carry_out(data, table, options)
+
+
+def carry_out(data: Data, table: str, options: Mapping[str, Any]) -> PushResult | DryRun:
+    """`push`, with its options as a mapping."""
+    bound = _SIGNATURE.bind(data, table, **options)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    progress = given.pop("progress")
+    del given["data"], given["table"]
+    given["boundaries"] = boundaries_word(given["boundaries"])
     source = Input(data)
     draws = drawing(progress, table)
     # Something has to stand where files would.
     sources = source.paths if source.paths is not None else [source.name]
-    line = ["push", *words(options), "--", table, *sources]
+    line = ["push", *words(given), "--", table, *sources]
     try:
         held, text, messages = command(
             line, data=source.arrow, name=source.name, rows=source.rows, listener=draws
@@ -265,4 +235,9 @@ def push(
     finally:
         if draws is not None:
             draws.close()
-    return dry_run_result(text, messages) if dry_run else outcome(held, text, messages)
+    return dry_run_result(text, messages) if given["dry_run"] else outcome(held, text, messages)
+
+
+# The options are listed once, where type checkers look for them.
+_SIGNATURE = signature(get_overloads(push)[-1])
+setattr(push, "__signature__", _SIGNATURE)  # noqa: B010

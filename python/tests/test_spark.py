@@ -214,7 +214,8 @@ def test_options_are_those_of_a_local_push():
     theirs = inspect.signature(forebay.push).parameters
     assert ours.keys() - apart <= theirs.keys()
     # Nothing of these has a meaning in a cluster, or is there at all.
-    left_out = {"data", "onto", "op", "column", "format", "threads", "rate", "packet_data", "dry_run"}
+    left_out = {"data", "onto", "op", "column", "format", "threads", "rate", "packet_data"}
+    left_out |= {"dry_run", "columns_from"}
     csv = {name for name in theirs if name.startswith("csv_")}
     assert theirs.keys() - ours.keys() == left_out | csv
 
