@@ -133,7 +133,7 @@ def test_columns_guessed_from_text_keep_the_text_where_types_differ(store, tmp_p
     ("kinds", "wanted"),
     [
         ((pa.int64(), pa.uint64(), pa.float32()), pa.float64()),
-        ((pa.int8(), pa.uint8(), pa.float16()), pa.float16()),
+        ((pa.int8(), pa.uint8(), pa.float16()), pa.float64()),
         ((pa.int64(), pa.int8(), pa.uint64()), pa.decimal128(20, 0)),
         ((pa.date32(), pa.timestamp("s"), pa.date64()), pa.timestamp("ms")),
         ((pa.null(), pa.int8(), pa.decimal128(9, 4)), pa.decimal128(9, 4)),

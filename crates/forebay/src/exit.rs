@@ -34,9 +34,9 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         return ExitCode::from(FAILED);
     }
     if output.json {
-        eprintln!("{}", json!({"event": "error", "text": words(&error)}));
+        tell!("{}", json!({"event": "error", "text": words(&error)}));
     } else {
-        eprintln!("forebay: {}", words(&error));
+        tell!("forebay: {}", words(&error));
     }
     ExitCode::from(match Failure::of(&error) {
         Failure::Busy => BUSY,

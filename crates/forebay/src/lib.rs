@@ -2,6 +2,14 @@
 //! done by the libraries. [`main`] is the binary; [`embed`] runs the same commands for a program that
 //! they are part of, and [`shared`] a push whose rows its tasks bring.
 
+/// Writes a line to standard error, where it can be written: what the command does does not depend on it.
+macro_rules! tell {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod cli;
 mod commands;
 mod context;

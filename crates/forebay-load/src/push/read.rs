@@ -95,6 +95,7 @@ pub fn read(
         collected => collected?,
     };
     rejects.finish()?;
+    sources.confirm()?;
     let nulls = reading
         .nulls
         .into_inner()

@@ -55,6 +55,21 @@ impl Blob {
         read.map_err(|error| self.io_error(error))
     }
 
+    /// Fails where a file of this machine is no more the one that was found.
+    pub fn confirm(&self) -> Result<(), SourceError> {
+        let as_found = match &self.storage {
+            Storage::Stored(object) if !object.store.far => object.is_as_found(self.size_bytes),
+            // Each answer of a store across a network is held against the tag.
+            Storage::Stored(_) | Storage::Spooled(_) => Ok(true),
+        };
+        match as_found.map_err(|error| self.io_error(error))? {
+            true => Ok(()),
+            false => Err(SourceError::Changed {
+                file: self.name.to_string(),
+            }),
+        }
+    }
+
     /// The file, where requests for it go across a network.
     pub fn far(&self) -> Option<&Object> {
         match &self.storage {

@@ -167,6 +167,10 @@ pub enum SourceError {
         given: String,
         there: String,
     },
+    #[error(
+        "{file}: the file was written to while it was read: replace files by renaming others over them, and push again"
+    )]
+    Changed { file: String },
     #[error("{file}: two columns are named '{column}', and only one could be kept: rename one")]
     ColumnTwice { file: String, column: String },
     #[error("--column says twice what '{column}' is: once for '{other}'; leave one out")]

@@ -279,6 +279,7 @@ pub struct SourceSet {
     /// Batches, and the unit that each slice of theirs is made after.
     batches: Option<(Batches, Unit)>,
     rules: Arc<Rules>,
+    opened: Vec<Arc<File>>,
 }
 
 /// Hands the units of a set out to threads.
@@ -349,6 +350,7 @@ impl SourceSet {
             files: files.iter().map(|file| file.name.clone()).collect(),
             batches,
             rules,
+            opened: files,
         })
     }
 
@@ -366,6 +368,20 @@ impl SourceSet {
             set: self,
             next: AtomicUsize::new(0),
         }
+    }
+
+    /// Fails where a file was written to since it was opened: what was read of it may be of no time.
+    pub fn confirm(&self) -> Result<(), SourceError> {
+        for file in &self.opened {
+            match &file.content {
+                Content::Parquet(blob, _)
+                | Content::Text(blob, _)
+                | Content::Ipc(blob, _)
+                | Content::Capture(blob, _) => blob.confirm()?,
+                Content::Batches(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// What conversions with a loss have changed so far.

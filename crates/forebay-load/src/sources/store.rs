@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
@@ -34,6 +35,7 @@ pub(in crate::sources) struct Object {
     pub path: Path,
     /// What tells its content from any other; without, changes show by the length only.
     pub tag: Option<String>,
+    pub modified: DateTime<Utc>,
 }
 
 impl Store {
@@ -67,6 +69,14 @@ impl Store {
 }
 
 impl Object {
+    /// Whether the file is still the one that was found, as far as its size and time tell.
+    pub fn is_as_found(&self, size_bytes: u64) -> io::Result<bool> {
+        let head = self.store.objects.head(&self.path);
+        let meta = self.store.runtime.block_on(head);
+        let meta = meta.map_err(|error| self.store.said(error))?;
+        Ok(meta.size == size_bytes && meta.last_modified == self.modified)
+    }
+
     /// Reads a range that the file has.
     pub fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.store.runtime.block_on(self.clone().fetch(range))

@@ -257,7 +257,7 @@ fn carry_out(
     }
     match report.held() {
         // The reason of an exit code other than 0 is told even to those who want quiet.
-        true if context.output.quiet => eprintln!("forebay: {}", held(&report)),
+        true if context.output.quiet => tell!("forebay: {}", held(&report)),
         true => drawing.message(&held(&report)),
         false => {}
     }

@@ -78,7 +78,7 @@ impl Stage {
             let position = self.bar.position();
             let elapsed = self.bar.elapsed();
             let reading = Reading::new(&name, position, None, self.unit, elapsed);
-            self.bar.suspend(|| eprintln!("{}", reading.summary()));
+            self.bar.suspend(|| tell!("{}", reading.summary()));
         }
         self.bar.finish_and_clear();
     }
@@ -101,7 +101,7 @@ impl Progress for Bars {
 
     fn message(&self, text: &str) {
         if let Ok(stage) = self.stage.lock() {
-            stage.bar.suspend(|| eprintln!("{text}"));
+            stage.bar.suspend(|| tell!("{text}"));
         }
     }
 }

@@ -70,13 +70,13 @@ impl Lines {
 
     fn print(&self, event: &str, text: String, reading: Option<&Reading>) {
         match (self.form, reading) {
-            (Form::Text, _) => eprintln!("{text}"),
+            (Form::Text, _) => tell!("{text}"),
             (Form::Json, Some(reading)) => {
                 let mut object = json!(reading);
                 object["event"] = event.into();
-                eprintln!("{object}");
+                tell!("{object}");
             }
-            (Form::Json, None) => eprintln!("{}", json!({"event": event, "text": text})),
+            (Form::Json, None) => tell!("{}", json!({"event": event, "text": text})),
         }
     }
 

@@ -32,9 +32,14 @@ fn blob(content: Vec<u8>) -> Blob {
         far: false,
         secret: None,
     });
-    let tag = None;
+    let (tag, modified) = (None, chrono::DateTime::UNIX_EPOCH);
     Blob {
-        storage: Storage::Stored(Object { store, path, tag }),
+        storage: Storage::Stored(Object {
+            store,
+            path,
+            tag,
+            modified,
+        }),
         name: "a.pcap".into(),
         size_bytes,
     }

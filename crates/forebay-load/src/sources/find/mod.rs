@@ -108,6 +108,7 @@ impl Finder<'_> {
                 store: shelf.store.clone(),
                 path,
                 tag: meta.e_tag.filter(|tag| strong(tag)),
+                modified: meta.last_modified,
             };
             let blob = Blob {
                 storage: Storage::Stored(object),

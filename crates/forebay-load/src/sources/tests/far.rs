@@ -27,9 +27,14 @@ fn far(content: Vec<u8>) -> Blob {
         far: true,
         secret: None,
     });
-    let tag = None;
+    let (tag, modified) = (None, chrono::DateTime::UNIX_EPOCH);
     Blob {
-        storage: Storage::Stored(Object { store, path, tag }),
+        storage: Storage::Stored(Object {
+            store,
+            path,
+            tag,
+            modified,
+        }),
         name: "a.parquet".into(),
         size_bytes,
     }
