@@ -129,7 +129,7 @@ def test_texts_of_values():
         (pa.int8(), pa.uint8(), pa.int16()),
         (pa.int64(), pa.uint64(), pa.decimal128(20, 0)),
         (pa.int64(), F32, F64),
-        (pa.uint16(), F32, F32),
+        (pa.uint16(), F32, F64),
         (DEC, pa.decimal128(5, 4), pa.decimal128(12, 4)),
         (pa.date32(), pa.timestamp("s"), pa.timestamp("s")),
         (pa.timestamp("s", "UTC"), pa.timestamp("ms", "+05:30"), pa.timestamp("ms", "UTC")),
