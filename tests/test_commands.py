@@ -175,7 +175,8 @@ def test_columns_come_go_and_widen(store, tmp_path):
     diff = store.json("diff", "t", "1", "2")
     assert (diff["changed"], diff["unchanged"]) == (1, 1)
     schema = diff["schema"]
-    assert [schema[what] for what in ("added", "removed", "retyped")] == [["fresh"], ["gone"], ["n"]]
+    changes = [schema[what] for what in ("added", "removed", "retyped")]
+    assert changes == [["fresh"], ["gone"], ["n"]]
     store.run("rollback", "t")
     assert store.json("get", "t", "2") == [{"id": 2, "n": 2, "gone": "y"}]
 
