@@ -10,6 +10,9 @@ from typing import Any, Literal
 from ._results import Applied, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
 
+Trial = Literal[True, "sample", "all"]
+"""What of the rows a dry run reads."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DryRun:
@@ -18,7 +21,7 @@ class DryRun:
     table: str
     version: int
     outlook: Literal["swap", "keep", "hold", "fail"]
-    """Whether the version would serve, be kept as was asked for, be held by the gate, or not come to be."""
+    """Whether the version would serve, be kept as was asked for, be held by the gate, or not be."""
     problem: str | None
     """Why the push would fail."""
     rows_read: int
@@ -68,9 +71,9 @@ class DryRun:
 
     def _rows(self) -> list[tuple[str, str]]:
         about = "" if self.exact else "about "
-        read = f"all {count(self.rows_read, 'row')}" if self.all_read else f"{self.rows_read:,} rows"
+        read = count(self.rows_read, "row")
         rows = [
-            ("read", read),
+            ("read", f"all {read}" if self.all_read else read),
             ("key", f"{self.key} ({self.order})"),
             ("value", self.value),
             *((f"column {name}", kind) for name, kind in self.columns.items()),

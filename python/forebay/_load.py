@@ -68,6 +68,7 @@ def load(
     ttl_column: str | None = None,
     bad_rows: Literal["fail", "skip"] | Path | None = None,
     column: Mapping[str, str] | Sequence[str] | None = None,
+    columns_from: Path | None = None,
     format: Format | None = None,
     csv_delimiter: str | None = None,
     csv_null: str | Sequence[str] | None = None,

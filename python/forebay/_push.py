@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from ._command import Boundaries, Path, boundaries_word, words
 from ._data import Data, Input
-from ._dry_run import DryRun, dry_run_result
+from ._dry_run import DryRun, Trial, dry_run_result
 from ._errors import GateHeld
 from ._forebay import command
 from ._progress import ProgressOption, drawing
@@ -129,52 +129,59 @@ def outcome(held: bool, text: str, messages: Sequence[str]) -> PushResult:
     return result
 
 
+class PushOptions(TypedDict, total=False):
+    """What `push` takes besides `data`, `table` and `dry_run`."""
+
+    key: str | None
+    store: Path | None
+    work_dir: Path | None
+    value: str | None
+    order: Order | None
+    partitions: int | None
+    boundaries: Boundaries | None
+    duplicates: Duplicates | None
+    bad_rows: Literal["fail", "skip"] | Path | None
+    onto: Literal["current"] | int | None
+    op: str | None
+    delta: Delta | None
+    ttl: str | None
+    ttl_column: str | None
+    column: Mapping[str, str] | Sequence[str] | None
+    columns_from: Path | None
+    format: Format | None
+    csv_delimiter: str | None
+    csv_null: str | Sequence[str] | None
+    csv_quote: str | None
+    csv_no_header: bool
+    packet_data: bool
+    version: int | None
+    compression: Compression | None
+    page_size: int | str | None
+    memory: int | str | None
+    threads: int | None
+    rate: int | str | None
+    gate: str | Sequence[str] | None
+    force: bool
+    no_swap: bool
+    keep: int | None
+    progress: ProgressOption
+
+
 @overload
 def push(
     data: Data,
     table: str,
     *,
-    dry_run: Literal[True, "sample", "all"],
-    **options: Any,
+    dry_run: Trial,
+    **options: Unpack[PushOptions],
 ) -> DryRun: ...
 @overload
 def push(
     data: Data,
     table: str,
     *,
-    key: str | None = None,
-    store: Path | None = None,
-    work_dir: Path | None = None,
-    value: str | None = None,
-    order: Order | None = None,
-    partitions: int | None = None,
-    boundaries: Boundaries | None = None,
-    duplicates: Duplicates | None = None,
-    bad_rows: Literal["fail", "skip"] | Path | None = None,
-    onto: Literal["current"] | int | None = None,
-    op: str | None = None,
-    delta: Delta | None = None,
-    ttl: str | None = None,
-    ttl_column: str | None = None,
-    column: Mapping[str, str] | Sequence[str] | None = None,
-    format: Format | None = None,
-    csv_delimiter: str | None = None,
-    csv_null: str | Sequence[str] | None = None,
-    csv_quote: str | None = None,
-    csv_no_header: bool = False,
-    packet_data: bool = False,
-    version: int | None = None,
-    compression: Compression | None = None,
-    page_size: int | str | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    rate: int | str | None = None,
-    gate: str | Sequence[str] | None = None,
-    force: bool = False,
-    no_swap: bool = False,
-    keep: int | None = None,
     dry_run: Literal[False] = False,
-    progress: ProgressOption = None,
+    **options: Unpack[PushOptions],
 ) -> PushResult: ...
 def push(
     data: Data,
@@ -195,9 +202,10 @@ def push(
     ttl: str | None = None,
     ttl_column: str | None = None,
     column: Mapping[str, str] | Sequence[str] | None = None,
+    columns_from: Path | None = None,
     format: Format | None = None,
     csv_delimiter: str | None = None,
-    csv_null: str | None = None,
+    csv_null: str | Sequence[str] | None = None,
     csv_quote: str | None = None,
     csv_no_header: bool = False,
     packet_data: bool = False,
@@ -211,7 +219,7 @@ def push(
     force: bool = False,
     no_swap: bool = False,
     keep: int | None = None,
-    dry_run: Literal[True, False, "sample", "all"] = False,
+    dry_run: Literal[False] | Trial = False,
     progress: ProgressOption = None,
 ) -> PushResult | DryRun:
     """Builds a version of a table from data, checks it and swaps it in.
@@ -266,3 +274,7 @@ def push(
         if draws is not None:
             draws.close()
     return dry_run_result(text, messages) if dry_run else outcome(held, text, messages)
+
+
+push_any: Callable[..., PushResult | DryRun] = push
+"""`push` with options that are known only when it runs."""

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from os import fspath
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, Unpack, cast, overload
 
 from ._command import Path, boundary_options, run
 from ._data import Data
+from ._dry_run import DryRun, Trial
 from ._errors import DamagedError, UsageError
 from ._forebay import RawScan, RawStore, RawTable
 from ._load import LoadResult, load_into
 from ._progress import ProgressOption, drawing
-from ._push import Compression, Delta, Order, PushResult
-from ._push import push as publish
+from ._push import Compression, Delta, Order, PushOptions, PushResult, push_any
 from ._results import (
     TABLES,
     VERSIONS,
@@ -75,9 +75,15 @@ class Store(RawStore):
         title = f"Tables of {self.url}"
         return Listing(items, title, TABLES)
 
-    def push(self, data: Data, table: str, **options: Any) -> PushResult:
+    @overload
+    def push(
+        self, data: Data, table: str, *, dry_run: Trial, **options: Unpack[PushOptions]
+    ) -> DryRun: ...
+    @overload
+    def push(self, data: Data, table: str, **options: Unpack[PushOptions]) -> PushResult: ...
+    def push(self, data: Data, table: str, **options: Any) -> PushResult | DryRun:
         """`forebay.push` into this store, with the same options."""
-        return publish(data, table, store=self.url, **options)
+        return push_any(data, table, store=self.url, **options)
 
     def create(
         self,
@@ -191,10 +197,14 @@ class Table(RawTable):
         items = [VersionInfo(**row) for row in rows]
         return Listing(items, f"Versions of {self.name}", VERSIONS)
 
-    def push(self, data: Data, **options: Any) -> PushResult:
+    @overload
+    def push(self, data: Data, *, dry_run: Trial, **options: Unpack[PushOptions]) -> DryRun: ...
+    @overload
+    def push(self, data: Data, **options: Unpack[PushOptions]) -> PushResult: ...
+    def push(self, data: Data, **options: Any) -> PushResult | DryRun:
         """`forebay.push` to this table. Goes on to the version that serves then."""
         try:
-            return self._store.push(data, self.name, **options)
+            return push_any(data, self.name, store=self._store.url, **options)
         finally:
             self.refresh()
 
