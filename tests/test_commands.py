@@ -175,8 +175,7 @@ def test_columns_come_go_and_widen(store, tmp_path):
     diff = store.json("diff", "t", "1", "2")
     assert (diff["changed"], diff["unchanged"]) == (1, 1)
     schema = diff["schema"]
-    changes = [schema[what] for what in ("added", "removed", "retyped")]
-    assert changes == [["fresh"], ["gone"], ["n"]]
+    assert (schema["added"], schema["removed"], schema["retyped"]) == (["fresh"], ["gone"], ["n"])
     store.run("rollback", "t")
     assert store.json("get", "t", "2") == [{"id": 2, "n": 2, "gone": "y"}]
 

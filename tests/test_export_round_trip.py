@@ -76,7 +76,7 @@ def test_types_come_from_a_table_too(store, tmp_path):
         "b",
         tmp_path / "b.csv",
         key="{code}",
-        args=["--columns-from", "a", "--column", "code:int64"],
+        args=["--columns-from", "a", "--column", "code:int64", "--gate", "type-changed=report"],
     )
     assert store.json("diff", "b", "1", "2")["schema"]["retyped"] == ["code"]
     message = store.refuse(

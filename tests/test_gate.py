@@ -1,7 +1,4 @@
-"""The gate sees schemas: held, reported or passed over, as the user set it, in text and JSON.
-
-diff has its words.
-"""
+"""The gate sees schemas: held, reported or passed over, as the user set it; diff has its words."""
 
 import json
 

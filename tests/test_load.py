@@ -75,6 +75,7 @@ def test_a_table_that_nobody_serves(made, tmp_path):
         "deletes": 0,
         "deltas": 0,
         "rejected": 0,
+        "lossy": [],
         "duplicates": 0,
     }
     again = made.run(*words("t", write(tmp_path / "b.csv", "two")))

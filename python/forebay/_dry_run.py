@@ -10,9 +10,6 @@ from typing import Any, Literal
 from ._results import Applied, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
 
-Trial = Literal[True, "sample", "all"]
-"""What of the rows a dry run reads."""
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DryRun:
@@ -21,7 +18,7 @@ class DryRun:
     table: str
     version: int
     outlook: Literal["swap", "keep", "hold", "fail"]
-    """Whether the version would serve, be kept as was asked for, be held by the gate, or not be."""
+    """Whether the version would serve, be kept as was asked for, be held by the gate, or fail."""
     problem: str | None
     """Why the push would fail."""
     rows_read: int
@@ -65,15 +62,15 @@ class DryRun:
             "swap": "would serve",
             "keep": "would be built and not serve",
             "hold": "would be held by the gate",
-            "fail": f"would not come to be: {self.problem}",
+            "fail": f"would fail: {self.problem}",
         }
         return f"{self.table} version {self.version} {ends[self.outlook]}"
 
     def _rows(self) -> list[tuple[str, str]]:
         about = "" if self.exact else "about "
-        read = count(self.rows_read, "row")
+        read = f"{'all ' if self.all_read else ''}{count(self.rows_read, 'row')}"
         rows = [
-            ("read", f"all {read}" if self.all_read else read),
+            ("read", read),
             ("key", f"{self.key} ({self.order})"),
             ("value", self.value),
             *((f"column {name}", kind) for name, kind in self.columns.items()),

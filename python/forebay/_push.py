@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, Unpack, overload
+from inspect import signature
+from typing import Any, Literal, get_overloads, overload
 
 from ._command import Boundaries, Path, boundaries_word, words
 from ._data import Data, Input
-from ._dry_run import DryRun, Trial, dry_run_result
+from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
 from ._forebay import command
 from ._progress import ProgressOption, drawing
@@ -130,60 +131,15 @@ def outcome(held: bool, text: str, messages: Sequence[str]) -> PushResult:
     return result
 
 
-class PushOptions(TypedDict, total=False):
-    """What `push` takes besides `data`, `table` and `dry_run`."""
-
-    key: str | None
-    store: Path | None
-    work_dir: Path | None
-    value: str | None
-    order: Order | None
-    partitions: int | None
-    boundaries: Boundaries | None
-    duplicates: Duplicates | None
-    bad_rows: Literal["fail", "skip"] | Path | None
-    onto: Literal["current"] | int | None
-    op: str | None
-    delta: Delta | None
-    ttl: str | None
-    ttl_column: str | None
-    column: Mapping[str, str] | Sequence[str] | None
-    columns_from: Path | None
-    format: Format | None
-    csv_delimiter: str | None
-    csv_null: str | Sequence[str] | None
-    csv_quote: str | None
-    csv_no_header: bool
-    packet_data: bool
-    version: int | None
-    compression: Compression | None
-    page_size: int | str | None
-    memory: int | str | None
-    threads: int | None
-    rate: int | str | None
-    gate: str | Sequence[str] | None
-    force: bool
-    no_swap: bool
-    keep: int | None
-    progress: ProgressOption
-
-
 @overload
 def push(
     data: Data,
     table: str,
     *,
-    dry_run: Trial,
-    **options: Unpack[PushOptions],
+    dry_run: Literal[True, "sample", "all"],
+    **options: Any,
 ) -> DryRun: ...
 @overload
-def push(
-    data: Data,
-    table: str,
-    *,
-    dry_run: Literal[False] = False,
-    **options: Unpack[PushOptions],
-) -> PushResult: ...
 def push(
     data: Data,
     table: str,
@@ -220,9 +176,10 @@ def push(
     force: bool = False,
     no_swap: bool = False,
     keep: int | None = None,
-    dry_run: Literal[False] | Trial = False,
+    dry_run: Literal[False] = False,
     progress: ProgressOption = None,
-) -> PushResult | DryRun:
+) -> PushResult: ...
+def push(data: Data, table: str, **options: Any) -> PushResult | DryRun:
     """Builds a version of a table from data, checks it and swaps it in.
 
     `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
@@ -256,17 +213,22 @@ def push(
     >>> result.onto, result.applied.updates
     (1, 2)
     """
-    options: dict[str, Any] = {
-        name: option
-        for name, option in locals().items()
-        if name not in ("data", "table", "progress")
-    }
-    options["boundaries"] = boundaries_word(boundaries)
+    return carry_out(data, table, options)
+
+
+def carry_out(data: Data, table: str, options: Mapping[str, Any]) -> PushResult | DryRun:
+    """`push`, with its options as a mapping."""
+    bound = _SIGNATURE.bind(data, table, **options)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    progress = given.pop("progress")
+    del given["data"], given["table"]
+    given["boundaries"] = boundaries_word(given["boundaries"])
     source = Input(data)
     draws = drawing(progress, table)
     # Something has to stand where files would.
     sources = source.paths if source.paths is not None else [source.name]
-    line = ["push", *words(options), "--", table, *sources]
+    line = ["push", *words(given), "--", table, *sources]
     try:
         held, text, messages = command(
             line, data=source.arrow, name=source.name, rows=source.rows, listener=draws
@@ -274,8 +236,9 @@ def push(
     finally:
         if draws is not None:
             draws.close()
-    return dry_run_result(text, messages) if dry_run else outcome(held, text, messages)
+    return dry_run_result(text, messages) if given["dry_run"] else outcome(held, text, messages)
 
 
-push_any: Callable[..., PushResult | DryRun] = push
-"""`push` with options that are known only when it runs."""
+# The options are listed once, where type checkers look for them.
+_SIGNATURE = signature(get_overloads(push)[-1])
+setattr(push, "__signature__", _SIGNATURE)  # noqa: B010

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from os import fspath
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, cast, overload
+from typing import Any, Literal, Self, cast, overload
 
 from ._command import Path, boundary_options, run
 from ._data import Data
-from ._dry_run import DryRun, Trial
+from ._dry_run import DryRun
 from ._errors import DamagedError, UsageError
 from ._forebay import RawScan, RawStore, RawTable
 from ._load import LoadResult, load_into
 from ._progress import ProgressOption, drawing
-from ._push import Compression, Delta, Order, PushOptions, PushResult, push_any
+from ._push import Compression, Delta, Order, PushResult, carry_out
 from ._results import (
     TABLES,
     VERSIONS,
@@ -77,13 +77,20 @@ class Store(RawStore):
 
     @overload
     def push(
-        self, data: Data, table: str, *, dry_run: Trial, **options: Unpack[PushOptions]
+        self,
+        data: Data,
+        table: str,
+        *,
+        dry_run: Literal[True, "sample", "all"],
+        **options: Any,
     ) -> DryRun: ...
     @overload
-    def push(self, data: Data, table: str, **options: Unpack[PushOptions]) -> PushResult: ...
+    def push(
+        self, data: Data, table: str, *, dry_run: Literal[False] = False, **options: Any
+    ) -> PushResult: ...
     def push(self, data: Data, table: str, **options: Any) -> PushResult | DryRun:
         """`forebay.push` into this store, with the same options."""
-        return push_any(data, table, store=self.url, **options)
+        return carry_out(data, table, {"store": self.url, **options})
 
     def create(
         self,
@@ -198,13 +205,17 @@ class Table(RawTable):
         return Listing(items, f"Versions of {self.name}", VERSIONS)
 
     @overload
-    def push(self, data: Data, *, dry_run: Trial, **options: Unpack[PushOptions]) -> DryRun: ...
+    def push(
+        self, data: Data, *, dry_run: Literal[True, "sample", "all"], **options: Any
+    ) -> DryRun: ...
     @overload
-    def push(self, data: Data, **options: Unpack[PushOptions]) -> PushResult: ...
+    def push(
+        self, data: Data, *, dry_run: Literal[False] = False, **options: Any
+    ) -> PushResult: ...
     def push(self, data: Data, **options: Any) -> PushResult | DryRun:
         """`forebay.push` to this table. Goes on to the version that serves then."""
         try:
-            return push_any(data, self.name, store=self._store.url, **options)
+            return carry_out(data, self.name, {"store": self._store.url, **options})
         finally:
             self.refresh()
 

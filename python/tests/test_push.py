@@ -1,5 +1,6 @@
 """Pushes from everything that speaks Arrow, and from files."""
 
+import inspect
 import re
 import signal
 import subprocess
@@ -106,8 +107,7 @@ def test_options_are_those_of_the_command_line(command, function, apart):
     if command == "create":
         # Said by what it is a method of, and by whether boundaries are bytes.
         flags -= {"store", "work-dir", "mode", "hex"}
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = inspect.signature(function).parameters
     given = {name.rstrip("_").replace("_", "-") for name in names}
     assert given == flags | set(apart.split()), f"name it in {function.__qualname__}"
 

@@ -4,7 +4,7 @@ use arrow_buffer::i256;
 use half::f16;
 
 use super::loss::{Fit, Loss};
-use super::number::{MAX_DIGITS, Number};
+use super::number::{MAX_DIGITS, Number, nearest_f16};
 
 /// Significant digits with which every float of a width can be written, and with which a text is taken for one.
 const FLOAT64_DIGITS: usize = 17;
@@ -133,7 +133,7 @@ impl<'t> Literal<'t> {
     }
 
     pub fn float16(&self, loss: Loss) -> Fit<f16> {
-        let nearest = self.text.parse().ok().map(f16::from_f64_const);
+        let nearest = self.text.parse().ok().map(nearest_f16);
         self.float(loss, FLOAT16_DIGITS, nearest, f16::to_f64)
     }
 

@@ -87,9 +87,9 @@ impl Number {
 
     pub fn float16(self, loss: Loss) -> Fit<f16> {
         match self {
-            Number::Float(value) => narrowed(value, f16::from_f64_const(value), f16::to_f64, loss),
+            Number::Float(value) => narrowed(value, nearest_f16(value), f16::to_f64, loss),
             other => {
-                let parse = |text: &str| text.parse().ok().map(f16::from_f64_const);
+                let parse = |text: &str| text.parse().ok().map(nearest_f16);
                 other.nearest(loss, parse, f16::to_f64)
             }
         }
@@ -151,6 +151,18 @@ fn narrowed<F: Copy>(value: f64, narrow: F, wide: impl Fn(F) -> f64, loss: Loss)
         Loss::Round if back.is_finite() => Fit::Changed(narrow),
         _ => Fit::Misfit,
     }
+}
+
+/// The nearest half. On the way through a float of 32 bits, as the processor takes it, the last bit remembers what was
+/// cut, so that nothing is rounded twice.
+pub(super) fn nearest_f16(value: f64) -> f16 {
+    let near = value as f32;
+    let back = f64::from(near);
+    if back == value || !near.is_finite() {
+        return f16::from_f32(near);
+    }
+    let beyond = u32::from(back.abs() > value.abs());
+    f16::from_f32(f32::from_bits((near.to_bits() - beyond) | 1))
 }
 
 /// 10^`digits`, where it fits.

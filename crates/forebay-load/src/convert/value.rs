@@ -7,7 +7,7 @@ use half::f16;
 use super::calendar::{self, Span, WrittenTime};
 use super::literal::{Literal, non_finite};
 use super::loss::{Fit, Loss};
-use super::number::Number;
+use super::number::{Number, nearest_f16};
 use super::time::{DAY_NS, row_unit_ns};
 
 /// Characters of a value that a message shows.
@@ -61,7 +61,7 @@ pub(super) fn float16(datum: &Datum<'_>, loss: Loss) -> Fit<f16> {
     match datum {
         Datum::Text(text) => match Literal::parse(text) {
             Some(literal) => literal.float16(loss),
-            None => Fit::of(non_finite(text).map(f16::from_f64_const)),
+            None => Fit::of(non_finite(text).map(nearest_f16)),
         },
         other => Number::of(other).map_or(Fit::Misfit, |number| number.float16(loss)),
     }

@@ -17,6 +17,8 @@ pub fn parse_column(text: &str) -> Result<Given, SourceError> {
     };
     let lossy = text.rsplit_once(':');
     let lossy = lossy.and_then(|(rest, how)| Some((rest, how.parse().ok()?)));
+    // The word null is a type, too.
+    let lossy = lossy.filter(|(rest, _)| rest.contains(':'));
     let (rest, loss) = lossy.unwrap_or((text, Loss::None));
     // The first colon from behind that a type follows: types may hold colons, too.
     let colons = rest.rmatch_indices(':');
@@ -168,7 +170,6 @@ mod tests {
             "a:i64",
             ":int64",
             "a",
-            "a:round",
             "a:int64:up",
             "a:text:round",
             "a:float32:truncate",

@@ -167,6 +167,8 @@ pub enum SourceError {
         given: String,
         there: String,
     },
+    #[error("{file}: two columns are named '{column}', and only one could be kept: rename one")]
+    ColumnTwice { file: String, column: String },
     #[error("--column says twice what '{column}' is: once for '{other}'; leave one out")]
     GivenTwice { column: String, other: String },
     #[error("{file}: {error}")]

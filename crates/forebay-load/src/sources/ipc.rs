@@ -37,6 +37,27 @@ fn stream_reader(
     StreamReader::try_new(BufReader::new(blob.reader(0..blob.size_bytes)), columns)
 }
 
+/// Whether a stream that has given its last batch ends as streams do, and nothing follows: it may have been cut off
+/// between two batches, and another stream behind it would not be read.
+fn ends(blob: &Blob, rest: &mut impl Read) -> Result<(), String> {
+    let mut more = [0];
+    match rest.read(&mut more) {
+        Ok(0) => {}
+        Ok(_) => {
+            return Err(
+                "follows the end of the stream: give each stream as a file of its own".to_owned(),
+            );
+        }
+        Err(error) => return Err(error.to_string()),
+    }
+    let last = blob.size_bytes.saturating_sub(4)..blob.size_bytes;
+    match blob.read(last) {
+        Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => Ok(()),
+        Ok(_) => Err("should follow, or the mark that ends a stream: it may be cut off".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 impl IpcFile {
     pub fn describe(blob: &Blob) -> Result<IpcFile, SourceError> {
         let mut mark = [0; 6];
@@ -97,7 +118,7 @@ impl IpcFile {
                 emit(index, batch)?;
                 index += 1;
             }
-            return Ok(());
+            return ends(blob, reader.get_mut()).map_err(|reason| damaged(index, reason));
         }
         let open = || {
             let mut reader = file_reader(blob, columns)?;

@@ -60,6 +60,16 @@ impl JsonDecoder {
         if count == 1 && !bytes.trim_ascii_start().starts_with(b"{") {
             return Err("this is no JSON object".to_owned());
         }
+        // The decoder below takes commas that are missing or too many, and more that is no JSON.
+        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+        if let Some(Err(error)) = values.find(Result::is_err) {
+            let reason = error.to_string();
+            let end = reason.find(" at line ").unwrap_or(reason.len());
+            return Err(match error.is_eof() {
+                true => UNENDED.to_owned(),
+                false => format!("this is no JSON: {}", &reason[..end]),
+            });
+        }
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
             None => build(&self.decoded).map_err(|error| error.to_string())?,

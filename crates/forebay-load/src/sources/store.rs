@@ -104,6 +104,10 @@ impl Object {
                 ..GetOptions::default()
             };
             match self.store.objects.get_opts(&self.path, options).await {
+                // Not every server looks at the condition.
+                Ok(found) if self.tag.is_some() && found.meta.e_tag != self.tag => {
+                    return Err(changed());
+                }
                 Ok(found) => found.bytes().await,
                 Err(Error::Precondition { .. }) => return Err(changed()),
                 Err(error) => Err(error),

@@ -45,6 +45,13 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
     let column = |given: &'_ Given| split_path(&given.path, |name| names.contains(name)).0.len();
     let places: Vec<usize> = given.iter().map(column).collect();
     for file in files {
+        let mut own = HashSet::new();
+        if let Some(twice) = file.fields.iter().find(|field| !own.insert(field.name())) {
+            return Err(SourceError::ColumnTwice {
+                file: file.file.to_string(),
+                column: twice.name().clone(),
+            });
+        }
         for field in &file.fields {
             let plain = plain_type(field.data_type());
             let mut types = Types {

@@ -4,10 +4,11 @@
 //! its header, which `pages` holds against the footer. `chunks` brings the bytes.
 
 pub(super) mod chunks;
+mod int96;
 mod pages;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Fields, SchemaRef};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
 };
@@ -77,6 +78,26 @@ impl ParquetFile {
             .collect()
     }
 
+    /// What decodes columns of a row group, as of the types of `fields`.
+    fn reader(
+        &self,
+        blob: &Blob,
+        group: &RowGroup,
+        columns: &[usize],
+        fields: &Fields,
+    ) -> Result<ParquetRecordBatchReader, String> {
+        guarded(|| {
+            let metadata = self.metadata.metadata();
+            let schema = metadata.file_metadata().schema_descr();
+            let mask = ProjectionMask::roots(schema, columns.iter().copied());
+            let leaves = (0..schema.num_columns()).filter(|leaf| mask.leaf_included(*leaf));
+            let chunks = Chunks::open(blob, metadata.row_group(group.index), leaves)?;
+            let levels = parquet_to_arrow_field_levels(schema, mask, Some(fields))?;
+            let checked = CheckedGroup::open(metadata, group.index, chunks);
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &checked, BATCH_ROWS, None)
+        })
+    }
+
     /// Reads the columns at `columns` (ascending) of a row group.
     pub fn read<E: From<SourceError>>(
         &self,
@@ -87,21 +108,22 @@ impl ParquetFile {
     ) -> Result<(), E> {
         let damaged =
             |reason: String| E::from(blob.damaged(format!("row group {} ", group.index), reason));
-        let build = || {
-            let metadata = self.metadata.metadata();
-            let schema = metadata.file_metadata().schema_descr();
-            let mask = ProjectionMask::roots(schema, columns.iter().copied());
-            let leaves = (0..schema.num_columns()).filter(|leaf| mask.leaf_included(*leaf));
-            let chunks = Chunks::open(blob, metadata.row_group(group.index), leaves)?;
-            let fields = Some(self.metadata.schema().fields());
-            let levels = parquet_to_arrow_field_levels(schema, mask, fields)?;
-            let checked = CheckedGroup::open(metadata, group.index, chunks);
-            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &checked, BATCH_ROWS, None)
-        };
-        let mut reader = guarded(build).map_err(damaged)?;
+        let fields = self.metadata.schema().fields();
+        let reader = self.reader(blob, group, columns, fields);
+        let mut reader = reader.map_err(damaged)?;
+        let metadata = self.metadata.metadata();
+        let wide = int96::columns(metadata.file_metadata().schema_descr(), columns);
+        let in_seconds =
+            (!wide.is_empty()).then(|| self.reader(blob, group, &wide, &int96::in_seconds(fields)));
+        let mut in_seconds = in_seconds.transpose().map_err(damaged)?;
         let mut rows = 0;
         while let Some(batch) = guarded(|| reader.next().transpose()).map_err(damaged)? {
             rows += batch.num_rows() as u64;
+            if let Some(seconds) = &mut in_seconds
+                && let Some(seconds) = guarded(|| seconds.next().transpose()).map_err(damaged)?
+            {
+                int96::check(&batch, &seconds).map_err(damaged)?;
+            }
             emit(batch)?;
         }
         if rows != group.rows {
