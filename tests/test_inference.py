@@ -1,4 +1,7 @@
-"""Types of text files are those of all their rows, however late a row shows them, and nothing need be said."""
+"""Types of text files are those of all their rows, however late a row shows them.
+
+Nothing need be said.
+"""
 
 import gzip
 import json
@@ -84,7 +87,7 @@ def test_several_files_with_different_late_fields(store, tmp_path):
 
 def test_bad_rows_are_written_once_though_the_reading_started_over(store, tmp_path):
     path = tmp_path / "rows.jsonl"
-    rows = ['{"id": %d}' % n for n in range(40_000)]
+    rows = [json.dumps({"id": n}) for n in range(40_000)]
     rows[10] = '{"id": 10'
     rows[35_000] = '{"id": 35000, "late": true}'
     rows[39_999] = '{"id": null}'

@@ -1,4 +1,7 @@
-"""Keys of all lengths and of any bytes: UUIDs, hex, at the command line, over HTTP and by Redis clients."""
+"""Keys of all lengths and of any bytes: UUIDs, hex.
+
+At the command line, over HTTP and by Redis clients.
+"""
 
 import json
 import urllib.error
@@ -25,9 +28,9 @@ def long_keys():
 
 def get(server, table, key):
     """The row of a key over HTTP; None when absent."""
-    url = f"http://127.0.0.1:{server.http}/v1/tables/{table}/rows/{urllib.parse.quote(key, safe='')}"
+    path = f"v1/tables/{table}/rows/{urllib.parse.quote(key, safe='')}"
     try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/{path}", timeout=10) as reply:
             return json.loads(reply.read())
     except urllib.error.HTTPError as error:
         assert error.code == 404, error.read()
@@ -46,8 +49,8 @@ def test_long_keys_in_batch_tables(store, tmp_path, order, compression):
     assert store.json("verify", "t")["rows"] == len(columns["k"])
     found = store.json("get", "t", *keys, "k" * 4094 + "c")
     assert [row and row["n"] for row in found] == [*range(len(keys)), None]
-    scanned = {json.loads(line)["key"] for line in store.run("scan", "t", "--json").out.splitlines()}
-    assert scanned == set(columns["k"])
+    lines = store.run("scan", "t", "--json").out.splitlines()
+    assert {json.loads(line)["key"] for line in lines} == set(columns["k"])
     # Merged with what comes later, they are what they were.
     change = {"k": [keys[-1], keys[3]], "n": [-1, -2]}
     changes = write(pa.table(change), tmp_path / "changes.parquet")
@@ -82,7 +85,8 @@ def test_long_keys_in_live_tables(store, tmp_path, order):
                 client.set("t:" + "k" * length, "x")
         assert [int(client.get(f"t:{key}")) for key in keys] == list(range(len(keys)))
     # From the log, and from runs, merged.
-    path = write(pa.table({"k": keys[::2], "v": ["loaded"] * len(keys[::2])}), tmp_path / "l.parquet")
+    loaded = pa.table({"k": keys[::2], "v": ["loaded"] * len(keys[::2])})
+    path = write(loaded, tmp_path / "l.parquet")
     store.run("load", "t", path, "--key", "{k}", "--value", "v")
     store.run("compact", "t")
     store.run("verify", "t")
@@ -95,7 +99,7 @@ def test_long_keys_in_live_tables(store, tmp_path, order):
 
 @pytest.fixture
 def ids(tmp_path):
-    """UUIDs, as Parquet has them by their logical type, as Arrow by its extension type, and as mere bytes."""
+    """UUIDs: by Parquet's logical type, by Arrow's extension type, and as mere bytes."""
     raw = [one.bytes for one in IDS]
     columns = {
         "id": pa.array(raw, pa.uuid()),
@@ -143,11 +147,13 @@ def test_uuids_as_text_in_templates(store, ids):
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
 def test_binary_keys_by_every_door(store, ids, order):
     store.push("t", ids[0], key="{id}", args=["--order", order])
-    found = store.json("get", "t", "--hex", str(IDS[3]), IDS[4].hex, f"0x{IDS[5].hex.upper()}", "00")
+    words = [str(IDS[3]), IDS[4].hex, f"0x{IDS[5].hex.upper()}", "00"]
+    found = store.json("get", "t", "--hex", *words)
     assert [row and row["n"] for row in found] == [3, 4, 5, None]
     message = store.refuse("get", "t", "--hex", "xyz")
     assert "'xyz'" in message and "00ff" in message
-    lines = [json.loads(line) for line in store.run("scan", "t", "--hex", "--json").out.splitlines()]
+    scanned = store.run("scan", "t", "--hex", "--json").out
+    lines = [json.loads(line) for line in scanned.splitlines()]
     assert {line["key_hex"]: line["value"]["n"] for line in lines} == {
         one.hex: n for n, one in enumerate(IDS)
     }
@@ -166,7 +172,8 @@ def test_binary_keys_by_every_door(store, ids, order):
 
 
 def test_keys_of_odd_bytes(store):
-    keys = [b"\x00", b"/", b"%", b"%2F", b"a/b/", b"\xff\xfe", b"\n", b" ", b"?", b"#", b"..", b"+", "é".encode()]
+    keys = [b"\x00", b"/", b"%", b"%2F", b"a/b/", b"\xff\xfe", b"\n", b" ", b"?", b"#", b"..", b"+"]
+    keys.append("é".encode())
     bounds = ["--boundary", "2f", "--boundary", "ff"]
     store.run("create", "t", "--order", "ordered", "--hex", *bounds, "--durability", "os")
     with store.serve() as server:

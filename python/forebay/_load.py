@@ -49,6 +49,7 @@ class LoadResult:
             ("bytes", size(self.bytes)),
             ("operations", f"{changes}{a.deltas:,} deltas"),
             ("time", f"{self.seconds:.2f} s"),
+            *(("changed", str(loss)) for loss in self.lossy),
         ]
         return html_table(f"Loaded into {self.table}", ("", " "), rows)
 

@@ -92,6 +92,7 @@ class PushResult:
             rows.append((f"onto version {self.onto}", f"{changes}{a.deltas:,} deltas"))
         if self.rejected:
             rows.append(("bad rows left out", f"{self.rejected:,}"))
+        rows += [("changed", str(loss)) for loss in self.lossy]
         if self.duplicates:
             rows.append(("duplicates", f"{self.duplicates:,}"))
         rows += [("", message) for message in self.messages]

@@ -67,13 +67,11 @@ class Source:
 
     recipe: bytes
     number: int
-    schema: Any
-    """What its batches are to be (engines label time zones by their session)."""
 
-    def batches(self, batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            if batch.num_rows > 0:
-                yield batch if batch.schema.equals(self.schema) else batch.cast(self.schema)
+
+def _with_rows(batches: Iterable[Any]) -> Iterator[Any]:
+    """Those without rows may lack the columns."""
+    return (batch for batch in batches if batch.num_rows > 0)
 
 
 @_telling
@@ -87,7 +85,7 @@ def sampled(
     pa: Any = importlib.import_module("pyarrow")
     encoder = TaskEncoder(source.recipe, source.number)
     choose = chooser(sampler, source.number, seed)
-    held, rows = sample(source.batches(batches), choose, lambda batch: encoder.sample(batch, 1))
+    held, rows = sample(_with_rows(batches), choose, lambda batch: encoder.sample(batch, 1))
     keys: list[bytes | None] = [] if held is None else held["key"].to_pylist()
     sizes: list[int] = [] if held is None else held["bytes"].to_pylist()
     weight = weigh(sampler, source.number, rows, len(keys))
@@ -105,7 +103,7 @@ def sampled(
 def encoded(source: Source, batches: Iterable[Any], count: Count) -> Iterator[Any]:
     """The records of a part of the source, with their partitions, then the part's tallies."""
     encoder = TaskEncoder(source.recipe, source.number)
-    for batch in source.batches(batches):
+    for batch in _with_rows(batches):
         yield encoder.encode(batch)
         count(batch.num_rows)
     yield encoder.finish()
@@ -133,4 +131,4 @@ def of_no_rows(recipe: bytes) -> Iterator[str]:
 
     def nobody(rows: int) -> None: ...
 
-    return written(recipe, None, encoded(Source(recipe, 0, None), [], nobody), nobody)
+    return written(recipe, None, encoded(Source(recipe, 0), [], nobody), nobody)

@@ -8,7 +8,7 @@ together they are the whole dataset, and commits. See docs/ray.md.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._command import Boundaries, Path
@@ -46,6 +46,8 @@ def push(
     delta: Delta | None = None,
     ttl: str | None = None,
     ttl_column: str | None = None,
+    column: Mapping[str, str] | Sequence[str] | None = None,
+    columns_from: Path | None = None,
     version: int | None = None,
     compression: Compression | None = None,
     page_size: int | str | None = None,
@@ -118,7 +120,7 @@ class _Job:
             self._blocks = [ref for bundle in bundles for ref in bundle.block_refs]
             self._rows = sum(bundle.num_rows() for bundle in bundles)
         blocks = enumerate(self._blocks)
-        return [(Source(recipe, number, self.schema), block) for number, block in blocks]
+        return [(Source(recipe, number), block) for number, block in blocks]
 
     def samples(self, recipe: bytes, sampler: Sampler, seed: int) -> tuple[Any, int]:
         pa: Any = importlib.import_module("pyarrow")

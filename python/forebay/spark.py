@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,6 +51,8 @@ def push(
     delta: Delta | None = None,
     ttl: str | None = None,
     ttl_column: str | None = None,
+    column: Mapping[str, str] | Sequence[str] | None = None,
+    columns_from: Path | None = None,
     version: int | None = None,
     compression: Compression | None = None,
     page_size: int | str | None = None,
@@ -119,11 +121,10 @@ class _Job:
 
     def samples(self, recipe: bytes, sampler: Sampler, seed: int) -> tuple[Any, int]:
         """A sample of the keys, with what they stand for, and the number of rows read."""
-        schema = self.schema
         read = self._context.accumulator(0)
 
         def take(batches: Iterable[Any]) -> Iterator[Any]:
-            source = Source(recipe, _part(), schema)
+            source = Source(recipe, _part())
             return sampled(source, sampler, seed, batches, read.add)
 
         with self._running(Stage("sampling", lambda: read.value)):
@@ -135,11 +136,10 @@ class _Job:
 
     def reports(self, recipe: bytes, partitions: int) -> list[str]:
         """The reports of all partitions, when the tasks have written them."""
-        schema = self.schema
         read, built = self._context.accumulator(0), self._context.accumulator(0)
 
         def encode(batches: Iterable[Any]) -> Iterator[Any]:
-            return encoded(Source(recipe, _part(), schema), batches, read.add)
+            return encoded(Source(recipe, _part()), batches, read.add)
 
         def write(batches: Iterable[Any]) -> Iterator[Any]:
             pa: Any = importlib.import_module("pyarrow")

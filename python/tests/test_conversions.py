@@ -128,3 +128,25 @@ def test_losses_are_counted(path):
     (lossy,) = result.lossy
     assert (lossy.column, lossy.how, lossy.values) == ("n", "truncate", 2)
     assert "2 values truncated" in str(result)
+    assert "n: 2 values truncated" in result._repr_html_()
+
+
+def test_losses_of_a_load_are_counted(path):
+    data = pa.table({"id": [1, 2], "n": [0.5, 1.0]})
+    with forebay.open(path, create=True) as store:
+        table = store.create("t", value="row", column={"id": "int64", "n": "int8"})
+        result = table.load(data, key="{id}", column=["n:int8:truncate"])
+        (lossy,) = result.lossy
+        assert (lossy.column, lossy.how, lossy.values) == ("n", "truncate", 1)
+        assert "1 value truncated" in str(result)
+        assert "n: 1 value truncated" in result._repr_html_()
+        assert table[1] == {"id": 1, "n": 0}
+
+
+def test_types_of_another_table(path):
+    columns = {"id": "int16", "n": "decimal(9,2)"}
+    data = pa.table({"id": [1], "n": [0.5]})
+    forebay.push(data, "a", key="{id}", column=columns, store=path)
+    forebay.push(data, "b", key="{id}", columns_from="a", store=path)
+    with forebay.open(path) as store:
+        assert pa.schema(store["b"].scan()).equals(pa.schema(store["a"].scan()))

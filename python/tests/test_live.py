@@ -46,7 +46,7 @@ def test_partitions_begin_at_keys_of_any_bytes(store):
     table = store.create("t", order="ordered", boundary=["a", b"\xff\x00"], durability="os")
     table.put(b"\xff", "low")
     table.put(b"\xff\x01", "high")
-    assert [key for key, _ in table.scan()] == [b"\xff", b"\xff\x01"]
+    assert [key for key, _ in table.scan(binary=True)] == [b"\xff", b"\xff\x01"]
     with pytest.raises(forebay.UsageError, match="what lives for '0s' is never there"):
         store.create("u", ttl="0s")
 

@@ -153,6 +153,15 @@ def test_bad_rows_and_blocks_of_other_kinds(ray, path):
         assert store["frames"]["c"]["s"] == "c" and store["few"].verify().rows == 317
 
 
+def without_nulls(row):
+    """The row without what it lacks, at any depth."""
+    return {
+        name: without_nulls(value) if isinstance(value, dict) else value
+        for name, value in row.items()
+        if value is not None
+    }
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -160,6 +169,8 @@ def test_bad_rows_and_blocks_of_other_kinds(ray, path):
         [{"id": 1, "a": 1, "b": 2}, {"id": 2, "b": 3, "a": 4}],
         [{"id": 1, "a": {"x": 1, "y": 2}}, {"id": 2, "a": {"y": 3, "x": 4}}],
         [{"id": 1, "a": 1}, {"id": 2, "b": 2}],
+        [{"id": 1, "a": 1}, {"id": 2, "a": 3, "b": 2}],
+        [{"id": 1, "a": {"x": 1}}, {"id": 2, "a": {"x": 3, "b": 2}}],
     ],
 )
 def test_blocks_of_other_types_and_orders_lose_nothing(ray, path, rows):
@@ -170,9 +181,28 @@ def test_blocks_of_other_types_and_orders_lose_nothing(ray, path, rows):
         assert re.search(r"\b[ab]\b", str(error)), error
         return
     with forebay.open(path) as store:
-        for row, stored in zip(rows, store["t"].get_many([1, 2]), strict=True):
-            assert {name: stored.get(name) for name in row} == row
-            assert all(stored[name] is None for name in stored if name not in row)
+        assert [without_nulls(row) for row in store["t"].get_many([1, 2])] == rows
+
+
+def test_a_value_that_the_type_of_all_blocks_does_not_hold_is_a_bad_row(ray, path):
+    large = 2**53 + 1
+    blocks = [pa.table({"id": [1], "a": [large]}), pa.table({"a": [0.5], "id": [2]})]
+    dataset = ray.data.from_arrow(blocks)
+    given = {"key": "{id}", "store": path}
+    with pytest.raises(forebay.DataError, match=f"part 0: row 1: .*'a'.*{large}"):
+        forebay.ray.push(dataset, "t", **given)
+    skipped = forebay.ray.push(dataset, "t", bad_rows="skip", **given)
+    assert (skipped.rows, skipped.rejected, skipped.lossy) == (1, 1, ())
+    rounded = forebay.ray.push(dataset, "t", column={"a": "float64:round"}, force=True, **given)
+    assert [(lossy.column, lossy.how, lossy.values) for lossy in rounded.lossy] == [
+        ("a", "round", 1)
+    ]
+    assert "1 value rounded" in str(rounded)
+    # What it serves gives the types as well.
+    with pytest.raises(forebay.DataError, match="part 1: row 1: .*'a'.*0.5"):
+        forebay.ray.push(dataset, "t", column={"a": "int64"}, **given)
+    with pytest.raises(forebay.DataError, match=f"part 0: row 1: .*'a'.*{large}"):
+        forebay.ray.push(dataset, "t", columns_from="t", **given)
 
 
 def test_wrong_options_are_told_before_anything_runs(ray, path):

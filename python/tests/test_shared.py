@@ -171,6 +171,32 @@ def test_errors_come_before_anything_runs(birds, path):
     assert "sideways" in refused(KEY, "--order=sideways")
 
 
+def test_batches_are_converted_by_name_exactly(path):
+    ids, place = pa.array([1, 2]), pa.struct({"x": pa.int64(), "y": pa.float32()})
+    rows = pa.table({"id": ids, "at": pa.array([{"x": 3}, {"y": 0.5}], place)})
+
+    def encode(places, types, bad_rows="fail"):
+        line = ["push", KEY, f"--store={path}", "--partitions=1", f"--bad-rows={bad_rows}"]
+        push = SharedPush([*line, "--", "birds"], rows.schema, "an engine")
+        try:
+            encoder = TaskEncoder(push.recipe(), 0)
+            other = {"at": pa.array(places, pa.struct(types)), "id": ids.cast("uint8")}
+            return encoder.encode(pa.record_batch(other)).to_pylist()
+        finally:
+            push.abandon()
+
+    wanted = encode(rows["at"].to_pylist(), list(place))
+    turned = {"y": pa.float64(), "x": pa.float64()}
+    assert encode([{"x": 3.0}, {"y": 0.5}], turned) == wanted
+    assert encode([{"x": 3}, {}], {"x": pa.int8()})[0] == wanted[0]
+    with pytest.raises(forebay.DataError, match="'at'.*more"):
+        encode([{"x": 3, "more": 1}, {}], {"x": pa.int8(), "more": pa.int8()})
+    halves = [{"x": 3.0}, {"x": 0.5}], {"x": pa.float64()}
+    with pytest.raises(forebay.DataError, match="part 0: row 2: .*'at.*0.5"):
+        encode(*halves)
+    assert encode(*halves, bad_rows="skip") == wanted[:1]
+
+
 def test_junk_is_refused_in_words(birds, path):
     engine = Engine(path, birds, ["--partitions=2"])
     recipe = engine.push.recipe()
@@ -180,7 +206,7 @@ def test_junk_is_refused_in_words(birds, path):
     with pytest.raises(forebay.UsageError, match="parts have numbers"):
         TaskEncoder(recipe, -1)
     encoder = TaskEncoder(recipe, 0)
-    with pytest.raises(forebay.UsageError, match="no column 'name'"):
+    with pytest.raises(forebay.DataError, match="no column 'name'"):
         encoder.encode(birds.drop_columns("name").to_batches()[0])
     writer = PartWriter(recipe, str(engine.scratch))
     with pytest.raises(forebay.UsageError, match="no column 'partition'"):

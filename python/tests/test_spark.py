@@ -83,6 +83,18 @@ def test_every_type_of_a_column_that_a_table_takes(spark, path, tmp_path):
     assert runs(path) == runs(tmp_path / "local")
 
 
+def test_types_that_columns_are_given(spark, path):
+    df = numbers(spark, 10)
+    column = {"half": "int8:truncate", "name": "binary"}
+    result = forebay.spark.push(df, "t", key="{id}", column=column, partitions=2, store=path)
+    assert [(lossy.column, lossy.values) for lossy in result.lossy] == [("half", 7)]
+    assert "half: 7 values truncated" in str(result)
+    with forebay.open(path) as store:
+        assert store["t"][7919 * 7] == {"id": 7919 * 7, "name": b"name 7", "half": 1}
+    with pytest.raises(forebay.DataError, match="'half'.*0.25"):
+        forebay.spark.push(df, "t", key="{id}", column={"half": "int8"}, partitions=2, store=path)
+
+
 def test_a_million_flights_cut_by_samples(spark, path, tmp_path):
     """Three years of flights, sorted by time in their source as in the table."""
     source = str(tmp_path / "flights.parquet")
@@ -214,8 +226,7 @@ def test_options_are_those_of_a_local_push():
     theirs = inspect.signature(forebay.push).parameters
     assert ours.keys() - apart <= theirs.keys()
     # Nothing of these has a meaning in a cluster, or is there at all.
-    left_out = {"data", "onto", "op", "column", "format", "threads", "rate", "packet_data"}
-    left_out |= {"dry_run", "columns_from"}
+    left_out = {"data", "onto", "op", "format", "threads", "rate", "packet_data", "dry_run"}
     csv = {name for name in theirs if name.startswith("csv_")}
     assert theirs.keys() - ours.keys() == left_out | csv
 

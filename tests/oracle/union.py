@@ -31,7 +31,7 @@ def number(a, b):
         return max(floats, key=lambda t: t.bit_width)
     if floats:
         other = b if a in numbers.FLOATS else a
-        # That of int64 with uint64 counts as their like, so that the order of files does not matter.
+        # That of int64 with uint64 counts as their like: the order of files does not matter.
         is_whole = other in numbers.INTEGERS or (
             pa.types.is_decimal128(other) and other.precision <= 20 and other.scale == 0
         )

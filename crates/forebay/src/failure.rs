@@ -111,6 +111,7 @@ fn of_shared(error: &SharedError) -> Failure {
         | SharedError::Source { .. }
         | SharedError::Batch(_) => Failure::Usage,
         SharedError::Samples { .. }
+        | SharedError::Columns { .. }
         | SharedError::Shuffle { .. }
         | SharedError::Control { .. }
         | SharedError::Report { .. }

@@ -64,6 +64,10 @@ pub enum SharedError {
     BadRecipe(String),
     #[error("source {source_number}: {problem}")]
     Source { source_number: i64, problem: String },
+    #[error(
+        "source {source_number}: a batch has {problem}: its columns have to be the same in every task"
+    )]
+    Columns { source_number: u32, problem: String },
     #[error("cannot make the task's directory {}: {error}", path.display())]
     Scratch {
         path: PathBuf,

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use arrow_array::RecordBatch;
 use arrow_array::builder::{BinaryBuilder, Int64Builder};
+use arrow_schema::Fields;
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::record;
@@ -13,7 +14,7 @@ use super::recipe::Recipe;
 use super::wire::{CONTROL_ROW, Records, sample_batch};
 use super::{SharedError, Sum};
 use crate::convert::{Loss, Lossy};
-use crate::encode::RowEncoder;
+use crate::encode::{Encoded, RowEncoder};
 use crate::push::read::count_nulls;
 use crate::push::rejects::Rejects;
 use crate::sort::{Cuts, Tally};
@@ -202,24 +203,31 @@ impl Reader {
     /// The batch with the table's columns, of the table's types.
     fn open(&self, batch: &RecordBatch) -> Result<SourceSet, SharedError> {
         let wanted = self.encoder.batch_schema();
-        let absent = wanted
-            .fields()
-            .iter()
-            .find(|field| batch.column_by_name(field.name()).is_none());
-        if let Some(field) = absent {
-            return Err(SharedError::Source {
-                source_number: self.source.into(),
-                problem: format!(
-                    "a batch has no column '{}', which the source announced: its columns have to be the same \
-                     in every task",
-                    field.name()
-                ),
-            });
-        }
+        self.check_columns(wanted.fields(), batch.schema_ref().fields())?;
         let batches = Batches::of_batch(&self.name, batch.clone(), self.rows);
         let options = SourceOptions::for_table(wanted, &self.losses);
         let mut sources = SourceSet::open(&Input::Batches(batches), &options)?;
         sources.arrange(wanted.clone())?;
         Ok(sources)
+    }
+
+    /// A batch has the columns that the table needs, and where rows are stored whole, no others.
+    fn check_columns(&self, wanted: &Fields, found: &Fields) -> Result<(), SharedError> {
+        let missing = |of: &Fields, within: &Fields| {
+            let field = of.iter().find(|field| within.find(field.name()).is_none());
+            field.map(|field| field.name().clone())
+        };
+        let whole = *self.encoder.encoded() == Encoded::Row;
+        let problem = match missing(wanted, found) {
+            Some(column) => format!("no column '{column}', which the source announced"),
+            None => match missing(found, wanted).filter(|_| whole) {
+                Some(column) => format!("a column '{column}', which the source did not announce"),
+                None => return Ok(()),
+            },
+        };
+        Err(SharedError::Columns {
+            source_number: self.source,
+            problem,
+        })
     }
 }

@@ -178,7 +178,7 @@ fn no_rows_make_an_empty_version_and_empty_partitions_have_no_runs() {
 }
 
 #[test]
-fn batches_of_other_layouts_are_cast_and_others_refused() {
+fn batches_of_other_layouts_are_converted_and_others_refused() {
     let rows = birds(0..100);
     let cluster = Cluster::begin(request(), &rows);
     let mut task = RowTask::new(cluster.recipe(), 0).unwrap();
@@ -199,6 +199,25 @@ fn batches_of_other_layouts_are_cast_and_others_refused() {
     let lacks = RecordBatch::try_from_iter([("id", column("id"))]).unwrap();
     let error = task.encode(&lacks).unwrap_err().to_string();
     assert!(error.contains("no column 'name'"), "{error}");
+    let more = ["id", "name", "seen", "more"].map(|name| match name {
+        "more" => (name, column("id")),
+        _ => (name, column(name)),
+    });
+    let more = RecordBatch::try_from_iter(more).unwrap();
+    let error = task.encode(&more).unwrap_err().to_string();
+    assert!(error.contains("a column 'more'"), "{error}");
+    // A table of one column takes it from whatever else there is.
+    let names = PushRequest {
+        value: ValueChoice::Column("name".into()),
+        bad_rows: BadRows::Skip,
+        ..request()
+    };
+    let names = Cluster::begin(names, &rows);
+    let encoded = |batch| {
+        let mut task = RowTask::new(names.recipe(), 0).unwrap();
+        task.encode(batch).unwrap()
+    };
+    assert_eq!(encoded(&more), encoded(&rows));
     assert!(matches!(
         RowTask::new(cluster.recipe(), -1),
         Err(SharedError::Source { .. })
