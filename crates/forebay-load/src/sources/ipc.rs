@@ -50,9 +50,17 @@ fn ends(blob: &Blob, rest: &mut impl Read) -> Result<(), String> {
         }
         Err(error) => return Err(error.to_string()),
     }
-    let last = blob.size_bytes.saturating_sub(4)..blob.size_bytes;
+    // Streams of old writers have no marks, and end with an empty length.
+    let marked = blob
+        .read(0..blob.size_bytes.min(4))
+        .is_ok_and(|begin| begin == [0xff; 4][..]);
+    let end: &[u8] = match marked {
+        true => &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0],
+        false => &[0; 4],
+    };
+    let last = blob.size_bytes.saturating_sub(end.len() as u64)..blob.size_bytes;
     match blob.read(last) {
-        Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => Ok(()),
+        Ok(bytes) if bytes == end => Ok(()),
         Ok(_) => Err("should follow, or the mark that ends a stream: it may be cut off".to_owned()),
         Err(error) => Err(error.to_string()),
     }

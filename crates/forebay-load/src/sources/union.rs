@@ -81,7 +81,8 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
                  ..
              }| {
                 let nullable = field.is_nullable() || holders < files.len();
-                let unknown = guessed && *field.data_type() == DataType::Null;
+                let is_given = given.iter().any(|given| given.path == *field.name());
+                let unknown = guessed && *field.data_type() == DataType::Null && !is_given;
                 let data_type = if unknown {
                     DataType::Utf8
                 } else {
