@@ -43,10 +43,7 @@ pub(crate) fn holds(path: &str, place: &str) -> bool {
 
 /// The column of a path, and the place within it: the column of the very name, else the longest that the path begins
 /// with, else one that is not there.
-pub(crate) fn split_path<'p>(
-    path: &'p str,
-    is_column: impl Fn(&str) -> bool,
-) -> (&'p str, &'p str) {
+pub(crate) fn split_path(path: &str, is_column: impl Fn(&str) -> bool) -> (&str, &str) {
     if is_column(path) {
         return (path, "");
     }
