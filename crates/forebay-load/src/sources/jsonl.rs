@@ -212,7 +212,10 @@ impl DecoderFactory for ExactValues {
             // The library's own decoder, which asks here again for it.
             DataType::Struct(_) if !self.wrapping.fetch_xor(true, Relaxed) => {
                 let inner = context.make_decoder(field, nullable)?;
-                Some(Box::new(UniqueNames(inner)))
+                Some(Box::new(UniqueNames {
+                    inner,
+                    last: Vec::new(),
+                }))
             }
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
             DataType::UInt64 => Some(Box::new(Exact::<UInt64Type>(|text| text.parse().ok()))),
@@ -226,7 +229,11 @@ impl DecoderFactory for ExactValues {
 }
 
 /// Decodes objects, but none that has a name twice: of two values one would be lost.
-struct UniqueNames(Box<dyn ArrayDecoder>);
+struct UniqueNames {
+    inner: Box<dyn ArrayDecoder>,
+    /// The names of the last object, each once: most objects have those of the one before.
+    last: Vec<String>,
+}
 
 impl ArrayDecoder for UniqueNames {
     fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
@@ -243,13 +250,18 @@ impl ArrayDecoder for UniqueNames {
                 }
                 field = tape.next(field + 1, "field value")?;
             }
+            if names == self.last {
+                continue;
+            }
+            let in_order = names.iter().map(|name| (*name).to_owned()).collect();
             names.sort_unstable();
             if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
                 let reason = format!("the name '{}' stands twice in one object", twice[0]);
                 return Err(ArrowError::JsonError(reason));
             }
+            self.last = in_order;
         }
-        self.0.decode(tape, at)
+        self.inner.decode(tape, at)
     }
 }
 
