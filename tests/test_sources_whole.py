@@ -1,4 +1,4 @@
-"""Sources that other readers take for whole, or read as something else, are refused with the reason."""
+"""Sources that others take for whole, or read as something else, are refused with the reason."""
 
 import json
 import signal
