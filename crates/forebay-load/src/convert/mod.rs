@@ -100,8 +100,6 @@ enum Step {
     Same,
     /// Every value is null.
     Nulls,
-    /// No value but null is of the type.
-    OnlyNulls,
     /// The same values in another layout.
     Layout,
     /// Dictionaries and run ends: first their values.
@@ -172,32 +170,12 @@ impl Converter {
         match &self.step {
             Step::Same => Ok(Arc::clone(array)),
             Step::Nulls => Ok(new_null_array(&self.to, array.len())),
-            Step::OnlyNulls => self.only_nulls(array),
             Step::Layout => self.cast(array, &self.to),
             Step::Unwrap(then) => then.convert(&self.cast(array, &then.from)?, changes),
             Step::Leaf { leaf, rule } => self.leaf(leaf, *rule, array, changes),
             Step::List(items, field) => convert_list(self, items, field, array, changes),
             Step::Struct(steps, fields) => convert_struct(self, steps, fields, array, changes),
             Step::Map(parts) => convert_map(self, parts, array, changes),
-        }
-    }
-
-    fn only_nulls(&self, array: &ArrayRef) -> Result<ArrayRef, Trouble> {
-        let nulls = array.logical_nulls();
-        let is_null = |row: &usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row));
-        let failure = |row: usize| Failure {
-            row,
-            reason: format!(
-                "the column '{}' holds a value ({}), which null does not hold",
-                self.path,
-                type_name(&self.from)
-            ),
-        };
-        let rows = (0..array.len()).filter(|row| !is_null(row));
-        let failures: Vec<Failure> = rows.map(failure).collect();
-        match failures.is_empty() {
-            true => Ok(new_null_array(&self.to, array.len())),
-            false => Err(Trouble::Rows(failures)),
         }
     }
 
@@ -291,7 +269,6 @@ impl Scope<'_> {
         let unwrapped = |from: &DataType| self.converter(path, from, to).map(Box::new);
         Ok(match (from, to) {
             (Null, _) => Step::Nulls,
-            (_, Null) => Step::OnlyNulls,
             (Dictionary(_, values), _) => Step::Unwrap(unwrapped(values)?),
             (RunEndEncoded(_, values), _) => Step::Unwrap(unwrapped(values.data_type())?),
             (Struct(have), Struct(want)) => {
