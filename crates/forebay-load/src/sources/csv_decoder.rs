@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
@@ -182,6 +182,8 @@ impl CsvDecoder {
 
 /// What the texts of a column's fields are made of.
 enum Cells {
+    /// Of a column of nothing but nulls.
+    Nulls(FieldRef),
     Plain(Converter),
     /// Lists, structs and maps are JSON, as they are answered: each field as the one value of an object.
     Json(JsonDecoder),
@@ -189,6 +191,9 @@ enum Cells {
 
 impl Cells {
     fn new(field: &FieldRef, rules: &Arc<Rules>) -> Result<Cells, ConvertError> {
+        if *field.data_type() == DataType::Null {
+            return Ok(Cells::Nulls(Arc::clone(field)));
+        }
         if field.data_type().is_nested() {
             let schema = Arc::new(Schema::new(vec![Arc::clone(field)]));
             return JsonDecoder::new(&Fields::empty(), &schema, rules).map(Cells::Json);
@@ -199,6 +204,10 @@ impl Cells {
 
     fn decode(&mut self, texts: StringArray, changes: &mut Changes) -> Result<ArrayRef, String> {
         match self {
+            Cells::Nulls(field) => match texts.iter().flatten().next() {
+                None => Ok(new_null_array(&DataType::Null, texts.len())),
+                Some(text) => Err(misfit(field, text)),
+            },
             Cells::Plain(converter) => {
                 let texts: ArrayRef = Arc::new(texts);
                 converter.convert(&texts, changes).map_err(Trouble::reason)
