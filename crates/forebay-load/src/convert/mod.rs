@@ -33,7 +33,7 @@ use crate::type_name::type_name;
 use crate::types::{TypeError, kind_of};
 use leaf::{Account, Leaf};
 pub use loss::Loss;
-pub(crate) use nested::Failures;
+pub(crate) use nested::{Failures, list_item};
 use nested::{FieldStep, convert_list, convert_map, convert_struct};
 pub use rules::{Given, Lossy, Rules};
 pub(crate) use rules::{holds, split_path};
@@ -275,7 +275,7 @@ impl Scope<'_> {
                 Step::Struct(nested::field_steps(self, path, have, want)?, want.clone())
             }
             (Map(..), Map(..)) => self.map_step(path, from, to)?,
-            _ => match (nested::list_item(from), nested::list_item(to)) {
+            _ => match (list_item(from), list_item(to)) {
                 (Some(item), Some(new_item)) => {
                     let path = format!("{path}[]");
                     let items = self.converter(&path, item.data_type(), new_item.data_type())?;

@@ -73,7 +73,7 @@ pub(super) fn entry_types(entries: &FieldRef) -> Option<[FieldRef; 2]> {
 }
 
 /// The items of a list of any layout.
-pub(super) fn list_item(data_type: &DataType) -> Option<&FieldRef> {
+pub(crate) fn list_item(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item)
         | DataType::LargeList(item)

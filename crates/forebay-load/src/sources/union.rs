@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::error::SourceError;
-use crate::convert::{Given, holds, split_path};
+use crate::convert::{Given, holds, list_item, split_path};
 use crate::near;
 use crate::type_name::type_name;
 use crate::types::plain_type;
@@ -384,17 +384,6 @@ fn is_binary(data_type: &DataType) -> bool {
         data_type,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView
     )
-}
-
-fn list_item(data_type: &DataType) -> Option<&FieldRef> {
-    match data_type {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => Some(item),
-        _ => None,
-    }
 }
 
 /// The fields of both, by name; one that only one struct has is nullable.
