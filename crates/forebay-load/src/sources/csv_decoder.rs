@@ -15,7 +15,6 @@ use arrow_csv::reader::Decoder;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use forebay_run::row::Datum;
 use memchr::memmem;
-use regex::Regex;
 
 use super::CsvOptions;
 use super::csv::fields;
@@ -241,14 +240,11 @@ fn misfit(field: &Field, value: &str) -> String {
 }
 
 fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
-    let builder = ReaderBuilder::new(Arc::clone(texts))
+    // By the library's own rule an empty field is null; what else is null is told later.
+    ReaderBuilder::new(Arc::clone(texts))
         .with_header(false)
         .with_delimiter(options.delimiter)
         .with_quote(options.quote)
-        .with_batch_size(super::BATCH_ROWS);
-    // What is null is told later: nothing is here.
-    match Regex::new("[^\\s\\S]") {
-        Ok(nothing) => builder.with_null_regex(nothing).build_decoder(),
-        Err(_) => builder.build_decoder(),
-    }
+        .with_batch_size(super::BATCH_ROWS)
+        .build_decoder()
 }

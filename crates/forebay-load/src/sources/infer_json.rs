@@ -10,6 +10,7 @@ use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef};
+use memchr::memchr2_iter;
 
 use super::BATCH_ROWS;
 use super::records::Record;
@@ -27,8 +28,8 @@ pub(super) fn are_deep(bytes: &[u8], records: &[Record]) -> bool {
 }
 
 fn is_deep(record: &[u8]) -> bool {
-    let opening = |byte: &&u8| matches!(**byte, b'[' | b'{');
-    if record.iter().filter(opening).count() <= MAX_BRACKETS {
+    let mut opening = memchr2_iter(b'[', b'{', record);
+    if opening.nth(MAX_BRACKETS).is_none() {
         return false;
     }
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);

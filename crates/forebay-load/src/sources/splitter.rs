@@ -1,5 +1,7 @@
 //! Finds the ends of records in text.
 
+use memchr::{memchr, memchr_iter, memchr2};
+
 /// How the records of a file end, and where in one the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Splitter {
@@ -61,10 +63,7 @@ impl Splitter {
     /// them (they are then remembered).
     pub fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         match self {
-            Splitter::Lines => bytes
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .map(|at| at + 1),
+            Splitter::Lines => memchr(b'\n', bytes).map(|at| at + 1),
             Splitter::Csv {
                 delimiter,
                 quote,
@@ -114,7 +113,7 @@ impl Splitter {
 
     /// By how much the number of the record after this one, which is whole, is greater.
     pub fn count(&self, record: &[u8]) -> u64 {
-        let lines = |end: u8| record.iter().filter(|byte| **byte == end).count() as u64;
+        let lines = |end: u8| memchr_iter(end, record).count() as u64;
         match self {
             Splitter::Lines => lines(b'\n'),
             Splitter::Csv { line_end, .. } => lines(*line_end),
@@ -165,10 +164,16 @@ fn csv_end(
     (delimiter, quote, line_end): (u8, u8, u8),
     state: &mut Quotes,
 ) -> Option<usize> {
-    for (at, byte) in bytes.iter().enumerate() {
-        *state = match (*state, *byte) {
-            (Quotes::Quoted, byte) if byte == quote => Quotes::Closing,
-            (Quotes::Quoted, _) => Quotes::Quoted,
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        // Within a field few bytes mean something.
+        at += match *state {
+            Quotes::Quoted => memchr(quote, rest)?,
+            Quotes::Plain => memchr2(delimiter, line_end, rest)?,
+            Quotes::Start | Quotes::Closing => 0,
+        };
+        *state = match (*state, bytes[at]) {
+            (Quotes::Quoted, _) => Quotes::Closing,
             (_, byte) if byte == line_end => {
                 *state = Quotes::Start;
                 return Some(at + 1);
@@ -177,6 +182,7 @@ fn csv_end(
             (_, byte) if byte == delimiter => Quotes::Start,
             _ => Quotes::Plain,
         };
+        at += 1;
     }
     None
 }
