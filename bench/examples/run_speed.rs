@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use forebay_run::hash::KeyHasher;
-use forebay_run::io::{Disk, OsDisk};
+use forebay_io::{Disk, OsDisk};
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use forebay_engine::TableName;
 use forebay_engine::live::log::{Durability, Log, LogError, LogOptions};
-use forebay_run::io::sim::SimDisk;
-use forebay_run::io::{Clock, Disk, SystemClock};
+use forebay_io::sim::SimDisk;
+use forebay_io::{Clock, Disk, SystemClock};
 
 const DIR: &str = "/log";
 /// The numbers of the two segments of an input, one behind the other.

@@ -1,7 +1,7 @@
 //! Random changes to good inputs, for the short runs: the changes that files and streams suffer, and
 //! the numbers that break arithmetic.
 
-use forebay_run::io::sim::Dice;
+use forebay_io::sim::Dice;
 
 /// Words that lie at the edges of what lengths and offsets can be.
 const EDGES: [u64; 8] = [

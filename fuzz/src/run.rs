@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_run::io::Disk;
-use forebay_run::io::sim::SimDisk;
+use forebay_io::Disk;
+use forebay_io::sim::SimDisk;
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Compression, Order, Run, RunError, RunOptions, RunWriter};

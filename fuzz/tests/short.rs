@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use forebay_fuzz::{log, manifest, mutate::mutate, resp, run};
-use forebay_run::io::sim::Dice;
-use forebay_run::io::{Random, SystemRandom};
+use forebay_io::sim::Dice;
+use forebay_io::{Random, SystemRandom};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

@@ -1,6 +1,6 @@
 //! How long what is written lasts, as Python says it.
 
-use forebay_run::io::{Clock, SystemClock};
+use forebay_io::{Clock, SystemClock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    forebay_run::raw::raise_open_files_limit();
+    forebay_io::raw::raise_open_files_limit();
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_class::<store::RawStore>()?;
     module.add_class::<table::RawTable>()?;

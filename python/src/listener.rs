@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::ThreadId;
 
+use forebay_io::{Clock, SystemClock};
 use forebay_load::progress::{Progress, Unit};
-use forebay_run::io::{Clock, SystemClock};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 

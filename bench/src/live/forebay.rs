@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use forebay_engine::live::{Batch, Budget, Durability, LiveOptions, LiveTable};
 use forebay_engine::{Store, TableName};
-use forebay_run::io::{OsDisk, SystemClock, SystemRandom};
+use forebay_io::{OsDisk, SystemClock, SystemRandom};
 use forebay_run::operation::DeltaKind;
 use forebay_run::scan::Direction;
 

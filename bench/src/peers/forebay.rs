@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use forebay_run::hash::{KeyHasher, SLOTS, first_hash_of};
-use forebay_run::io::{Disk, OsDisk};
+use forebay_io::{Disk, OsDisk};
 use forebay_run::operation::Operation;
 use forebay_run::{Compression, Order, Run, RunOptions, RunWriter};
 use rayon::prelude::*;

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
-use forebay_run::io::Disk;
+use forebay_io::Disk;
 use tracing::{debug, warn};
 
 use crate::error::{At, StoreError};

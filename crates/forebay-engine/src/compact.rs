@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use forebay_run::io::Disk;
+use forebay_io::Disk;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};

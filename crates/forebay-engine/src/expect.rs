@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use forebay_run::io::Random;
+use forebay_io::Random;
 
 use crate::compare::Comparer;
 use crate::error::ReadError;

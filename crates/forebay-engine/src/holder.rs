@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_run::io::{Clock, Disk, Lock};
+use forebay_io::{Clock, Disk, Lock};
 
 use crate::error::{At, StoreError};
 

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use forebay_run::io::{Lock, replace_file};
+use forebay_io::{Lock, replace_file};
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, PushError, StoreError};

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use forebay_run::io::{Disk, is_out_of_space, replace_file};
+use forebay_io::{Disk, is_out_of_space, replace_file};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, StoreError};

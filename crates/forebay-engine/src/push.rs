@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_run::io::{Lock, replace_file};
+use forebay_io::{Lock, replace_file};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;

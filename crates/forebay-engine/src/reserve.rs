@@ -16,7 +16,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay_run::io::{Disk, replace_file};
+use forebay_io::{Disk, replace_file};
 use tracing::{debug, warn};
 
 /// What a disk gives at a time.

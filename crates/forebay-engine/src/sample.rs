@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use forebay_run::io::Random;
+use forebay_io::Random;
 use forebay_run::run::Run;
 use forebay_run::scan::Cursor;
 

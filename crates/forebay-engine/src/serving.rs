@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use forebay_run::io::Clock;
+use forebay_io::Clock;
 use parking_lot::Mutex;
 
 use crate::error::StoreError;

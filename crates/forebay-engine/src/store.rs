@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace_file};
+use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace_file};
 
 use crate::error::{At, PushError, StoreError};
 use crate::holder::wait_lock;

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use forebay_io::{Disk, Lock};
 use forebay_run::content::ContentSum;
-use forebay_run::io::{Disk, Lock};
 
 use crate::error::{At, ReadError, StoreError};
 use crate::holder::wait_lock;

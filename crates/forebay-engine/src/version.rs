@@ -20,7 +20,7 @@ use crate::manifest::{Manifest, RunRef};
 use crate::name::{RunId, TableName};
 use crate::route::Router;
 use crate::store::Store;
-use forebay_run::io::{Clock, Disk};
+use forebay_io::{Clock, Disk};
 use parking_lot::Mutex;
 
 /// A value: borrowed from the mapped file where it lies there in one piece.

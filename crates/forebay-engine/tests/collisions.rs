@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use common::{Rows, name, push, read_all, store_on};
 use forebay_engine::diff;
+use forebay_io::sim::SimDisk;
 use forebay_run::Order;
 use forebay_run::hash::KeyHasher;
-use forebay_run::io::sim::SimDisk;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MULTIPLIER: u64 = 0x9FB2_1C65_1E98_DF25;

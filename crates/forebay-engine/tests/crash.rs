@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use common::{View, fill, fill_at, name, push, rows, store_on, view};
 use forebay_engine::{PushOptions, Store};
+use forebay_io::sim::{Fault, SimDisk};
 use forebay_run::Order;
-use forebay_run::io::sim::{Fault, SimDisk};
 
 const TABLE: &str = "t";
 

@@ -11,8 +11,8 @@ use forebay_engine::{
     Becomes, ColumnStats, Difference, Expected, Push, PushOptions, Store, ValueKind, Version,
     compare_expected, compare_sampled, diff,
 };
+use forebay_io::sim::SimDisk;
 use forebay_run::Order;
-use forebay_run::io::sim::SimDisk;
 use forebay_run::row::{Column, Kind, RowWriter, Schema};
 use proptest::prelude::*;
 

@@ -6,9 +6,9 @@ mod common;
 
 use common::{View, name, push, rows, store_on, view};
 use forebay_engine::{Store, StoreError};
+use forebay_io::sim::{Fault, SimDisk};
+use forebay_io::{Disk, is_out_of_space};
 use forebay_run::Order;
-use forebay_run::io::sim::{Fault, SimDisk};
-use forebay_run::io::{Disk, is_out_of_space};
 
 const TABLE: &str = "t";
 

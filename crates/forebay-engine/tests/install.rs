@@ -7,9 +7,9 @@ use std::io::Write;
 
 use common::{name, push, read_all, root, rows, store_on};
 use forebay_engine::{PushError, Serving, Store, StoreError, Table, VersionFile};
+use forebay_io::Disk;
+use forebay_io::sim::SimDisk;
 use forebay_run::Order;
-use forebay_run::io::Disk;
-use forebay_run::io::sim::SimDisk;
 
 fn table(store: &Store) -> Table {
     store.table(&name("t")).unwrap()

@@ -11,9 +11,9 @@ use forebay_engine::{
     Lookup, MAX_RUNS, Manifest, ManifestDraft, Partition, PushOptions, Serving, Store, Table,
     Version, compare_sampled, diff, due,
 };
+use forebay_io::Clock;
+use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::Order;
-use forebay_run::io::Clock;
-use forebay_run::io::sim::{Dice, Fault, SimDisk};
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::times::Times;
 
@@ -254,7 +254,7 @@ fn a_run_lives_as_long_as_a_version_that_names_it() {
     let table = store.table(&name("t")).unwrap();
     let run_files = || {
         let dir = root().join("tables/t/runs");
-        forebay_run::io::Disk::list(&disk, &dir).unwrap().len()
+        forebay_io::Disk::list(&disk, &dir).unwrap().len()
     };
     for key in base.keys().take(4) {
         version = onto(

@@ -11,10 +11,10 @@ use common::{Rows, draft, fill, name, read_all, rows, store_on, write_run};
 use forebay_engine::{
     Bound as Lower, Lookup, Manifest, Partition, Push, PushOptions, ReadError, Store, Version,
 };
+use forebay_io::sim::SimDisk;
+use forebay_io::{Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
 use forebay_run::content::ContentSum;
-use forebay_run::io::sim::SimDisk;
-use forebay_run::io::{Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::operation::Operation;
 use forebay_run::scan::Direction;
 use proptest::prelude::*;

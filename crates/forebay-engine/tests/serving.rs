@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use common::{TestClock, name, push, random, read_all, root, rows};
 use forebay_engine::{Change, Serving, Store, TableState, Version};
+use forebay_io::sim::SimDisk;
+use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
-use forebay_run::io::sim::SimDisk;
-use forebay_run::io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 
 struct Followed {
     disk: SimDisk,

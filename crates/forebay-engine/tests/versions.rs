@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use common::{TestClock, fill, name, push, random, read_all, root, rows, store_on};
 use forebay_engine::{PushError, PushOptions, Store, StoreError};
+use forebay_io::sim::SimDisk;
+use forebay_io::{Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
-use forebay_run::io::sim::SimDisk;
-use forebay_run::io::{Disk, OsDisk, SystemClock, SystemRandom};
 
 fn given(store: &Store, version: u64) -> Result<u64, PushError> {
     let push = store.begin_push(

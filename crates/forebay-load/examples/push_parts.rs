@@ -103,7 +103,7 @@ fn main() -> Result<(), AnyError> {
         sources,
         encoder,
         plan: SortPlan {
-            disk: Arc::new(forebay_run::io::OsDisk::default()),
+            disk: Arc::new(forebay_io::OsDisk::default()),
             scratch: scratch.clone(),
             run: RunOptions::new(Order::Hashed, Compression::None, b"parts:"),
             duplicates: Duplicates::Fail,

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_run::io::{Disk, Lock, Random, replace_file};
+use forebay_io::{Disk, Lock, Random, replace_file};
 use parking_lot::Mutex;
 use tracing::warn;
 use xxhash_rust::xxh3::xxh3_64_with_seed;

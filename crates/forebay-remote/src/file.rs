@@ -8,8 +8,8 @@ use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
-use forebay_run::io::ReadFile;
-use forebay_run::raw::Mapping;
+use forebay_io::ReadFile;
+use forebay_io::raw::Mapping;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 

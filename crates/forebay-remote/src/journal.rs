@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_run::io::{Disk, replace_file};
+use forebay_io::{Disk, replace_file};
 use serde::{Deserialize, Serialize};
 
 const MIB: u64 = 1 << 20;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_run::io::{Clock, Lock, Random};
+use forebay_io::{Clock, Lock, Random};
 use object_store::UpdateVersion;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -285,7 +285,7 @@ mod tests {
     use object_store::memory::InMemory;
     use object_store::path::Path as Key;
 
-    use forebay_run::io::{SystemClock, SystemRandom};
+    use forebay_io::{SystemClock, SystemRandom};
 
     use super::*;
 

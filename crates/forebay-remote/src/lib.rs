@@ -2,7 +2,7 @@
 //!
 //! [`open`] gives a [`Store`](forebay_engine::Store) of the engine whose files lie in a bucket, under the
 //! same names as a local store's in its directory. What makes that possible is [`RemoteDisk`], a
-//! [`Disk`](forebay_run::io::Disk) made of requests: the engine and the loader know nothing of it. [`Puller`]
+//! [`Disk`](forebay_io::Disk) made of requests: the engine and the loader know nothing of it. [`Puller`]
 //! keeps a local store, a node's cache, in step with such a store.
 //!
 //! Stores are asynchronous; here a small runtime waits for them, so that nothing outside has to. The loader, which

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_run::io::Clock;
+use forebay_io::Clock;
 use futures::TryStreamExt;
 use object_store::multipart::PartId;
 use object_store::path::Path as Key;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_engine::{Store, StoreError};
-use forebay_run::io::{Clock, Disk, Random};
+use forebay_io::{Clock, Disk, Random};
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_run::io::{Disk, ReadFile};
+use forebay_io::{Disk, ReadFile};
 use object_store::multipart::PartId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

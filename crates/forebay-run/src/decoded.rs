@@ -6,9 +6,9 @@ use crate::hash::{KeyHasher, key_head};
 use crate::page::{
     OPERATION_MASK, Page, PageResult, SHORT_SLOT_BYTES, ShortSlot, Slot, TAG_EXTENT, TAG_SPILLS,
 };
-use crate::raw::prefetch;
 use crate::record::DELTA;
 use crate::scan::Direction;
+use forebay_io::raw::prefetch;
 
 /// Where a record lies in [`Decoded::bytes`]: its key, and behind it its payload.
 #[derive(Debug, Clone, Copy, Default)]
@@ -280,8 +280,8 @@ impl<'a> Prefix<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::sim::Dice;
     use crate::page::PageBuilder;
+    use forebay_io::sim::Dice;
 
     const PAGE_BYTES: usize = 4096;
 

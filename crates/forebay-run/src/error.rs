@@ -70,14 +70,14 @@ impl RunError {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Damaged { .. } => true,
-            Self::Io { source, .. } => crate::io::is_bad_device(source),
+            Self::Io { source, .. } => forebay_io::is_bad_device(source),
             _ => false,
         }
     }
 
     /// Whether the cause is a full disk (or a quota).
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if crate::io::is_out_of_space(source))
+        matches!(self, Self::Io { source, .. } if forebay_io::is_out_of_space(source))
     }
 }
 

@@ -8,7 +8,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::hash::HASH_BITS;
-use crate::raw::prefetch;
+use forebay_io::raw::prefetch;
 
 /// Bits of a filter for each record that is expected.
 pub const BITS_PER_KEY: u64 = 10;

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use crate::format::word32;
 use crate::hash::{HASH_BITS, key_head, slot_of};
-use crate::raw::prefetch;
+use forebay_io::raw::prefetch;
 
 /// Steps that the walk from the interpolated page takes before it gives way to binary search.
 const WALK: usize = 8;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::io::sim::Dice;
+use forebay_io::sim::Dice;
 
 /// The pages that hold `hash` by the plain definition, over the pages' full first hashes.
 fn plain_pages(first_hashes: &[u64], hash: u64) -> Option<usize> {

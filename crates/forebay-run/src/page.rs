@@ -14,8 +14,8 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::bytes::{SHORT_BYTES, append_bytes, append_part, shared_bytes};
-use crate::raw::{match_byte, prefetch};
 use crate::record::DELTA;
+use forebay_io::raw::{match_byte, prefetch};
 
 pub const HEADER_BYTES: usize = 16;
 /// The bits of a record's tag that its operation and its payload's form take.

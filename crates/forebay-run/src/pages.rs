@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::compress::{self, BlockReader};
 use crate::error::{Result, RunError};
-use crate::io::ReadFile;
 use crate::page::Page;
-use crate::raw::{Mapping, SYSTEM_PAGE_BYTES};
+use forebay_io::ReadFile;
+use forebay_io::raw::{Mapping, SYSTEM_PAGE_BYTES};
 
 /// How much of a mapping is asked about at a time.
 const SWEEP_BYTES: usize = 64 << 20;

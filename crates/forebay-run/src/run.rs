@@ -16,11 +16,11 @@ use crate::format::{
 };
 use crate::hash::KeyHasher;
 use crate::index::{HashIndex, KeyIndex};
-use crate::io::{Disk, ReadFile};
 use crate::page::{Glance, Page, PageResult, Slot};
 use crate::pages::{Blocks, Pages};
 use crate::record::Found;
 use crate::writer::ext_path;
+use forebay_io::{Disk, ReadFile};
 
 #[derive(Debug)]
 pub(crate) enum Index {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::content::ContentSum;
 use crate::error::{Result, RunError};
 use crate::format::{Order, RunSummary};
-use crate::io::Disk;
 use crate::record::encode;
 use crate::run::Run;
 use crate::scan::{Cursor, Direction, Position, ScanRange};
+use forebay_io::Disk;
 
 impl Run {
     /// Reads every page and every large value, compares their checksums, that records rise, that

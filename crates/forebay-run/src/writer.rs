@@ -16,10 +16,10 @@ use crate::format::{
 };
 use crate::hash::key_head;
 use crate::index::{HashIndexBuilder, KeyIndex, separator};
-use crate::io::{Disk, WriteFile};
 use crate::operation::Operation;
 use crate::page::{PageBuilder, TAG_EXTENT};
 use crate::record::encode;
+use forebay_io::{Disk, WriteFile};
 
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;

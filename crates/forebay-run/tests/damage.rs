@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{COMPRESSIONS, Model, ORDERS, model, options, records, sim_disk, write};
-use forebay_run::io::sim::Dice;
-use forebay_run::io::{Disk, OsDisk};
+use forebay_io::sim::Dice;
+use forebay_io::{Disk, OsDisk};
 use forebay_run::operation::Operation;
 use forebay_run::{Order, Run, RunError, RunWriter};
 

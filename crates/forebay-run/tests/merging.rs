@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{ORDERS, PREFIX, sim_disk, sort_hash};
+use forebay_io::sim::Dice;
 use forebay_run::content::ContentSum;
-use forebay_run::io::sim::Dice;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};

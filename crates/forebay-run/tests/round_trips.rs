@@ -15,10 +15,10 @@ use std::sync::Arc;
 use common::{
     COMPRESSIONS, Model, ORDERS, PREFIX, build, model, options, records, sim_disk, sort_hash,
 };
+use forebay_io::sim::Dice;
+use forebay_io::{Disk, OsDisk};
 use forebay_run::Found;
 use forebay_run::format::MAX_KEY_BYTES;
-use forebay_run::io::sim::Dice;
-use forebay_run::io::{Disk, OsDisk};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
 use forebay_run::times::Times;

@@ -17,7 +17,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_run::io::Disk;
+use forebay_io::Disk;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Source, Store, StoreError, Table, TableName, Version};
+use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
 use forebay_remote::{Patience, RemoteDisk, RemoteStore};
-use forebay_run::io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use serde::Serialize;
 
 use crate::cli::Global;

@@ -31,7 +31,7 @@ pub fn run(
     let line = ["forebay", "--json"].map(str::to_owned);
     let line = line.iter().chain(words);
     let cli = Cli::try_parse_from(line).map_err(|error| CommandError::Words(plain(&error)))?;
-    forebay_run::raw::raise_open_files_limit();
+    forebay_io::raw::raise_open_files_limit();
     let context = Context::embedded(&cli.global, listener);
     let outcome = match (cli.command, batches) {
         (Command::Push(args), Some(batches)) => push::run_batches(args, batches, &context),

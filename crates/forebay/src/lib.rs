@@ -39,7 +39,7 @@ pub use target::Target;
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    forebay_run::raw::raise_open_files_limit();
+    forebay_io::raw::raise_open_files_limit();
     let context = Context::new(&cli.global);
     exit::report(context.output, commands::run(cli.command, &context))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forebay_run::io::Disk;
+use forebay_io::Disk;
 
 /// When nothing says how much memory there is.
 const ASSUMED_BYTES: u64 = 1 << 30;

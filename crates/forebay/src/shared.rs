@@ -9,10 +9,10 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::Parser;
 use forebay_engine::Store;
+use forebay_io::{Random, SystemRandom};
 use forebay_load::progress::{Progress, Silent};
 use forebay_load::shared::{self, Recipe};
 use forebay_remote::{Joined, Patience};
-use forebay_run::io::{Random, SystemRandom};
 
 use crate::cli::{Cli, Command, Global};
 use crate::commands::push;
@@ -53,7 +53,7 @@ impl SharedPush {
         }
         args.work.threads = Some(1);
         args.work.memory.get_or_insert(TASK_MEMORY_BYTES);
-        forebay_run::raw::raise_open_files_limit();
+        forebay_io::raw::raise_open_files_limit();
         let context = Context::embedded(&cli.global, Arc::new(Silent));
         Self::open(args, context, schema, name).map_err(CommandError::Failed)
     }
@@ -131,7 +131,7 @@ pub struct PartTask {
 impl PartTask {
     /// `scratch` is a directory of this machine; several tasks may have the same.
     pub fn begin(recipe: &[u8], scratch: &Path) -> anyhow::Result<Self> {
-        forebay_run::raw::raise_open_files_limit();
+        forebay_io::raw::raise_open_files_limit();
         let recipe = Recipe::parse(recipe)?;
         let (store, joined) = open(&recipe, scratch)?;
         Ok(Self {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use forebay_io::is_out_of_space;
 use forebay_run::RunError;
-use forebay_run::io::is_out_of_space;
 use tracing::warn;
 
 use crate::error::StoreError;

@@ -12,9 +12,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use forebay_io::replace_file;
 use forebay_run::RunWriter;
 use forebay_run::format::{RunOptions, RunSummary};
-use forebay_run::io::replace_file;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::settle::Settled;

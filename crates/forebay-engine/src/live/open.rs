@@ -8,8 +8,8 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
+use forebay_io::{Disk, Lock, replace_file};
 use forebay_run::format::RunSummary;
-use forebay_run::io::{Disk, Lock, replace_file};
 use parking_lot::{Condvar, Mutex};
 use tracing::debug;
 

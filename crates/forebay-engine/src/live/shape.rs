@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use forebay_io::Clock;
 use forebay_run::filter::filter_hash;
 use forebay_run::hash::key_head;
-use forebay_run::io::Clock;
 use forebay_run::operation::{CowOperation, DeltaKind, OperandError, Operation};
 use forebay_run::{Order, RunError};
 

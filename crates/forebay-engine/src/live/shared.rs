@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use forebay_io::{Clock, Disk, Lock};
 use forebay_run::Run;
-use forebay_run::io::{Clock, Disk, Lock};
 use forebay_run::verify::read_back;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::error;

@@ -11,10 +11,10 @@ use forebay_engine::{
     Bound, Counting, Manifest, ManifestDraft, NewRun, Partition, Push, PushError, PushOptions,
     RunRef, Store, Table, TableName, ValueKind, Version,
 };
+use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::{Clock, Disk, Random};
 use forebay_run::content::ContentSum;
 use forebay_run::hash::{KeyHasher, SLOTS};
-use forebay_run::io::sim::{Dice, SimDisk};
-use forebay_run::io::{Clock, Disk, Random};
 use forebay_run::operation::Operation;
 use forebay_run::row::{Column, Kind, Schema};
 use forebay_run::scan::Direction;

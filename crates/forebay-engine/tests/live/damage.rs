@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use forebay_engine::live::Durability;
+use forebay_io::Disk;
+use forebay_io::sim::Dice;
 use forebay_run::Order;
-use forebay_run::io::Disk;
-use forebay_run::io::sim::Dice;
 
 use crate::history::{History, Map};
 use crate::life::{Life, collect, keys, op, open_on, options};
@@ -96,7 +96,7 @@ fn every_flipped_byte_of_a_manifest_is_refused() {
 }
 
 /// Reads all there is; what is read must be right.
-fn read_all(history: &History, disk: &forebay_run::io::sim::SimDisk, words: &str) -> bool {
+fn read_all(history: &History, disk: &forebay_io::sim::SimDisk, words: &str) -> bool {
     let Ok(table) = open_on(disk) else {
         return false;
     };

@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use forebay_engine::Store;
 use forebay_engine::live::{Durability, LiveError};
+use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::Order;
-use forebay_run::io::sim::{Dice, Fault, SimDisk};
 use forebay_run::operation::DeltaKind;
 
 use crate::common::{name, store_on};
@@ -158,7 +158,7 @@ fn opening_may_fail_at_every_call_and_is_done_by_the_next() {
         }
         // With a run that no manifest names, as a flush that died leaves it.
         let debris = life.table.new_run().path;
-        use forebay_run::io::Disk;
+        use forebay_io::Disk;
         life.disk.create(&debris).unwrap();
         let base = life.disk.after_kill();
         let whole = base.after_kill();

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use forebay_engine::live::{Budget, Durability, LiveOptions, LiveTable};
+use forebay_io::sim::Dice;
 use forebay_run::Order;
-use forebay_run::io::sim::Dice;
 use forebay_run::operation::DeltaKind;
 
 use crate::common::name;

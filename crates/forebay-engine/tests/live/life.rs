@@ -8,9 +8,9 @@ use forebay_engine::live::{
     Batch, Budget, Durability, IngestRun, LiveError, LiveLookup, LiveOptions, LiveScan, LiveTable,
     LogError, Snapshot,
 };
+use forebay_io::Disk;
+use forebay_io::sim::{Dice, SimDisk};
 use forebay_run::format::MAX_KEY_BYTES;
-use forebay_run::io::Disk;
-use forebay_run::io::sim::{Dice, SimDisk};
 use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::scan::Direction;
 use forebay_run::{Order, RunWriter};

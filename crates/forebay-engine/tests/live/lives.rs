@@ -3,9 +3,9 @@
 use std::ops::Bound;
 
 use forebay_engine::live::{LiveError, Snapshot};
+use forebay_io::sim::Dice;
 use forebay_run::Order;
 use forebay_run::format::MAX_KEY_BYTES;
-use forebay_run::io::sim::Dice;
 
 use crate::for_seeds;
 use crate::history::{Map, Op};

@@ -16,8 +16,8 @@ mod lives;
 mod threads;
 mod timed;
 
-use forebay_run::io::sim::Dice;
-use forebay_run::io::{Random, SystemRandom};
+use forebay_io::sim::Dice;
+use forebay_io::{Random, SystemRandom};
 
 /// Runs a test on many seeds, or on the one that the environment names.
 fn for_seeds(rounds: u64, test: impl Fn(u64)) {

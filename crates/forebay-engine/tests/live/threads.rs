@@ -8,8 +8,8 @@ use forebay_engine::live::{
     Batch, Budget, Durability, IngestRun, LiveOptions, LiveTable, Snapshot,
 };
 use forebay_engine::{Store, StoreError};
-use forebay_run::io::sim::Dice;
-use forebay_run::io::{Disk, OsDisk, SystemClock, SystemRandom};
+use forebay_io::sim::Dice;
+use forebay_io::{Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::scan::Direction;
 use forebay_run::{Order, RunWriter};

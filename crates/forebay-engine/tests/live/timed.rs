@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use forebay_engine::Store;
 use forebay_engine::live::{Batch, Expiry, IngestRun, LiveOptions, LiveTable, Snapshot};
+use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::{Clock, Disk, SystemClock};
 use forebay_run::format::MAX_KEY_BYTES;
-use forebay_run::io::sim::{Dice, SimDisk};
-use forebay_run::io::{Clock, Disk, SystemClock};
 use forebay_run::operation::Operation;
 use forebay_run::times::Times;
 use forebay_run::{Order, RunWriter};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use forebay_engine::{Store, Table, Version};
-use forebay_run::io::sim::Dice;
-use forebay_run::io::{Clock, OsDisk, SystemRandom};
+use forebay_io::sim::Dice;
+use forebay_io::{Clock, OsDisk, SystemRandom};
 use forebay_run::number::Number;
 use forebay_run::scan::Direction;
 

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::{Manifest, Push, PushOptions, Store, StoreError, TableName, Ttl};
-use forebay_run::io::Disk;
+use forebay_io::Disk;
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order, RunOptions};
 use serde::Serialize;

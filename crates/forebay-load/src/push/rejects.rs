@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
-use forebay_run::io::{Disk, WriteFile};
+use forebay_io::{Disk, WriteFile};
 use serde::Serialize;
 use serde_json::json;
 

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, String
 use arrow_schema::ArrowError;
 
 use forebay_engine::{Source, Store};
-use forebay_run::io::{OsDisk, SystemClock, SystemRandom};
+use forebay_io::{OsDisk, SystemClock, SystemRandom};
 use forebay_run::scan::{Direction, ScanRange};
 
 use super::*;

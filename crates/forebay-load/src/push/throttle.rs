@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_run::io::Clock;
+use forebay_io::Clock;
 
 /// At most so much work is saved up while nobody takes any.
 const BURST: Duration = Duration::from_millis(100);

@@ -92,8 +92,8 @@ impl Arena {
     pub fn prefetch(&self, place: u64) {
         let block = &self.blocks[(place >> 32) as usize];
         let at = (place & 0xffff_ffff) as usize;
-        forebay_run::raw::prefetch(block, at);
-        forebay_run::raw::prefetch(block, at + 64);
+        forebay_io::raw::prefetch(block, at);
+        forebay_io::raw::prefetch(block, at + 64);
     }
 }
 

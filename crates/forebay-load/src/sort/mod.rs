@@ -22,9 +22,9 @@ mod write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_io::Disk;
 use forebay_run::content::ContentSum;
 use forebay_run::hash::KeyHasher;
-use forebay_run::io::Disk;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::record::{decode, encode};
 use forebay_run::{Order, RunError, RunOptions};

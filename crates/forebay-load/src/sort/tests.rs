@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::format::MAX_KEY_BYTES;
-use forebay_run::io::sim::{Dice, Fault, SimDisk};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Compression, Run};

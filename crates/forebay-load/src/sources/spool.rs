@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_run::io::{Disk, OsDisk, ReadFile, is_out_of_space};
+use forebay_io::{Disk, OsDisk, ReadFile, is_out_of_space};
 
 use super::error::SourceError;
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_run::io::{Clock, Disk, Lock, LogFile, Random, ReadFile, WriteFile};
+use forebay_io::{Clock, Disk, Lock, LogFile, Random, ReadFile, WriteFile};
 use parking_lot::Mutex;
 
 use crate::attempt::Attempt;

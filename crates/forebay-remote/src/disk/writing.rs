@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use forebay_run::io::WriteFile;
+use forebay_io::WriteFile;
 
 use super::Shared;
 use crate::attempt::Attempt;

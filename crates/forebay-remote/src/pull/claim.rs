@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use forebay_engine::{Store, StoreError};
-use forebay_run::io::replace_file;
+use forebay_io::replace_file;
 
 use super::PullError;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_engine::VersionFile;
-use forebay_run::io::{Disk, LogFile, replace_file};
+use forebay_io::{Disk, LogFile, replace_file};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 

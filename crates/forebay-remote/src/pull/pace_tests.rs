@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay_run::io::Clock;
+use forebay_io::Clock;
 
 use super::pace::{LOOK, Pacer};
 use super::throttle::{FLOOR_BYTES, PullRate, Throttle};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forebay_io::Disk;
+use forebay_io::sim::Dice;
 use forebay_run::hash::KeyHasher;
-use forebay_run::io::Disk;
-use forebay_run::io::sim::Dice;
 use forebay_run::operation::Operation;
 use forebay_run::{Compression, Order, Run, RunOptions, RunSummary, RunWriter};
 use xxhash_rust::xxh3::xxh3_64;
@@ -75,8 +75,8 @@ pub fn build(disk: &Arc<dyn Disk>, path: &Path, options: RunOptions, model: &Mod
     Arc::new(Run::open(&**disk, path).unwrap())
 }
 
-pub fn sim_disk() -> (forebay_run::io::sim::SimDisk, Arc<dyn Disk>) {
-    let sim = forebay_run::io::sim::SimDisk::new();
+pub fn sim_disk() -> (forebay_io::sim::SimDisk, Arc<dyn Disk>) {
+    let sim = forebay_io::sim::SimDisk::new();
     sim.create_dir_all(Path::new("/d")).unwrap();
     (sim.clone(), Arc::new(sim))
 }

@@ -10,8 +10,8 @@
 //! Cursors stay below 2^53, for some clients keep them in floats: 11 bits for the table (from 1), 42
 //! for the place.
 
+use forebay_io::Random;
 use forebay_run::Order;
-use forebay_run::io::Random;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use forebay_engine::live::{Batch, Expiry, LiveTable, MAX_VALUE_BYTES, Stored};
 use forebay_engine::{Source, ValueKind};
-use forebay_run::io::Clock;
+use forebay_io::Clock;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 

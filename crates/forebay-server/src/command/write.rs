@@ -6,8 +6,8 @@
 
 use forebay_engine::TableName;
 use forebay_engine::live::{Batch, LiveError, LiveTable, Stored};
+use forebay_io::Clock;
 use forebay_run::format::MAX_KEY_BYTES;
-use forebay_run::io::Clock;
 use forebay_run::number::NumberError;
 use tracing::error;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use forebay_engine::{
     Bound, ManifestDraft, Partition, PushOptions, RunRef, Store, TableName, ValueKind,
 };
+use forebay_io::{OsDisk, SystemClock, SystemRandom};
 use forebay_run::hash::KeyHasher;
-use forebay_run::io::{OsDisk, SystemClock, SystemRandom};
 use forebay_run::operation::Operation;
 use forebay_run::row::{Column, Datum, Kind, ListWriter, RowWriter, Schema};
 use forebay_run::{Compression, Order, RunOptions, RunWriter};

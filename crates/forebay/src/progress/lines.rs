@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use forebay_io::{Clock, SystemClock};
 use forebay_load::progress::{Progress, Unit};
-use forebay_run::io::{Clock, SystemClock};
 use serde_json::json;
 
 use super::meter::Reading;

@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_io::{Lock, replace_file};
 use forebay_run::format::RunOptions;
-use forebay_run::io::{Lock, replace_file};
 use thiserror::Error;
 use tracing::warn;
 

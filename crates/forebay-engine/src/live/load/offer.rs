@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 
-use forebay_run::io::{Clock, Disk};
+use forebay_io::{Clock, Disk};
 use serde::{Deserialize, Serialize};
 
 use crate::cleanup::remove_if_there;

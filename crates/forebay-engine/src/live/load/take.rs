@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forebay_run::io::Disk;
+use forebay_io::Disk;
 use tracing::warn;
 
 use super::offer::{Offer, State, file_of, loader_lives, pending, read, staged};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use forebay_io::sim::{Fault, SimDisk};
+use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
 use forebay_run::RunWriter;
-use forebay_run::io::sim::{Fault, SimDisk};
-use forebay_run::io::{Clock, Disk, SystemClock, SystemRandom};
 use forebay_run::operation::Operation;
 use parking_lot::Mutex;
 

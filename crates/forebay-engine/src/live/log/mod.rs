@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use forebay_run::io::{Clock, Disk};
+use forebay_io::{Clock, Disk};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

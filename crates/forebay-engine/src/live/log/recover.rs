@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_run::io::Disk;
+use forebay_io::Disk;
 
 use super::error::LogError;
 use super::frame::{Kind, Place, marked, next_start, segment_seed};

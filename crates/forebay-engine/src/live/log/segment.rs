@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use forebay_run::io::ReadFile;
+use forebay_io::ReadFile;
 
 use super::frame::{self, HEAD_BYTES, Head, SECTOR_BYTES};
 

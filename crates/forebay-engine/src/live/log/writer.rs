@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_run::io::{LogFile, is_out_of_space};
+use forebay_io::{LogFile, is_out_of_space};
 
 use super::error::LogError;
 use super::frame::{self, MAX_RECORD_BYTES, Place, segment_seed};

@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
+use forebay_io::sim::Dice;
 use forebay_run::format::MAX_KEY_BYTES;
-use forebay_run::io::sim::Dice;
 use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::scan::Direction;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_run::io::Clock;
-use forebay_run::io::sim::{Dice, SimDisk};
+use forebay_io::Clock;
+use forebay_io::sim::{Dice, SimDisk};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 use parking_lot::Mutex;
@@ -24,11 +24,11 @@ impl Clock for SetClock {
     }
 
     fn monotonic(&self) -> Duration {
-        forebay_run::io::SystemClock.monotonic()
+        forebay_io::SystemClock.monotonic()
     }
 
     fn sleep(&self, time: Duration) {
-        forebay_run::io::SystemClock.sleep(time);
+        forebay_io::SystemClock.sleep(time);
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forebay_run::io::Disk;
-use forebay_run::io::sim::{Dice, Fault, SimDisk};
+use forebay_io::Disk;
+use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::operation::DeltaKind;
 
 use super::{Model, both_orders, check, create, create_on, name, open, store_on, write_some};
@@ -105,7 +105,7 @@ fn files_that_no_manifest_names_are_removed_when_the_table_is_opened() {
     let stray = table.new_run();
     drop(table);
     let before = disk.files();
-    let dir: &dyn forebay_run::io::Disk = &disk;
+    let dir: &dyn forebay_io::Disk = &disk;
     dir.create(&stray.path).unwrap();
     let table = open(&disk).unwrap();
     assert!(!disk.files().contains(&stray.path));

@@ -1,7 +1,7 @@
 //! Runs built elsewhere.
 
+use forebay_io::sim::{Fault, SimDisk};
 use forebay_run::RunWriter;
-use forebay_run::io::sim::{Fault, SimDisk};
 use forebay_run::operation::{DeltaKind, Operation};
 
 use super::{create, open};
@@ -14,7 +14,7 @@ fn build(
     records: &[(&str, Operation<'_>)],
 ) -> IngestRun {
     let new = table.new_run();
-    let disk: std::sync::Arc<dyn forebay_run::io::Disk> = std::sync::Arc::new(disk.clone());
+    let disk: std::sync::Arc<dyn forebay_io::Disk> = std::sync::Arc::new(disk.clone());
     let options = table.run_options(records.len() as u64, 100);
     let mut writer = RunWriter::create(&disk, &new.path, options).unwrap();
     for (key, operation) in records {

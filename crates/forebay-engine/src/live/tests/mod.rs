@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_run::io::sim::{Dice, SimDisk};
-use forebay_run::io::{Disk, Random, SystemClock};
+use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::{Disk, Random, SystemClock};
 use forebay_run::scan::Direction;
 use parking_lot::Mutex;
 

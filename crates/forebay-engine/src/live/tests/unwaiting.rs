@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_run::io::sim::SimDisk;
+use forebay_io::sim::SimDisk;
 use forebay_run::operation::CowOperation;
 
 use super::{Model, create};

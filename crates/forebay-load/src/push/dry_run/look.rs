@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use forebay_io::{Clock, Random};
 use forebay_run::hash::KeyHasher;
-use forebay_run::io::{Clock, Random};
 use forebay_run::operation::Operation;
 use forebay_run::record::encode;
 

@@ -21,8 +21,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_engine::{Manifest, ManifestDraft, Store, StoreError, Table, TableName};
+use forebay_io::{Clock, Disk, Random};
 use forebay_run::hash::KeyHasher;
-use forebay_run::io::{Clock, Disk, Random};
 
 use super::layer::Layer;
 use super::looking::{Looking, Opened};

@@ -1,6 +1,6 @@
 //! Some rows of all, drawn at random, and the first few.
 
-use forebay_run::io::Random;
+use forebay_io::Random;
 
 /// Bytes of keys and values that a sample holds.
 const MOST_BYTES: usize = 64 << 20;
@@ -82,7 +82,7 @@ impl Drawn {
 
 #[cfg(test)]
 mod tests {
-    use forebay_run::io::SystemRandom;
+    use forebay_io::SystemRandom;
 
     use super::*;
 

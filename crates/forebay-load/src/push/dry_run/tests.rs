@@ -2,7 +2,7 @@
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator};
 use arrow_schema::ArrowError;
-use forebay_run::io::{OsDisk, SystemClock, SystemRandom};
+use forebay_io::{OsDisk, SystemClock, SystemRandom};
 
 use super::*;
 use crate::gate::Finding;

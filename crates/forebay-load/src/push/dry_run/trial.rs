@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_run::io::{Clock, Disk, MemoryDisk};
+use forebay_io::{Clock, Disk, MemoryDisk};
 use forebay_run::operation::Operation;
 use forebay_run::record::decode;
 

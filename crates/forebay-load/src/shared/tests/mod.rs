@@ -14,7 +14,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use forebay_engine::{RunRef, Store};
-use forebay_run::io::{Clock, OsDisk, SystemRandom};
+use forebay_io::{Clock, OsDisk, SystemRandom};
 use forebay_run::{Compression, Order};
 
 use super::report::Report;

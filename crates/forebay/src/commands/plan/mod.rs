@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
-use forebay_run::io::replace_file;
+use forebay_io::replace_file;
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;

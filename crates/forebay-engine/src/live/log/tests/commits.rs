@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use forebay_run::io::sim::Fault;
+use forebay_io::sim::Fault;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Every call failing in every way, and power cuts at any moment.
 
-use forebay_run::io::sim::{Dice, Fault};
+use forebay_io::sim::{Dice, Fault};
 
 use super::*;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use forebay_run::io::sim::SimDisk;
-use forebay_run::io::{Clock, Disk};
+use forebay_io::sim::SimDisk;
+use forebay_io::{Clock, Disk};
 use parking_lot::{Condvar, Mutex};
 
 use super::{Durability, Log, LogError, LogOptions, Lsn};

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Disk, Lock, LogFile, ReadFile, WriteFile};
 use crate::raw::Mapping;
+use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
@@ -148,25 +148,19 @@ impl ReadFile for MemoryFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::Operation;
-    use crate::verify::read_back;
-    use crate::{Compression, Order, RunOptions, RunWriter};
 
     #[test]
-    fn a_run_is_written_and_read_back() {
-        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
-        let path = Path::new("a.run");
-        let options = RunOptions::new(Order::Ordered, Compression::Zstd, b"t:");
-        let mut writer = RunWriter::create(&disk, path, options).unwrap();
-        for number in 0..5000_u32 {
-            let key = format!("key-{number:05}");
-            let value = vec![b'v'; number as usize % 7000];
-            let update = Operation::Update(&value);
-            writer.push(0, key.as_bytes(), update).unwrap();
-        }
-        writer.finish().unwrap();
-        let run = read_back(&*disk, path, Order::Ordered, &mut |_| ()).unwrap();
-        assert_eq!(run.summary().records, 5000);
+    fn a_file_is_written_once_and_read_anywhere() {
+        let disk = MemoryDisk::default();
+        let path = Path::new("a");
+        let mut file = disk.create(path).unwrap();
+        file.write_all(b"abcdef").unwrap();
+        file.sync().unwrap();
+        drop(file);
+        let (mut middle, file) = ([0; 3], disk.open(path).unwrap());
+        file.read_exact_at(&mut middle, 2).unwrap();
+        assert_eq!((file.len_bytes(), &middle), (6, b"cde"));
+        assert!(file.read_exact_at(&mut middle, 4).is_err());
         assert!(disk.create(path).is_err() && disk.open(Path::new("b")).is_err());
         assert!(disk.remove(path).is_ok() && !disk.exists(path).unwrap());
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::LogFile;
+use crate::LogFile;
 use crate::raw::{WriteWindow, reserve_blocks, reserves_blocks};
 
 /// Windows grow with the file between these.

@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::log_file::OsLogFile;
-use super::{Disk, Lock, LogFile, ReadFile, WriteFile, is_out_of_space};
+use crate::log_file::OsLogFile;
 use crate::raw::{self, Mapping};
+use crate::{Disk, Lock, LogFile, ReadFile, WriteFile, is_out_of_space};
 
 /// Files of the operating system, read by mapping them.
 #[derive(Debug, Default, Clone, Copy)]

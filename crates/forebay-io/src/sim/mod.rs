@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::inode::Inode;
-use super::{Disk, Lock, LogFile, ReadFile, WriteFile};
 use crate::raw::Mapping;
+use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 
 /// What goes wrong at the planned call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

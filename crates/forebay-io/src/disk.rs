@@ -1,27 +1,9 @@
-//! Files, time and randomness as the rest of Forebay sees them.
-//!
-//! Nothing above this module opens a file, reads a clock or draws a random number by itself: it is
-//! handed a [`Disk`], a [`Clock`] or a [`Random`]. The real ones are [`OsDisk`], [`SystemClock`] and
-//! [`SystemRandom`]; [`sim`] has a disk in memory that fails, fills up and loses power on request.
-
-#![allow(
-    clippy::disallowed_methods,
-    reason = "this is the home of files, clocks and randomness"
-)]
-
-mod log_file;
-mod memory;
-mod os;
-pub mod sim;
+//! Files as the rest of Forebay sees them, and how a small one is replaced in one step.
 
 use std::fmt::Debug;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-pub use memory::MemoryDisk;
-pub use os::OsDisk;
 
 use crate::raw::Mapping;
 
@@ -118,53 +100,6 @@ pub fn is_out_of_space(error: &io::Error) -> bool {
 /// Whether the device could not give, or take, the bytes.
 pub fn is_bad_device(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EIO)
-}
-
-/// Wall-clock and monotonic time.
-pub trait Clock: Debug + Send + Sync + 'static {
-    /// Milliseconds since 1970-01-01 UTC.
-    fn unix_ms(&self) -> u64;
-    /// Time since some fixed moment; never goes back.
-    fn monotonic(&self) -> Duration;
-    fn sleep(&self, time: Duration);
-}
-
-/// A source of random numbers.
-pub trait Random: Debug + Send + Sync + 'static {
-    fn next_u64(&self) -> u64;
-}
-
-/// The machine's own clock.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn unix_ms(&self) -> u64 {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(0, |time| time.as_millis() as u64)
-    }
-
-    fn monotonic(&self) -> Duration {
-        use std::sync::OnceLock;
-        use std::time::Instant;
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed()
-    }
-
-    fn sleep(&self, time: Duration) {
-        std::thread::sleep(time);
-    }
-}
-
-/// Random numbers seeded by the system.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct SystemRandom;
-
-impl Random for SystemRandom {
-    fn next_u64(&self) -> u64 {
-        use std::hash::{BuildHasher, Hasher, RandomState};
-        RandomState::new().build_hasher().finish()
-    }
 }
 
 /// Writes a small file so that a reader sees the old content or the new, never a mixture, and the

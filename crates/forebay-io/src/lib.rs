@@ -1,0 +1,28 @@
+//! Files, time and randomness as the rest of Forebay sees them.
+//!
+//! Nothing above this crate opens a file, reads a clock or draws a random number by itself: it is
+//! handed a [`Disk`], a [`Clock`] or a [`Random`]. The real ones are [`OsDisk`], [`SystemClock`] and
+//! [`SystemRandom`]. [`MemoryDisk`] keeps files in memory; [`sim`] has a disk in memory that fails, fills up
+//! and loses power on request, and [`HandClock`] is moved by tests. All `unsafe` code is in [`raw`].
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this is the home of files, clocks and randomness"
+)]
+
+mod clock;
+mod disk;
+mod log_file;
+mod memory;
+mod os;
+mod random;
+pub mod raw;
+pub mod sim;
+
+pub use clock::{Clock, HandClock, SystemClock};
+pub use disk::{
+    Disk, Lock, LogFile, ReadFile, WriteFile, is_bad_device, is_out_of_space, replace_file,
+};
+pub use memory::MemoryDisk;
+pub use os::OsDisk;
+pub use random::{Random, SystemRandom};
