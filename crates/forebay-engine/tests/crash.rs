@@ -213,7 +213,7 @@ fn a_store_is_made_whole_or_made_by_the_next_call() {
             let disk = SimDisk::new();
             disk.plan(nth, fault);
             let parts = (std::sync::Arc::new(disk.clone()), common::random(1));
-            let clock = std::sync::Arc::new(common::TestClock::default());
+            let clock = common::clock();
             let _ = Store::open_or_create(parts.0, clock, parts.1, common::root());
             for found in [
                 disk.after_kill(),

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{TestClock, name, push, random, read_all, root, rows};
+use common::{name, push, random, read_all, root, rows};
 use forebay_engine::{Change, Serving, Store, TableState, Version};
-use forebay_io::sim::SimDisk;
+use forebay_io::sim::{HandClock, SimDisk};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
 
 struct Followed {
     disk: SimDisk,
-    clock: Arc<TestClock>,
+    clock: Arc<HandClock>,
     store: Store,
     serving: Serving,
 }
@@ -24,7 +24,7 @@ struct Followed {
 /// A table "t" with versions 1 and 2 of which 1 serves, and one that follows it.
 fn followed() -> Followed {
     let disk = SimDisk::new();
-    let clock = Arc::new(TestClock::default());
+    let clock = common::clock();
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let store = Store::open_or_create(shared, clock.clone(), random(1), root()).unwrap();
     for version in 1..=2 {

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{TestClock, fill, name, push, random, read_all, root, rows, store_on};
+use common::{fill, name, push, random, read_all, root, rows, store_on};
 use forebay_engine::{PushError, PushOptions, Store, StoreError};
 use forebay_io::sim::SimDisk;
 use forebay_io::{Disk, OsDisk, SystemClock, SystemRandom};
@@ -291,7 +291,7 @@ fn a_manifest_put_in_another_place_is_refused() {
 fn only_a_store_is_opened_and_only_an_empty_place_becomes_one() {
     let sim = SimDisk::new();
     let disk: Arc<dyn Disk> = Arc::new(sim.clone());
-    let clock = Arc::new(TestClock::default());
+    let clock = common::clock();
     let error = Store::open(disk.clone(), clock.clone(), random(1), root()).unwrap_err();
     assert!(matches!(error, StoreError::NoStore { .. }), "{error}");
     disk.create_dir_all(root()).unwrap();

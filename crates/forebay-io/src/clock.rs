@@ -1,7 +1,6 @@
-//! Time: the machine's own, and one that a test moves by hand.
+//! Time.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Wall-clock and monotonic time.
@@ -32,40 +31,5 @@ impl Clock for SystemClock {
 
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
-    }
-}
-
-/// Time that passes only while somebody sleeps, or when it is told to.
-#[derive(Debug, Default)]
-pub struct HandClock {
-    start_ms: u64,
-    passed_ns: AtomicU64,
-}
-
-impl HandClock {
-    /// A clock that shows `start_ms` after 1970-01-01 UTC.
-    pub fn at(start_ms: u64) -> Self {
-        Self {
-            start_ms,
-            passed_ns: AtomicU64::new(0),
-        }
-    }
-
-    pub fn advance(&self, time: Duration) {
-        self.passed_ns.fetch_add(time.as_nanos() as u64, SeqCst);
-    }
-}
-
-impl Clock for HandClock {
-    fn unix_ms(&self) -> u64 {
-        self.start_ms + self.monotonic().as_millis() as u64
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_nanos(self.passed_ns.load(SeqCst))
-    }
-
-    fn sleep(&self, time: Duration) {
-        self.advance(time);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Nothing above this crate opens a file, reads a clock or draws a random number by itself: it is
 //! handed a [`Disk`], a [`Clock`] or a [`Random`]. The real ones are [`OsDisk`], [`SystemClock`] and
-//! [`SystemRandom`]. [`MemoryDisk`] keeps files in memory; [`sim`] has a disk in memory that fails, fills up
-//! and loses power on request, and [`HandClock`] is moved by tests. All `unsafe` code is in [`raw`].
+//! [`SystemRandom`]. [`MemoryDisk`] keeps files in memory; [`sim`] has what tests take in their place. All
+//! `unsafe` code is in [`raw`].
 
 #![allow(
     clippy::disallowed_methods,
@@ -18,11 +18,13 @@ mod os;
 mod random;
 pub mod raw;
 pub mod sim;
+mod throttle;
 
-pub use clock::{Clock, HandClock, SystemClock};
+pub use clock::{Clock, SystemClock};
 pub use disk::{
     Disk, Lock, LogFile, ReadFile, WriteFile, is_bad_device, is_out_of_space, replace_file,
 };
 pub use memory::MemoryDisk;
 pub use os::OsDisk;
 pub use random::{Random, SystemRandom};
+pub use throttle::Throttle;

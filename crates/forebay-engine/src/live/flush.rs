@@ -175,7 +175,7 @@ impl Shared {
     }
 
     /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing remains.
-    /// `pace` is told every so many records how many bytes were written, and may end it all.
+    /// `pace` is told every so many bytes how many were written, and may end it all.
     pub fn write_run(
         &self,
         cursors: Vec<SourceCursor>,
@@ -219,23 +219,23 @@ impl Shared {
         mut cursor: impl Cursor,
         pace: &mut dyn FnMut(u64) -> Result<(), LiveError>,
     ) -> Result<Option<RunSummary>, LiveError> {
-        const PACE_RECORDS: u64 = 16 * 1024;
+        const PACE_BYTES: u64 = 64 << 10;
         let failed = |source| self.shape.run_error(source);
-        let mut left = PACE_RECORDS;
+        let mut told_bytes = 0;
         while cursor.advance().map_err(failed)? {
             let (tag, payload) = cursor.encoded();
             writer
                 .push_encoded(cursor.hash(), cursor.key(), tag, &payload)
                 .map_err(failed)?;
-            left -= 1;
-            if left == 0 {
-                pace(writer.len_bytes())?;
-                left = PACE_RECORDS;
+            if writer.len_bytes() - told_bytes >= PACE_BYTES {
+                told_bytes = writer.len_bytes();
+                pace(told_bytes)?;
             }
         }
         if writer.records() == 0 {
             return Ok(None);
         }
+        pace(writer.len_bytes())?;
         writer.finish().map(Some).map_err(failed)
     }
 

@@ -102,8 +102,11 @@ impl Shared {
         };
         drop(view);
         let cursors = inputs.iter().map(scan).collect();
-        let start = self.clock().monotonic();
-        let merged = self.write_run(cursors, output, &mut |bytes| self.pace_merge(start, bytes))?;
+        let mut written = 0;
+        let merged = self.write_run(cursors, output, &mut |bytes| {
+            let more = bytes - std::mem::replace(&mut written, bytes);
+            self.pace_merge(more)
+        })?;
         let installed = self.install_merge(partition, &inputs, merged.as_ref());
         if installed.is_err() {
             self.remove_runs_unless_named(merged.iter().map(|run| &run.reference.id));
@@ -145,16 +148,19 @@ impl Shared {
     }
 
     /// Holds a merge to its bandwidth, and ends it when the table is being closed.
-    fn pace_merge(&self, start: Duration, bytes: u64) -> Result<(), LiveError> {
-        if self.progress.lock().closing {
-            return Err(self.ended());
-        }
-        if let Some(limit) = self.options.merge_bytes_per_second {
-            let due = Duration::from_secs_f64(bytes as f64 / limit as f64);
-            let early = due.saturating_sub(self.clock().monotonic().saturating_sub(start));
+    fn pace_merge(&self, bytes: u64) -> Result<(), LiveError> {
+        let mut wait = self.merge_throttle.wait_for(bytes);
+        loop {
+            if self.progress.lock().closing {
+                return Err(self.ended());
+            }
+            if wait.is_zero() {
+                return Ok(());
+            }
             // In short sleeps, so that closing does not wait for long.
-            self.clock().sleep(early.min(Duration::from_millis(100)));
+            let sleep = wait.min(Duration::from_millis(100));
+            self.clock().sleep(sleep);
+            wait -= sleep;
         }
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use forebay_io::{Disk, Lock, replace_file};
+use forebay_io::{Disk, Lock, Throttle, replace_file};
 use forebay_run::format::RunSummary;
 use parking_lot::{Condvar, Mutex};
 use tracing::debug;
@@ -234,6 +234,8 @@ impl Store {
         let mut parts = open_parts(disk, &files, &shape, &manifest)?;
         let memory = budget.join();
         let log = self.open_log(&manifest, &files, &shape, &mut parts, &memory)?;
+        let merge_rate = manifest.options.merge_bytes_per_second;
+        let merge_throttle = Throttle::new(merge_rate, Arc::clone(self.clock()));
         let shared = Arc::new(Shared {
             shape,
             options: manifest.options.clone(),
@@ -243,6 +245,7 @@ impl Store {
             log,
             structure: Mutex::new(manifest),
             growing: Mutex::default(),
+            merge_throttle,
             ingesting: Mutex::default(),
             frozen: Mutex::new(VecDeque::new()),
             memory,

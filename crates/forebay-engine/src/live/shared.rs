@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use forebay_io::{Clock, Disk, Lock};
+use forebay_io::{Clock, Disk, Lock, Throttle};
 use forebay_run::Run;
 use forebay_run::verify::read_back;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -37,6 +37,7 @@ pub(crate) struct Shared {
     pub structure: Mutex<LiveManifest>,
     /// Held by whoever merges runs, so that no two merge the same ones.
     pub growing: Mutex<()>,
+    pub merge_throttle: Throttle,
     /// Held by whoever adds runs.
     pub ingesting: Mutex<()>,
     /// Generations that wait to be written, oldest first.

@@ -3,16 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use forebay_engine::{
     Bound, Counting, Manifest, ManifestDraft, NewRun, Partition, Push, PushError, PushOptions,
     RunRef, Store, Table, TableName, ValueKind, Version,
 };
-use forebay_io::sim::{Dice, SimDisk};
-use forebay_io::{Clock, Disk, Random};
+use forebay_io::Disk;
+use forebay_io::sim::{HandClock, SeededRandom, SimDisk};
 use forebay_run::content::ContentSum;
 use forebay_run::hash::{KeyHasher, SLOTS};
 use forebay_run::operation::Operation;
@@ -22,33 +20,13 @@ use forebay_run::{Compression, Order, RunOptions, RunWriter};
 
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Time that passes only while somebody sleeps.
-#[derive(Debug, Default)]
-pub struct TestClock(AtomicU64);
-
-impl Clock for TestClock {
-    fn unix_ms(&self) -> u64 {
-        1_795_299_300_000 + self.0.load(Relaxed)
-    }
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.0.load(Relaxed))
-    }
-    fn sleep(&self, time: Duration) {
-        self.0.fetch_add(time.as_millis() as u64, Relaxed);
-    }
+pub fn random(seed: u64) -> Arc<SeededRandom> {
+    Arc::new(SeededRandom::new(seed))
 }
 
-#[derive(Debug)]
-pub struct TestRandom(Mutex<Dice>);
-
-impl Random for TestRandom {
-    fn next_u64(&self) -> u64 {
-        self.0.lock().unwrap().next_u64()
-    }
-}
-
-pub fn random(seed: u64) -> Arc<TestRandom> {
-    Arc::new(TestRandom(Mutex::new(Dice(seed))))
+/// The time at which tests begin.
+pub fn clock() -> Arc<HandClock> {
+    Arc::new(HandClock::at(1_795_299_300_000))
 }
 
 pub fn root() -> &'static Path {
@@ -58,7 +36,7 @@ pub fn root() -> &'static Path {
 /// Opens or makes the store of a simulated disk.
 pub fn store_on(disk: &SimDisk, seed: u64) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Store::open_or_create(disk, Arc::new(TestClock::default()), random(seed), root()).unwrap()
+    Store::open_or_create(disk, clock(), random(seed), root()).unwrap()
 }
 
 pub fn name(table: &str) -> TableName {

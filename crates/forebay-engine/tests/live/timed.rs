@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_engine::Store;
 use forebay_engine::live::{Batch, Expiry, IngestRun, LiveOptions, LiveTable, Snapshot};
-use forebay_io::sim::{Dice, SimDisk};
-use forebay_io::{Clock, Disk, SystemClock};
+use forebay_io::sim::{Dice, HandClock, SimDisk};
+use forebay_io::{Clock, Disk};
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::times::Times;
@@ -23,43 +22,25 @@ use crate::{for_seeds, one_of};
 const STEPS: u64 = 150;
 const LIFETIME_MS: u64 = 50;
 
-#[derive(Debug, Default)]
-struct SetClock(AtomicU64);
-
-impl Clock for SetClock {
-    fn unix_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn monotonic(&self) -> Duration {
-        SystemClock.monotonic()
-    }
-
-    fn sleep(&self, time: Duration) {
-        SystemClock.sleep(time);
-    }
-}
-
 /// Values, and the moments at which they expire; what has expired stays until it is written again.
 type Timed = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 struct TimedLife {
     disk: SimDisk,
-    clock: Arc<SetClock>,
+    clock: Arc<HandClock>,
     table: LiveTable,
     options: LiveOptions,
     state: Timed,
 }
 
-fn store(disk: &SimDisk, clock: &Arc<SetClock>, seed: u64) -> Store {
+fn store(disk: &SimDisk, clock: &Arc<HandClock>, seed: u64) -> Store {
     let (disk, clock) = (Arc::new(disk.clone()), Arc::clone(clock));
     Store::open_or_create(disk, clock, random(seed), root()).unwrap()
 }
 
 impl TimedLife {
     fn new(options: LiveOptions) -> Self {
-        let (disk, clock) = (SimDisk::new(), Arc::new(SetClock::default()));
-        clock.0.store(1_000_000, Ordering::SeqCst);
+        let (disk, clock) = (SimDisk::new(), Arc::new(HandClock::of_dates(1_000_000)));
         let store = store(&disk, &clock, 7);
         let table = store.create_live(&name("t"), options.clone(), &budget());
         Self {
@@ -225,7 +206,7 @@ fn timed_life(seed: u64) {
         let words = format!("seed {seed}, {order:?}, {kind:?}, {expiry:?}, step {at}");
         match dice.below(20) {
             0..10 => life.write(&mut dice),
-            10..14 => drop(life.clock.0.fetch_add(dice.below(30), Ordering::SeqCst)),
+            10..14 => life.clock.advance(Duration::from_millis(dice.below(30))),
             14 | 15 => life.table.flush().unwrap(),
             16 => life.ingest(&mut dice),
             17 => {
@@ -242,7 +223,7 @@ fn timed_life(seed: u64) {
     let words = format!("seed {seed}, {order:?}, {kind:?}, {expiry:?}, at the end");
     life.check(&words);
     // Once each partition is merged as a whole, nothing is left of what has expired.
-    life.clock.0.fetch_add(1000, Ordering::SeqCst);
+    life.clock.advance(Duration::from_secs(1));
     for key in keys() {
         life.table
             .update(&key, &8u64.to_le_bytes())
@@ -256,7 +237,7 @@ fn timed_life(seed: u64) {
     while life.table.stats().is_merge_due {
         std::thread::yield_now();
     }
-    life.clock.0.fetch_add(1000, Ordering::SeqCst);
+    life.clock.advance(Duration::from_secs(1));
     for partition in 0..life.options.lowers.len() {
         let key = keys()
             .into_iter()

@@ -1,10 +1,13 @@
-//! A disk in memory for tests: it fails, fills up, dies and loses power on request.
+//! A disk in memory for tests: it fails, fills up, dies and loses power on request. Beside it a clock that is moved
+//! by hand, and random numbers that a seed repeats.
 //!
 //! Every call that a real disk could fail is counted. [`SimDisk::plan`] names the call that fails
 //! and how. [`SimDisk::after_power_cut`] gives the disk as it may look after the power went: names
 //! and bytes that were synced are there, of the rest some seeded part is (each directory keeps a
 //! prefix of its unsynced changes; of a file's, the module `inode` tells).
 
+mod clock;
+mod dice;
 mod inode;
 #[cfg(test)]
 mod tests;
@@ -17,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::inode::Inode;
 use crate::raw::Mapping;
 use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
+pub use clock::HandClock;
+pub use dice::{Dice, SeededRandom};
 
 /// What goes wrong at the planned call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -500,24 +505,5 @@ impl LogFile for SimLogFile {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_once()
-    }
-}
-
-/// A small deterministic generator (splitmix64): one seed, one sequence.
-#[derive(Debug, Clone)]
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which must not be 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next_u64() % bound
     }
 }

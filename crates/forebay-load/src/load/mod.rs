@@ -23,11 +23,11 @@ use crate::progress::{Progress, Unit};
 use crate::push::build::{Job, settle_pages, tallies};
 use crate::push::looking::{Looking, of_table};
 use crate::push::read::{read, record_memory};
-use crate::push::throttle::Throttle;
 use crate::push::{Applied, BadRows, PushError};
 use crate::sort::{AsTheyAre, Collected, Cut, Cuts, Duplicates, SortPlan};
 use crate::sources::{Input, SourceOptions};
 use fit::Fit;
+use forebay_io::Throttle;
 
 /// What to load, and how.
 #[derive(Debug, Clone)]

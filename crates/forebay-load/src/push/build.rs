@@ -2,10 +2,10 @@
 
 use forebay_engine::{NewRun, RunRef};
 
-use super::throttle::Throttle;
 use super::{Applied, PushError};
 use crate::progress::{Progress, Unit};
 use crate::sort::{Built, Collected, Cuts, Duplicates, Finish, SortPlan, Tally, write_partitions};
+use forebay_io::Throttle;
 
 /// What building runs takes.
 pub struct Job<'a> {

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use forebay_engine::{Store, Table, Version};
 use forebay_io::sim::Dice;
-use forebay_io::{Clock, OsDisk, SystemRandom};
+use forebay_io::sim::HandClock;
+use forebay_io::{OsDisk, SystemRandom};
 use forebay_run::number::Number;
 use forebay_run::scan::Direction;
 
@@ -21,25 +21,10 @@ use crate::progress::{Silent, Unit};
 
 const START_MS: u64 = 1_795_000_000_000;
 
-#[derive(Debug, Default)]
-struct HandClock(AtomicU64);
-
-impl Clock for HandClock {
-    fn unix_ms(&self) -> u64 {
-        START_MS + self.0.load(Relaxed)
-    }
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.0.load(Relaxed))
-    }
-    fn sleep(&self, time: Duration) {
-        self.0.fetch_add(time.as_millis() as u64, Relaxed);
-    }
-}
-
 fn store(dir: &Path) -> Store {
     Store::open_or_create(
         Arc::new(OsDisk::default()),
-        Arc::new(HandClock::default()),
+        Arc::new(HandClock::at(START_MS)),
         Arc::new(SystemRandom),
         &dir.join("store"),
     )

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use super::throttle::Throttle;
 use super::{PushError, PushRequest};
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{SortError, SortPlan};
 use crate::sources::{Guesses, SourceError, SourceSet};
+use forebay_io::Throttle;
 
 /// The stage that progress tells of.
 const STAGE: &str = "looking at all rows for their types";

@@ -27,7 +27,6 @@ mod publish;
 pub(crate) mod read;
 pub(crate) mod rejects;
 pub(crate) mod rows;
-pub(crate) mod throttle;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -52,13 +51,13 @@ use crate::sources::{Input, SourceError, SourceOptions};
 pub use boundaries::{Boundaries, BoundariesError};
 use build::{Job, Outputs, settle_pages, tallies};
 pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
+use forebay_io::Throttle;
 use layer::Layer;
 use looking::{Looking, Opened, of_table};
 use publish::publish;
 use read::Read;
 pub use rejects::{BadRows, NotedRow};
 use rows::{Counted, Rows};
-use throttle::Throttle;
 
 /// Rows of either version that the gate looks at.
 const GATE_SAMPLE_ROWS: u64 = 20_000;

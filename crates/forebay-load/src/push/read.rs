@@ -9,13 +9,13 @@ use forebay_engine::Store;
 use forebay_run::operation::Operation;
 
 use super::rejects::Rejects;
-use super::throttle::Throttle;
 use super::{BadRows, PushError};
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{Collected, Collector, SortError, SortPlan};
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
+use forebay_io::Throttle;
 
 /// Set aside of the budget for what reading a unit and writing a run take, a thread.
 const WORK_BYTES: u64 = 24 << 20;

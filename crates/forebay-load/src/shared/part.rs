@@ -19,8 +19,8 @@ use super::wire::{Arrived, CONTROL_ROW, Record};
 use crate::progress::Silent;
 use crate::push::build::{Job, Outputs, settle_pages};
 use crate::push::read::record_memory;
-use crate::push::throttle::Throttle;
 use crate::sort::{AsTheyAre, Collector, Cuts, Duplicates, SortPlan, Tally};
+use forebay_io::Throttle;
 
 /// See the module's text. Dropped before it has finished, it removes what it wrote.
 #[derive(Debug)]

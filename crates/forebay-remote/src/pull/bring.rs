@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::fetch::{Fetcher, forget};
 use super::state::SharedState;
-use super::throttle::Throttle;
+use super::throttle::PullThrottle;
 use super::{PullError, PullOptions};
 use crate::objects::{News, Objects};
 
@@ -27,7 +27,7 @@ pub struct Bringer {
     pub local: Store,
     pub state: Arc<SharedState>,
     options: PullOptions,
-    pub throttle: Arc<Throttle>,
+    pub throttle: Arc<PullThrottle>,
     /// One pull at a time; the others wait their turn. What is mended does not.
     turn: Mutex<()>,
     /// Held by who writes a table's files.
@@ -41,7 +41,7 @@ impl Bringer {
         options: PullOptions,
         state: Arc<SharedState>,
     ) -> Self {
-        let throttle = Arc::new(Throttle::new(options.rate, Arc::clone(local.clock())));
+        let throttle = Arc::new(PullThrottle::new(options.rate, Arc::clone(local.clock())));
         Self {
             objects,
             local,

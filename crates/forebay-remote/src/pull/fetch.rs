@@ -15,7 +15,7 @@ use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::PullError;
-use super::throttle::Throttle;
+use super::throttle::PullThrottle;
 use crate::objects::Objects;
 
 const RANGE_BYTES: u64 = 4 << 20;
@@ -35,7 +35,7 @@ struct Note {
 pub struct Fetcher<'a> {
     pub objects: &'a Objects,
     pub disk: &'a dyn Disk,
-    pub throttle: &'a Throttle,
+    pub throttle: &'a PullThrottle,
     /// Set when the file is no longer wanted.
     pub cancelled: &'a AtomicBool,
     /// Told of bytes that came, or were here.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::throttle::Throttle;
+use super::throttle::PullThrottle;
 
 /// Between two looks.
 pub const LOOK: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const FINE: (f64, f64) = (1.5, 50.0);
 /// Sets a throttle's rate by what commands take.
 #[derive(Debug)]
 pub struct Pacer {
-    throttle: Arc<Throttle>,
+    throttle: Arc<PullThrottle>,
     /// As of the last look that counted.
     counts: Vec<u64>,
     taken_bytes: u64,
@@ -41,7 +41,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    pub fn new(throttle: Arc<Throttle>) -> Self {
+    pub fn new(throttle: Arc<PullThrottle>) -> Self {
         Self {
             throttle,
             counts: Vec::new(),

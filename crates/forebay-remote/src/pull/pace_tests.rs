@@ -1,38 +1,19 @@
 //! A pull beside a server whose latency is made up: the clock is the test's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use forebay_io::Clock;
+use forebay_io::sim::HandClock;
 
 use super::pace::{LOOK, Pacer};
-use super::throttle::{FLOOR_BYTES, PullRate, Throttle};
+use super::throttle::{FLOOR_BYTES, PullRate, PullThrottle};
 
 const MIB: u64 = 1 << 20;
-
-/// Moves when somebody sleeps.
-#[derive(Debug, Default)]
-struct HandClock(AtomicU64);
-
-impl Clock for HandClock {
-    fn unix_ms(&self) -> u64 {
-        0
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    fn sleep(&self, time: Duration) {
-        self.0.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-    }
-}
 
 /// A throttle, what paces it, and a server that counts.
 struct Bench {
     clock: Arc<HandClock>,
-    throttle: Arc<Throttle>,
+    throttle: Arc<PullThrottle>,
     pacer: Pacer,
     counts: Vec<u64>,
 }
@@ -44,7 +25,7 @@ impl Bench {
             adaptive: true,
         };
         let clock = Arc::new(HandClock::default());
-        let throttle = Arc::new(Throttle::new(rate, clock.clone()));
+        let throttle = Arc::new(PullThrottle::new(rate, clock.clone()));
         Self {
             pacer: Pacer::new(Arc::clone(&throttle)),
             counts: vec![0; 25],

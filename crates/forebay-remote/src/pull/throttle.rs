@@ -1,11 +1,9 @@
-//! Spreading bytes over time, for all pulls of a node together, at a rate that may change meanwhile.
+//! The rate of all pulls of a node together, which may change meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use forebay_io::Clock;
-use parking_lot::Mutex;
+use forebay_io::{Clock, Throttle};
 
 /// No pull is made slower than this, unless it was asked for.
 pub const FLOOR_BYTES: u64 = 4 << 20;
@@ -30,13 +28,9 @@ impl Default for PullRate {
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct Throttle {
+pub struct PullThrottle {
     rate: PullRate,
-    clock: Arc<dyn Clock>,
-    /// Bytes a second now; `u64::MAX`: no limit.
-    limit_bytes: AtomicU64,
-    /// When what was taken so far is paid for.
-    free_at: Mutex<Duration>,
+    throttle: Throttle,
     taken_bytes: AtomicU64,
     slowed: AtomicU64,
     /// Pulls under way.
@@ -45,15 +39,13 @@ pub struct Throttle {
 
 /// A pull under way.
 #[derive(Debug)]
-pub struct Active<'a>(&'a Throttle);
+pub struct Active<'a>(&'a PullThrottle);
 
-impl Throttle {
+impl PullThrottle {
     pub fn new(rate: PullRate, clock: Arc<dyn Clock>) -> Self {
         Self {
             rate,
-            clock,
-            limit_bytes: AtomicU64::new(rate.ceiling_bytes.unwrap_or(u64::MAX).max(1)),
-            free_at: Mutex::default(),
+            throttle: Throttle::new(rate.ceiling_bytes, clock),
             taken_bytes: AtomicU64::new(0),
             slowed: AtomicU64::new(0),
             active: AtomicU64::new(0),
@@ -70,12 +62,13 @@ impl Throttle {
     }
 
     pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes.load(Ordering::Relaxed)
+        self.throttle.rate_bytes().unwrap_or(u64::MAX)
     }
 
     pub fn set_limit(&self, bytes: u64) {
         let next = bytes.clamp(self.floor_bytes(), self.ceiling_bytes());
-        if next < self.limit_bytes.swap(next, Ordering::Relaxed) {
+        let before = self.throttle.set_rate((next < u64::MAX).then_some(next));
+        if next < before.unwrap_or(u64::MAX) {
             self.slowed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -100,30 +93,17 @@ impl Throttle {
 
     /// Waits until so many bytes may be brought.
     pub async fn take(&self, bytes: u64) {
-        tokio::time::sleep(self.wait_for(bytes)).await;
+        self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+        tokio::time::sleep(self.throttle.wait_for(bytes)).await;
     }
 
     /// The same for bytes that are read here. Only serving's having become slow holds that up: the ceiling
     /// is for what comes by the network.
     pub fn take_here(&self, bytes: u64) {
-        if self.limit_bytes() < self.ceiling_bytes() {
-            self.clock.sleep(self.wait_for(bytes));
-        } else {
-            self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    fn wait_for(&self, bytes: u64) -> Duration {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let limit = self.limit_bytes();
-        if limit == u64::MAX {
-            return Duration::ZERO;
+        if self.limit_bytes() < self.ceiling_bytes() {
+            self.throttle.take(bytes);
         }
-        let now = self.clock.monotonic();
-        let mut free_at = self.free_at.lock();
-        let start = (*free_at).max(now);
-        *free_at = start + Duration::from_secs_f64(bytes as f64 / limit as f64);
-        start - now
     }
 }
 

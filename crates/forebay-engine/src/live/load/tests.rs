@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use forebay_io::sim::{Fault, SimDisk};
+use forebay_io::sim::{Fault, HandClock, SimDisk};
 use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
 use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
-use parking_lot::Mutex;
 
 use super::offer::{State, file_of, staged};
 use super::{Load, LoadError, Taken};
@@ -30,22 +28,6 @@ fn store_on(disk: &SimDisk) -> Store {
 fn store_by(disk: &SimDisk, clock: Arc<dyn Clock>) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Store::open_or_create(disk, clock, Arc::new(SystemRandom), Path::new("/s")).unwrap()
-}
-
-/// A clock that only sleeping moves.
-#[derive(Debug, Default)]
-struct Still(Mutex<Duration>);
-
-impl Clock for Still {
-    fn unix_ms(&self) -> u64 {
-        0
-    }
-    fn monotonic(&self) -> Duration {
-        *self.0.lock()
-    }
-    fn sleep(&self, time: Duration) {
-        *self.0.lock() += time;
-    }
 }
 
 /// A table of two partitions, in which everything is old.
@@ -263,7 +245,7 @@ fn one_load_at_a_time_and_nobody_drops_the_table_meanwhile() {
 #[test]
 fn a_holder_that_takes_no_loads_is_named_and_the_offer_withdrawn() {
     let (disk, table) = table();
-    let store = store_by(&disk, Arc::new(Still::default()));
+    let store = store_by(&disk, Arc::new(HandClock::default()));
     let error = load_into(&store, &disk).unwrap_err();
     assert!(matches!(&error, LoadError::NotTaken { .. }), "{error}");
     assert_eq!(table.take_load().unwrap(), None);

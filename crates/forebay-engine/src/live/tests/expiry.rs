@@ -2,37 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use forebay_io::Clock;
-use forebay_io::sim::{Dice, SimDisk};
+use forebay_io::sim::{HandClock, SeededRandom, SimDisk};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
-use parking_lot::Mutex;
 
-use super::{SeededRandom, collect, name};
+use super::{collect, name};
 use crate::live::{Batch, Budget, Expiry, LiveError, LiveOptions, LiveTable, Stored};
 use crate::store::Store;
 
-/// A clock that is set by hand; sleeping on it is sleeping.
-#[derive(Debug, Default)]
-struct SetClock(Mutex<u64>);
-
-impl Clock for SetClock {
-    fn unix_ms(&self) -> u64 {
-        *self.0.lock()
-    }
-
-    fn monotonic(&self) -> Duration {
-        forebay_io::SystemClock.monotonic()
-    }
-
-    fn sleep(&self, time: Duration) {
-        forebay_io::SystemClock.sleep(time);
-    }
-}
-
-fn create(expiry: Expiry) -> (LiveTable, Arc<SetClock>) {
+fn create(expiry: Expiry) -> (LiveTable, Arc<HandClock>) {
     create_with(
         LiveOptions::ordered(Vec::new())
             .delta(DeltaKind::Append)
@@ -40,9 +19,9 @@ fn create(expiry: Expiry) -> (LiveTable, Arc<SetClock>) {
     )
 }
 
-fn create_with(options: LiveOptions) -> (LiveTable, Arc<SetClock>) {
-    let clock = Arc::new(SetClock::default());
-    let random = Arc::new(SeededRandom(Mutex::new(Dice(3))));
+fn create_with(options: LiveOptions) -> (LiveTable, Arc<HandClock>) {
+    let clock = Arc::new(HandClock::of_dates(0));
+    let random = Arc::new(SeededRandom::new(3));
     let disk = Arc::new(SimDisk::new());
     let store = Store::open_or_create(disk, clock.clone(), random, Path::new("/s")).unwrap();
     let table = store
@@ -74,19 +53,19 @@ fn a_record_lasts_as_long_as_its_table_says_wherever_it_lies() {
             1 => table.flush().unwrap(),
             _ => table.optimize().unwrap(),
         };
-        *clock.0.lock() = 1000;
+        clock.set(1000);
         table.update(b"k", b"a").unwrap().wait().unwrap();
         table.insert(b"new", b"n").unwrap().wait().unwrap();
         settle();
-        *clock.0.lock() = 1099;
+        clock.set(1099);
         assert_eq!(get(&table, b"k").as_deref(), Some("a"));
         table.insert(b"k", b"ignored").unwrap().wait().unwrap();
         table.delta(b"k", b"b").unwrap().wait().unwrap();
         settle();
-        *clock.0.lock() = 1198;
+        clock.set(1198);
         assert_eq!(get(&table, b"k").as_deref(), Some("ab"));
         assert_eq!(get(&table, b"new"), None);
-        *clock.0.lock() = 1199;
+        clock.set(1199);
         assert_eq!(get(&table, b"k"), None);
         table.delta(b"k", b"c").unwrap().wait().unwrap();
         table.insert(b"new", b"m").unwrap().wait().unwrap();
@@ -111,7 +90,7 @@ fn a_record_with_its_own_moment_goes_then_and_others_stay() {
     assert_eq!(table.expires_ms(b"short").unwrap(), Some(50));
     assert_eq!(table.expires_ms(b"long").unwrap(), Some(u64::MAX));
     assert_eq!(table.expires_ms(b"absent").unwrap(), None);
-    *clock.0.lock() = 50;
+    clock.set(50);
     assert_eq!(table.expires_ms(b"short").unwrap(), None);
     assert_eq!(get(&table, b"short"), None);
     assert_eq!(get(&table, b"long").as_deref(), Some("l"));
@@ -129,7 +108,7 @@ fn what_a_transaction_reads_tells_when_it_expires() {
         batch.update(b"b", b"y");
         table.write(&batch).unwrap().wait().unwrap();
         let read = |at_ms| {
-            *clock.0.lock() = at_ms;
+            clock.set(at_ms);
             let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
             let told = |stored: Stored| (stored.value, stored.expires_ms);
             let read = |values: Vec<Option<Stored>>| {
@@ -177,7 +156,7 @@ fn what_has_expired_gives_its_space_back() {
     }
     table.flush().unwrap();
     assert_eq!(table.stats().run_records, 100);
-    *clock.0.lock() = 100;
+    clock.set(100);
     for number in 0..10u32 {
         table
             .update(&number.to_be_bytes(), b"w")
@@ -202,7 +181,7 @@ fn what_has_expired_gives_its_space_back() {
 #[test]
 fn an_insert_sees_what_had_expired_in_its_own_batch_and_in_transactions() {
     let (table, clock) = create(Expiry::PerRecord);
-    *clock.0.lock() = 100;
+    clock.set(100);
     let mut batch = Batch::new();
     batch.push(
         b"k",
@@ -216,7 +195,7 @@ fn an_insert_sees_what_had_expired_in_its_own_batch_and_in_transactions() {
         batch.push(key, Operation::Update(b"old").with_times(Times::until(200)));
     }
     table.write(&batch).unwrap().wait().unwrap();
-    *clock.0.lock() = 200;
+    clock.set(200);
     let inserts = |_: Vec<Option<Stored>>| {
         let mut batch = Batch::new();
         for key in [&b"a"[..], b"b", b"k"] {
@@ -247,22 +226,22 @@ fn with_deltas_what_has_expired_goes_unless_a_delta_may_still_need_it() {
             std::thread::yield_now();
         }
     };
-    *clock.0.lock() = 1000;
+    clock.set(1000);
     update(b"needed");
     update(b"not");
     merged();
-    *clock.0.lock() = 1050;
+    clock.set(1050);
     update(b"other");
     merged();
     // Written while the value lasted, and not merged with it yet.
-    *clock.0.lock() = 1090;
+    clock.set(1090);
     table.delta(b"needed", b"y").unwrap().wait().unwrap();
-    *clock.0.lock() = 1120;
+    clock.set(1120);
     table.optimize().unwrap();
     assert_eq!(get(&table, b"needed").as_deref(), Some("xy"));
     // By now all of it is in one run: nothing waits.
     assert_eq!(table.stats().run_records, 2);
-    *clock.0.lock() = 1195;
+    clock.set(1195);
     update(b"last");
     table.optimize().unwrap();
     assert_eq!(table.stats().run_records, 1);
@@ -280,10 +259,10 @@ fn a_merge_keeps_the_expired_value_that_a_waiting_delta_met() {
                 .expiry(Expiry::AfterMs(100)),
         );
         let update = |key: &[u8]| table.update(key, b"x").unwrap().wait().unwrap();
-        *clock.0.lock() = 1000;
+        clock.set(1000);
         update(b"k");
         table.flush().unwrap();
-        *clock.0.lock() = 1090;
+        clock.set(1090);
         let growing = table.shared().growing.lock();
         update(b"other");
         table.flush().unwrap();
@@ -291,7 +270,7 @@ fn a_merge_keeps_the_expired_value_that_a_waiting_delta_met() {
         if flushes {
             table.flush().unwrap();
         }
-        *clock.0.lock() = 1150;
+        clock.set(1150);
         drop(growing);
         table.shared().tell(|_| ());
         while table.stats().is_merge_due {

@@ -1,16 +1,18 @@
 //! Opening again, files that come and go, memory limits, failures.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forebay_io::Disk;
-use forebay_io::sim::{Dice, Fault, SimDisk};
+use forebay_io::sim::{Dice, Fault, HandClock, SeededRandom, SimDisk};
+use forebay_io::{Clock, Disk};
 use forebay_run::operation::DeltaKind;
 
 use super::{Model, both_orders, check, create, create_on, name, open, store_on, write_some};
 use crate::error::StoreError;
 use crate::live::{Budget, LiveError, LiveOptions};
 use crate::push::PushOptions;
+use crate::store::Store;
 
 fn run_files(disk: &SimDisk) -> usize {
     let files = disk.files();
@@ -245,4 +247,31 @@ fn a_table_that_cannot_be_written_does_not_hold_others_up_without_a_word() {
     disks[0].make_room();
     full.flush().unwrap();
     fine.update(b"k", b"v").unwrap().wait().unwrap();
+}
+
+#[test]
+fn a_merge_keeps_to_its_rate_whatever_the_size_of_records() {
+    const RATE_BYTES: u64 = 1 << 20;
+    for (count, value_bytes) in [(40_000_u32, 8), (1_000, 3_000)] {
+        let clock = Arc::new(HandClock::default());
+        let random = Arc::new(SeededRandom::new(1));
+        let disk = Arc::new(SimDisk::new());
+        let store = Store::open_or_create(disk, clock.clone(), random, Path::new("/s")).unwrap();
+        let mut options = LiveOptions::hashed();
+        options.merge_bytes_per_second = Some(RATE_BYTES);
+        let budget = Budget::new(64 << 20);
+        let table = store.create_live(&name(), options, &budget).unwrap();
+        for half in 0..2 {
+            for number in (half..count).step_by(2) {
+                let value = vec![b'v'; value_bytes];
+                drop(table.update(&number.to_be_bytes(), &value).unwrap());
+            }
+            table.flush().unwrap();
+        }
+        let start = clock.monotonic();
+        table.optimize().unwrap();
+        let took = (clock.monotonic() - start).as_secs_f64();
+        let due = table.stats().file_bytes as f64 / RATE_BYTES as f64;
+        assert!(took > due - 0.3 && took < due + 0.3, "{took} s of {due} s");
+    }
 }

@@ -10,10 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_io::sim::{Dice, SimDisk};
-use forebay_io::{Disk, Random, SystemClock};
+use forebay_io::sim::{Dice, SeededRandom, SimDisk};
+use forebay_io::{Disk, SystemClock};
 use forebay_run::scan::Direction;
-use parking_lot::Mutex;
 
 use crate::live::{Budget, LiveError, LiveOptions, LiveScan, LiveTable};
 use crate::name::TableName;
@@ -22,17 +21,8 @@ use crate::store::Store;
 /// What a table should hold.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-#[derive(Debug)]
-struct SeededRandom(Mutex<Dice>);
-
-impl Random for SeededRandom {
-    fn next_u64(&self) -> u64 {
-        self.0.lock().next_u64()
-    }
-}
-
 fn store_on(disk: Arc<dyn Disk>, seed: u64) -> Store {
-    let random = Arc::new(SeededRandom(Mutex::new(Dice(seed))));
+    let random = Arc::new(SeededRandom::new(seed));
     Store::open_or_create(disk, Arc::new(SystemClock), random, Path::new("/s")).unwrap()
 }
 

@@ -19,10 +19,10 @@ use crate::encode::{RowEncoder, Verb};
 use crate::progress::{Progress, Unit as Counts};
 use crate::push::read::count_nulls;
 use crate::push::rejects::{NotedRow, Rejects};
-use crate::push::throttle::Throttle;
 use crate::push::{Applied, PushError};
 use crate::sort::SortError;
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
+use forebay_io::Throttle;
 
 /// A sample takes so long at most.
 const SAMPLE_TIME: Duration = Duration::from_secs(10);

@@ -28,13 +28,13 @@ use super::layer::Layer;
 use super::looking::{Looking, Opened};
 use super::rejects::NotedRow;
 use super::rows::{Counted, Rows};
-use super::throttle::Throttle;
 use super::{Applied, PushError, PushRequest, partitions};
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::gate::Finding;
 use crate::progress::Progress;
 use crate::sort::{Cuts, Duplicates};
+use forebay_io::Throttle;
 use look::{Lens, Looked, look};
 
 /// How much a dry run reads.

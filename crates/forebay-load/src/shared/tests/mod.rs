@@ -8,13 +8,13 @@ mod options;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use forebay_engine::{RunRef, Store};
-use forebay_io::{Clock, OsDisk, SystemRandom};
+use forebay_io::sim::HandClock;
+use forebay_io::{OsDisk, SystemRandom};
 use forebay_run::{Compression, Order};
 
 use super::report::Report;
@@ -26,23 +26,15 @@ use crate::push::{BadRows, Boundaries, PushReport, PushRequest, push};
 use crate::sort::Duplicates;
 use crate::sources::{Batches, Input, SourceOptions};
 
-/// A clock that stands, so that two pushes are made at one time.
-#[derive(Debug)]
-struct Still;
-
-impl Clock for Still {
-    fn unix_ms(&self) -> u64 {
-        1_700_000_000_000
-    }
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-    fn sleep(&self, _: Duration) {}
-}
-
 fn store(dir: &Path) -> Store {
     let disk = Arc::new(OsDisk::default());
-    Store::open_or_create(disk, Arc::new(Still), Arc::new(SystemRandom), dir).unwrap()
+    Store::open_or_create(
+        disk,
+        Arc::new(HandClock::at(1_700_000_000_000)),
+        Arc::new(SystemRandom),
+        dir,
+    )
+    .unwrap()
 }
 
 fn request() -> PushRequest {

@@ -118,7 +118,7 @@ fn callbacks_come_from_the_logs_thread() {
 #[test]
 fn a_log_synced_every_so_often_is_so_by_the_clock() {
     let disk = SimDisk::new();
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(HandClock::waiting());
     let open = |durability| {
         let (disk, clock) = (Arc::new(disk.clone()), Arc::clone(&clock));
         Log::open(disk, clock, dir(), options(durability), 1, &mut |_, _| {

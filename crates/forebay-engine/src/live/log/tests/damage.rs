@@ -182,7 +182,7 @@ fn files_of_other_logs_are_refused() {
     let (disk, _) = base(Durability::Os);
     let mut other = options(Durability::Os);
     other.table_id += 1;
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(HandClock::waiting());
     let disk = Arc::new(disk) as Arc<dyn Disk>;
     let error = Log::open(disk, clock, dir(), other, 1, &mut |_, _| Ok(()));
     let error = error.unwrap_err().to_string();

@@ -180,7 +180,7 @@ fn recovery_may_fail_at_every_call_and_be_tried_again() {
 /// A life of a log in several processes: writes, syncs, rolls, removals, kills and power cuts.
 fn live(seed: u64) {
     let mut dice = Dice(seed);
-    let clock = Arc::new(HandClock::default());
+    let clock = Arc::new(HandClock::waiting());
     let mut disk = SimDisk::new();
     let mut from_segment = 1;
     // What may be read back: by segment, and how many of them are durable.

@@ -6,57 +6,15 @@ mod faults;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use forebay_io::sim::SimDisk;
-use forebay_io::{Clock, Disk};
-use parking_lot::{Condvar, Mutex};
+use forebay_io::Disk;
+use forebay_io::sim::{HandClock, SimDisk};
 
 use super::{Durability, Log, LogError, LogOptions, Lsn};
 use crate::name::TableName;
 
 const TABLE_ID: u64 = 0x5EED_0F7A_B1E5;
-
-/// Time that passes when a test says so.
-#[derive(Debug, Default)]
-struct HandClock {
-    now: Mutex<Duration>,
-    moved: Condvar,
-    /// No sleep takes any time from now on.
-    over: AtomicBool,
-}
-
-impl HandClock {
-    fn advance(&self, time: Duration) {
-        *self.now.lock() += time;
-        self.moved.notify_all();
-    }
-
-    /// Lets the threads of logs that are dropped end.
-    fn end(&self) {
-        self.over.store(true, SeqCst);
-        self.advance(Duration::ZERO);
-    }
-}
-
-impl Clock for HandClock {
-    fn unix_ms(&self) -> u64 {
-        self.monotonic().as_millis() as u64
-    }
-
-    fn monotonic(&self) -> Duration {
-        *self.now.lock()
-    }
-
-    fn sleep(&self, time: Duration) {
-        let mut now = self.now.lock();
-        let until = *now + time;
-        while *now < until && !self.over.load(SeqCst) {
-            self.moved.wait(&mut now);
-        }
-    }
-}
 
 fn dir() -> &'static Path {
     Path::new("/store/tables/t/log")
@@ -212,7 +170,7 @@ fn a_record_that_its_reader_refuses_is_named() {
     drop(log);
     let error = Log::open(
         Arc::new(disk) as Arc<dyn Disk>,
-        Arc::new(HandClock::default()),
+        Arc::new(HandClock::waiting()),
         dir(),
         options(Durability::Os),
         1,
