@@ -122,7 +122,7 @@ fn measure(cli: &Cli, order: Order) -> Result<()> {
     Ok(())
 }
 
-fn merge(runs: &[Arc<Run>]) -> Merge<forebay_run::scan::RunScan> {
+fn merge(runs: &[Arc<Run>]) -> Merge<forebay_run::RunScan> {
     let scans = runs
         .iter()
         .map(|run| run.scan(ScanRange::all(), Direction::Forward).releasing())

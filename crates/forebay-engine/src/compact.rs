@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use forebay_io::Disk;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{DeltaKind, Operation};
-use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::settle::Settled;
 use forebay_run::verify::read_back;
-use forebay_run::{Run, RunError, RunOptions, RunSummary, RunWriter};
+use forebay_run::{Run, RunError, RunOptions, RunScan, RunSummary, RunWriter};
 use parking_lot::Mutex;
 
 use crate::error::{PushError, ReadError};

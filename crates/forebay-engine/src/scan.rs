@@ -4,8 +4,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use forebay_run::Order;
+use forebay_run::RunScan;
 use forebay_run::operation::DeltaKind;
-use forebay_run::scan::{Direction, RunScan, ScanRange};
+use forebay_run::scan::{Direction, ScanRange};
 
 use crate::error::ReadError;
 use crate::version::Version;

@@ -3,10 +3,8 @@
 use std::ops::Range;
 
 use crate::hash::{KeyHasher, key_head};
-use crate::page::{
-    OPERATION_MASK, Page, PageResult, SHORT_SLOT_BYTES, ShortSlot, Slot, TAG_EXTENT, TAG_SPILLS,
-};
-use crate::record::DELTA;
+use crate::page::{Page, PageResult, SHORT_SLOT_BYTES, ShortSlot, Slot, TAG_EXTENT, TAG_SPILLS};
+use crate::record::{DELTA, OPERATION_MASK};
 use crate::scan::Direction;
 use forebay_io::raw::prefetch;
 

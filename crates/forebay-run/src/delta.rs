@@ -8,8 +8,6 @@
 //! without any rounding. A joined delta that no single number says is kept as three numbers, see
 //! [`Clamped`].
 
-use crate::operation::OperandError;
-
 /// What `+` means for a table's deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -26,6 +24,23 @@ pub enum DeltaKind {
     Min,
     /// 8-byte little-endian integers, the greater.
     Max,
+}
+
+/// A delta or a value of the wrong shape for the table's [`DeltaKind`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a value of {bytes} bytes is no operand of {kind:?}, which takes 8 bytes")]
+pub struct OperandError {
+    kind: DeltaKind,
+    bytes: usize,
+}
+
+impl OperandError {
+    fn new(kind: DeltaKind, operand: &[u8]) -> Self {
+        Self {
+            kind,
+            bytes: operand.len(),
+        }
+    }
 }
 
 impl DeltaKind {

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod bytes;
+mod compose;
 mod compress;
 pub mod content;
 mod decoded;
@@ -34,4 +35,5 @@ pub use error::RunError;
 pub use format::{Compression, Order, RunOptions, RunSummary};
 pub use record::Found;
 pub use run::{Lookup, Run};
+pub use run_scan::RunScan;
 pub use writer::RunWriter;

@@ -22,25 +22,8 @@
 
 use std::borrow::Cow;
 
-pub use crate::delta::DeltaKind;
-use crate::times::{self, CowTimed, Timed, Times};
-
-/// A delta or a value of the wrong shape for the table's [`DeltaKind`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a value of {bytes} bytes is no operand of {kind:?}, which takes 8 bytes")]
-pub struct OperandError {
-    kind: DeltaKind,
-    bytes: usize,
-}
-
-impl OperandError {
-    pub(crate) fn new(kind: DeltaKind, operand: &[u8]) -> Self {
-        Self {
-            kind,
-            bytes: operand.len(),
-        }
-    }
-}
+pub use crate::delta::{DeltaKind, OperandError};
+use crate::times::{CowTimed, Form, Timed, Times};
 
 /// One record's operation over borrowed bytes; the table in the module's text gives the meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,88 +54,7 @@ pub enum CowOperation<'a> {
     Timed(CowTimed<'a>),
 }
 
-/// `InsertDelta` in the one form that there is of it: where `value` is what the delta makes of an absent
-/// key, it is a delta.
-fn insert_delta<'a>(value: Cow<'a, [u8]>, delta: Cow<'a, [u8]>) -> CowOperation<'a> {
-    if value == delta {
-        CowOperation::Delta(delta)
-    } else {
-        CowOperation::InsertDelta { value, delta }
-    }
-}
-
-/// The operation of a delta, which may be a joined one.
-pub(crate) fn delta(
-    delta: Vec<u8>,
-    kind: DeltaKind,
-) -> Result<CowOperation<'static>, OperandError> {
-    Ok(if kind.is_value(&delta) {
-        CowOperation::Delta(Cow::Owned(delta))
-    } else {
-        insert_delta(Cow::Owned(kind.value_of(&delta)?), Cow::Owned(delta))
-    })
-}
-
 impl Operation<'_> {
-    /// The operation that does `older` and then `self`. Associative.
-    pub fn after(
-        &self,
-        older: &Operation<'_>,
-        kind: DeltaKind,
-    ) -> Result<CowOperation<'static>, OperandError> {
-        use Operation::{Delete, Delta, Insert, InsertDelta, Timed, Update};
-        let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
-        let add = |a: &[u8], b: &[u8]| kind.add(a, b).map(Cow::Owned);
-        Ok(match (*older, *self) {
-            (Timed(_), _) | (_, Timed(_)) => times::after(*self, *older, kind)?,
-            (_, Update(a)) => CowOperation::Update(owned(a)),
-            (_, Delete) => CowOperation::Delete,
-            (Delete, Insert(a)) => CowOperation::Update(owned(a)),
-            (Delete, Delta(d)) => CowOperation::Update(Cow::Owned(kind.value_of(d)?)),
-            (Delete, InsertDelta { value, .. }) => CowOperation::Update(owned(value)),
-            (older, Insert(_)) => older.to_owned(),
-            (Update(a), Delta(d) | InsertDelta { delta: d, .. }) => {
-                CowOperation::Update(add(a, d)?)
-            }
-            (Insert(a), Delta(d) | InsertDelta { delta: d, .. }) => {
-                insert_delta(add(a, d)?, owned(d))
-            }
-            (Delta(c), Delta(d) | InsertDelta { delta: d, .. }) => delta(kind.join(c, d)?, kind)?,
-            (InsertDelta { value, delta }, Delta(d) | InsertDelta { delta: d, .. }) => {
-                insert_delta(add(value, d)?, Cow::Owned(kind.join(delta, d)?))
-            }
-        })
-    }
-
-    /// What a key has after this operation: its value and when that expires, `u64::MAX` being never;
-    /// `before` is what it had. The tables in the modules' texts, as code.
-    pub fn apply(
-        &self,
-        before: Option<(&[u8], u64)>,
-        kind: DeltaKind,
-    ) -> Result<Option<(Vec<u8>, u64)>, OperandError> {
-        use Operation::{Delete, Delta, Insert, InsertDelta, Timed, Update};
-        let Times {
-            written_ms,
-            expires_ms,
-        } = self.times();
-        let value = match (self.plain(), before) {
-            (Update(a), _) | (Insert(a), None) => a.to_vec(),
-            (Insert(_), Some((x, expires_ms))) => return Ok(Some((x.to_vec(), expires_ms))),
-            (Delta(d), None) => kind.value_of(d)?,
-            (InsertDelta { value, .. }, None) => value.to_vec(),
-            (Delta(d) | InsertDelta { delta: d, .. }, Some((x, until_ms))) => {
-                if written_ms < until_ms {
-                    kind.add(x, d)?
-                } else {
-                    kind.value_of(d)?
-                }
-            }
-            (Delete | Timed(_), _) => return Ok(None),
-        };
-        Ok(Some((value, expires_ms)))
-    }
-
     pub fn to_owned(&self) -> CowOperation<'static> {
         let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
         match *self {
@@ -201,6 +103,96 @@ impl<'a> CowOperation<'a> {
             | CowOperation::InsertDelta { value, .. } => Some(value),
             CowOperation::Delete => None,
             CowOperation::Timed(timed) => timed.into_value(now()),
+        }
+    }
+}
+
+impl<'a> Operation<'a> {
+    /// The operation at these times, in place of those that it has. A delete takes none.
+    pub fn with_times(self, times: Times) -> Operation<'a> {
+        let none: &[u8] = &[];
+        let (form, value, delta) = match self.plain() {
+            Operation::Update(value) => (Form::Update, value, none),
+            Operation::Insert(value) => (Form::Insert, value, none),
+            Operation::Delta(delta) => (Form::Delta, delta, none),
+            Operation::InsertDelta { value, delta } => (Form::InsertDelta, value, delta),
+            other @ (Operation::Delete | Operation::Timed(_)) => return other,
+        };
+        let times = times.kept_by(form);
+        if times == Times::NONE {
+            return self.plain();
+        }
+        Operation::Timed(Timed {
+            form,
+            value,
+            delta,
+            times,
+        })
+    }
+
+    /// The operation without its times.
+    pub fn plain(self) -> Operation<'a> {
+        let Operation::Timed(timed) = self else {
+            return self;
+        };
+        let Timed { value, delta, .. } = timed;
+        match timed.form {
+            Form::Update => Operation::Update(value),
+            Form::Insert => Operation::Insert(value),
+            Form::Delta => Operation::Delta(value),
+            Form::InsertDelta => Operation::InsertDelta { value, delta },
+        }
+    }
+
+    pub fn times(&self) -> Times {
+        match self {
+            Operation::Timed(timed) => timed.times,
+            _ => Times::NONE,
+        }
+    }
+
+    /// What a key has whose whole history this operation is: its value, and when it expires.
+    #[inline]
+    pub fn value(self) -> Option<(&'a [u8], u64)> {
+        match self {
+            Operation::Update(value)
+            | Operation::Insert(value)
+            | Operation::Delta(value)
+            | Operation::InsertDelta { value, .. } => Some((value, u64::MAX)),
+            Operation::Delete => None,
+            Operation::Timed(timed) => Some((timed.value, timed.times.expires_ms)),
+        }
+    }
+}
+
+impl<'a> CowOperation<'a> {
+    /// [`Operation::with_times`].
+    pub fn with_times(self, times: Times) -> CowOperation<'a> {
+        let none = || Cow::Borrowed(&[][..]);
+        let (form, value, delta) = match self {
+            CowOperation::Update(value) => (Form::Update, value, none()),
+            CowOperation::Insert(value) => (Form::Insert, value, none()),
+            CowOperation::Delta(delta) => (Form::Delta, delta, none()),
+            CowOperation::InsertDelta { value, delta } => (Form::InsertDelta, value, delta),
+            CowOperation::Timed(CowTimed {
+                form, value, delta, ..
+            }) => (form, value, delta),
+            CowOperation::Delete => return CowOperation::Delete,
+        };
+        let times = times.kept_by(form);
+        if times != Times::NONE {
+            return CowOperation::Timed(CowTimed {
+                form,
+                value,
+                delta,
+                times,
+            });
+        }
+        match form {
+            Form::Update => CowOperation::Update(value),
+            Form::Insert => CowOperation::Insert(value),
+            Form::Delta => CowOperation::Delta(value),
+            Form::InsertDelta => CowOperation::InsertDelta { value, delta },
         }
     }
 }

@@ -14,12 +14,10 @@
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::bytes::{SHORT_BYTES, append_bytes, append_part, shared_bytes};
-use crate::record::DELTA;
+use crate::record::{DELTA, OPERATION_MASK};
 use forebay_io::raw::{match_byte, prefetch};
 
 pub const HEADER_BYTES: usize = 16;
-/// The bits of a record's tag that its operation and its payload's form take.
-pub const OPERATION_MASK: u8 = 0x67;
 /// The value lies in the `.ext` file; here is a reference to it.
 pub const TAG_EXTENT: u8 = 0x08;
 /// The value continues in the next page.

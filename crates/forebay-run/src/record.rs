@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use crate::operation::{CowOperation, Operation};
-use crate::page::OPERATION_MASK;
 use crate::times::Times;
 
 const UPDATE: u8 = 0;
 const INSERT: u8 = 1;
 const DELETE: u8 = 2;
 pub const DELTA: u8 = 3;
+/// The bits of a record's tag that its operation and its payload's form take.
+pub const OPERATION_MASK: u8 = 0x67;
 /// The payload is the value's length (8 bytes), the value, the delta.
 const INSERT_DELTA: u8 = 4;
 /// The payload begins with the moment of expiry (8 bytes).

@@ -7,7 +7,6 @@ use std::ops::Bound;
 use crate::error::Result;
 use crate::operation::Operation;
 use crate::record::encode;
-pub use crate::run_scan::RunScan;
 
 /// A sorted stream of records: what scans, merges and sort buffers have in common.
 ///

@@ -17,10 +17,10 @@ use forebay_io::sim::Dice;
 use forebay_run::content::ContentSum;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
-use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::settle::Settled;
 use forebay_run::times::Times;
-use forebay_run::{Compression, Order, Run, RunOptions, RunWriter};
+use forebay_run::{Compression, Order, Run, RunOptions, RunScan, RunWriter};
 
 type Runs = Vec<BTreeMap<(u64, Vec<u8>), CowOperation<'static>>>;
 

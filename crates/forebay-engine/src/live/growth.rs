@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_run::scan::{Direction, RunScan, ScanRange};
+use forebay_run::RunScan;
+use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::MutexGuard;
 
 use crate::live::cursor::SourceCursor;

@@ -9,8 +9,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_run::RunError;
+use forebay_run::RunScan;
 use forebay_run::format::RunOptions;
-use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
+use forebay_run::scan::{Cursor, Direction, ScanRange};
 
 use crate::live::error::LiveError;
 use crate::live::flush::Output;

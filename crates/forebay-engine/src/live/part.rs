@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, Operation};
-use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
-use forebay_run::{Run, RunError};
+use forebay_run::scan::{Cursor, Direction, ScanRange};
+use forebay_run::{Run, RunError, RunScan};
 
 use crate::live::active::Active;
 use crate::live::budget::Member;

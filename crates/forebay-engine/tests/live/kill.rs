@@ -4,9 +4,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use forebay_engine::live::{Budget, Durability, LiveOptions, LiveTable};
+use forebay_engine::StoreError;
+use forebay_engine::live::{Budget, Durability, LiveError, LiveOptions, LiveTable};
 use forebay_io::sim::Dice;
+use forebay_io::{Clock, SystemClock};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
@@ -23,9 +26,18 @@ fn key(number: u64) -> Vec<u8> {
 
 fn open(store: &Path) -> LiveTable {
     // So little memory that flushes and merges go on all the time.
-    store_in(store)
-        .live_table(&name("t"), &Budget::new(0))
-        .unwrap()
+    let open = || store_in(store).live_table(&name("t"), &Budget::new(0));
+    for _ in 0..100 {
+        match open() {
+            Ok(table) => return table,
+            // A process that another test starts at this moment has this one's files until it runs its program.
+            Err(LiveError::Store(StoreError::InUse { .. })) => {
+                SystemClock.sleep(Duration::from_millis(20));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    open().unwrap()
 }
 
 /// Appends rising numbers to keys in turn, and says after each which one is acknowledged.

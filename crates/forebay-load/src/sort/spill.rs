@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_run::operation::Operation;
-use forebay_run::scan::{Cursor, Direction, RunScan, ScanRange};
-use forebay_run::{Compression, Order, Run, RunError, RunOptions, RunWriter};
+use forebay_run::scan::{Cursor, Direction, ScanRange};
+use forebay_run::{Compression, Order, Run, RunError, RunOptions, RunScan, RunWriter};
 
 use super::collector::Sorted;
 use super::{SortError, SortPlan, operation_of};

@@ -8,14 +8,30 @@
 use super::base64::{is_plain, write_base64_object, write_binary_text};
 use super::datum::{Datum, f16_to_f32};
 use super::schema::Schema;
-use super::text;
+use super::text::write_scalar;
 use super::{ListView, RowError, RowView};
 
-pub(super) fn write(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
+impl Datum<'_> {
+    /// Appends the value as text, as [`super::RowView::text`] describes; false, and nothing appended, when null.
+    pub fn write_text(&self, out: &mut Vec<u8>) -> Result<bool, RowError> {
+        match self {
+            Datum::List(_) | Datum::Row(_) | Datum::Map(_) => write(self, out)?,
+            scalar => return Ok(write_scalar(scalar, out)),
+        }
+        Ok(true)
+    }
+
+    /// Appends the value as JSON.
+    pub fn write_json(&self, out: &mut Vec<u8>) -> Result<(), RowError> {
+        write(self, out)
+    }
+}
+
+fn write(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
     match value {
         Datum::Null => out.extend_from_slice(b"null"),
-        Datum::Bool(_) | Datum::Int(_) | Datum::UInt(_) => drop(text::write(value, out)?),
-        Datum::Decimal { .. } | Datum::Decimal256 { .. } => drop(text::write(value, out)?),
+        Datum::Bool(_) | Datum::Int(_) | Datum::UInt(_) => write_plain(value, out),
+        Datum::Decimal { .. } | Datum::Decimal256 { .. } => write_plain(value, out),
         Datum::Float16(bits) => write_float(f16_to_f32(*bits).is_finite(), value, out)?,
         Datum::Float32(float) => write_float(float.is_finite(), value, out)?,
         Datum::Float64(float) => write_float(float.is_finite(), value, out)?,
@@ -26,20 +42,24 @@ pub(super) fn write(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError
         Datum::Map(entries) => write_map(entries, out)?,
         _ => {
             out.push(b'"');
-            text::write(value, out)?;
+            write_plain(value, out);
             out.push(b'"');
         }
     }
     Ok(())
 }
 
+fn write_plain(scalar: &Datum<'_>, out: &mut Vec<u8>) {
+    write_scalar(scalar, out);
+}
+
 fn write_float(finite: bool, value: &Datum<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
     if finite {
-        text::write(value, out)?;
+        write_plain(value, out);
         return Ok(());
     }
     out.push(b'"');
-    text::write(value, out)?;
+    write_plain(value, out);
     out.push(b'"');
     Ok(())
 }
@@ -84,7 +104,7 @@ fn write_map(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> 
         key.clear();
         match entry.datum(0)? {
             Datum::Bytes(bytes) => write_binary_text(bytes, &mut key),
-            other => drop(text::write(&other, &mut key)?),
+            other => write_plain(&other, &mut key),
         }
         write_string(
             std::str::from_utf8(&key).map_err(|_| RowError::NotUtf8)?,

@@ -3,7 +3,7 @@
 use super::datum::Datum;
 use super::pack::{Fields, bit, read_leb128};
 use super::schema::{Kind, Schema, Slot};
-use super::{RowError, RowView, json, text};
+use super::{RowError, RowView};
 
 /// What the items of a list are: of a kind, or the rows of a map.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,11 +138,11 @@ impl<'a> ListView<'a> {
 
     /// Appends an item as text, as [`RowView::text`] does; false, and nothing appended, when null.
     pub fn text(&self, index: usize, out: &mut Vec<u8>) -> Result<bool, RowError> {
-        text::write(&self.datum(index)?, out)
+        self.datum(index)?.write_text(out)
     }
 
     /// Appends the list as a JSON array.
     pub fn json(&self, out: &mut Vec<u8>) -> Result<(), RowError> {
-        json::write(&Datum::List(*self), out)
+        Datum::List(*self).write_json(out)
     }
 }

@@ -39,6 +39,7 @@
 mod base64;
 mod datum;
 mod decimal;
+mod digits;
 mod json;
 mod kind_name;
 mod list;

@@ -1,7 +1,7 @@
 //! Durations and intervals as ISO 8601.
 
+use super::digits::{write_int, write_uint};
 use super::schema::TimeUnit;
-use super::text::{write_int, write_uint};
 use super::time::write_padded;
 
 /// Appends `PT3.500S`.

@@ -1,28 +1,17 @@
-//! A value as text: what a Redis client reads, and what keys are made of.
+//! A scalar as text: what a Redis client reads, and what keys are made of.
 
 use std::io::Write;
 
 use super::datum::{Datum, f16_to_f32};
 use super::decimal::{write_decimal, write_decimal256};
+use super::digits::{write_int, write_uint};
 use super::span::{write_duration, write_interval};
 use super::time::{write_date, write_time, write_timestamp};
-use super::{RowError, json};
 
-impl Datum<'_> {
-    /// Appends the value as text, as [`super::RowView::text`] describes; false, and nothing appended, when null.
-    pub fn write_text(&self, out: &mut Vec<u8>) -> Result<bool, RowError> {
-        write(self, out)
-    }
-
-    /// Appends the value as JSON.
-    pub fn write_json(&self, out: &mut Vec<u8>) -> Result<(), RowError> {
-        json::write(self, out)
-    }
-}
-
-pub(super) fn write(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<bool, RowError> {
+/// Appends a scalar as text; false, and nothing appended, when it is null or nested.
+pub(super) fn write_scalar(value: &Datum<'_>, out: &mut Vec<u8>) -> bool {
     match value {
-        Datum::Null => return Ok(false),
+        Datum::Null | Datum::List(_) | Datum::Row(_) | Datum::Map(_) => return false,
         Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Datum::Int(value) => write_int(*value, out),
         Datum::UInt(value) => write_uint(*value, out),
@@ -45,9 +34,8 @@ pub(super) fn write(value: &Datum<'_>, out: &mut Vec<u8>) -> Result<bool, RowErr
         }
         Datum::Text(text) => out.extend_from_slice(text.as_bytes()),
         Datum::Bytes(bytes) => out.extend_from_slice(bytes),
-        Datum::List(_) | Datum::Row(_) | Datum::Map(_) => json::write(value, out)?,
     }
-    Ok(true)
+    true
 }
 
 /// A date, with the time of day when there is one.
@@ -58,27 +46,6 @@ fn write_date64(milliseconds: i64, out: &mut Vec<u8>) {
     } else {
         write_timestamp(milliseconds, super::TimeUnit::Millisecond, false, out);
     }
-}
-
-pub(super) fn write_int(value: i64, out: &mut Vec<u8>) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    write_uint(value.unsigned_abs(), out);
-}
-
-pub(super) fn write_uint(mut value: u64, out: &mut Vec<u8>) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// Whole numbers below these are written digit by digit.

@@ -3,7 +3,7 @@
 use super::datum::Datum;
 use super::pack::{Fields, bit};
 use super::schema::{At, Schema};
-use super::{RowError, json, text};
+use super::RowError;
 
 /// A row of a schema, borrowed from its bytes. Any column is reached in constant time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,11 +94,11 @@ impl<'a> RowView<'a> {
     /// UTC with `Z`), text and binary their bytes, lists, structs and maps JSON.
     #[inline]
     pub fn text(&self, column: usize, out: &mut Vec<u8>) -> Result<bool, RowError> {
-        text::write(&self.datum(column)?, out)
+        self.datum(column)?.write_text(out)
     }
 
     /// Appends the row as a JSON object, nulls as `null`.
     pub fn json(&self, out: &mut Vec<u8>) -> Result<(), RowError> {
-        json::write(&Datum::Row(*self), out)
+        Datum::Row(*self).write_json(out)
     }
 }

@@ -264,7 +264,7 @@ fn a_merge_keeps_to_its_rate_whatever_the_size_of_records() {
         for half in 0..2 {
             for number in (half..count).step_by(2) {
                 let value = vec![b'v'; value_bytes];
-                drop(table.update(&number.to_be_bytes(), &value).unwrap());
+                let _unsynced = table.update(&number.to_be_bytes(), &value).unwrap();
             }
             table.flush().unwrap();
         }
