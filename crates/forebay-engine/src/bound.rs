@@ -5,7 +5,7 @@ use std::fmt;
 use forebay_run::hash::SLOTS;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::show_key;
+use crate::key_text::{from_hex, show_key, to_hex};
 
 /// The first place of a partition in its table's order. A partition ends where the next one begins.
 ///
@@ -61,31 +61,6 @@ impl<'de> Deserialize<'de> for Bound {
                 .ok_or_else(|| serde::de::Error::custom("key_hex is not pairs of hex digits")),
         }
     }
-}
-
-/// The bytes that pairs of hex digits stand for; `None` when it is something else.
-pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|value| value as u8);
-    let bytes = pairs
-        .iter()
-        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
-        .collect();
-    if rest.is_empty() { bytes } else { None }
-}
-
-/// Two lower-case hex digits a byte.
-pub fn to_hex(bytes: &[u8]) -> String {
-    let mut digits = Vec::with_capacity(2 * bytes.len());
-    write_hex(bytes, &mut digits);
-    digits.into_iter().map(char::from).collect()
-}
-
-/// The same, appended as bytes.
-pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
-    out.extend(bytes.iter().flat_map(digits));
 }
 
 #[cfg(test)]

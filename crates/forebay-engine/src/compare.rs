@@ -6,7 +6,8 @@
 
 use forebay_run::row::{ListView, RowError, RowView, Schema};
 
-use crate::error::{ReadError, show_key};
+use crate::error::ReadError;
+use crate::key_text::show_key;
 use crate::manifest::{Manifest, ValueKind};
 
 /// A column of a row before and after; `None` is a null.

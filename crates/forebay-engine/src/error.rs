@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use forebay_run::RunError;
 use thiserror::Error;
 
-use crate::bound::to_hex;
 use crate::name::{NameError, TableName};
 use crate::seal::DocumentError;
 
@@ -156,13 +155,5 @@ impl<T> At<T> for io::Result<T> {
             path: path.to_path_buf(),
             source,
         })
-    }
-}
-
-/// A key as it is shown in messages: text when it is, else hex.
-pub fn show_key(key: &[u8]) -> String {
-    match std::str::from_utf8(key) {
-        Ok(text) => format!("{text:?}"),
-        Err(_) => format!("0x{}", to_hex(key)),
     }
 }

@@ -20,6 +20,7 @@ mod expect;
 mod follow;
 mod holder;
 mod install;
+mod key_text;
 mod layout;
 pub mod live;
 mod manifest;
@@ -41,14 +42,15 @@ mod verify;
 mod version;
 mod walk;
 
-pub use bound::{Bound, from_hex, to_hex, write_hex};
+pub use bound::Bound;
 pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
 pub use diff::{DiffReport, DiffSample, Difference, diff};
-pub use error::{PushError, ReadError, StoreError, show_key};
+pub use error::{PushError, ReadError, StoreError};
 pub use expect::{Becomes, Expected, compare_expected};
 pub use holder::utc;
 pub use install::{Install, VersionFile};
+pub use key_text::{from_hex, show_key, to_hex, write_hex};
 pub use manifest::{
     ColumnStats, MANIFEST_FORMAT, MAX_PARTITIONS, Manifest, ManifestDraft, OperationCounts,
     Partition, RunRef, Totals, Ttl, ValueKind,

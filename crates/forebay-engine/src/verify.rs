@@ -11,7 +11,8 @@ use forebay_run::run::Run;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 
 use crate::compact::{NOTHING_EXPIRED, merged};
-use crate::error::{ReadError, StoreError, show_key};
+use crate::error::{ReadError, StoreError};
+use crate::key_text::show_key;
 use crate::manifest::{Manifest, Totals};
 use crate::name::RunId;
 use crate::route::Router;

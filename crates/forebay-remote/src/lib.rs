@@ -18,12 +18,14 @@ mod journal;
 mod lease;
 mod objects;
 mod open;
+mod open_error;
 mod pull;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};
 pub use backend::{Patience, bucket, said, website};
 pub use disk::{Joined, RemoteDisk};
-pub use open::{OpenError, RemoteStore, open};
+pub use open::{RemoteStore, open};
+pub use open_error::OpenError;
 pub use pull::{PullError, PullOptions, PullRate, PullState, Puller, Pulling, Served, TablePull};
 pub use upload::Uploaded;

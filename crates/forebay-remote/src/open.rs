@@ -1,18 +1,17 @@
 //! Opening a store in object storage.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_engine::{Store, StoreError};
+use forebay_engine::Store;
 use forebay_io::{Clock, Disk, Random};
-use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::address::{Address, AddressError};
+use crate::address::Address;
 use crate::backend::Patience;
 use crate::disk::{Parts, RemoteDisk};
 use crate::objects::Objects;
+use crate::open_error::OpenError;
 
 /// What a store in object storage needs of this machine.
 #[derive(Debug, Clone)]
@@ -23,20 +22,6 @@ pub struct RemoteStore {
     /// Where pushes build their runs; by default a directory of the user's cache, one for each store.
     pub work_dir: Option<PathBuf>,
     pub patience: Patience,
-}
-
-#[derive(Debug, Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    #[error("{url}: cannot use it: {source}; docs/operations.md says which variables it takes")]
-    Connect { url: String, source: io::Error },
-    #[error("no directory for the work of pushes: set HOME or XDG_CACHE_HOME, or give --work-dir")]
-    NoWorkDir,
-    #[error(transparent)]
-    Pull(#[from] crate::pull::PullError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Opens the store at a URL; with `create`, makes it when there is none. The disk is given too, for who

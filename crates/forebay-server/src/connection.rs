@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tracing::error;
 
+use crate::client::Client;
 use crate::metrics::WorkerMetrics;
 use crate::pipeline::{HIGH_WATER, Next, Pipeline};
-use crate::session::Client;
 use crate::shared::Shared;
 
 /// The first read buffer of a connection; it grows while reads fill it.

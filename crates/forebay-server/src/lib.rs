@@ -8,6 +8,7 @@
 //! client; nothing waits for the device on a thread that serves connections; no reply mixes versions.
 
 mod catalog;
+mod client;
 mod command;
 mod commits;
 mod config;

@@ -14,6 +14,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::catalog::Catalog;
+use crate::client::Client;
 use crate::command::{COMMANDS, Run, Stop};
 use crate::commits::Commits;
 use crate::dispatch::{Dispatch, admit};
@@ -21,7 +22,7 @@ use crate::execute::{Done, GET, Outcome, Task, Work, settle};
 use crate::gets::look_up;
 use crate::metrics::{Drop, TableMetrics};
 use crate::resp::{Parser, ProtocolError, Reply};
-use crate::session::{Client, Replies, Session};
+use crate::session::{Replies, Session};
 use crate::shared::Shared;
 
 /// How many GETs are looked up together.

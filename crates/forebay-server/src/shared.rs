@@ -10,11 +10,11 @@ use forebay_engine::{Serving, Store};
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
+use crate::client::Client;
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
-use crate::session::Client;
 use crate::users::{Token, User, Users};
 
 /// The version of Redis whose commands these are, as far as they go.

@@ -15,9 +15,9 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
+use crate::client::Client;
 use crate::connection::Connection;
 use crate::metrics::Drop as Reason;
-use crate::session::Client;
 use crate::shared::Shared;
 
 const SWEEP: Duration = Duration::from_millis(100);

@@ -125,7 +125,7 @@ impl Shared {
                 let path = run.run.path();
                 let what = format!(
                     "its key {} does not lie in partition {partition}, to which it was to be added",
-                    crate::error::show_key(scan.key())
+                    crate::key_text::show_key(scan.key())
                 );
                 return Err(self.shape.run_error(RunError::refused(path, what)));
             }

@@ -108,7 +108,7 @@ impl Shape {
     pub fn operand(&self, key: &[u8], source: OperandError) -> LiveError {
         LiveError::Operand {
             table: self.table.clone(),
-            key: crate::error::show_key(key),
+            key: crate::key_text::show_key(key),
             source,
         }
     }

@@ -16,7 +16,7 @@ use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use parking_lot::MutexGuard;
 use tracing::warn;
 
-use crate::error::show_key;
+use crate::key_text::show_key;
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;

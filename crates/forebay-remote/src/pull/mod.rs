@@ -8,6 +8,7 @@
 
 mod bring;
 mod claim;
+pub(crate) mod error;
 mod fetch;
 mod pace;
 #[cfg(test)]
@@ -21,14 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_engine::{PushError, RunId, StoreError, TableName};
-use thiserror::Error;
+use forebay_engine::{RunId, StoreError, TableName};
 
 use crate::address::Address;
 use crate::backend::Patience;
 use crate::objects::Objects;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 
+pub use error::PullError;
 pub use state::{PullState, TablePull};
 pub use throttle::PullRate;
 
@@ -56,43 +57,6 @@ impl Default for PullOptions {
             keep: 2,
         }
     }
-}
-
-/// Why a version is not here.
-#[derive(Debug, Error)]
-pub enum PullError {
-    #[error("{name}: {source}")]
-    Request {
-        name: String,
-        source: std::io::Error,
-    },
-    #[error("{name} is damaged in the store: {problem}")]
-    Damaged { name: String, problem: String },
-    #[error("version {version} of table {table} is damaged in the store: {problem}; push it again")]
-    Unsound {
-        table: TableName,
-        version: u64,
-        problem: String,
-    },
-    #[error(
-        "{} {other}: name another directory, one that is empty or not there",
-        dir.display()
-    )]
-    NotACache {
-        dir: std::path::PathBuf,
-        other: String,
-    },
-    #[error("the pointer moved on meanwhile")]
-    Superseded,
-    #[error("cannot write {name} here: {source}")]
-    Disk {
-        name: String,
-        source: std::io::Error,
-    },
-    #[error(transparent)]
-    Push(#[from] PushError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Who serves what is pulled, meanwhile.

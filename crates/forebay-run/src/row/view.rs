@@ -1,9 +1,9 @@
 //! A packed row, read in place.
 
+use super::RowError;
 use super::datum::Datum;
 use super::pack::{Fields, bit};
 use super::schema::{At, Schema};
-use super::RowError;
 
 /// A row of a schema, borrowed from its bytes. Any column is reached in constant time.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -19,6 +19,7 @@ mod string;
 mod table;
 mod transaction;
 mod txn;
+mod value;
 mod write;
 
 use std::borrow::Cow;
@@ -30,10 +31,11 @@ use forebay_engine::{Source, ValueKind};
 use crate::resp::{Args, Reply};
 pub use call::{Call, SessionCall, find_source};
 pub use scan::ScanCursors;
-pub use string::{reply_found, write_text};
+pub use string::reply_found;
 pub use table::COMMANDS;
 pub use transaction::Queued;
 use txn::Edit;
+pub use value::write_text;
 pub use write::{ManyFn, Sweep, refuse_write};
 
 /// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.

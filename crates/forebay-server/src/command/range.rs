@@ -15,7 +15,7 @@ use forebay_run::scan::Direction;
 
 use super::call::{Call, split};
 use super::keyspace::wire_key;
-use super::string::reply_value;
+use super::value::reply_value;
 use super::write::Sweep;
 use super::{Answer, Stop, find_source, positive};
 use crate::resp::{Args, Reply};

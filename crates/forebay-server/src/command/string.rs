@@ -1,51 +1,13 @@
 //! GET and its relatives. Of a row or a list they see its JSON text.
 
-use std::borrow::Cow;
 
-use forebay_engine::{Lookup, Value, ValueKind};
-use forebay_run::row::{ListView, RowView};
+use forebay_engine::Lookup;
 
 use super::call::Call;
+use super::value::{reply_value, text};
 use super::{Answer, Stop, clamp, integer};
 use crate::resp::Reply;
 use forebay_engine::{Source, SourceError};
-
-/// Replies with a value as GET does: bytes as they are, numbers in decimal, rows and lists as JSON, null
-/// when absent.
-#[inline]
-pub fn reply_value(reply: &mut Reply, source: Source<'_>, value: Option<&[u8]>) -> Answer {
-    match (value, source.kind()) {
-        (None, _) => reply.null(),
-        (Some(value), ValueKind::Bytes { .. }) if source.number().is_none() => reply.bulk(value),
-        (Some(value), _) => {
-            reply.bulk_by(|out| write_text(source, value, out).map(|()| true))?;
-        }
-    }
-    Ok(())
-}
-
-/// Appends what GET gives of a value.
-pub fn write_text(source: Source<'_>, value: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
-    match source.kind() {
-        ValueKind::Row => RowView::new(source.schema(), value)?.json(out)?,
-        ValueKind::List { item, .. } => ListView::new(item, value)?.json(out)?,
-        ValueKind::Bytes { .. } | ValueKind::Number { .. } => match source.number() {
-            Some(number) => number.write_text(value, out)?,
-            None => out.extend_from_slice(value),
-        },
-    }
-    Ok(())
-}
-
-/// What GET would reply, for commands that look into it.
-pub fn text<'a>(source: Source<'_>, value: Value<'a>) -> Result<Cow<'a, [u8]>, Stop> {
-    if matches!(source.kind(), ValueKind::Bytes { .. }) && source.number().is_none() {
-        return Ok(value);
-    }
-    let mut out = Vec::new();
-    write_text(source, &value, &mut out)?;
-    Ok(Cow::Owned(out))
-}
 
 pub fn get(call: &mut Call<'_>) -> Answer {
     let (source, value) = call.fetch(call.args.get(1))?;

@@ -8,7 +8,7 @@ use forebay_io::Clock;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
-use super::string::{reply_value, text};
+use super::value::{reply_value, text};
 use super::{Answer, Stop};
 use crate::resp::{Args, Reply};
 

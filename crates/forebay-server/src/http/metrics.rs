@@ -8,24 +8,13 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use forebay_engine::TableState;
 use forebay_engine::live::LiveStats;
-use metrics::{Key, Label};
-use metrics_exporter_prometheus::LabelSet;
-use metrics_exporter_prometheus::formatting::{
-    write_help_line, write_metric_line, write_type_line,
-};
 
-use crate::metrics::{BUCKETS, Drop, HistogramSum, WorkerMetrics, bucket_bound_us};
+use super::metrics_page::Page;
+use crate::metrics::{Drop, WorkerMetrics};
 use crate::shared::Shared;
 
-/// A page of metrics in the making.
-pub(super) struct Page {
-    text: String,
-}
-
 pub async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    let mut page = Page {
-        text: String::with_capacity(16 << 10),
-    };
+    let mut page = Page::default();
     server(&mut page, &shared);
     connections(&mut page, &shared);
     tables(&mut page, &shared);
@@ -37,7 +26,7 @@ pub async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
             header::CONTENT_TYPE,
             "text/plain; version=0.0.4; charset=utf-8",
         )],
-        page.text,
+        page.into_text(),
     )
 }
 
@@ -301,70 +290,4 @@ fn latencies(page: &mut Page, shared: &Shared) {
     for ((table, command), sum) in &sums {
         page.histogram(name, &[("table", table), ("command", command)], sum);
     }
-}
-
-impl Page {
-    pub fn begin(&mut self, name: &str, kind: &str, help: &str) {
-        write_help_line(&mut self.text, name, None, None, help);
-        write_type_line(&mut self.text, name, None, None, kind);
-    }
-
-    pub fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
-        self.begin(name, kind, help);
-        self.line(name, &[], value);
-    }
-
-    pub fn line(&mut self, name: &str, labels: &[(&'static str, &str)], value: u64) {
-        let labels = set(name, labels);
-        write_metric_line::<u64, u64>(&mut self.text, name, None, &labels, None, value, None);
-    }
-
-    fn histogram(&mut self, name: &str, labels: &[(&'static str, &str)], sum: &HistogramSum) {
-        let (labels, mut below) = (set(name, labels), 0);
-        for bucket in 0..BUCKETS {
-            below += sum.buckets[bucket];
-            let bound = match bucket_bound_us(bucket) {
-                Some(us) => format!("{}", us as f64 / 1e6),
-                None => "+Inf".to_owned(),
-            };
-            let le = Some(("le", bound));
-            write_metric_line(
-                &mut self.text,
-                name,
-                Some("bucket"),
-                &labels,
-                le,
-                below,
-                None,
-            );
-        }
-        let seconds = sum.sum_ns as f64 / 1e9;
-        let none = None::<(&'static str, u64)>;
-        write_metric_line(
-            &mut self.text,
-            name,
-            Some("sum"),
-            &labels,
-            none,
-            seconds,
-            None,
-        );
-        write_metric_line(
-            &mut self.text,
-            name,
-            Some("count"),
-            &labels,
-            none,
-            below,
-            None,
-        );
-    }
-}
-
-fn set(name: &str, labels: &[(&'static str, &str)]) -> LabelSet {
-    let labels = labels
-        .iter()
-        .map(|(label, value)| Label::new(*label, (*value).to_owned()));
-    let key = Key::from_parts(name.to_owned(), labels.collect::<Vec<_>>());
-    LabelSet::from_key_and_global(&key, &Default::default())
 }

@@ -4,6 +4,7 @@
 mod answer;
 mod guard;
 mod metrics;
+mod metrics_page;
 mod pulls;
 mod rows;
 mod tables;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::answer::Refused;
 use super::guard::Caller;
-use super::metrics::Page;
+use super::metrics_page::Page;
 use crate::pulls::{Pulled, TablePulled};
 use crate::shared::Shared;
 use crate::users::Verb;

@@ -1,0 +1,41 @@
+//! Why a version could not be pulled.
+
+use forebay_engine::{PushError, StoreError, TableName};
+use thiserror::Error;
+
+/// Why a version is not here.
+#[derive(Debug, Error)]
+pub enum PullError {
+    #[error("{name}: {source}")]
+    Request {
+        name: String,
+        source: std::io::Error,
+    },
+    #[error("{name} is damaged in the store: {problem}")]
+    Damaged { name: String, problem: String },
+    #[error("version {version} of table {table} is damaged in the store: {problem}; push it again")]
+    Unsound {
+        table: TableName,
+        version: u64,
+        problem: String,
+    },
+    #[error(
+        "{} {other}: name another directory, one that is empty or not there",
+        dir.display()
+    )]
+    NotACache {
+        dir: std::path::PathBuf,
+        other: String,
+    },
+    #[error("the pointer moved on meanwhile")]
+    Superseded,
+    #[error("cannot write {name} here: {source}")]
+    Disk {
+        name: String,
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Push(#[from] PushError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
