@@ -65,6 +65,7 @@ mod pace;
 mod part;
 mod record;
 mod scan;
+mod settle;
 mod shape;
 mod shared;
 mod snapshot;

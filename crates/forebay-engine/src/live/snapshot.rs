@@ -163,6 +163,11 @@ impl Snapshot {
 
     /// Walks the records of a range of positions in the table's own order.
     pub fn scan_range(&self, range: ScanRange, direction: Direction) -> LiveScan {
-        LiveScan::new(self.clone(), range, direction)
+        LiveScan::new(
+            Arc::clone(&self.shape),
+            Arc::clone(&self.parts),
+            range,
+            direction,
+        )
     }
 }

@@ -20,10 +20,11 @@ use crate::key_text::show_key;
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
-use crate::live::expiry::{Expiry, Stored, settle};
+use crate::live::expiry::{Expiry, Stored};
 use crate::live::log::{LogError, Lsn};
 use crate::live::part::Part;
 use crate::live::record;
+use crate::live::settle::settle;
 use crate::live::shape::Place;
 use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
 
@@ -152,6 +153,13 @@ impl Shared {
                 Ok(Commit::new(self, lsn, delay))
             }
         }
+    }
+
+    /// Writes a batch with its inserts settled. REQUIRES: all its keys are of one partition.
+    fn write_settled(&self, batch: &Batch, wait: Wait) -> Result<Option<Commit<'_>>, LiveError> {
+        let keys: Vec<&[u8]> = batch.records().map(|(key, _)| key).collect();
+        let written = self.transact(&keys, wait, |_| (batch.clone(), ()))?;
+        Ok(written.map(|(commit, ())| commit))
     }
 
     /// Reads keys of one partition, then writes what `decide` makes of their values, with no other write

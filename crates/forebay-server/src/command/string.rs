@@ -1,6 +1,5 @@
 //! GET and its relatives. Of a row or a list they see its JSON text.
 
-
 use forebay_engine::Lookup;
 
 use super::call::Call;
