@@ -87,7 +87,7 @@ impl Engine for Forebay {
     }
 
     fn optimize(&mut self) -> Result<()> {
-        Ok(self.table.optimize()?)
+        Ok(self.table.compact()?)
     }
 
     fn scan(&mut self, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {

@@ -92,7 +92,7 @@ const FLUSHER: Worker = Worker {
 
 const MERGER: Worker = Worker {
     is_due: Shared::is_merge_due,
-    step: Shared::grow_once,
+    step: Shared::compact_once,
     trouble: |progress| &mut progress.merges,
     between: |_| (),
     reads_runs: true,

@@ -20,7 +20,7 @@ pub struct Budget {
     limit_bytes: usize,
     mapped_limit_bytes: Option<usize>,
     /// The sums over all members.
-    growing_bytes: AtomicUsize,
+    memtable_bytes: AtomicUsize,
     frozen_bytes: AtomicUsize,
     run_bytes: AtomicUsize,
     members: Mutex<Vec<Weak<Usage>>>,
@@ -29,7 +29,7 @@ pub struct Budget {
 /// What one table takes.
 #[derive(Default)]
 struct Usage {
-    growing_bytes: AtomicUsize,
+    memtable_bytes: AtomicUsize,
     frozen_bytes: AtomicUsize,
     run_bytes: AtomicUsize,
     /// Why its generations cannot be written, while that is so.
@@ -40,9 +40,9 @@ struct Usage {
 
 impl std::fmt::Debug for Usage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let growing_bytes = self.growing_bytes.load(Ordering::Relaxed);
+        let memtable_bytes = self.memtable_bytes.load(Ordering::Relaxed);
         f.debug_struct("Usage")
-            .field("growing_bytes", &growing_bytes)
+            .field("memtable_bytes", &memtable_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -60,7 +60,7 @@ impl Budget {
         Arc::new(Self {
             limit_bytes: limit_bytes.max(MIN_BYTES),
             mapped_limit_bytes,
-            growing_bytes: AtomicUsize::new(0),
+            memtable_bytes: AtomicUsize::new(0),
             frozen_bytes: AtomicUsize::new(0),
             run_bytes: AtomicUsize::new(0),
             members: Mutex::default(),
@@ -81,17 +81,17 @@ impl Budget {
     }
 
     fn write_bytes(&self) -> usize {
-        self.growing_bytes.load(Ordering::Relaxed) + self.frozen_bytes.load(Ordering::Relaxed)
+        self.memtable_bytes.load(Ordering::Relaxed) + self.frozen_bytes.load(Ordering::Relaxed)
     }
 
     /// What generations that take writes may take together.
-    pub(crate) fn growing_share(&self) -> usize {
+    pub(crate) fn memtable_share(&self) -> usize {
         self.limit_bytes / 8 * 3
     }
 
     /// How much of the memory for writes is taken: 1 and above means that writes must wait.
     pub(crate) fn write_pressure(&self) -> f64 {
-        self.write_bytes() as f64 / (2 * self.growing_share()) as f64
+        self.write_bytes() as f64 / (2 * self.memtable_share()) as f64
     }
 
     /// What is left for the filters and indexes of runs to come.
@@ -124,12 +124,12 @@ impl Budget {
             .into_iter()
             .partition(|usage| usage.stuck.lock().is_some());
         let frozen = |usage: &Arc<Usage>| usage.frozen_bytes.load(Ordering::Relaxed);
-        let growing = |usage: &Arc<Usage>| usage.growing_bytes.load(Ordering::Relaxed);
+        let in_memory = |usage: &Arc<Usage>| usage.memtable_bytes.load(Ordering::Relaxed);
         if moving.iter().any(|usage| frozen(usage) > 0) {
             return Ok(());
         }
-        if let Some(usage) = moving.iter().max_by_key(|usage| growing(usage))
-            && growing(usage) > 0
+        if let Some(usage) = moving.iter().max_by_key(|usage| in_memory(usage))
+            && in_memory(usage) > 0
         {
             if let Some(ask) = usage.ask.get() {
                 ask();
@@ -147,7 +147,7 @@ impl Budget {
     fn greatest(&self) -> Option<Arc<Usage>> {
         let members = self.members.lock();
         let members = members.iter().filter_map(Weak::upgrade);
-        members.max_by_key(|usage| usage.growing_bytes.load(Ordering::Relaxed))
+        members.max_by_key(|usage| usage.memtable_bytes.load(Ordering::Relaxed))
     }
 }
 
@@ -169,8 +169,8 @@ impl Member {
         let _ = self.usage.ask.set(Box::new(ask));
     }
 
-    pub fn growing_bytes(&self) -> usize {
-        self.usage.growing_bytes.load(Ordering::Relaxed)
+    pub fn memtable_bytes(&self) -> usize {
+        self.usage.memtable_bytes.load(Ordering::Relaxed)
     }
 
     pub fn frozen_bytes(&self) -> usize {
@@ -189,13 +189,15 @@ impl Member {
     /// Takes note of memory that filled. Returns whether this table's generation is to be frozen now;
     /// when it is another one's turn, that table is asked to.
     pub fn grow(&self, bytes: usize) -> bool {
-        self.usage.growing_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.usage
+            .memtable_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
         let sum = self
             .budget
-            .growing_bytes
+            .memtable_bytes
             .fetch_add(bytes, Ordering::Relaxed)
             + bytes;
-        if sum < self.budget.growing_share() {
+        if sum < self.budget.memtable_share() {
             return false;
         }
         match self.budget.greatest() {
@@ -211,7 +213,7 @@ impl Member {
 
     /// Runs in memory were merged: they took `old` bytes and take `new` now.
     pub fn regrow(&self, old: usize, new: usize) {
-        for sum in [&self.usage.growing_bytes, &self.budget.growing_bytes] {
+        for sum in [&self.usage.memtable_bytes, &self.budget.memtable_bytes] {
             sum.fetch_add(new, Ordering::Relaxed);
             sum.fetch_sub(old, Ordering::Relaxed);
         }
@@ -220,11 +222,11 @@ impl Member {
     /// The generation was frozen; returns what it takes. REQUIRES: nothing grows meanwhile.
     pub fn freeze(&self) -> usize {
         // Counted twice for a moment rather than not at all.
-        let bytes = self.growing_bytes();
+        let bytes = self.memtable_bytes();
         for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
             sum.fetch_add(bytes, Ordering::Relaxed);
         }
-        for sum in [&self.budget.growing_bytes, &self.usage.growing_bytes] {
+        for sum in [&self.budget.memtable_bytes, &self.usage.memtable_bytes] {
             sum.fetch_sub(bytes, Ordering::Relaxed);
         }
         bytes

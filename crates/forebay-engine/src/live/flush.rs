@@ -110,7 +110,7 @@ impl Shared {
             let now_ms = self.shape.now_ms();
             let (view, buffered) = {
                 let part = part.lock();
-                (Arc::clone(&part.view), part.active.deltas_since_ms())
+                (Arc::clone(&part.view), part.memtable.deltas_since_ms())
             };
             let minis: Minis = view.frozen.first().cloned().unwrap_or_default();
             if minis.is_empty() {

@@ -100,7 +100,7 @@ impl Shared {
             let run = run.map_err(|source| self.shape.run_error(source))?;
             let summary = *run.summary();
             let bytes = summary.file_bytes + summary.ext_bytes;
-            let level_0_bytes = self.budget().growing_share() / self.parts.len();
+            let level_0_bytes = self.budget().memtable_share() / self.parts.len();
             let level = level_of(bytes, level_0_bytes as u64, u64::from(self.options.factor));
             let run = self.open_run(LiveRunRef {
                 id: new.id.clone(),

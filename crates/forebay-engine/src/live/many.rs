@@ -1,7 +1,7 @@
 //! Looking up many keys at once.
 //!
 //! Keys that have their outcome in memory, or lie in a partition of several runs, are looked up one by
-//! one. The others, and after an optimize that is nearly all, go through their run in step, so that their
+//! one. The others, and after an compact that is nearly all, go through their run in step, so that their
 //! waits for memory overlap: see [`forebay_run::batch`].
 
 use std::borrow::Cow;

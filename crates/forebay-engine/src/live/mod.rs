@@ -8,11 +8,11 @@
 //! | module       | what                                                                    |
 //! |--------------|-------------------------------------------------------------------------|
 //! | `options`, `manifest`, `open` | what a table is made with and consists of; opening it  |
-//! | `active`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
+//! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
 //! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
 //! | `snapshot`, `scan` | reading                                                            |
-//! | `tidy`, `flush`, `growth`, `levels`, `background` | merging in memory, from memory to runs, merging those |
+//! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
 //! | `budget`, `pace`, `sweep` | memory, and keeping writers within it                       |
 //!
@@ -42,22 +42,23 @@
 //! # }
 //! ```
 
-mod active;
 mod background;
 mod batch;
 mod budget;
 mod commit;
+mod compaction;
 mod cursor;
 mod error;
 mod expiry;
 mod flush;
-mod growth;
 mod ingest;
 mod levels;
 mod load;
 pub mod log;
 mod manifest;
 mod many;
+mod memory_compaction;
+mod memtable;
 mod mini;
 mod open;
 mod options;
@@ -73,7 +74,6 @@ mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod tidy;
 mod write;
 
 use std::ops::Bound;
@@ -275,8 +275,8 @@ impl LiveTable {
     }
 
     /// Flushes, then merges each partition's runs into one. What is written meanwhile is not in it.
-    pub fn optimize(&self) -> Result<(), LiveError> {
-        self.shared().optimize()
+    pub fn compact(&self) -> Result<(), LiveError> {
+        self.shared().compact()
     }
 
     /// Deletes all keys between two that are there when this begins; returns how many those were. Each is

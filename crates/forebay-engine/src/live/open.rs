@@ -244,7 +244,7 @@ impl Store {
             parts: parts.into_iter().map(Mutex::new).collect(),
             log,
             structure: Mutex::new(manifest),
-            growing: Mutex::default(),
+            compacting: Mutex::default(),
             merge_throttle,
             ingesting: Mutex::default(),
             frozen: Mutex::new(VecDeque::new()),
@@ -304,9 +304,9 @@ fn replay(
     for (key, operation) in records.by_ref() {
         let place = shape.place(key);
         let part = &mut parts[place.partition];
-        let added = part.active.add(shape, place, key, operation);
+        let added = part.memtable.add(shape, place, key, operation);
         added.map_err(|error| error.to_string())?;
-        if part.active.is_full() {
+        if part.memtable.is_full() {
             part.seal(memory);
         }
     }

@@ -17,13 +17,13 @@ use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Run, RunError, RunScan};
 
-use crate::live::active::Active;
 use crate::live::budget::Member;
 use crate::live::cursor::{MiniCursor, SourceCursor};
 use crate::live::error::LiveError;
 use crate::live::expiry::{Stored, earliest};
 use crate::live::levels::{Due, due_at};
 use crate::live::manifest::LiveRunRef;
+use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
 use crate::live::shape::{Place, Shape};
 
@@ -55,9 +55,9 @@ pub(crate) struct PartView {
 /// What the partition's lock guards.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
-    pub active: Active,
+    pub memtable: Memtable,
     pub view: Arc<PartView>,
-    /// Whether keys came repeatedly of late: see [`Active::is_repetitive`].
+    /// Whether keys came repeatedly of late: see [`Memtable::is_repetitive`].
     pub is_repetitive: bool,
     /// For the record that goes to the log.
     pub scratch: Vec<u8>,
@@ -73,11 +73,11 @@ pub(crate) enum Found {
 impl Part {
     /// Sorts the active buffer into a run of the view. Returns whether the generation is to be frozen.
     pub fn seal(&mut self, memory: &Member) -> bool {
-        if self.active.is_empty() {
+        if self.memtable.is_empty() {
             return false;
         }
-        self.is_repetitive = self.active.is_repetitive();
-        let mini = self.active.seal();
+        self.is_repetitive = self.memtable.is_repetitive();
+        let mini = self.memtable.seal();
         let bytes = mini.memory_bytes();
         let minis = self
             .view

@@ -1,6 +1,6 @@
 //! The state of an open live table, which its handles and its background threads share.
 //!
-//! Locks are taken in this order: `ingesting`, `growing`, `structure`, `frozen`, those of the partitions
+//! Locks are taken in this order: `ingesting`, `compacting`, `structure`, `frozen`, those of the partitions
 //! by number, `progress`.
 
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     /// What the disk's manifest says; held while it is replaced.
     pub structure: Mutex<LiveManifest>,
     /// Held by whoever merges runs, so that no two merge the same ones.
-    pub growing: Mutex<()>,
+    pub compacting: Mutex<()>,
     pub merge_throttle: Throttle,
     /// Held by whoever adds runs.
     pub ingesting: Mutex<()>,
@@ -189,7 +189,7 @@ impl Shared {
         &self,
         advance: &mut dyn FnMut(u64),
     ) -> Result<(usize, Vec<LiveError>), LiveError> {
-        let _no_merges = self.growing.lock();
+        let _no_merges = self.compacting.lock();
         let runs: Vec<LiveRunRef> = self.structure.lock().runs().cloned().collect();
         let mut problems = Vec::new();
         for reference in &runs {

@@ -92,7 +92,7 @@ impl Shared {
 
     #[inline]
     fn newest_in(&self, part: MutexGuard<'_, Part>, place: Place, key: &[u8]) -> Newest {
-        let newest = part.active.get(place, key).map(|found| found.to_owned());
+        let newest = part.memtable.get(place, key).map(|found| found.to_owned());
         let view = Arc::clone(&part.view);
         drop(part);
         if !self.counts.memory_is_read.load(Ordering::Relaxed) {
@@ -123,7 +123,7 @@ impl Shared {
         if freeze {
             self.freeze();
         }
-        self.tidy_after_snapshot();
+        self.compact_memory_after_snapshot();
         Snapshot {
             shape: Arc::clone(&self.shape),
             parts: views,

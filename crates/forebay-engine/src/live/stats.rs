@@ -21,7 +21,7 @@ pub struct LiveStats {
     /// The length of the log's files.
     pub log_bytes: u64,
     /// Memory of the generation that takes writes, without its buffers.
-    pub growing_bytes: usize,
+    pub memtable_bytes: usize,
     /// Memory of generations that wait to be written.
     pub frozen_bytes: usize,
     /// Memory of the runs' filters and indexes.
@@ -52,7 +52,7 @@ impl Shared {
     fn memory_records(&self) -> u64 {
         let records = self.parts.iter().map(|part| {
             let part = part.lock();
-            let (view, buffered) = (Arc::clone(&part.view), part.active.records());
+            let (view, buffered) = (Arc::clone(&part.view), part.memtable.records());
             drop(part);
             buffered + view.all_minis().map(|mini| mini.records()).sum::<u64>()
         });
@@ -74,7 +74,7 @@ impl Shared {
         stats.memory_records = self.memory_records();
         stats.log_bytes = self.log.as_ref().map_or(0, Log::size_bytes);
         stats.is_merge_due = self.is_merge_due();
-        stats.growing_bytes = self.memory.growing_bytes();
+        stats.memtable_bytes = self.memory.memtable_bytes();
         stats.frozen_bytes = self.memory.frozen_bytes();
         stats.run_memory_bytes = self.memory.run_bytes();
         stats.flushed_bytes = self.counts.flushed_bytes.load(Ordering::Relaxed);

@@ -69,7 +69,7 @@ impl Shared {
                 Some(appended.map_err(|source| self.log_error(source))?)
             }
         };
-        part.active.add(&self.shape, place, key, operation)?;
+        part.memtable.add(&self.shape, place, key, operation)?;
         self.finish_write(part, place.partition, lsn)
     }
 
@@ -140,8 +140,8 @@ impl Shared {
         let mut sealed = None;
         for (key, operation) in batch.records() {
             let place = self.shape.place(key);
-            part.active.add(&self.shape, place, key, operation)?;
-            if part.active.is_full() {
+            part.memtable.add(&self.shape, place, key, operation)?;
+            if part.memtable.is_full() {
                 sealed = Some(sealed.unwrap_or(false) | part.seal(&self.memory));
             }
         }
@@ -230,7 +230,7 @@ impl Shared {
         for (key, _) in batch.records() {
             if !present.contains_key(key) {
                 let place = self.shape.place(key);
-                let newest = part.active.get(place, key).map(|found| found.to_owned());
+                let newest = part.memtable.get(place, key).map(|found| found.to_owned());
                 let stored = part.view.stored(&self.shape, place, key, newest, true)?;
                 present.insert(key, matches!(stored, Some(Some(_))));
             }
@@ -254,7 +254,7 @@ impl Shared {
             };
             let mut values = Vec::with_capacity(keys.len());
             for (&place, key) in places.iter().zip(keys) {
-                let newest = part.active.get(place, key).map(|found| found.to_owned());
+                let newest = part.memtable.get(place, key).map(|found| found.to_owned());
                 let may_wait = attempt == TRIES && wait == Wait::AsNeeded;
                 match part
                     .view
@@ -320,10 +320,10 @@ impl Shared {
         partition: usize,
         lsn: Option<Lsn>,
     ) -> Result<Commit<'a>, LiveError> {
-        if !part.active.is_full() {
+        if !part.memtable.is_full() {
             return Ok(Commit::new(self, lsn, Duration::ZERO));
         }
-        let bytes = part.active.bytes();
+        let bytes = part.memtable.bytes();
         let freeze = part.seal(&self.memory);
         drop(part);
         let delay = self.after_seal(partition, freeze, bytes);
@@ -333,7 +333,7 @@ impl Shared {
     /// What follows when a write of so many bytes filled a buffer: memory is merged, and frozen when that is
     /// its turn. Returns how long the writer should pause.
     fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) -> Duration {
-        if let Err(error) = self.tidy_buffers(partition) {
+        if let Err(error) = self.compact_memory(partition) {
             // The runs in memory stay as they are, in which they are read as well.
             warn!(table = %self.shape.table, %error, "runs in memory were not merged");
         }

@@ -39,7 +39,7 @@ fn do_everything(life: &mut Life, dice: &mut Dice) {
         let _ = life.delete_range(from, to);
     }
     let _ = life.write(op(dice, kind), true);
-    let _ = life.optimize();
+    let _ = life.compact();
     let _ = life.write(op(dice, kind), true);
 }
 

@@ -265,8 +265,8 @@ impl Life {
         Ok(())
     }
 
-    pub fn optimize(&mut self) -> Result<(), LiveError> {
-        self.table.optimize()?;
+    pub fn compact(&mut self) -> Result<(), LiveError> {
+        self.table.compact()?;
         self.history.acknowledged();
         assert!(self.table.stats().runs.iter().all(|runs| *runs <= 1));
         Ok(())

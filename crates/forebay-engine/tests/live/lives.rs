@@ -139,7 +139,7 @@ fn step(life: &mut Life, dice: &mut Dice, held: &mut Vec<(Snapshot, Map)>, words
         }
         70..72 => refused(life, dice),
         72..77 => life.flush().unwrap(),
-        77..78 => life.optimize().unwrap(),
+        77..78 => life.compact().unwrap(),
         78..81 => {
             let ops = (0..1 + dice.below(30)).map(|_| op(dice, kind)).collect();
             life.ingest(ops).unwrap();

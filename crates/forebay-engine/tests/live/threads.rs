@@ -166,14 +166,14 @@ impl Shared {
         }
     }
 
-    fn ingest_and_optimize(&self) {
+    fn ingest_and_compact(&self) {
         for stamp in 0.. {
             if self.is_over() {
                 break;
             }
             ingest(&self.table, &self.stamps, stamp);
             if stamp % 5 == 4 {
-                self.table.optimize().unwrap();
+                self.table.compact().unwrap();
             }
         }
     }
@@ -218,7 +218,7 @@ fn all_at_once(options: LiveOptions) {
         scope.spawn(|| shared.watch());
         scope.spawn(|| shared.watch_counters());
         scope.spawn(|| shared.take_turns());
-        scope.spawn(|| shared.ingest_and_optimize());
+        scope.spawn(|| shared.ingest_and_compact());
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         shared.over.store(true, Ordering::SeqCst);
         ended.into_iter().for_each(|end| end.unwrap());

@@ -217,7 +217,7 @@ fn timed_life(seed: u64) {
             }
             18 => life.check(&words),
             _ if dice.below(3) == 0 => life.reopen(&mut dice),
-            _ => life.table.optimize().unwrap(),
+            _ => life.table.compact().unwrap(),
         }
     }
     let words = format!("seed {seed}, {order:?}, {kind:?}, {expiry:?}, at the end");
@@ -246,7 +246,7 @@ fn timed_life(seed: u64) {
         life.table.delete(gone.key()).unwrap().wait().unwrap();
         life.apply(&gone, None);
     }
-    life.table.optimize().unwrap();
+    life.table.compact().unwrap();
     life.check(&words);
     let left = life.alive(&life.state).len() as u64;
     assert_eq!(life.table.stats().run_records, left, "{words}");

@@ -137,7 +137,7 @@ fn live(table: &LiveTable) -> String {
         stats.most_keys(),
         stats.file_bytes,
         table.options().expiry,
-        stats.growing_bytes,
+        stats.memtable_bytes,
         stats.frozen_bytes,
         stats.log_bytes,
         stats.runs.iter().sum::<usize>(),

@@ -178,7 +178,7 @@ fn live_tables(page: &mut Page, shared: &Shared) {
             "forebay_live_memtable_bytes",
             "gauge",
             "Memory of what was written and is in no run yet.",
-            |s| s.growing_bytes as u64,
+            |s| s.memtable_bytes as u64,
         ),
         (
             "forebay_live_frozen_bytes",

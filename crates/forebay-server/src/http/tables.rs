@@ -134,7 +134,7 @@ fn describe_live(table: &LiveTable) -> Value {
         "run_records": stats.run_records,
         "memory_records": stats.memory_records,
         "file_bytes": stats.file_bytes,
-        "memtable_bytes": stats.growing_bytes,
+        "memtable_bytes": stats.memtable_bytes,
         "frozen_bytes": stats.frozen_bytes,
         "log_bytes": stats.log_bytes,
         "runs": stats.runs,
@@ -232,7 +232,7 @@ pub async fn compact(
             }
             None => return Err(Refused::no_table(&table)),
         };
-        live.optimize()
+        live.compact()
             .map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
         let stats = live.stats();
         info!(table, records = stats.run_records, "compacted by HTTP");

@@ -94,7 +94,7 @@ fn compact_live(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
     let drawing = context.progress();
     drawing.stage("merging", None, Unit::Rows);
     let runs = table.stats().runs.iter().sum::<usize>();
-    table.optimize()?;
+    table.compact()?;
     let stats = table.stats();
     drawing.advance(stats.run_records);
     drop(drawing);

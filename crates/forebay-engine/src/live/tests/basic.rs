@@ -24,7 +24,7 @@ fn what_was_written_is_read_in_memory_in_runs_and_in_between() {
                 check(&table, &model);
             }
         }
-        table.optimize().unwrap();
+        table.compact().unwrap();
         check(&table, &model);
         assert!(
             table.stats().runs.iter().all(|runs| *runs <= 1),
@@ -49,7 +49,7 @@ fn a_snapshot_stays_as_it_was() {
         let snapshot = table.snapshot();
         let before = model.clone();
         write_some(&table, &mut model, &mut dice, 300);
-        table.optimize().unwrap();
+        table.compact().unwrap();
         let found: Model = collect(snapshot.scan(Direction::Forward))
             .into_iter()
             .collect();

@@ -51,7 +51,7 @@ fn a_record_lasts_as_long_as_its_table_says_wherever_it_lies() {
         let settle = || match step {
             0 => {}
             1 => table.flush().unwrap(),
-            _ => table.optimize().unwrap(),
+            _ => table.compact().unwrap(),
         };
         clock.set(1000);
         table.update(b"k", b"a").unwrap().wait().unwrap();
@@ -170,7 +170,7 @@ fn what_has_expired_gives_its_space_back() {
             .find(|key| table.partition(key) == partition);
         table.delete(&key.unwrap()).unwrap().wait().unwrap();
     }
-    table.optimize().unwrap();
+    table.compact().unwrap();
     assert_eq!(
         table.stats().run_records,
         collect(table.entries()).len() as u64
@@ -237,13 +237,13 @@ fn with_deltas_what_has_expired_goes_unless_a_delta_may_still_need_it() {
     clock.set(1090);
     table.delta(b"needed", b"y").unwrap().wait().unwrap();
     clock.set(1120);
-    table.optimize().unwrap();
+    table.compact().unwrap();
     assert_eq!(get(&table, b"needed").as_deref(), Some("xy"));
     // By now all of it is in one run: nothing waits.
     assert_eq!(table.stats().run_records, 2);
     clock.set(1195);
     update(b"last");
-    table.optimize().unwrap();
+    table.compact().unwrap();
     assert_eq!(table.stats().run_records, 1);
     assert_eq!(get(&table, b"needed"), None);
 }
@@ -263,7 +263,7 @@ fn a_merge_keeps_the_expired_value_that_a_waiting_delta_met() {
         update(b"k");
         table.flush().unwrap();
         clock.set(1090);
-        let growing = table.shared().growing.lock();
+        let compacting = table.shared().compacting.lock();
         update(b"other");
         table.flush().unwrap();
         table.delta(b"k", b"y").unwrap().wait().unwrap();
@@ -271,7 +271,7 @@ fn a_merge_keeps_the_expired_value_that_a_waiting_delta_met() {
             table.flush().unwrap();
         }
         clock.set(1150);
-        drop(growing);
+        drop(compacting);
         table.shared().tell(|_| ());
         while table.stats().is_merge_due {
             std::thread::yield_now();

@@ -84,7 +84,7 @@ fn small_memory_makes_many_runs_which_are_merged_and_removed() {
             "{}",
             budget.used_bytes()
         );
-        table.optimize().unwrap();
+        table.compact().unwrap();
         let stats = table.stats();
         assert!(stats.merges > 0);
         assert_eq!(stats.run_records, 8001);
@@ -195,7 +195,7 @@ fn pages_beyond_the_limit_are_given_back_and_read_again() {
     let table = store.create_live(&name(), options, &budget).unwrap();
     let mut model = Model::new();
     write_some(&table, &mut model, &mut Dice(5), 2000);
-    table.optimize().unwrap();
+    table.compact().unwrap();
     check(&table, &model);
     let swept = || table.shared().counts.swept_ms.load(Ordering::Relaxed);
     let before = swept();
@@ -269,7 +269,7 @@ fn a_merge_keeps_to_its_rate_whatever_the_size_of_records() {
             table.flush().unwrap();
         }
         let start = clock.monotonic();
-        table.optimize().unwrap();
+        table.compact().unwrap();
         let took = (clock.monotonic() - start).as_secs_f64();
         let due = table.stats().file_bytes as f64 / RATE_BYTES as f64;
         assert!(took > due - 0.3 && took < due + 0.3, "{took} s of {due} s");

@@ -70,7 +70,7 @@ fn added_runs_lie_between_what_was_written_before_and_after() {
     drop(table);
     let table = open(&disk).unwrap();
     check(&table);
-    table.optimize().unwrap();
+    table.compact().unwrap();
     check(&table);
 }
 

@@ -38,19 +38,19 @@ impl Shared {
     }
 
     /// Does one merge, if one is due.
-    pub fn grow_once(&self) -> Result<(), LiveError> {
-        let growing = self.growing.lock();
+    pub fn compact_once(&self) -> Result<(), LiveError> {
+        let compacting = self.compacting.lock();
         let next = self.next_merge(&self.structure.lock());
         match next {
-            Some((partition, due)) => self.merge_runs(&growing, partition, due),
+            Some((partition, due)) => self.merge_runs(&compacting, partition, due),
             None => Ok(()),
         }
     }
 
     /// Makes one run of each partition, of all that was written until now.
-    pub fn optimize(&self) -> Result<(), LiveError> {
+    pub fn compact(&self) -> Result<(), LiveError> {
         self.flush()?;
-        let growing = self.growing.lock();
+        let compacting = self.compacting.lock();
         for partition in 0..self.parts.len() {
             let runs = self.structure.lock().partitions[partition].clone();
             let level = runs.iter().map(|run| run.level).max().unwrap_or(0);
@@ -61,7 +61,7 @@ impl Shared {
                     runs: 0..runs.len(),
                     level,
                 };
-                self.closing(self.merge_runs(&growing, partition, due))?;
+                self.closing(self.merge_runs(&compacting, partition, due))?;
             }
         }
         Ok(())
@@ -69,17 +69,17 @@ impl Shared {
 
     /// Merges neighbouring runs of a partition. They are found again by the first one's id when the
     /// outcome is there: meanwhile runs may have been added behind them, none is ever taken away but
-    /// by who holds the lock on growing.
+    /// by who holds the lock on compacting.
     fn merge_runs(
         &self,
-        _growing: &MutexGuard<'_, ()>,
+        _compacting: &MutexGuard<'_, ()>,
         partition: usize,
         due: Due,
     ) -> Result<(), LiveError> {
         let now_ms = self.shape.now_ms();
         let (view, buffered) = {
             let part = self.parts[partition].lock();
-            (Arc::clone(&part.view), part.active.deltas_since_ms())
+            (Arc::clone(&part.view), part.memtable.deltas_since_ms())
         };
         let inputs: Vec<Arc<LiveRun>> = view.runs[due.runs.clone()].to_vec();
         let since = |run: &Arc<LiveRun>| run.reference.deltas_since_ms;

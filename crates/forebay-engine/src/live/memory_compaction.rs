@@ -18,7 +18,7 @@ impl Shared {
     /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat, or
     /// somebody reads. Else all of them are merged when they are flushed, once. Another thread may do the
     /// same: whose outcome comes first is taken.
-    pub fn tidy_buffers(&self, partition: usize) -> Result<(), LiveError> {
+    pub fn compact_memory(&self, partition: usize) -> Result<(), LiveError> {
         let part = self.parts[partition].lock();
         let is_read = self.counts.memory_is_read.load(Ordering::Relaxed);
         if !part.is_repetitive && !is_read && part.view.minis.len() < MOST_BUFFERS {
@@ -33,7 +33,7 @@ impl Shared {
     }
 
     /// Merges what snapshots have cut into small buffers: there may be many of those, and somebody reads.
-    pub fn tidy_after_snapshot(&self) {
+    pub fn compact_memory_after_snapshot(&self) {
         for partition in 0..self.parts.len() {
             let view = Arc::clone(&self.parts[partition].lock().view);
             if let Some((minis, level)) = view.due_buffers()

@@ -30,7 +30,7 @@ struct Entry {
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(crate) struct Active {
+pub(crate) struct Memtable {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     /// 0, or the number of an entry plus 1; open addressing, linear probing.
@@ -41,7 +41,7 @@ pub(crate) struct Active {
     deltas_since_ms: Option<u64>,
 }
 
-impl Active {
+impl Memtable {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
