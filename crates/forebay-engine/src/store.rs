@@ -194,13 +194,19 @@ impl Store {
 
     /// Removes a table with all its versions, or a live table. Refused while a push to it is under way,
     /// and while a live table is open. From the first durable step on the table does not exist for
-    /// anybody; should the removal be cut short, the next push to that name finishes it, or the next
-    /// making of a live table.
+    /// anybody; should the removal be cut short, another drop finishes it, the next push to that name, or the
+    /// next making of a live table.
     pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
         if self.is_live(name)? {
             return self.drop_live(name);
         }
-        self.table(name)?.drop_all()
+        match self.table(name) {
+            Err(StoreError::NoTable { .. }) if self.any_table(name).is_tombstone()? => {
+                self.any_table(name).drop_all()
+            }
+            Err(StoreError::NoTable { .. }) if self.was_live(name)? => self.drop_live(name),
+            table => table?.drop_all(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use forebay_run::io::{Disk, Lock, replace_file};
 use parking_lot::{Condvar, Mutex};
 use tracing::debug;
 
-use crate::cleanup::remove_if_there;
+use crate::cleanup::{remove_if_there, remove_table_dir};
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, tables_dir};
@@ -177,12 +177,34 @@ impl Store {
             holder,
         })?;
         remove_if_there(&**self.disk(), &files.live_manifest())?;
-        self.disk().sync_dir(&files.dir).at("sync", &files.dir)?;
-        self.disk()
-            .remove_dir_all(&files.dir)
-            .at("remove", &files.dir)?;
-        let tables = tables_dir(self.root());
-        self.disk().sync_dir(&tables).at("sync", &tables)
+        let synced = self.disk().sync_dir(&files.dir);
+        synced.map_err(|source| StoreError::NotSynced {
+            table: name.clone(),
+            serves: None,
+            dir: files.dir.clone(),
+            source,
+        })?;
+        let removed = self.remove_live_files(&files);
+        removed.map_err(|source| StoreError::remains(name, source))?;
+        remove_table_dir(self, &files);
+        Ok(())
+    }
+
+    /// Removes what is in the directories of a table that is dropped. The log goes last: [`Store::was_live`].
+    fn remove_live_files(&self, files: &TableFiles) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        for dir in [files.runs(), files.scratch(), files.log_dir()] {
+            if disk.exists(&dir).at("look for", &dir)? {
+                disk.remove_dir_all(&dir).at("remove", &dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a live table of this name was dropped, and not all of its files could be removed.
+    pub(crate) fn was_live(&self, name: &TableName) -> Result<bool, StoreError> {
+        let log = TableFiles::new(self.root(), name).log_dir();
+        Ok(!self.is_live(name)? && self.disk().exists(&log).at("look for", &log)?)
     }
 
     fn lock_live(&self, name: &TableName, files: &TableFiles) -> Result<Box<dyn Lock>, StoreError> {
@@ -198,11 +220,7 @@ impl Store {
     /// the directories durable.
     fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
-        for dir in [files.runs(), files.log_dir(), files.scratch()] {
-            if disk.exists(&dir).at("look for", &dir)? {
-                disk.remove_dir_all(&dir).at("remove", &dir)?;
-            }
-        }
+        self.remove_live_files(files)?;
         for dir in [files.runs(), files.log_dir()] {
             disk.create_dir_all(&dir).at("create", &dir)?;
         }
