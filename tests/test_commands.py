@@ -1,6 +1,7 @@
 """What the commands print, in the shapes that docs/commands.md promises."""
 
 import json
+import os
 import re
 import subprocess
 
@@ -195,6 +196,43 @@ def test_completions_and_man_page_know_every_flag(store):
     script = store.run("completions", "bash").out
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_path, flags):
+    def with_output(to, words, code):
+        result = store.run(*words, *flags, "--quiet", stdout=to, code=code)
+        assert "panicked" not in result.err
+        return result.err
+
+    def closed(*words, code=0):
+        read, write_end = os.pipe()
+        os.close(read)
+        with open(write_end, "wb") as pipe:
+            return with_output(pipe, words, code)
+
+    def full(*words):
+        with open("/dev/full", "wb") as device:
+            message = with_output(device, words, 1)
+        assert message.count("No space left on device") == 1 and "This is done" in message
+        return message
+
+    push = ("push", "t", source(), "--key", "{id}")
+    assert closed(*push) == ""
+    assert "t version 2" in full(*push)
+    held = closed(*push, "--gate", "rows<-1%", code=3)
+    assert "the gate holds version 3" in held, "why is told, as to whoever wants quiet"
+    assert [v["version"] for v in store.json("versions", "t")] == [1, 2, 3]
+    assert closed("rollback", "t") == ""
+    assert "t serves version 2; before it served 1" in full("swap", "t", "2")
+    assert "t serves version 1; before it served 2" in full("rollback", "t")
+    assert closed("swap", "t", "2") == ""
+    assert store.json("tables")[0]["serving"] == 2
+    assert "1,000 rows" in full("export", "t", "--to", tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").stat().st_size > 10_000
+    assert "t is gone" in full("drop", "t")
+    assert store.json("tables") == []
+    assert "live is made" in full("create", "live")
 
 
 def test_help_and_a_closed_pipe_are_no_trouble(two):

@@ -89,10 +89,9 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
     let written = written.with_context(|| format!("cannot write {file}"))?;
     let seconds = seconds();
     let object = object(args, source, &written, seconds);
-    context.print(&object, || {
+    context.print_done(Outcome::Done, &object, || {
         summary(source, &file.to_string(), written.rows, seconds)
-    })?;
-    Ok(Outcome::Done)
+    })
 }
 
 fn object(args: &Export, source: Source<'_>, written: &Written, seconds: f64) -> Value {
