@@ -40,6 +40,7 @@ pub use target::Target;
 pub fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     forebay_run::raw::raise_open_files_limit();
+    forebay_run::raw::ignore_file_size_signal();
     let context = Context::new(&cli.global);
     exit::report(context.output, commands::run(cli.command, &context))
 }

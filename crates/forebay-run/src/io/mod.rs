@@ -13,6 +13,7 @@ mod log_file;
 mod memory;
 mod os;
 pub mod sim;
+mod threads;
 
 use std::fmt::Debug;
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use memory::MemoryDisk;
 pub use os::OsDisk;
+pub use threads::{check_threads, crew, side_by_side};
 
 use crate::raw::Mapping;
 
