@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import socket
+import stat
 import subprocess
 
 import pyarrow as pa
@@ -165,6 +167,53 @@ def test_an_export_is_the_source_again(two, tmp_path, kind):
         assert sorted(row["id"] for row in rows) == list(range(1000))
     two.push("again", path)
     assert two.json("get", "again", "7") == [person(7, 1)]
+
+
+def test_an_export_leaves_what_is_there_what_it_is(two, tmp_path):
+    def export(to, *words, code=0):
+        return two.run("export", "people", "--to", to, "--format", "csv", *words, code=code)
+
+    def lines(path):
+        return len(path.read_text().splitlines())
+
+    out = tmp_path / "out.csv"
+    export(out)
+    for mode in (0o600, 0o644, 0o660):
+        out.chmod(mode)
+        out.write_text("before")
+        export(out)
+        assert (out.stat().st_mode & 0o7777, lines(out)) == (mode, 1000)
+    away = tmp_path / "away"
+    away.mkdir()
+    for name, target in {"link": out, "relative": "out.csv", "new": "away/new.csv"}.items():
+        link = tmp_path / name
+        link.symlink_to(target)
+        out.write_text("before")
+        export(link)
+        assert link.is_symlink() and lines(link) == 1000
+    assert lines(away / "new.csv") == 1000
+    (tmp_path / "round").symlink_to("round")
+    assert "levels of symbolic links" in export(tmp_path / "round", code=1).err
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        export(pipe)
+        assert len(reader.communicate()[0].splitlines()) == 1000
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    export("/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert "No space left" in export("/dev/full", code=1).err
+    assert len(export("/dev/stdout", "--quiet").out.splitlines()) >= 1000
+    assert "is a directory" in export(away, code=1).err
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        assert "no file, pipe or character device" in export(tmp_path / "socket", code=1).err
+    # What fails leaves what was there.
+    broken = two.run("export", "people@7", "--to", out, code=1)
+    assert "version 7" in broken.err and out.read_text() == "before"
+    names = {"away", "link", "new", "out.csv", "pipe", "relative", "round", "socket", "store"}
+    assert {path.name for path in tmp_path.iterdir()} >= names
+    assert not [path for path in tmp_path.rglob("*.part")]
 
 
 def test_columns_come_go_and_widen(store, tmp_path):

@@ -23,6 +23,7 @@ mod memory;
 mod progress;
 mod pulling;
 mod render;
+mod result_file;
 pub mod shared;
 mod target;
 mod uploading;
