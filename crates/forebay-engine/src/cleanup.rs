@@ -128,6 +128,21 @@ impl Table {
         Ok(())
     }
 
+    /// Removes the directory of a table that never came to be: no version, no pointer. REQUIRES the push lock. What
+    /// hinders it is not told: the next push uses the directory.
+    pub(crate) fn remove_void(&self) {
+        let is_void = || -> Result<bool, StoreError> {
+            let pointer = self.files.pointer();
+            Ok(self.disk().keeps_blocks()
+                && !self.store().is_live(self.name())?
+                && self.version_numbers()?.is_empty()
+                && !self.disk().exists(&pointer).at("look for", &pointer)?)
+        };
+        if is_void().is_ok_and(|is_void| is_void) {
+            remove_table_dir(self.store(), &self.files);
+        }
+    }
+
     pub(crate) fn drop_all(&self) -> Result<(), StoreError> {
         let disk = &**self.disk();
         let words = holder_words(disk, &**self.store().clock(), "a drop of the table");

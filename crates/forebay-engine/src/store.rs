@@ -231,21 +231,36 @@ fn create(disk: &dyn Disk, clock: &dyn Clock, root: &Path) -> Result<(), StoreEr
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).at("list", root),
     }
+    let is_new = !disk.exists(root).at("look for", root)?;
     disk.create_dir_all(root).at("create", root)?;
+    let made = create_in(disk, clock, root, &path);
+    if made.is_err() && is_new {
+        // It stays unless it is empty.
+        let _ = disk.remove_dir(root);
+    }
+    made
+}
+
+fn create_in(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    root: &Path,
+    path: &Path,
+) -> Result<(), StoreError> {
     let parent = root
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     disk.sync_dir(parent).at("sync", parent)?;
-    let _lock = wait_lock(
-        disk,
-        clock,
-        &root.join(CREATION_LOCK),
-        "the creation of the store",
-    )?;
-    if disk.exists(&path).at("look for", &path)? {
+    let lock = root.join(CREATION_LOCK);
+    let _lock = wait_lock(disk, clock, &lock, "the creation of the store")?;
+    if disk.exists(path).at("look for", path)? {
         return Ok(());
     }
     let content = format!("{{\"forebay_store\": {STORE_FORMAT}}}\n");
-    replace_file(disk, &path, content.as_bytes()).at("write", &path)
+    let written = replace_file(disk, path, content.as_bytes()).at("write", path);
+    if written.is_err() && !disk.exists(path).unwrap_or(true) {
+        let _ = disk.remove(&lock);
+    }
+    written
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use forebay_run::format::RunSummary;
 use forebay_run::io::{Disk, Lock, replace_file};
 use parking_lot::{Condvar, Mutex};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::cleanup::{remove_if_there, remove_table_dir};
 use crate::error::{At, StoreError};
@@ -29,6 +29,7 @@ use crate::live::part::{Part, PartView};
 use crate::live::shape::Shape;
 use crate::live::shared::{Counts, Gate, Progress, Shared, open_run};
 use crate::name::TableName;
+use crate::push::take_push_lock;
 use crate::store::Store;
 
 /// See [`Store::live_info`].
@@ -111,37 +112,60 @@ impl Store {
             return Err(LiveError::Options { table, problem });
         }
         let files = TableFiles::new(self.root(), name);
-        self.disk()
-            .create_dir_all(&files.dir)
-            .at("create", &files.dir)?;
-        let lock = self.lock_live(name, &files)?;
+        let batch = self.any_table(name);
         // Held against a push that begins with the same name.
-        let words = holder_words(
-            &**self.disk(),
-            &**self.clock(),
-            "the making of a live table",
-        );
-        let push = try_lock(&**self.disk(), &files.push_lock(), &words)?;
+        let push = take_push_lock(&batch, "the making of a live table")?;
         let _push = push.map_err(|holder| StoreError::PushRuns {
             table: table.clone(),
             holder,
         })?;
+        let lock = self.lock_live(name, &files);
+        let lock = lock.inspect_err(|_| batch.remove_void())?;
         if self.is_live(name)? {
             return Err(LiveError::Exists { table });
         }
-        if self.any_table(name).exists()? {
+        if batch.exists()? {
             return Err(LiveError::Batch { table });
         }
-        self.clear_for_live(&files)?;
+        let made = self.make_live(name, &files, options);
+        let made = made.and_then(|manifest| self.open_locked(manifest, files, lock, budget));
+        made.inspect_err(|_| self.unmake_live(name))
+    }
+
+    /// Makes the files of a live table, its manifest last.
+    fn make_live(
+        &self,
+        name: &TableName,
+        files: &TableFiles,
+        options: LiveOptions,
+    ) -> Result<LiveManifest, LiveError> {
+        self.clear_for_live(files)?;
         let id = self.random().next_u64();
-        let manifest = LiveManifest::new(table, id, self.clock().unix_ms(), options);
+        let manifest = LiveManifest::new(name.clone(), id, self.clock().unix_ms(), options);
         let path = files.live_manifest();
         let bytes = manifest.to_bytes().map_err(|problem| StoreError::Damaged {
             path: path.clone(),
             problem,
         })?;
         replace_file(&**self.disk(), &path, &bytes).at("write", &path)?;
-        self.open_locked(manifest, files, lock, budget)
+        Ok(manifest)
+    }
+
+    /// Removes what there is of a live table that could not be made. REQUIRES the push lock.
+    fn unmake_live(&self, name: &TableName) {
+        let table = self.any_table(name);
+        // Whoever has it open has found it made.
+        let Ok(_lock) = self.lock_live(name, &table.files) else {
+            return;
+        };
+        // Files go only when the manifest cannot come back with a power cut.
+        let dir = &table.files.dir;
+        let unmade = remove_if_there(&**self.disk(), &table.files.live_manifest())
+            .and_then(|()| self.disk().sync_dir(dir).at("sync", dir));
+        match unmade {
+            Ok(()) => table.remove_void(),
+            Err(error) => warn!(table = %name, %error, "a table that was not made may be there"),
+        }
     }
 
     /// Opens a live table; [`LiveError::NoTable`] when there is none of that name.

@@ -47,6 +47,8 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Removes a directory and all that is in it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
     /// The names of a directory's entries, sorted; an absent directory is `NotFound`.
