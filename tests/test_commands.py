@@ -152,6 +152,54 @@ def test_verify_and_diff(two):
     assert added == {"key": "0", "change": "added", "columns": []}
 
 
+def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
+    rows = tmp_path / "rows.csv"
+
+    def push(text, *words):
+        rows.write_text(text)
+        store.run("push", "t", rows, "--key", "{id}", "--force", "--keep", "9", *words)
+
+    def diff(before, after):
+        return store.json("diff", "t", before, after), store.run("diff", "t", before, after).out
+
+    push("id,n,gone\n1,1,x\n2,2,y\n")
+    push("id,n,fresh\n1,1.0,x\n2,2.5,y\n")
+    push("id,fresh\n1,x\n2,y\n")
+    told, text = diff(1, 2)
+    assert (told["changed"], told["columns"]) == (2, {"id": 0, "n": 2})
+    schema = told["schema"]
+    assert (schema["removed"], schema["added"], schema["retyped"]) == (["gone"], ["fresh"], ["n"])
+    assert text.splitlines() == [
+        "t version 1 to 2: 0 added, 0 removed, 2 changed, 0 unchanged, by what both versions have",
+        *(change["text"] for change in schema["changes"]),
+        "column n changed in 2 rows",
+        '~ "1": n 1 -> 1.0',
+        '~ "2": n 2 -> 2.5',
+    ]
+    told, text = diff(2, 3)
+    assert (told["changed"], told["unchanged"], told["columns"]) == (0, 2, {"id": 0, "fresh": 0})
+    assert text.splitlines()[1:] == ["column n is gone (float64)"]
+    # The value of one column, as bytes, as a number, of another column; and rows.
+    push("id,n,m\n1,1,7\n2,2,2\n", "--value", "n")
+    push("id,n,m\n1,1,7\n2,3,2\n", "--value", "n", "--delta", "i64")
+    push("id,n,m\n1,1,7\n2,3,2\n", "--value", "m")
+    push("id,n\n1,1\n2,3\n")
+    for before, after, changes in (
+        (4, 5, ['~ "2": value 2 -> 3']),
+        (5, 6, ['~ "1": value 1 -> 7', '~ "2": value 3 -> 2']),
+        (6, 7, ['~ "1": value 7 -> {"id":1,"n":1}', '~ "2": value 2 -> {"id":2,"n":3}']),
+    ):
+        told, text = diff(before, after)
+        assert text.splitlines()[-len(changes) :] == changes
+        assert told["columns"] == {"value": len(changes)} == {"value": told["changed"]}
+        seen = [
+            f'~ "{d["key"]}": value {d["columns"][0]["before"]} -> {d["columns"][0]["after"]}'
+            for d in told["differences"]
+        ]
+        assert seen == changes
+        assert [change["text"] for change in told["schema"]["changes"]] == text.splitlines()[1:2]
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_an_export_is_the_source_again(two, tmp_path, kind):
     path = tmp_path / f"out.{kind}"
