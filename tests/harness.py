@@ -48,9 +48,9 @@ class Store:
 
     def finish(self, process):
         out, err = process.communicate(timeout=LIMIT_S)
-        return Result(
-            process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
-        )
+        # What goes elsewhere is not here.
+        texts = ((text or b"").decode(errors="replace") for text in (out, err))
+        return Result(process.returncode, *texts)
 
     def run(self, *args, code=0, **options):
         """Runs a command to its end; another exit code than `code` fails the test."""

@@ -1,7 +1,10 @@
 """What the commands print, in the shapes that docs/commands.md promises."""
 
 import json
+import os
 import re
+import socket
+import stat
 import subprocess
 
 import pyarrow as pa
@@ -149,6 +152,54 @@ def test_verify_and_diff(two):
     assert added == {"key": "0", "change": "added", "columns": []}
 
 
+def test_diff_says_the_same_as_text_and_as_json(store, tmp_path):
+    rows = tmp_path / "rows.csv"
+
+    def push(text, *words):
+        rows.write_text(text)
+        store.run("push", "t", rows, "--key", "{id}", "--force", "--keep", "9", *words)
+
+    def diff(before, after):
+        return store.json("diff", "t", before, after), store.run("diff", "t", before, after).out
+
+    push("id,n,gone\n1,1,x\n2,2,y\n")
+    push("id,n,fresh\n1,1.0,x\n2,2.5,y\n")
+    push("id,fresh\n1,x\n2,y\n")
+    told, text = diff(1, 2)
+    assert (told["changed"], told["columns"]) == (2, {"id": 0, "n": 2})
+    schema = told["schema"]
+    assert (schema["removed"], schema["added"], schema["retyped"]) == (["gone"], ["fresh"], ["n"])
+    assert text.splitlines() == [
+        "t version 1 to 2: 0 added, 0 removed, 2 changed, 0 unchanged, by what both versions have",
+        *(change["text"] for change in schema["changes"]),
+        "column n changed in 2 rows",
+        '~ "1": n 1 -> 1.0',
+        '~ "2": n 2 -> 2.5',
+    ]
+    told, text = diff(2, 3)
+    assert (told["changed"], told["unchanged"], told["columns"]) == (0, 2, {"id": 0, "fresh": 0})
+    assert text.splitlines()[1:] == ["column n is gone (float64)"]
+    # The value of one column, as bytes, as a number, of another column; and rows.
+    push("id,n,m\n1,1,7\n2,2,2\n", "--value", "n")
+    push("id,n,m\n1,1,7\n2,3,2\n", "--value", "n", "--delta", "i64")
+    push("id,n,m\n1,1,7\n2,3,2\n", "--value", "m")
+    push("id,n\n1,1\n2,3\n")
+    for before, after, changes in (
+        (4, 5, ['~ "2": value 2 -> 3']),
+        (5, 6, ['~ "1": value 1 -> 7', '~ "2": value 3 -> 2']),
+        (6, 7, ['~ "1": value 7 -> {"id":1,"n":1}', '~ "2": value 2 -> {"id":2,"n":3}']),
+    ):
+        told, text = diff(before, after)
+        assert text.splitlines()[-len(changes) :] == changes
+        assert told["columns"] == {"value": len(changes)} == {"value": told["changed"]}
+        seen = [
+            f'~ "{d["key"]}": value {d["columns"][0]["before"]} -> {d["columns"][0]["after"]}'
+            for d in told["differences"]
+        ]
+        assert seen == changes
+        assert [change["text"] for change in told["schema"]["changes"]] == text.splitlines()[1:2]
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_an_export_is_the_source_again(two, tmp_path, kind):
     path = tmp_path / f"out.{kind}"
@@ -164,6 +215,53 @@ def test_an_export_is_the_source_again(two, tmp_path, kind):
         assert sorted(row["id"] for row in rows) == list(range(1000))
     two.push("again", path)
     assert two.json("get", "again", "7") == [person(7, 1)]
+
+
+def test_an_export_leaves_what_is_there_what_it_is(two, tmp_path):
+    def export(to, *words, code=0):
+        return two.run("export", "people", "--to", to, "--format", "csv", *words, code=code)
+
+    def lines(path):
+        return len(path.read_text().splitlines())
+
+    out = tmp_path / "out.csv"
+    export(out)
+    for mode in (0o600, 0o644, 0o660):
+        out.chmod(mode)
+        out.write_text("before")
+        export(out)
+        assert (out.stat().st_mode & 0o7777, lines(out)) == (mode, 1000)
+    away = tmp_path / "away"
+    away.mkdir()
+    for name, target in {"link": out, "relative": "out.csv", "new": "away/new.csv"}.items():
+        link = tmp_path / name
+        link.symlink_to(target)
+        out.write_text("before")
+        export(link)
+        assert link.is_symlink() and lines(link) == 1000
+    assert lines(away / "new.csv") == 1000
+    (tmp_path / "round").symlink_to("round")
+    assert "levels of symbolic links" in export(tmp_path / "round", code=1).err
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        export(pipe)
+        assert len(reader.communicate()[0].splitlines()) == 1000
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    export("/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert "No space left" in export("/dev/full", code=1).err
+    assert len(export("/dev/stdout", "--quiet").out.splitlines()) >= 1000
+    assert "is a directory" in export(away, code=1).err
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        assert "no file, pipe or character device" in export(tmp_path / "socket", code=1).err
+    # What fails leaves what was there.
+    broken = two.run("export", "people@7", "--to", out, code=1)
+    assert "version 7" in broken.err and out.read_text() == "before"
+    names = {"away", "link", "new", "out.csv", "pipe", "relative", "round", "socket", "store"}
+    assert {path.name for path in tmp_path.iterdir()} >= names
+    assert not [path for path in tmp_path.rglob("*.part")]
 
 
 def test_columns_come_go_and_widen(store, tmp_path):
@@ -195,6 +293,43 @@ def test_completions_and_man_page_know_every_flag(store):
     script = store.run("completions", "bash").out
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_path, flags):
+    def with_output(to, words, code):
+        result = store.run(*words, *flags, "--quiet", stdout=to, code=code)
+        assert "panicked" not in result.err
+        return result.err
+
+    def closed(*words, code=0):
+        read, write_end = os.pipe()
+        os.close(read)
+        with open(write_end, "wb") as pipe:
+            return with_output(pipe, words, code)
+
+    def full(*words):
+        with open("/dev/full", "wb") as device:
+            message = with_output(device, words, 1)
+        assert message.count("No space left on device") == 1 and "This is done" in message
+        return message
+
+    push = ("push", "t", source(), "--key", "{id}")
+    assert closed(*push) == ""
+    assert "t version 2" in full(*push)
+    held = closed(*push, "--gate", "rows<-1%", code=3)
+    assert "the gate holds version 3" in held, "why is told, as to whoever wants quiet"
+    assert [v["version"] for v in store.json("versions", "t")] == [1, 2, 3]
+    assert closed("rollback", "t") == ""
+    assert "t serves version 2; before it served 1" in full("swap", "t", "2")
+    assert "t serves version 1; before it served 2" in full("rollback", "t")
+    assert closed("swap", "t", "2") == ""
+    assert store.json("tables")[0]["serving"] == 2
+    assert "1,000 rows" in full("export", "t", "--to", tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").stat().st_size > 10_000
+    assert "t is gone" in full("drop", "t")
+    assert store.json("tables") == []
+    assert "live is made" in full("create", "live")
 
 
 def test_help_and_a_closed_pipe_are_no_trouble(two):

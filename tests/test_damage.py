@@ -1,12 +1,16 @@
 """Run files that are cut, flipped or gone while they serve: an error or the right value, nothing
 else, and a server that goes on."""
 
+import json
 import os
 import random
+import urllib.error
+import urllib.request
 
 import pytest
 import redis
 from data import people, person, write
+from harness import wait_for
 
 SEED = int(os.environ.get("FOREBAY_TEST_SEED", random.SystemRandom().randrange(2**32)))
 ROWS = 3000
@@ -115,3 +119,32 @@ def test_a_run_that_is_gone(table):
     table.refuse("get", "people", "1")
     with table.serve() as server:
         still_sound(server)
+
+
+def test_a_server_whose_pointer_is_damaged_is_not_ready(table):
+    pointer = table.path / "tables" / "people" / "current"
+    whole = pointer.read_bytes()
+
+    def ready(server):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/ready", timeout=10) as r:
+                return r.status, json.load(r)["problems"]
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)["problems"]
+
+    with table.serve() as server:
+        assert ready(server) == (200, [])
+        pointer.write_bytes(whole[:-1])
+        wait_for(lambda: ready(server)[0] == 503, "the damage is seen", 5)
+        (problem,) = ready(server)[1]
+        assert "table people serves version 1, but the pointer" in problem, problem
+        assert str(pointer) in problem
+        assert server.client().hget("people:3", "id") == b"3", "what serves goes on"
+    with table.serve() as server:
+        status, (problem,) = ready(server)
+        assert status == 503 and "table people does not serve: the pointer" in problem, problem
+        still_sound(server)
+        # As the message says.
+        pointer.unlink()
+        table.run("swap", "people", "1")
+        wait_for(lambda: ready(server) == (200, []), "the new pointer is seen", 5)

@@ -1,11 +1,12 @@
 """`push --dry-run`: nothing is written, and what it says is what the push then does."""
 
 import json
+import subprocess
 
 import pyarrow as pa
 import pytest
 from data import people, write
-from harness import Store
+from harness import BINARY, Store
 
 ALIKE = ["version", "rows", "bytes", "rejected", "duplicates"]
 
@@ -310,6 +311,22 @@ def test_a_disk_without_room_is_told(store, small_disk, tmp_path):
     assert told["outlook"] == "fail" and "room" in told["problem"]
     assert told["disk"]["free_bytes"] <= 6 << 20 < told["disk"]["needed_bytes"]
     assert not small.path.exists()
+
+
+def test_what_comes_from_a_pipe_leaves_no_directory(store, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id\n" + "".join(f"{i}\n" for i in range(1000)))
+    words = [BINARY, "push", "t", "-", "--format", "csv", "--key", "{id}", "--dry-run", "--json"]
+    for more, temporary in (["--work-dir", tmp_path / "a/work"], tmp_path), ([], tmp_path / "b/tmp"):
+        before = tree(tmp_path)
+        environment = {**store.environment(), "TMPDIR": str(temporary)}
+        with rows.open() as pipe:
+            told = subprocess.run(
+                [*words, *more], stdin=pipe, env=environment, capture_output=True, check=True
+            )
+        assert json.loads(told.stdout)["rows"] == 1000
+        after = tree(tmp_path)
+        assert after.keys() == before.keys()
 
 
 def test_a_store_in_object_storage(remote, source):

@@ -139,6 +139,36 @@ def test_a_command_killed_at_any_moment_leaves_a_pointer(full):
     assert set(os.listdir(full.disk / "store/tables/people")) == known
 
 
+def test_what_fails_leaves_nothing(full, tmp_path):
+    big = write(people(2000), tmp_path / "big.parquet")
+    rejected = full.disk / "rejected.jsonl"
+
+    def names():
+        return {path for path in full.disk.rglob("*") if path.name != "filler"}
+
+    before = names()
+    bad_rows = ["--bad-rows", rejected]
+    for words in (
+        ["push", "other", big, "--key", "{id}", *bad_rows],
+        ["push", "people", big, "--key", "{id}", *bad_rows],
+        ["load", "live", big, "--key", "{id}", "--value", "name", *bad_rows],
+        ["create", "another"],
+        ["create", "another", "--order", "ordered", "--durability", "os"],
+    ):
+        fill(full.disk)
+        assert NO_SPACE in full.refuse(*words)
+        assert names() == before, words
+    fill(full.disk)
+    fresh = Store(full.disk / "fresh")
+    assert NO_SPACE in fresh.refuse("push", "t", big, "--key", "{id}")
+    assert NO_SPACE in fresh.refuse("create", "t")
+    assert names() == before
+    # With space the same words work, and rows that were written to the file stay.
+    (full.disk / "filler").unlink()
+    full.push("other", big, args=bad_rows)
+    assert rejected.exists()
+
+
 def test_an_error_is_said_once(full, tmp_path):
     big = write(people(2000), tmp_path / "big.parquet")
     table = full.disk / "store/tables/people"

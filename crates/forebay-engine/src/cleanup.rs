@@ -14,10 +14,11 @@ use tracing::{debug, warn};
 
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
-use crate::layout::{extent_file, is_unfinished, run_file, tables_dir};
+use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, tables_dir};
 use crate::manifest::Manifest;
 use crate::name::RunId;
 use crate::pointer::Pointer;
+use crate::store::Store;
 use crate::table::Table;
 
 impl Table {
@@ -60,7 +61,8 @@ impl Table {
         let needed = self.files_named_by(kept)?;
         let pruned = pointer.pruned(|past| !removed.contains(&past));
         if pruned != *pointer {
-            self.write_pointer(pruned)?;
+            self.write_pointer(pruned)
+                .map_err(StoreError::but_for_readers)?;
         }
         for &version in removed {
             remove_if_there(disk, &self.files.manifest(version))?;
@@ -126,6 +128,21 @@ impl Table {
         Ok(())
     }
 
+    /// Removes the directory of a table that never came to be: no version, no pointer. REQUIRES the push lock. What
+    /// hinders it is not told: the next push uses the directory.
+    pub(crate) fn remove_void(&self) {
+        let is_void = || -> Result<bool, StoreError> {
+            let pointer = self.files.pointer();
+            Ok(self.disk().keeps_blocks()
+                && !self.store().is_live(self.name())?
+                && self.version_numbers()?.is_empty()
+                && !self.disk().exists(&pointer).at("look for", &pointer)?)
+        };
+        if is_void().is_ok_and(|is_void| is_void) {
+            remove_table_dir(self.store(), &self.files);
+        }
+    }
+
     pub(crate) fn drop_all(&self) -> Result<(), StoreError> {
         let disk = &**self.disk();
         let words = holder_words(disk, &**self.store().clock(), "a drop of the table");
@@ -140,16 +157,32 @@ impl Table {
             pointer => pointer?.unwrap_or_else(Pointer::unset),
         };
         self.write_pointer(last.tombstone())?;
-        self.finish_drop()?;
-        disk.remove_dir_all(&self.files.dir)
-            .at("remove", &self.files.dir)?;
-        let tables = tables_dir(self.store().root());
-        disk.sync_dir(&tables).at("sync", &tables)
+        let removed = self.remove_content();
+        removed.map_err(|source| StoreError::remains(self.name(), source))?;
+        remove_table_dir(self.store(), &self.files);
+        Ok(())
     }
 
-    /// Removes all content of a table whose pointer says that it is dropped, that pointer last.
+    /// Whether it was dropped, and not all of its files could be removed.
+    pub(crate) fn is_tombstone(&self) -> Result<bool, StoreError> {
+        match Pointer::read(&**self.disk(), &self.files.pointer()) {
+            Ok(pointer) => Ok(pointer.is_some_and(|pointer| pointer.dropped)),
+            Err(StoreError::DamagedPointer { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes all content of a table whose pointer says that it is dropped, and then that pointer.
     /// REQUIRES the push lock and the pointer lock.
     pub(crate) fn finish_drop(&self) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        self.remove_content()?;
+        remove_if_there(disk, &self.files.pointer())?;
+        disk.sync_dir(&self.files.dir).at("sync", &self.files.dir)
+    }
+
+    /// Removes versions and runs for good. REQUIRES what [`Table::finish_drop`] does.
+    fn remove_content(&self) -> Result<(), StoreError> {
         let disk = &**self.disk();
         for dir in [self.files.versions(), self.files.runs()] {
             let names = match disk.list(&dir) {
@@ -161,8 +194,7 @@ impl Table {
             }
             disk.sync_dir(&dir).at("sync", &dir)?;
         }
-        remove_if_there(disk, &self.files.pointer())?;
-        disk.sync_dir(&self.files.dir).at("sync", &self.files.dir)
+        Ok(())
     }
 }
 
@@ -171,6 +203,17 @@ fn file_names(manifest: &Manifest) -> impl Iterator<Item = String> {
         let extent = (run.summary.ext_bytes > 0).then(|| extent_file(&run.id));
         [Some(run_file(&run.id)), extent].into_iter().flatten()
     })
+}
+
+/// Removes what is left of a table that is dropped: its directory, the files of locks, the pointer that says so.
+/// Should they stay, the drop is done all the same.
+pub(crate) fn remove_table_dir(store: &Store, files: &TableFiles) {
+    let disk = &**store.disk();
+    let removed = disk.remove_dir_all(&files.dir);
+    if let Err(error) = removed.and_then(|()| disk.sync_dir(&tables_dir(store.root()))) {
+        let path = files.dir.display();
+        warn!(%path, %error, "the directory of a dropped table stays");
+    }
 }
 
 /// Removes a file; that it is gone already is as good.

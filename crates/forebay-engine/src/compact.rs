@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use forebay_io::Disk;
+use forebay_io::{Disk, crew};
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
@@ -169,12 +169,7 @@ impl Push {
                 results.lock().push(merged.map(|runs| (*partition, runs)));
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 1..threads.min(which.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
+        crew(threads.min(which.len()), work);
         let mut manifest = manifest.clone();
         for merged in results.into_inner() {
             let (partition, runs) = merged?;

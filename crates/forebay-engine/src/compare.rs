@@ -34,11 +34,11 @@ enum How {
         pairs: Vec<(usize, usize)>,
         same_schema: bool,
     },
-    /// Plain bytes, or lists of one item type.
+    /// Values of one kind and type.
     Bytes,
-    /// Lists whose item types differ, as JSON.
-    Lists,
-    /// Values of different kinds never say the same.
+    /// Lists, numbers and bytes of different types, as readers get them.
+    Texts,
+    /// Rows, and lists, never say the same as values of another kind.
     Never,
 }
 
@@ -64,7 +64,11 @@ impl<'a> Comparer<'a> {
             (ValueKind::List { item: a, .. }, ValueKind::List { item: b, .. }) if a == b => {
                 How::Bytes
             }
-            (ValueKind::List { .. }, ValueKind::List { .. }) => How::Lists,
+            (ValueKind::List { .. }, ValueKind::List { .. })
+            | (
+                ValueKind::Bytes { .. } | ValueKind::Number { .. },
+                ValueKind::Bytes { .. } | ValueKind::Number { .. },
+            ) => How::Texts,
             _ => How::Never,
         };
         Self {
@@ -101,9 +105,9 @@ impl<'a> Comparer<'a> {
                 return Ok(any);
             }
             How::Bytes => before == after,
-            How::Lists => {
-                list_json(self.before, before).map_err(|e| self.unreadable(key, &e))?
-                    == list_json(self.after, after).map_err(|e| self.unreadable(key, &e))?
+            How::Texts => {
+                shown(self.before, before).map_err(|e| self.unreadable(key, &e))?
+                    == shown(self.after, after).map_err(|e| self.unreadable(key, &e))?
             }
             How::Never => false,
         };
@@ -134,10 +138,9 @@ impl<'a> Comparer<'a> {
                 let pair = pairs[column];
                 (text(&a, pair.0)?, text(&b, pair.1)?)
             }
-            How::Bytes | How::Lists | How::Never => {
-                let show = |manifest, value: &[u8]| match &self.how {
-                    How::Never => Ok(value.to_vec()),
-                    _ => shown(manifest, value).map_err(|e| self.unreadable(key, &e)),
+            How::Bytes | How::Texts | How::Never => {
+                let show = |manifest, value: &[u8]| {
+                    shown(manifest, value).map_err(|e| self.unreadable(key, &e))
                 };
                 (
                     Some(show(self.before, before)?),
@@ -202,26 +205,15 @@ fn same_text(
     Ok(found.0 == found.1 && (!found.0 || text_a == text_b))
 }
 
-fn list_json(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
+/// A value for people, and as a reader gets it: rows and lists as JSON, numbers as text, bytes as they are.
+fn shown(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
     let mut text = Vec::new();
-    if let ValueKind::List { item, .. } = &manifest.value {
-        ListView::new(item, value)?.json(&mut text)?;
+    match &manifest.value {
+        ValueKind::Row => RowView::new(&manifest.schema, value)?.json(&mut text)?,
+        ValueKind::List { item, .. } => ListView::new(item, value)?.json(&mut text)?,
+        // What is no number is shown as it is.
+        ValueKind::Number { number, .. } if number.write_text(value, &mut text).is_ok() => {}
+        ValueKind::Number { .. } | ValueKind::Bytes { .. } => return Ok(value.to_vec()),
     }
     Ok(text)
-}
-
-/// A value that is not a row, for people: lists as JSON, numbers as text, bytes as they are.
-fn shown(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
-    match &manifest.value {
-        ValueKind::List { .. } => list_json(manifest, value),
-        ValueKind::Number { number, .. } => {
-            let mut text = Vec::new();
-            // What is no number is shown as it is.
-            match number.write_text(value, &mut text) {
-                Ok(()) => Ok(text),
-                Err(_) => Ok(value.to_vec()),
-            }
-        }
-        ValueKind::Row | ValueKind::Bytes { .. } => Ok(value.to_vec()),
-    }
 }

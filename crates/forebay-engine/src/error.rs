@@ -71,12 +71,54 @@ pub enum StoreError {
         version: u64,
         problem: String,
     },
+    #[error(
+        "{}, but {} cannot be synced: {source}; a power cut may undo it. See to the disk, then {}",
+        done(table, *serves),
+        dir.display(),
+        again(table, *serves)
+    )]
+    NotSynced {
+        table: TableName,
+        /// The version that serves; none of a table that was dropped.
+        serves: Option<u64>,
+        dir: PathBuf,
+        source: io::Error,
+    },
+    #[error(
+        "table {table} is dropped, but not all of its files are removed: {source}; drop it again to remove them"
+    )]
+    Remains {
+        table: TableName,
+        source: Box<StoreError>,
+    },
     #[error("cannot start the thread that follows the store: {0}")]
     Thread(io::Error),
     #[error("{} is locked: {holder}; try again when that is over", path.display())]
     Locked { path: PathBuf, holder: String },
     #[error("table {table} is being pushed to: {holder}; try again when that is over")]
     PushRuns { table: TableName, holder: String },
+}
+
+impl StoreError {
+    /// What kept the files of a dropped table.
+    pub(crate) fn remains(table: &TableName, source: Self) -> Self {
+        Self::Remains {
+            table: table.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    /// The same, of a pointer whose change is none for readers: all that failed is the sync.
+    pub(crate) fn but_for_readers(self) -> Self {
+        match self {
+            Self::NotSynced { dir, source, .. } => Self::Io {
+                action: "sync",
+                path: dir,
+                source,
+            },
+            other => other,
+        }
+    }
 }
 
 /// A push that could not begin or commit. Nothing of it is visible.
@@ -133,6 +175,20 @@ pub enum ReadError {
     },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn done(table: &TableName, serves: Option<u64>) -> String {
+    match serves {
+        Some(version) => format!("table {table} serves version {version} now"),
+        None => format!("table {table} is dropped"),
+    }
+}
+
+fn again(table: &TableName, serves: Option<u64>) -> String {
+    match serves {
+        Some(version) => format!("make sure of it by forebay swap {table} {version}"),
+        None => format!("drop it again: its files are still there (forebay drop {table})"),
+    }
 }
 
 fn have(existing: &[u64]) -> String {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use forebay_io::Random;
+use forebay_io::{Random, side_by_side};
 
 use crate::compare::Comparer;
 use crate::error::ReadError;
@@ -129,31 +129,24 @@ fn changes(tally: &LookUps, expected: &Expected<'_>, comparison: &mut Comparison
 /// Looks the sample up, several keys at once: where a version lies in object storage, or was not read for long, each
 /// page is waited for.
 fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<LookUps, ReadError> {
-    let walk = |keys: &[(Vec<u8>, Becomes)]| -> Result<LookUps, ReadError> {
+    let walk = |keys: &&[(Vec<u8>, Becomes)]| -> Result<LookUps, ReadError> {
         let mut comparer = Comparer::new(before.manifest(), expected.manifest);
         let mut tally = LookUps::default();
-        for (key, becomes) in keys {
+        for (key, becomes) in *keys {
             look_at(before, &mut comparer, &mut tally, key, becomes)?;
         }
         Ok(tally)
     };
     let stretch = expected.sample.len().div_ceil(AT_ONCE).max(1);
-    std::thread::scope(|scope| {
-        let started: Vec<_> = (expected.sample.chunks(stretch))
-            .map(|keys| scope.spawn(|| walk(keys)))
-            .collect();
-        let mut sum = LookUps::default();
-        for thread in started {
-            let tally: LookUps = match thread.join() {
-                Ok(tally) => tally?,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            sum.lost += tally.lost;
-            sum.added += tally.added;
-            sum.changed += tally.changed;
-        }
-        Ok(sum)
-    })
+    let stretches: Vec<_> = expected.sample.chunks(stretch).collect();
+    let mut sum = LookUps::default();
+    for tally in side_by_side(&stretches, walk) {
+        let tally = tally?;
+        sum.lost += tally.lost;
+        sum.added += tally.added;
+        sum.changed += tally.changed;
+    }
+    Ok(sum)
 }
 
 fn look_at(

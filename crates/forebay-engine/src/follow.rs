@@ -40,6 +40,8 @@ struct Follow {
     swaps: u64,
     load_errors: u64,
     problem: Option<String>,
+    /// [`TableState::pointer_damaged`].
+    pointer_damaged: bool,
     /// Files of the open versions were replaced: they have to be opened anew.
     stale: bool,
 }
@@ -105,7 +107,12 @@ impl Followed {
         let table = self.store.any_table(name);
         let now = self.store.clock().monotonic();
         let known = self.tables.get(name);
-        match see(&table, known, now) {
+        let is_known = known.is_some();
+        let seen = see(&table, known, now);
+        if let Some(follow) = self.tables.get_mut(name) {
+            follow.pointer_damaged = matches!(seen, Err(StoreError::DamagedPointer { .. }));
+        }
+        match seen {
             Ok(Seen::Same) => {}
             Ok(Seen::Nothing) => {
                 if let Some(follow) = self.tables.get_mut(name) {
@@ -116,9 +123,13 @@ impl Followed {
             Ok(Seen::Serve(pointer, version)) => {
                 self.serve(&table, pointer, version, now, publish);
             }
-            Err(error) if known.is_some() => self.failed(name, &error.to_string(), now),
+            Err(error) if is_known => self.failed(name, &error.to_string(), now),
             Err(error) => {
-                self.tables.insert(name.clone(), Follow::default());
+                let follow = Follow {
+                    pointer_damaged: matches!(error, StoreError::DamagedPointer { .. }),
+                    ..Follow::default()
+                };
+                self.tables.insert(name.clone(), follow);
                 self.failed(name, &error.to_string(), now);
             }
         }
@@ -320,6 +331,7 @@ impl Follow {
             swaps: self.swaps,
             load_errors: self.load_errors,
             problem: self.problem.clone(),
+            pointer_damaged: self.pointer_damaged,
         }
     }
 }

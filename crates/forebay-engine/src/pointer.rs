@@ -6,10 +6,11 @@
 use std::io;
 use std::path::Path;
 
-use forebay_io::{Disk, is_out_of_space, replace_file};
+use forebay_io::{Disk, dir_of, is_out_of_space, put_file};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{At, StoreError};
+use crate::name::TableName;
 use crate::reserve::Reserve;
 use crate::seal::{DocumentError, seal, unseal};
 
@@ -132,11 +133,13 @@ impl Pointer {
     }
 
     /// Replaces the pointer file, one sequence number on. REQUIRES the pointer lock. A reader sees
-    /// the old pointer or this one; after an error either may be what is found, but when this
-    /// returns the new one survives a power cut. On a full disk it takes the space of the [`Reserve`].
+    /// the old pointer or this one; after [`StoreError::NotSynced`] this one, which a power cut may undo, after
+    /// another error either, and when this returns the new one survives a power cut. On a full disk it
+    /// takes the space of the [`Reserve`].
     pub(crate) fn write(
         mut self,
         disk: &dyn Disk,
+        table: &TableName,
         path: &Path,
         stamp: u64,
     ) -> Result<Self, StoreError> {
@@ -148,21 +151,29 @@ impl Pointer {
         };
         let (bytes, _) = seal(&self).map_err(damaged)?;
         let reserve = Reserve::of(disk, path);
-        match replace_file(disk, path, &bytes) {
+        let spent = match put_file(disk, path, &bytes) {
             Err(full) if is_out_of_space(&full) && disk.keeps_blocks() => {
-                match reserve.replace_pointer(&bytes) {
+                match reserve.put_pointer(&bytes) {
                     // An older program may have written the table last.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Err(full),
-                    replaced => replaced,
+                    put => put.map(Some),
                 }
             }
-            Ok(()) if !self.dropped => {
-                reserve.keep(bytes.len());
-                Ok(())
-            }
-            replaced => replaced,
+            put => put.map(|()| None),
+        };
+        let spent = spent.at("write the pointer", path)?;
+        disk.sync_dir(dir_of(path))
+            .map_err(|source| StoreError::NotSynced {
+                table: table.clone(),
+                serves: self.serving,
+                dir: dir_of(path).to_path_buf(),
+                source,
+            })?;
+        match spent {
+            Some(spent) => reserve.refill(&spent),
+            None if self.dropped => {}
+            None => reserve.keep(bytes.len()),
         }
-        .at("write the pointer", path)?;
         Ok(self)
     }
 }

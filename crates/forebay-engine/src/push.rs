@@ -114,10 +114,13 @@ impl Push {
             None => "a push".to_owned(),
         };
         let lock = lock_push(&table, &what)?;
-        let pointer_lock = make_table(&table)?;
-        table.sweep(&[])?;
-        drop(pointer_lock);
-        let version = next_version(&table, options.version)?;
+        let version = match Self::settle(&table, &options) {
+            Ok(version) => version,
+            Err(error) => {
+                table.remove_void();
+                return Err(error);
+            }
+        };
         let created_unix_ms = table.store().clock().unix_ms();
         let started = Mutex::new(Vec::new());
         let ticket = Ticket {
@@ -136,6 +139,14 @@ impl Push {
             shared: options.shared,
             lock,
         })
+    }
+
+    /// Makes the table's directories, removes debris, and settles the number of the version.
+    fn settle(table: &Table, options: &PushOptions) -> Result<u64, PushError> {
+        let pointer_lock = make_table(table)?;
+        table.sweep(&[])?;
+        drop(pointer_lock);
+        next_version(table, options.version)
     }
 
     pub fn table(&self) -> &Table {
@@ -230,8 +241,14 @@ impl Push {
         // found out.
         self.kept = manifest.runs().map(|run| run.id.clone()).collect();
         if let Err(error) = replace_file(&*disk, &path, &bytes) {
-            if let Err(left) = remove_if_there(&*disk, &path) {
-                warn!(%left, "the manifest of a failed commit may have stayed");
+            let versions = self.table.files.versions();
+            let removed = remove_if_there(&*disk, &path)
+                .and_then(|()| disk.sync_dir(&versions).at("sync", &versions));
+            match removed {
+                // In object storage a request that was given up may still arrive.
+                Ok(()) if disk.keeps_blocks() => self.kept.clear(),
+                Ok(()) => {}
+                Err(left) => warn!(%left, "the manifest of a failed commit may have stayed"),
             }
             return Err(error).at("write", &path).map_err(PushError::from);
         }
@@ -262,6 +279,11 @@ impl Push {
         for id in started.iter().filter(|id| !self.kept.contains(id)) {
             remove_if_there(disk, &self.table.files.run(id))?;
             remove_if_there(disk, &self.table.files.extent(id))?;
+        }
+        drop(started);
+        // A manifest whose fate nobody knows may come back with a power cut.
+        if self.kept.is_empty() {
+            self.table.remove_void();
         }
         Ok(())
     }
@@ -324,12 +346,23 @@ pub(crate) fn make_table(table: &Table) -> Result<Box<dyn Lock>, PushError> {
 
 /// Makes the table's directory if there is none, and takes its push lock.
 pub(crate) fn lock_push(table: &Table, what: &str) -> Result<Box<dyn Lock>, PushError> {
-    make_dir(table, &table.files.dir)?;
-    let words = holder_words(&**table.disk(), &**table.store().clock(), what);
-    let name: &TableName = table.name();
-    try_lock(&**table.disk(), &table.files.push_lock(), &words)?.map_err(|holder| PushError::Busy {
-        table: name.clone(),
+    take_push_lock(table, what)?.map_err(|holder| PushError::Busy {
+        table: table.name().clone(),
         holder,
+    })
+}
+
+/// The same, or the holder's words.
+pub(crate) fn take_push_lock(
+    table: &Table,
+    what: &str,
+) -> Result<Result<Box<dyn Lock>, String>, StoreError> {
+    let disk = &**table.disk();
+    make_dir(table, &table.files.dir)?;
+    let words = holder_words(disk, &**table.store().clock(), what);
+    try_lock(disk, &table.files.push_lock(), &words).inspect_err(|_| {
+        // It stays unless it is empty.
+        let _ = disk.remove_dir(&table.files.dir);
     })
 }
 

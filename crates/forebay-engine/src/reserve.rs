@@ -32,6 +32,14 @@ pub(crate) struct Reserve<'a> {
     kept: PathBuf,
 }
 
+/// A reserve that has become the pointer.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    /// Whether the old pointer's file has its second name.
+    kept: bool,
+    pointer_bytes: usize,
+}
+
 impl<'a> Reserve<'a> {
     pub fn of(disk: &'a dyn Disk, pointer: &'a Path) -> Self {
         let name = pointer.file_name().unwrap_or_default().to_string_lossy();
@@ -62,8 +70,9 @@ impl<'a> Reserve<'a> {
     }
 
     /// Replaces the pointer's file without taking space. After an error it is as it was, but for an error of
-    /// the renaming or of its sync: then either content may be there.
-    pub fn replace_pointer(&self, content: &[u8]) -> io::Result<()> {
+    /// the renaming: then either content may be there. The directory is to be synced, and [`Reserve::refill`]
+    /// to be called then; returns what that takes.
+    pub fn put_pointer(&self, content: &[u8]) -> io::Result<Spent> {
         self.settle()?;
         let file = self.disk.open_log(&self.reserve)?;
         file.write_all_at(content, 0)?;
@@ -73,15 +82,20 @@ impl<'a> Reserve<'a> {
         // A file system without second names gives the old pointer's block back instead.
         let kept = self.disk.link(self.pointer, &self.kept).is_ok();
         self.disk.rename(&self.reserve, self.pointer)?;
-        self.disk
-            .sync_dir(self.pointer.parent().unwrap_or(Path::new(".")))?;
-        if !kept {
-            self.keep(content.len());
+        Ok(Spent {
+            kept,
+            pointer_bytes: content.len(),
+        })
+    }
+
+    /// Makes the old pointer's file the reserve. REQUIRES that the new pointer is durable.
+    pub fn refill(&self, spent: &Spent) {
+        if !spent.kept {
+            self.keep(spent.pointer_bytes);
         } else if let Err(error) = self.disk.rename(&self.kept, &self.reserve) {
             let path = self.reserve.display();
             warn!(%path, %error, "no space is kept for the pointer");
         }
-        Ok(())
     }
 
     /// Ends what a crash has cut short. REQUIRES: each pointer differs from the one before. The file of the

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use forebay_io::Random;
+use forebay_io::{Random, side_by_side};
 use forebay_run::run::Run;
 use forebay_run::scan::Cursor;
 
@@ -244,9 +244,9 @@ impl<'a> Look<'a> {
     ) -> Result<Tally, ReadError> {
         let pages = draw(runs, rows, random);
         let (old, new) = (self.before.manifest(), self.after.manifest());
-        let walk = |pages: &[(&Arc<Run>, usize)]| {
+        let walk = |pages: &&[(&Arc<Run>, usize)]| {
             let (mut comparer, mut tally) = (Comparer::new(old, new), Tally::default());
-            for (run, page) in pages {
+            for (run, page) in *pages {
                 let mut scan = run.scan_page(*page);
                 while scan.advance().map_err(|error| version.read_error(error))? {
                     visit(self, &mut comparer, &mut tally, scan.key())?;
@@ -256,21 +256,14 @@ impl<'a> Look<'a> {
         };
         let stretch = pages.len().div_ceil(AT_ONCE).max(STRETCH_PAGES);
         if pages.len() <= stretch {
-            return walk(&pages);
+            return walk(&&*pages);
         }
-        std::thread::scope(|scope| {
-            let started: Vec<_> = (pages.chunks(stretch))
-                .map(|pages| scope.spawn(|| walk(pages)))
-                .collect();
-            let mut sum = Tally::default();
-            for thread in started {
-                match thread.join() {
-                    Ok(tally) => sum.add(&tally?),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            Ok(sum)
-        })
+        let stretches: Vec<_> = pages.chunks(stretch).collect();
+        let mut sum = Tally::default();
+        for tally in side_by_side(&stretches, walk) {
+            sum.add(&tally?);
+        }
+        Ok(sum)
     }
 }
 

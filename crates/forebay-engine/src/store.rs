@@ -194,13 +194,19 @@ impl Store {
 
     /// Removes a table with all its versions, or a live table. Refused while a push to it is under way,
     /// and while a live table is open. From the first durable step on the table does not exist for
-    /// anybody; should the removal be cut short, the next push to that name finishes it, or the next
-    /// making of a live table.
+    /// anybody; should the removal be cut short, another drop finishes it, the next push to that name, or the
+    /// next making of a live table.
     pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
         if self.is_live(name)? {
             return self.drop_live(name);
         }
-        self.table(name)?.drop_all()
+        match self.table(name) {
+            Err(StoreError::NoTable { .. }) if self.any_table(name).is_tombstone()? => {
+                self.any_table(name).drop_all()
+            }
+            Err(StoreError::NoTable { .. }) if self.was_live(name)? => self.drop_live(name),
+            table => table?.drop_all(),
+        }
     }
 }
 
@@ -225,21 +231,36 @@ fn create(disk: &dyn Disk, clock: &dyn Clock, root: &Path) -> Result<(), StoreEr
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).at("list", root),
     }
+    let is_new = !disk.exists(root).at("look for", root)?;
     disk.create_dir_all(root).at("create", root)?;
+    let made = create_in(disk, clock, root, &path);
+    if made.is_err() && is_new {
+        // It stays unless it is empty.
+        let _ = disk.remove_dir(root);
+    }
+    made
+}
+
+fn create_in(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    root: &Path,
+    path: &Path,
+) -> Result<(), StoreError> {
     let parent = root
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     disk.sync_dir(parent).at("sync", parent)?;
-    let _lock = wait_lock(
-        disk,
-        clock,
-        &root.join(CREATION_LOCK),
-        "the creation of the store",
-    )?;
-    if disk.exists(&path).at("look for", &path)? {
+    let lock = root.join(CREATION_LOCK);
+    let _lock = wait_lock(disk, clock, &lock, "the creation of the store")?;
+    if disk.exists(path).at("look for", path)? {
         return Ok(());
     }
     let content = format!("{{\"forebay_store\": {STORE_FORMAT}}}\n");
-    replace_file(disk, &path, content.as_bytes()).at("write", &path)
+    let written = replace_file(disk, path, content.as_bytes()).at("write", path);
+    if written.is_err() && !disk.exists(path).unwrap_or(true) {
+        let _ = disk.remove(&lock);
+    }
+    written
 }

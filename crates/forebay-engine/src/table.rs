@@ -180,17 +180,13 @@ impl Table {
 
     /// Lets `version` serve. Before the pointer moves, the version's manifest is checked and all its
     /// files are found with their right lengths. After an error of the pointer's own write either
-    /// version may serve; after success the new one does, also after a power cut.
+    /// version may serve, after [`StoreError::NotSynced`] the new one does until a power cut; after success
+    /// it does for good. The pointer is written as well when the version serves already: the swap
+    /// before may have ended with that error.
     pub fn swap(&self, version: u64) -> Result<Swapped, StoreError> {
         let _lock = self.lock_pointer("a swap")?;
         let pointer = self.pointer()?;
         self.check_complete(version)?;
-        if pointer.serving == Some(version) {
-            return Ok(Swapped {
-                from: Some(version),
-                to: version,
-            });
-        }
         self.write_pointer(pointer.swapped(version))?;
         Ok(Swapped {
             from: pointer.serving,
@@ -244,7 +240,7 @@ impl Table {
     /// REQUIRES the pointer lock.
     pub(crate) fn write_pointer(&self, next: Pointer) -> Result<Pointer, StoreError> {
         let stamp = self.store.random().next_u64();
-        next.write(&**self.disk(), &self.files.pointer(), stamp)
+        next.write(&**self.disk(), &self.name, &self.files.pointer(), stamp)
     }
 
     pub(crate) fn lock_pointer(&self, what: &str) -> Result<Box<dyn Lock>, StoreError> {

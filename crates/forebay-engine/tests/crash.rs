@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{View, fill, fill_at, name, push, rows, store_on, view};
-use forebay_engine::{PushOptions, Store};
+use forebay_engine::{PushOptions, Store, StoreError};
 use forebay_io::sim::{Fault, SimDisk};
 use forebay_run::Order;
 
@@ -157,6 +157,79 @@ fn a_rollback_happens_or_does_not() {
 #[test]
 fn a_drop_happens_or_does_not() {
     old_or_new(|store| text(store.drop_table(&name(TABLE))));
+}
+
+/// Fails `change` at each of its calls. Where it took effect and fails nevertheless, its words have to say so,
+/// and `again` makes sure of it. Returns those words, each once.
+fn what_took_effect(
+    change: impl Fn(&Store) -> Result<(), StoreError>,
+    again: impl Fn(&Store) -> Result<(), StoreError>,
+) -> BTreeSet<String> {
+    let disk = base();
+    let store = store_on(&disk, 2);
+    let old = view(&store, TABLE);
+    let before = disk.calls();
+    change(&store).unwrap();
+    let calls = disk.calls() - before;
+    let new = view(&store, TABLE);
+    let mut said = BTreeSet::new();
+    for nth in 0..calls {
+        let disk = base();
+        let store = store_on(&disk, 2);
+        disk.plan(nth, Fault::Error);
+        let Err(error) = change(&store) else { continue };
+        let seen = view(&store, TABLE);
+        let tells = matches!(
+            error,
+            StoreError::NotSynced { .. } | StoreError::Remains { .. }
+        );
+        assert_eq!(seen == new, tells, "call {nth}: {error}");
+        if seen == old {
+            continue;
+        }
+        said.insert(error.to_string());
+        again(&store).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        for seed in 0..6 {
+            let found = view(&store_on(&disk.after_power_cut(seed), 3), TABLE);
+            assert_eq!(found, new, "call {nth}, {seed}");
+        }
+    }
+    said
+}
+
+#[test]
+fn what_took_effect_is_told_and_can_be_made_sure_of() {
+    let swap = |version| {
+        move |store: &Store| {
+            let table = store.table(&name(TABLE))?;
+            table.swap(version).map(drop)
+        }
+    };
+    let moved = |version: u64| {
+        format!(
+            "table t serves version {version} now, but /store/tables/t cannot be synced: simulated \
+             input/output error; a power cut may undo it. See to the disk, then make sure of it by \
+             forebay swap t {version}"
+        )
+    };
+    assert_eq!(
+        what_took_effect(swap(4), swap(4)),
+        BTreeSet::from([moved(4)])
+    );
+    let rollback = |store: &Store| store.table(&name(TABLE))?.rollback().map(drop);
+    assert_eq!(
+        what_took_effect(rollback, swap(1)),
+        BTreeSet::from([moved(1)])
+    );
+    let drop_it = |store: &Store| store.drop_table(&name(TABLE));
+    let said = what_took_effect(drop_it, drop_it);
+    let with = |words: &str| said.iter().filter(|text| text.contains(words)).count();
+    assert_eq!(with("is dropped, but /store/tables/t cannot be synced"), 1);
+    assert_eq!(
+        with("not all of its files are removed"),
+        said.len() - 1,
+        "{said:?}"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{View, name, push, rows, store_on, view};
+use forebay_engine::live::{Budget, LiveOptions};
 use forebay_engine::{Store, StoreError};
 use forebay_io::sim::{Fault, SimDisk};
 use forebay_io::{Disk, is_out_of_space};
@@ -202,4 +203,49 @@ fn a_rollback_happens_or_does_not() {
 #[test]
 fn a_drop_happens_or_does_not() {
     old_or_new(full, |store| store.drop_table(&name(TABLE)));
+}
+
+/// Directories and files of tables that are not [`TABLE`].
+fn others(disk: &SimDisk) -> Vec<String> {
+    let mut names = disk.list(&common::root().join("tables")).unwrap();
+    names.retain(|name| name != TABLE);
+    names
+}
+
+/// `make` another table, with space until the call of each number.
+fn leaves_nothing(make: impl Fn(&Store) -> Result<(), String>) {
+    let base = || {
+        let disk = full();
+        disk.make_room();
+        disk
+    };
+    let disk = base();
+    let (store, before) = (store_on(&disk, 2), disk.calls());
+    make(&store).unwrap();
+    let calls = disk.calls() - before;
+    let mut failed = 0;
+    for nth in 0..calls {
+        let disk = base();
+        let store = store_on(&disk, 2);
+        disk.plan(nth, Fault::Full);
+        if make(&store).is_err() {
+            failed += 1;
+            assert_eq!(others(&disk), Vec::<String>::new(), "call {nth}");
+            assert_eq!(store.tables().unwrap(), [name(TABLE)], "call {nth}");
+        }
+    }
+    assert!(failed > 3, "{failed} of {calls}");
+}
+
+#[test]
+fn a_table_that_cannot_be_made_leaves_nothing() {
+    leaves_nothing(|store| {
+        let pushed = push(store, "other", Order::Hashed, &rows(1, 20), 2);
+        pushed.map(drop).map_err(|error| error.to_string())
+    });
+    leaves_nothing(|store| {
+        let options = LiveOptions::ordered(vec![b"k".to_vec()]);
+        let made = store.create_live(&name("other"), options, &Budget::new(0));
+        made.map(drop).map_err(|error| error.to_string())
+    });
 }

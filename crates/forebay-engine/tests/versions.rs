@@ -183,10 +183,10 @@ fn two_pushes_at_once_are_one_too_many() {
 fn a_push_that_ends_early_leaves_nothing() {
     let disk = SimDisk::new();
     let store = store_on(&disk, 1);
+    let files = disk.files();
     let push = store
         .begin_push(&name("t"), PushOptions::default())
         .unwrap();
-    let files = disk.files();
     fill(&push, Order::Hashed, &rows(1, 50), 4).unwrap();
     let scratch = push.scratch_dir().unwrap();
     disk.create(&scratch.join("spill")).unwrap();

@@ -27,6 +27,8 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Removes a directory and all that is in it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
     /// The names of a directory's entries, sorted; an absent directory is `NotFound`.
@@ -106,12 +108,18 @@ pub fn is_bad_device(error: &io::Error) -> bool {
 /// new one survives a power cut: temporary file, sync, rename, sync of the directory. A temporary file
 /// that cannot be written is removed.
 pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
+    put_file(disk, path, content)?;
+    disk.sync_dir(dir_of(path))
+}
+
+/// [`replace_file`] without the sync of the directory, for who tells its failure from that of the rest: a reader
+/// sees the new content, but a power cut may bring back the old one.
+pub fn put_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or("file");
-    let temporary = dir.join(format!(".{name}.new"));
+    let temporary = dir_of(path).join(format!(".{name}.new"));
     match disk.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -124,6 +132,10 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<
         let _ = disk.remove(&temporary);
         return Err(error);
     }
-    disk.rename(&temporary, path)?;
-    disk.sync_dir(dir)
+    disk.rename(&temporary, path)
+}
+
+/// The directory that a file lies in.
+pub fn dir_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
 }

@@ -18,13 +18,16 @@ mod os;
 mod random;
 pub mod raw;
 pub mod sim;
+mod threads;
 mod throttle;
 
 pub use clock::{Clock, SystemClock};
 pub use disk::{
-    Disk, Lock, LogFile, ReadFile, WriteFile, is_bad_device, is_out_of_space, replace_file,
+    Disk, Lock, LogFile, ReadFile, WriteFile, dir_of, is_bad_device, is_out_of_space, put_file,
+    replace_file,
 };
 pub use memory::MemoryDisk;
 pub use os::OsDisk;
 pub use random::{Random, SystemRandom};
+pub use threads::{check_threads, crew, side_by_side};
 pub use throttle::Throttle;

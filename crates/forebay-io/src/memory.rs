@@ -82,6 +82,10 @@ impl Disk for MemoryDisk {
         unsupported()
     }
 
+    fn remove_dir(&self, _path: &Path) -> io::Result<()> {
+        unsupported()
+    }
+
     fn remove_dir_all(&self, _path: &Path) -> io::Result<()> {
         unsupported()
     }

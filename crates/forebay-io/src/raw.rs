@@ -311,6 +311,15 @@ pub fn raise_open_files_limit() {
     }
 }
 
+/// Has writes beyond the limit of file sizes (`ulimit -f`) fail as others do, where they would end the process without
+/// a word.
+pub fn ignore_file_size_signal() {
+    // SAFETY: a system call; nothing runs when the signal comes.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Starts fetching the cache line that holds `items[index]`; nothing when that is outside.
 #[inline(always)]
 pub fn prefetch<T>(items: &[T], index: usize) {

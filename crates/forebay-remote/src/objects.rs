@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_io::Clock;
+use forebay_io::{Clock, check_threads};
 use futures::TryStreamExt;
 use object_store::multipart::PartId;
 use object_store::path::Path as Key;
@@ -91,6 +91,7 @@ impl Objects {
 
     /// Over a store that is there already.
     pub fn over(backend: Arc<dyn Backend>, prefix: Key) -> io::Result<Self> {
+        check_threads()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("forebay-remote")

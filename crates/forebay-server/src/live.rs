@@ -120,21 +120,25 @@ impl LiveTables {
         let started = store.clock().monotonic();
         let (done, opened) = channel();
         let table = std::thread::scope(|scope| {
-            let opening = scope.spawn(move || {
+            let thread = std::thread::Builder::new().name("forebay-open".to_owned());
+            let opening = thread.spawn_scoped(scope, move || {
                 let table = store.live_table(name, &self.budget);
                 // Whoever waits looks at the thread's end as well.
                 let _ = done.send(());
                 table
             });
+            let opening = opening.map_err(|source| LiveError::Thread {
+                table: name.clone(),
+                source,
+            })?;
             while let Err(RecvTimeoutError::Timeout) = opened.recv_timeout(REPORT) {
                 let memory_bytes = self.budget.used_bytes();
                 info!(table = %name, memory_bytes, "reading the log back");
             }
-            opening.join()
-        });
-        let table = table.unwrap_or_else(|_| {
-            Err(LiveError::Closed {
-                table: name.clone(),
+            opening.join().unwrap_or_else(|_| {
+                Err(LiveError::Closed {
+                    table: name.clone(),
+                })
             })
         })?;
         let stats = table.stats();

@@ -27,7 +27,8 @@ pub struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 failed, nothing was changed unless the message says so; 2 wrong command line; \
 3 the version was built and kept, but the gate held its swap; 4 refused because another command is \
-at work on the same table. A push --dry-run ends with 0, 1 or 3 as the push would.";
+at work on the same table. Where standard output is a closed pipe, what was done counts; where it cannot be written \
+otherwise, 1, and the message says what was done. A push --dry-run ends with 0, 1 or 3 as the push would.";
 
 /// What every command takes.
 #[derive(Debug, Args)]

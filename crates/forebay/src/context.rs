@@ -15,6 +15,7 @@ use forebay_remote::{Patience, RemoteDisk, RemoteStore};
 use serde::Serialize;
 
 use crate::cli::Global;
+use crate::exit::{Outcome, is_closed_pipe};
 use crate::memory;
 use crate::progress;
 use crate::target::Target;
@@ -306,6 +307,26 @@ impl Context {
                 out.write_all(bytes)?;
                 Ok(out.flush()?)
             }
+        }
+    }
+
+    /// Prints what a command has done. Done it is, whether it can be told or not: who has closed standard output
+    /// wants no more than `outcome`, and any other failure says what was done.
+    pub fn print_done(
+        &self,
+        outcome: Outcome,
+        object: &impl Serialize,
+        text: impl Fn() -> String,
+    ) -> anyhow::Result<Outcome> {
+        match self.print(object, &text) {
+            Err(error) if !is_closed_pipe(&error) => {
+                let done = text();
+                let done = done.trim_end();
+                Err(error.context(format!(
+                    "{done}. This is done, only the result could not be written to standard output"
+                )))
+            }
+            _ => Ok(outcome),
         }
     }
 

@@ -45,7 +45,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
 }
 
 /// Whoever read our output (`| head`) has enough: not worth a message.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }

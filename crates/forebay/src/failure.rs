@@ -183,7 +183,10 @@ fn of_store(error: &StoreError) -> Failure {
         StoreError::Damaged { .. }
         | StoreError::DamagedPointer { .. }
         | StoreError::Incomplete { .. } => Failure::Damaged,
-        StoreError::Io { .. } | StoreError::Thread(_) => Failure::Other,
+        StoreError::Io { .. }
+        | StoreError::NotSynced { .. }
+        | StoreError::Remains { .. }
+        | StoreError::Thread(_) => Failure::Other,
     }
 }
 

@@ -23,6 +23,7 @@ mod memory;
 mod progress;
 mod pulling;
 mod render;
+mod result_file;
 pub mod shared;
 mod target;
 mod uploading;
@@ -40,6 +41,7 @@ pub use target::Target;
 pub fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     forebay_io::raw::raise_open_files_limit();
+    forebay_io::raw::ignore_file_size_signal();
     let context = Context::new(&cli.global);
     exit::report(context.output, commands::run(cli.command, &context))
 }

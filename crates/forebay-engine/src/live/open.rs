@@ -11,9 +11,9 @@ use std::sync::Arc;
 use forebay_io::{Disk, Lock, Throttle, replace_file};
 use forebay_run::format::RunSummary;
 use parking_lot::{Condvar, Mutex};
-use tracing::debug;
+use tracing::{debug, warn};
 
-use crate::cleanup::remove_if_there;
+use crate::cleanup::{remove_if_there, remove_table_dir};
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, tables_dir};
@@ -29,6 +29,7 @@ use crate::live::part::{Part, PartView};
 use crate::live::shape::Shape;
 use crate::live::shared::{Counts, Gate, Progress, Shared, open_run};
 use crate::name::TableName;
+use crate::push::take_push_lock;
 use crate::store::Store;
 
 /// See [`Store::live_info`].
@@ -111,37 +112,60 @@ impl Store {
             return Err(LiveError::Options { table, problem });
         }
         let files = TableFiles::new(self.root(), name);
-        self.disk()
-            .create_dir_all(&files.dir)
-            .at("create", &files.dir)?;
-        let lock = self.lock_live(name, &files)?;
+        let batch = self.any_table(name);
         // Held against a push that begins with the same name.
-        let words = holder_words(
-            &**self.disk(),
-            &**self.clock(),
-            "the making of a live table",
-        );
-        let push = try_lock(&**self.disk(), &files.push_lock(), &words)?;
+        let push = take_push_lock(&batch, "the making of a live table")?;
         let _push = push.map_err(|holder| StoreError::PushRuns {
             table: table.clone(),
             holder,
         })?;
+        let lock = self.lock_live(name, &files);
+        let lock = lock.inspect_err(|_| batch.remove_void())?;
         if self.is_live(name)? {
             return Err(LiveError::Exists { table });
         }
-        if self.any_table(name).exists()? {
+        if batch.exists()? {
             return Err(LiveError::Batch { table });
         }
-        self.clear_for_live(&files)?;
+        let made = self.make_live(name, &files, options);
+        let made = made.and_then(|manifest| self.open_locked(manifest, files, lock, budget));
+        made.inspect_err(|_| self.unmake_live(name))
+    }
+
+    /// Makes the files of a live table, its manifest last.
+    fn make_live(
+        &self,
+        name: &TableName,
+        files: &TableFiles,
+        options: LiveOptions,
+    ) -> Result<LiveManifest, LiveError> {
+        self.clear_for_live(files)?;
         let id = self.random().next_u64();
-        let manifest = LiveManifest::new(table, id, self.clock().unix_ms(), options);
+        let manifest = LiveManifest::new(name.clone(), id, self.clock().unix_ms(), options);
         let path = files.live_manifest();
         let bytes = manifest.to_bytes().map_err(|problem| StoreError::Damaged {
             path: path.clone(),
             problem,
         })?;
         replace_file(&**self.disk(), &path, &bytes).at("write", &path)?;
-        self.open_locked(manifest, files, lock, budget)
+        Ok(manifest)
+    }
+
+    /// Removes what there is of a live table that could not be made. REQUIRES the push lock.
+    fn unmake_live(&self, name: &TableName) {
+        let table = self.any_table(name);
+        // Whoever has it open has found it made.
+        let Ok(_lock) = self.lock_live(name, &table.files) else {
+            return;
+        };
+        // Files go only when the manifest cannot come back with a power cut.
+        let dir = &table.files.dir;
+        let unmade = remove_if_there(&**self.disk(), &table.files.live_manifest())
+            .and_then(|()| self.disk().sync_dir(dir).at("sync", dir));
+        match unmade {
+            Ok(()) => table.remove_void(),
+            Err(error) => warn!(table = %name, %error, "a table that was not made may be there"),
+        }
     }
 
     /// Opens a live table; [`LiveError::NoTable`] when there is none of that name.
@@ -177,12 +201,34 @@ impl Store {
             holder,
         })?;
         remove_if_there(&**self.disk(), &files.live_manifest())?;
-        self.disk().sync_dir(&files.dir).at("sync", &files.dir)?;
-        self.disk()
-            .remove_dir_all(&files.dir)
-            .at("remove", &files.dir)?;
-        let tables = tables_dir(self.root());
-        self.disk().sync_dir(&tables).at("sync", &tables)
+        let synced = self.disk().sync_dir(&files.dir);
+        synced.map_err(|source| StoreError::NotSynced {
+            table: name.clone(),
+            serves: None,
+            dir: files.dir.clone(),
+            source,
+        })?;
+        let removed = self.remove_live_files(&files);
+        removed.map_err(|source| StoreError::remains(name, source))?;
+        remove_table_dir(self, &files);
+        Ok(())
+    }
+
+    /// Removes what is in the directories of a table that is dropped. The log goes last: [`Store::was_live`].
+    fn remove_live_files(&self, files: &TableFiles) -> Result<(), StoreError> {
+        let disk = &**self.disk();
+        for dir in [files.runs(), files.scratch(), files.log_dir()] {
+            if disk.exists(&dir).at("look for", &dir)? {
+                disk.remove_dir_all(&dir).at("remove", &dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a live table of this name was dropped, and not all of its files could be removed.
+    pub(crate) fn was_live(&self, name: &TableName) -> Result<bool, StoreError> {
+        let log = TableFiles::new(self.root(), name).log_dir();
+        Ok(!self.is_live(name)? && self.disk().exists(&log).at("look for", &log)?)
     }
 
     fn lock_live(&self, name: &TableName, files: &TableFiles) -> Result<Box<dyn Lock>, StoreError> {
@@ -198,11 +244,7 @@ impl Store {
     /// the directories durable.
     fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
-        for dir in [files.runs(), files.log_dir(), files.scratch()] {
-            if disk.exists(&dir).at("look for", &dir)? {
-                disk.remove_dir_all(&dir).at("remove", &dir)?;
-            }
-        }
+        self.remove_live_files(files)?;
         for dir in [files.runs(), files.log_dir()] {
             disk.create_dir_all(&dir).at("create", &dir)?;
         }

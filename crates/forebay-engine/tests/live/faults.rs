@@ -3,8 +3,8 @@
 
 use std::ops::Bound;
 
-use forebay_engine::Store;
 use forebay_engine::live::{Durability, LiveError};
+use forebay_engine::{Store, StoreError};
 use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
@@ -248,7 +248,11 @@ fn a_table_is_dropped_or_it_is_not() {
                 .clone()
                 .found(collect(table.entries()), false, words);
         } else {
-            // What is left of it is no hindrance, and does not come back.
+            // Another drop takes what is left of it, or finds nothing.
+            match store.drop_table(&name("t")) {
+                Ok(()) | Err(StoreError::NoTable { .. }) => {}
+                Err(error) => panic!("{words}: {error}"),
+            }
             let options = options(Order::Ordered, None, Some(Durability::Sync));
             let table = store.create_live(&name("t"), options, &budget());
             let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));

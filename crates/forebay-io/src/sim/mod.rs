@@ -328,6 +328,20 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.call(false)?;
+        state.require_dir(path)?;
+        let inside = (state.names.keys())
+            .chain(&state.dirs)
+            .chain(&state.lock_files);
+        if inside.into_iter().any(|entry| parent(entry) == path) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        state.dirs.remove(path);
+        Ok(())
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.call(false)?;

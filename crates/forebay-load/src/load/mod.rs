@@ -23,6 +23,8 @@ use crate::progress::{Progress, Unit};
 use crate::push::build::{Job, settle_pages, tallies};
 use crate::push::looking::{Looking, of_table};
 use crate::push::read::{read, record_memory};
+use crate::push::rejects::without_empty_file;
+
 use crate::push::{Applied, BadRows, PushError};
 use crate::sort::{AsTheyAre, Collected, Cut, Cuts, Duplicates, SortPlan};
 use crate::sources::{Input, SourceOptions};
@@ -95,6 +97,16 @@ impl From<StoreError> for LoadError {
 
 /// Carries a load out. Blocks until it is done.
 pub fn load(
+    request: &LoadRequest,
+    store: &Store,
+    progress: &dyn Progress,
+) -> Result<LoadReport, LoadError> {
+    without_empty_file(&request.bad_rows, &**store.disk(), || {
+        carry_out(request, store, progress)
+    })
+}
+
+fn carry_out(
     request: &LoadRequest,
     store: &Store,
     progress: &dyn Progress,

@@ -56,6 +56,7 @@ use layer::Layer;
 use looking::{Looking, Opened, of_table};
 use publish::publish;
 use read::Read;
+use rejects::without_empty_file;
 pub use rejects::{BadRows, NotedRow};
 use rows::{Counted, Rows};
 
@@ -262,10 +263,10 @@ pub fn push(
     progress: &dyn Progress,
 ) -> Result<PushReport, PushError> {
     let started = store.clock().monotonic();
-    match request.onto {
+    without_empty_file(&request.bad_rows, &**store.disk(), || match request.onto {
         None => push_whole(request, store, started, progress),
         Some(onto) => push_onto(request, onto, store, started, progress),
-    }
+    })
 }
 
 fn push_whole(

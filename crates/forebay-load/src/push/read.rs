@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arrow_array::{Array, RecordBatch};
 use forebay_engine::Store;
+use forebay_io::crew;
 use forebay_run::operation::Operation;
 
 use super::rejects::Rejects;
@@ -72,20 +73,10 @@ pub fn read(
         failed: AtomicBool::new(false),
         nulls: Mutex::new(vec![0; sources.schema.fields().len()]),
     };
-    let results: Vec<Result<Collected, PushError>> = std::thread::scope(|scope| {
-        let work = || {
-            let result = reading.work(encoder.clone());
-            reading.failed.fetch_or(result.is_err(), Relaxed);
-            result
-        };
-        let others: Vec<_> = (1..plan.reading_threads())
-            .map(|_| scope.spawn(work))
-            .collect();
-        let mut results = vec![work()];
-        for other in others {
-            results.push(other.join().unwrap_or(Err(SortError::Stopped.into())));
-        }
-        results
+    let results = crew(plan.reading_threads(), || {
+        let result = reading.work(encoder.clone());
+        reading.failed.fetch_or(result.is_err(), Relaxed);
+        result
     });
     let collected = match first_error_last(results) {
         Err(error @ PushError::Source(SourceError::GuessFailed { .. })) => {

@@ -25,6 +25,25 @@ pub enum BadRows {
     File(PathBuf),
 }
 
+/// Does `work`, and removes the file of bad rows that it made where it failed and no row came into it: another
+/// attempt takes the same name.
+pub(crate) fn without_empty_file<R, E>(
+    policy: &BadRows,
+    disk: &dyn Disk,
+    work: impl FnOnce() -> Result<R, E>,
+) -> Result<R, E> {
+    let path = match policy {
+        BadRows::File(path) if !disk.exists(path).unwrap_or(true) => path,
+        _ => return work(),
+    };
+    work().inspect_err(|_| {
+        if disk.open(path).is_ok_and(|file| file.len_bytes() == 0) {
+            // That it stays is of no weight beside the error.
+            _ = disk.remove(path);
+        }
+    })
+}
+
 /// A bad row as messages tell of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotedRow {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use forebay_engine::{Counting, OperationCounts};
+use forebay_io::crew;
 use forebay_run::merge::{Dropped, Merge, Resolve};
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction};
@@ -107,12 +108,7 @@ pub fn write_partitions(
                 .push(built);
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..plan.threads.max(1) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    crew(plan.threads, work);
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let stopped = |result: &Result<_, SortError>| matches!(result, Err(SortError::Stopped));
     let (stopped, results): (Vec<_>, Vec<_>) = results.into_iter().partition(stopped);

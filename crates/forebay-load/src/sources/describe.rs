@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use forebay_io::crew;
+
 use super::blob::Blob;
 use super::error::SourceError;
 use super::find::Found;
@@ -65,11 +67,7 @@ fn side_by_side(blobs: &[Blob], options: &SourceOptions) -> Result<Vec<File>, So
             done.push((at, file));
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(blobs.len()) {
-            scope.spawn(work);
-        }
-    });
+    crew(AT_ONCE.min(blobs.len()), work);
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, file)| file).collect()

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use forebay_io::crew;
+
 use super::blob::Blob;
 use super::error::SourceError;
 use super::format::Packing;
@@ -119,12 +121,7 @@ impl SourceSet {
                 failed.get_or_insert(error);
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 1..threads.min(units.len()) {
-                scope.spawn(stopping);
-            }
-            stopping();
-        });
+        crew(threads.min(units.len()), stopping);
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }

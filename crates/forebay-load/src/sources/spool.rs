@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_io::{Disk, OsDisk, ReadFile, is_out_of_space};
+use forebay_io::{Disk, OsDisk, ReadFile, WriteFile, is_out_of_space};
 
 use super::error::SourceError;
 
@@ -63,17 +63,8 @@ impl Spool {
     }
 
     fn fill(&self, name: &str, mut from: impl Read) -> Result<Spooled, SourceError> {
-        let disk = OsDisk::default();
         let unwritten = |written, error| self.error(name, written, error);
-        disk.create_dir_all(&self.dir)
-            .map_err(|error| unwritten(0, error))?;
-        let path = self.unused_path();
-        let mut to = disk.create(&path).map_err(|error| unwritten(0, error))?;
-        let file = disk.open(&path);
-        // From here on the system frees it when nobody holds it open.
-        let removed = disk.remove(&path);
-        let file = file.map_err(|error| unwritten(0, error))?;
-        removed.map_err(|error| unwritten(0, error))?;
+        let (mut to, file) = self.nameless().map_err(|error| unwritten(0, error))?;
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut size_bytes = 0;
         loop {
@@ -94,6 +85,28 @@ impl Spool {
         }
         to.flush().map_err(|error| unwritten(size_bytes, error))?;
         Ok(Spooled { file, size_bytes })
+    }
+
+    /// A file in the directory that has no name any more: the system frees it when nobody holds it open. A directory
+    /// that was not there is not there afterwards.
+    fn nameless(&self) -> io::Result<(Box<dyn WriteFile>, Arc<dyn ReadFile>)> {
+        let disk = OsDisk::default();
+        let above = self.dir.ancestors();
+        let missing: Vec<&Path> = above
+            .take_while(|dir| !dir.as_os_str().is_empty() && !disk.exists(dir).unwrap_or(true))
+            .collect();
+        let made = disk.create_dir_all(&self.dir).and_then(|()| {
+            let path = self.unused_path();
+            let to = disk.create(&path)?;
+            let file = disk.open(&path);
+            disk.remove(&path)?;
+            Ok((to, file?))
+        });
+        for dir in missing {
+            // Others may be at work in it by now: then it stays.
+            _ = disk.remove_dir(dir);
+        }
+        made
     }
 
     fn unused_path(&self) -> PathBuf {
@@ -134,7 +147,7 @@ mod tests {
     #[test]
     fn a_spool_is_read_once_and_leaves_no_name() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Spool::new(dir.path().join("work"));
+        let spool = Spool::new(dir.path().join("work").join("deep"));
         let content: Vec<u8> = (0..3_000_000_u32).map(|i| (i * 7) as u8).collect();
         let first = spool.keep("-", "it", || Ok(&content[..])).unwrap();
         assert_eq!(first.size_bytes, 3_000_000);
@@ -142,7 +155,7 @@ mod tests {
             first.read(1_048_570..1_048_590).unwrap(),
             content[1_048_570..1_048_590]
         );
-        let names = OsDisk::default().list(&dir.path().join("work")).unwrap();
+        let names = OsDisk::default().list(dir.path()).unwrap();
         assert_eq!(names, Vec::<String>::new());
         let clone = spool.clone();
         let again = clone.keep("-", "it", || -> Result<&[u8], _> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use forebay_io::check_threads;
 use futures::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
@@ -40,6 +41,7 @@ pub(in crate::sources) struct Object {
 
 impl Store {
     pub fn local() -> io::Result<Store> {
+        check_threads()?;
         Ok(Store {
             objects: Arc::new(LocalFileSystem::new()),
             runtime: Arc::new(Builder::new_current_thread().build()?),
@@ -50,6 +52,7 @@ impl Store {
 
     /// What waits for stores across a network, however many threads do.
     pub fn far_runtime() -> io::Result<Runtime> {
+        check_threads()?;
         Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("forebay-sources")

@@ -417,6 +417,15 @@ impl Disk for RemoteDisk {
         }
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        match self.place(path) {
+            Place::Local => self.local().remove_dir(path),
+            Place::Scratch(path) => self.local().remove_dir(&path),
+            // There are none: names with slashes are all that there is.
+            Place::Above | Place::Run { .. } | Place::Name(_) => Ok(()),
+        }
+    }
+
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         match self.place(path) {
             Place::Local => self.local().remove_dir_all(path),

@@ -5,10 +5,11 @@
 //! version: a key that is there throughout is returned, whatever swaps come between. In an ordered
 //! table the place is a key, too long for a cursor: the server keeps it, under the number that the
 //! cursor is; when it was forgotten (the server keeps a bounded number of them), the table is walked
-//! again from its beginning. So a key can come twice, which SCAN allows, but none is left out.
+//! again from its beginning; so it is when a version of the other order has come to serve, where the place
+//! means nothing. So a key can come twice, which SCAN allows, but none is left out.
 //!
-//! Cursors stay below 2^53, for some clients keep them in floats: 11 bits for the table (from 1), 42
-//! for the place.
+//! Cursors stay below 2^53, for some clients keep them in floats: 11 bits for the table (from 1), one that
+//! says whether the place is kept here, 41 for the place.
 
 use forebay_io::Random;
 use forebay_run::Order;
@@ -25,9 +26,11 @@ use crate::glob;
 use forebay_engine::Source;
 
 const PLACE_BITS: u32 = 42;
+/// Set in the place of an ordered table.
+const KEPT: u64 = 1 << (PLACE_BITS - 1);
 const TABLE_NUMBERS: u64 = (1 << 11) - 1;
 /// Bits of a hash64 that the place leaves out.
-const CUT_BITS: u32 = 64 - PLACE_BITS;
+const CUT_BITS: u32 = 65 - PLACE_BITS;
 /// The most keys that one SCAN looks at, more or less.
 const MAX_COUNT: usize = 10_000;
 /// How many places in ordered tables are kept.
@@ -36,7 +39,7 @@ const KEPT_PLACES: usize = 16_384;
 /// Where walks through ordered tables go on.
 #[derive(Debug, Default)]
 pub struct ScanCursors {
-    /// Oldest first: a number below 2^42, and the last key that was returned.
+    /// Oldest first: a number below 2^41, with [`KEPT`], and the last key that was returned.
     places: Mutex<VecDeque<(u64, Vec<u8>)>>,
 }
 
@@ -48,7 +51,7 @@ struct Options<'a> {
 
 impl ScanCursors {
     fn keep(&self, random: &dyn Random, key: &[u8]) -> u64 {
-        let number = (random.next_u64() >> CUT_BITS).max(1);
+        let number = random.next_u64() >> CUT_BITS | KEPT;
         let mut places = self.places.lock();
         if places.len() >= KEPT_PLACES {
             places.pop_front();
@@ -179,7 +182,9 @@ fn walk_hashed(
     seen: &mut usize,
     keys: &mut Vec<Vec<u8>>,
 ) -> Result<Option<u64>, Stop> {
-    let range = ScanRange::hashes(place << CUT_BITS, None);
+    // A place of an ordered table is none here.
+    let from = if place & KEPT == 0 { place } else { 0 };
+    let range = ScanRange::hashes(from << CUT_BITS, None);
     let mut scan = source.scan(range, Direction::Forward);
     let mut last = None;
     while scan.advance()? {
@@ -203,7 +208,7 @@ fn walk_ordered(
     keys: &mut Vec<Vec<u8>>,
 ) -> Result<Option<u64>, Stop> {
     let cursors = &call.shared.scan_cursors;
-    let after = (place > 0).then(|| cursors.find(place)).flatten();
+    let after = (place & KEPT != 0).then(|| cursors.find(place)).flatten();
     let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let mut scan = source.scan_keys(from, Bound::Unbounded, Direction::Forward)?;
     let mut last = Vec::new();

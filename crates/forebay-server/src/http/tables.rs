@@ -26,15 +26,21 @@ pub async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// The server should get traffic: it is not stopping, the store can be looked at, and every table that
-/// should serve does.
+/// The server should get traffic: it is not stopping, the store can be looked at, every table that
+/// should serve does, and it is known what should.
 pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let states = shared.serving.states();
     let mut problems: Vec<String> = states.problem.iter().cloned().collect();
     for (table, state) in &states.tables {
-        if state.serving.is_none() && state.wanted.is_some() {
-            let why = state.problem.as_deref().unwrap_or("not open yet");
-            problems.push(format!("table {table} does not serve: {why}"));
+        let why = state.problem.as_deref().unwrap_or("not open yet");
+        match state.serving {
+            None if state.wanted.is_some() || state.problem.is_some() => {
+                problems.push(format!("table {table} does not serve: {why}"));
+            }
+            Some(version) if state.pointer_damaged => {
+                problems.push(format!("table {table} serves version {version}, but {why}"));
+            }
+            _ => {}
         }
     }
     for (table, problem) in shared.live.problems() {

@@ -56,7 +56,7 @@ pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
         "rows": done.rows,
         "serves": done.serves,
     });
-    context.print(&object, || {
+    context.print_done(Outcome::Done, &object, || {
         let table = table.name();
         if done.from == done.to {
             return format!("{table} version {version} has one run a partition already");
@@ -72,8 +72,7 @@ pub fn run(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
         format!(
             "{table} version {to} {state} version {from}: {rows}, {runs} runs made {partitions}"
         )
-    })?;
-    Ok(Outcome::Done)
+    })
 }
 
 fn compact_live(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
@@ -105,10 +104,9 @@ fn compact_live(args: &Compact, context: &Context) -> anyhow::Result<Outcome> {
         "partitions": partitions,
         "records": stats.run_records,
     });
-    context.print(&object, || {
+    context.print_done(Outcome::Done, &object, || {
         let records = human::counted(stats.run_records, "record");
         let made = stats.runs.iter().sum::<usize>();
         format!("live table {name}: {records}, {runs} runs and what the log held made {made}")
-    })?;
-    Ok(Outcome::Done)
+    })
 }

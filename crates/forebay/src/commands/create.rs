@@ -137,12 +137,11 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
         "durability": durability.to_string(),
         "ttl": ttl.to_string(),
     });
-    context.print(&object, || {
+    context.print_done(Outcome::Done, &object, || {
         let partitions = human::counted(partitions as u64, "partition");
         let order = format!("{order:?}").to_lowercase();
         format!("{name} is made: live, {order}, {partitions}, durability {durability}, ttl {ttl}")
-    })?;
-    Ok(Outcome::Done)
+    })
 }
 
 impl Create {

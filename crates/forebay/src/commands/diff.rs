@@ -17,8 +17,9 @@ use crate::human;
 
 /// Compare two versions of a table
 ///
-/// Prints counts and the first differences of each kind. Rows are compared over the columns that both
-/// versions have. With --json one object {table, from, to, added, removed, changed, unchanged,
+/// Prints counts and the first differences of each kind. Rows are compared by the columns that both
+/// versions have, as readers get them: a column that came or went is told once and changes no row, one of another type
+/// changes the rows in which it reads otherwise. With --json one object {table, from, to, added, removed, changed, unchanged,
 /// columns, schema, differences}: columns counts the changes of each column; schema has the columns and
 /// fields that came, went or changed their type as {added, removed, retyped, changes}, where changes is a list
 /// of {change, column, before, after, text}; each difference is {key, change, columns}.
@@ -133,8 +134,13 @@ fn text(args: &Diff, report: &DiffReport) -> String {
     let counts = counts
         .map(|(count, what)| format!("{} {what}", human::count(count)))
         .join(", ");
+    let (gone, new) = (Altered::ColumnGone, Altered::ColumnNew);
+    let compared = match report.schema.columns(&[gone, new])[..] {
+        [] => "",
+        _ => ", by what both versions have",
+    };
     let mut out = format!(
-        "{} version {} to {}: {counts}\n",
+        "{} version {} to {}: {counts}{compared}\n",
         args.table, args.from, args.to
     );
     for alteration in &report.schema.alterations {

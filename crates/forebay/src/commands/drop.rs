@@ -19,8 +19,7 @@ pub fn run(args: &Drop, context: &Context) -> anyhow::Result<Outcome> {
     context.open_store()?.drop_table(&args.table)?;
     let table = &args.table;
     let object = json!({"table": table, "dropped": true});
-    context.print(&object, || {
+    context.print_done(Outcome::Done, &object, || {
         format!("{table} is gone, with all that was in it")
-    })?;
-    Ok(Outcome::Done)
+    })
 }

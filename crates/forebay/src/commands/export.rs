@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
+use crate::result_file::ResultFile;
 use crate::target::Target;
 
 /// Records between two reports of progress.
@@ -27,7 +28,8 @@ const REPORT_ROWS: u64 = 1024;
 
 /// Write a version, or a live table, to a Parquet, CSV, JSON lines or Arrow file
 ///
-/// The file appears, or replaces the one of its name, when it is complete. A column that the format has no type for
+/// The file appears, or replaces the one of its name, when it is complete; it keeps that one's mode, and a symbolic link
+/// stays one. A pipe or a character device is written to as it is. A column that the format has no type for
 /// is named before anything is written. With --json one object {table, version, rows, file, seconds, columns,
 /// push}: the columns as --column takes them, and what else a push of the file needs to be the same table.
 #[derive(Debug, Args)]
@@ -89,10 +91,9 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
     let written = written.with_context(|| format!("cannot write {file}"))?;
     let seconds = seconds();
     let object = object(args, source, &written, seconds);
-    context.print(&object, || {
+    context.print_done(Outcome::Done, &object, || {
         summary(source, &file.to_string(), written.rows, seconds)
-    })?;
-    Ok(Outcome::Done)
+    })
 }
 
 fn object(args: &Export, source: Source<'_>, written: &Written, seconds: f64) -> Value {
@@ -141,40 +142,18 @@ fn format_of(args: &Export) -> anyhow::Result<ExportFormat> {
     })
 }
 
-/// Writes the file beside its name, and then gives it the name.
+/// Writes the file, and then gives it its name.
 fn write_file(
     args: &Export,
     format: ExportFormat,
     source: Source<'_>,
     context: &Context,
 ) -> anyhow::Result<Written> {
-    let part = part_of(&args.to)?;
-    let disk = &*context.disk;
-    if disk.exists(&part)? {
-        disk.remove(&part)
-            .with_context(|| format!("cannot remove {}", part.display()))?;
-    }
-    let output = disk
-        .create(&part)
-        .with_context(|| format!("cannot create {}", part.display()))?;
+    let output = ResultFile::create(&args.to)?;
     let drawing = context.progress();
-    let written = write(args, format, source, output, &*drawing).and_then(|(written, mut file)| {
-        file.sync()?;
-        disk.rename(&part, &args.to)?;
-        Ok(written)
-    });
-    if written.is_err() {
-        // What stopped the export matters, not that its beginning could not be removed.
-        _ = disk.remove(&part);
-    }
-    written
-}
-
-/// The name under which the file grows: `.NAME.part`, beside it.
-fn part_of(file: &Path) -> anyhow::Result<PathBuf> {
-    let name = file.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| anyhow!("{} is not the name of a file", file.display()))?;
-    Ok(file.with_file_name(format!(".{name}.part")))
+    let (written, file) = write(args, format, source, output, &*drawing)?;
+    file.finish()?;
+    Ok(written)
 }
 
 /// Writes all records, and gives the output back, flushed.

@@ -111,8 +111,7 @@ fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome
     let drawing = context.progress();
     let report = load(request, &store, &*drawing)?;
     drop(drawing);
-    context.print(&report, || summary(&report))?;
-    Ok(Outcome::Done)
+    context.print_done(Outcome::Done, &report, || summary(&report))
 }
 
 impl Load {

@@ -40,10 +40,9 @@ pub fn run(args: &Pull, context: &Context) -> anyhow::Result<Outcome> {
     let version = puller.pull(&args.table)?;
     let bytes = puller.state().received_bytes;
     let object = json!({"table": args.table, "version": version, "bytes": bytes});
-    context.print(&object, || {
+    context.print_done(Outcome::Done, &object, || {
         let (table, dir) = (&args.table, args.to.display());
         let came = human::bytes(bytes);
         format!("{table} version {version} serves in {dir}: {came} came, the rest was there")
-    })?;
-    Ok(Outcome::Done)
+    })
 }

@@ -263,12 +263,12 @@ fn carry_out(
     }
     // What is drawn goes with the last who holds it.
     drop((drawing, store));
-    context.print(&Pushed::of(&report), || summary(&report))?;
-    Ok(if report.held() {
+    let outcome = if report.held() {
         Outcome::Held
     } else {
         Outcome::Done
-    })
+    };
+    context.print_done(outcome, &Pushed::of(&report), || summary(&report))
 }
 
 impl Push {

@@ -18,6 +18,5 @@ pub struct Rollback {
 
 pub fn run(args: &Rollback, context: &Context) -> anyhow::Result<Outcome> {
     let swapped = context.open_table(&args.table)?.rollback()?;
-    swap::print(&args.table, swapped, context)?;
-    Ok(Outcome::Done)
+    swap::print(&args.table, swapped, context)
 }

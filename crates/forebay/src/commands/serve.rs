@@ -145,7 +145,7 @@ fn parse_pull_rate(text: &str) -> Result<PullRateArg, String> {
 }
 
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
-    log::to_stderr(context.output).context("cannot start the log")?;
+    log::to_stderr(context.output).context("cannot start the thread of the log")?;
     let (store, puller) = match &args.cache {
         None => (context.open_store_to_serve(args.create)?, None),
         Some(dir) => {

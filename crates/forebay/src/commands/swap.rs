@@ -21,15 +21,14 @@ pub struct Swap {
 
 pub fn run(args: &Swap, context: &Context) -> anyhow::Result<Outcome> {
     let swapped = context.open_table(&args.table)?.swap(args.version)?;
-    print(&args.table, swapped, context)?;
-    Ok(Outcome::Done)
+    print(&args.table, swapped, context)
 }
 
 /// What a swap and a rollback say.
-pub fn print(table: &TableName, swapped: Swapped, context: &Context) -> anyhow::Result<()> {
+pub fn print(table: &TableName, swapped: Swapped, context: &Context) -> anyhow::Result<Outcome> {
     let Swapped { from, to } = swapped;
     let object = json!({"table": table, "version": to, "previous": from});
-    context.print(&object, || match from {
+    context.print_done(Outcome::Done, &object, || match from {
         Some(from) if from == to => format!("{table} serves version {to}, as it did"),
         Some(from) => format!("{table} serves version {to}; before it served {from}"),
         None => format!("{table} serves version {to}"),

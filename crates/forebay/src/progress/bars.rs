@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use forebay_io::check_threads;
 use forebay_load::progress::{Progress, Unit};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
@@ -67,7 +68,10 @@ impl Stage {
         let bar = bar
             .with_style(style(total, unit))
             .with_message(name.to_owned());
-        bar.enable_steady_tick(Duration::from_millis(200));
+        // By a thread: without one the bar moves when there is news.
+        if check_threads().is_ok() {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
         Self { bar, unit }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use forebay_io::{Clock, Random};
+use forebay_io::{Clock, Random, crew};
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::record::encode;
@@ -169,17 +169,7 @@ pub fn look(
         }),
         lens,
     };
-    let ended: Vec<Result<bool, PushError>> = std::thread::scope(|scope| {
-        let work = || survey.work(encoder.clone());
-        let others: Vec<_> = (1..lens.threads.max(1))
-            .map(|_| scope.spawn(work))
-            .collect();
-        let mut ended = vec![work()];
-        for other in others {
-            ended.push(other.join().unwrap_or(Err(SortError::Stopped.into())));
-        }
-        ended
-    });
+    let ended = crew(lens.threads, || survey.work(encoder.clone()));
     let mut came_to_end = true;
     for end in ended {
         came_to_end &= end?;

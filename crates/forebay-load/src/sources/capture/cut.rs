@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use forebay_io::side_by_side;
+
 use super::CapturePart;
 use super::packets::Interface;
 use super::walk::{Framing, Step, Window};
@@ -107,18 +109,10 @@ pub fn is_believable(start: &Framing, window: &mut Window<'_>, at: u64) -> std::
 fn walk_all(blob: &Blob, start: &Framing, syncs: &[u64]) -> std::io::Result<Vec<Walk>> {
     let mut walks = Vec::new();
     for chunk in (0..syncs.len()).collect::<Vec<_>>().chunks(WALKERS) {
-        let walked: Vec<std::io::Result<Walk>> = std::thread::scope(|scope| {
-            let walk = |&index: &usize| {
-                let to = syncs.get(index + 1).copied().unwrap_or(u64::MAX);
-                let mut walk = Walk::at(syncs[index], *start);
-                scope.spawn(move || walk.go_on(blob, to).map(|()| walk))
-            };
-            let running: Vec<_> = chunk.iter().map(walk).collect();
-            let broken = || Err(std::io::Error::other("a thread broke down"));
-            let ended = running.into_iter().map(|thread| thread.join());
-            ended
-                .map(|walk| walk.unwrap_or_else(|_| broken()))
-                .collect()
+        let walked = side_by_side(chunk, |&index| {
+            let to = syncs.get(index + 1).copied().unwrap_or(u64::MAX);
+            let mut walk = Walk::at(syncs[index], *start);
+            walk.go_on(blob, to).map(|()| walk)
         });
         for walk in walked {
             walks.push(walk?);

@@ -1,0 +1,80 @@
+//! Threads that share a work, as many as the system gives.
+//!
+//! A system that starts no more of them (`ulimit -u`, the limit of processes of a container) makes the work slower, it
+//! does not end it: whoever asks for threads does the work of those that it did not get.
+
+use std::io;
+use std::thread::{Builder, ScopedJoinHandle, scope};
+
+/// Does `work` on this thread, and on up to `threads` - 1 others at the same time; returns what each came to, this
+/// thread first. REQUIRES that one of them alone does all that there is to do.
+pub fn crew<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
+    scope(|scope| {
+        let start = |_| Builder::new().spawn_scoped(scope, &work).ok();
+        let others: Vec<_> = (1..threads).map_while(start).collect();
+        let mut results = vec![work()];
+        results.extend(others.into_iter().map(ended));
+        results
+    })
+}
+
+/// Does `work` for each item, all at the same time where there are the threads; returns the results in the order of
+/// the items.
+pub fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let work = &work;
+    scope(|scope| {
+        let start = |item| {
+            let thread = Builder::new().spawn_scoped(scope, move || work(item));
+            thread.map_err(|_| item)
+        };
+        let started: Vec<_> = items.iter().map(start).collect();
+        let result = |thread| match thread {
+            Ok(thread) => ended(thread),
+            Err(item) => work(item),
+        };
+        started.into_iter().map(result).collect()
+    })
+}
+
+/// Fails where the system starts no thread, for who hands work to something that cannot do without one.
+pub fn check_threads() -> io::Result<()> {
+    let probe = Builder::new().spawn(|| ()).map_err(|error| {
+        let text = format!(
+            "the system starts no thread ({error}): raise the limit of processes (ulimit -u), or end some"
+        );
+        io::Error::new(error.kind(), text)
+    })?;
+    // It does nothing that can fail.
+    let _ = probe.join();
+    Ok(())
+}
+
+fn ended<R>(thread: ScopedJoinHandle<'_, R>) -> R {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn all_is_done_once() {
+        let next = AtomicUsize::new(0);
+        let take = || -> usize {
+            std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)))
+                .take_while(|number| *number < 100)
+                .sum()
+        };
+        for threads in [0, 1, 7] {
+            next.store(0, Ordering::Relaxed);
+            let sums = crew(threads, take);
+            assert_eq!((sums.len(), sums.iter().sum()), (threads.max(1), 4950));
+        }
+        assert_eq!(side_by_side(&[1, 2, 3], |number| number * 2), [2, 4, 6]);
+        assert!(check_threads().is_ok());
+    }
+}

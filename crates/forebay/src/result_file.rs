@@ -1,0 +1,118 @@
+//! Files that a user names for what a command writes.
+//!
+//! A file appears, or is replaced, when it is complete, and keeps its mode and, where the system allows that, its
+//! owner. Of a symbolic link what it points to is replaced. A pipe or a character device is written to as it is.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "these are the user's files, with modes and links, not those of a store"
+)]
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+
+/// More links in a row than a system follows.
+const MOST_LINKS: usize = 40;
+
+/// A file in the making. Dropped unfinished it leaves nothing.
+#[derive(Debug)]
+pub struct ResultFile {
+    file: File,
+    /// The name under which it grows, and the one that it gets; none for what is written to as it is.
+    grows: Option<(PathBuf, PathBuf)>,
+}
+
+impl ResultFile {
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
+        match fs::metadata(path) {
+            Ok(there) if there.is_file() => Self::beside(&target_of(path)?, Some(&there)),
+            Ok(there) if there.file_type().is_fifo() || there.file_type().is_char_device() => {
+                let file = OpenOptions::new().write(true).open(path)?;
+                Ok(Self { file, grows: None })
+            }
+            Ok(there) if there.is_dir() => bail!("it is a directory: give a file's name"),
+            Ok(_) => bail!("it is no file, pipe or character device: give a file's name"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Self::beside(&target_of(path)?, None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins `.NAME.part` beside the file, with the mode of the one that it will replace.
+    fn beside(target: &Path, replaced: Option<&Metadata>) -> anyhow::Result<Self> {
+        let name = target.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| anyhow!("that is not the name of a file"))?;
+        let part = target.with_file_name(format!(".{name}.part"));
+        let named = || format!("cannot create {}", part.display());
+        match fs::remove_file(&part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(named);
+            }
+            _ => {}
+        }
+        let mode = replaced.map_or(0o666, |metadata| metadata.mode() & 0o7777);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&part)
+            .with_context(named)?;
+        let made = Self {
+            file,
+            grows: Some((part, target.to_path_buf())),
+        };
+        if let Some(replaced) = replaced {
+            // Only root may give files away; whoever else replaces a file owns it from then on.
+            _ = fchown(&made.file, Some(replaced.uid()), Some(replaced.gid()));
+            made.file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        Ok(made)
+    }
+
+    /// Makes the content durable, and gives the file its name.
+    pub fn finish(mut self) -> io::Result<()> {
+        let Some((part, target)) = &self.grows else {
+            return Ok(());
+        };
+        self.file.sync_data()?;
+        fs::rename(part, target)?;
+        self.grows = None;
+        Ok(())
+    }
+}
+
+impl Drop for ResultFile {
+    fn drop(&mut self) {
+        if let Some((part, _)) = &self.grows {
+            // What stopped the command matters, not that its beginning could not be removed.
+            _ = fs::remove_file(part);
+        }
+    }
+}
+
+impl Write for ResultFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// What the name stands for when links are followed, whether there is a file or not.
+fn target_of(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&path) {
+            Ok(to) => path = path.parent().unwrap_or(Path::new("")).join(to),
+            // It is no link, or there is nothing.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("its symbolic links go round in a circle"))
+}

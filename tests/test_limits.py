@@ -1,0 +1,60 @@
+"""Limits that the system sets a process: threads, the size of files."""
+
+import resource
+
+import pytest
+from data import people, write
+from harness import Store
+
+LIMIT_BYTES = 300_000
+
+
+class Limited(Store):
+    """A store whose commands get no thread: none has room for a stack of this size."""
+
+    def environment(self):
+        return {**super().environment(), "RUST_MIN_STACK": str(1 << 50)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["push", "people", "{source}", "--key", "{id}"],
+        ["push", "people", "{source}", "--key", "{id}", "--dry-run"],
+        ["create", "live"],
+        ["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+    ],
+)
+def test_without_a_thread_what_needs_one_says_so(store, source, words):
+    store.push("people", source())
+    words = [word.replace("{source}", str(source())) for word in words]
+    message = Limited(store.path).refuse(*words)
+    assert "thread" in message and "Resource temporarily unavailable" in message
+    assert message.count("\n") == 1, message
+
+
+def test_what_threads_share_is_done_by_one(store, source):
+    for version in (1, 2):
+        store.push("people", source(20_000, version), args=["--partitions", "4"])
+    changes = source(100, 3)
+    store.run("push", "people", changes, "--onto", "current", "--gate", "changed<100%")
+    limited = Limited(store.path)
+    assert limited.json("compact", "people", "--threads", "4")["rows"] == 20_000
+    assert limited.json("diff", "people", "1", "4")["changed"] == 20_000
+    assert limited.json("verify", "people")["rows"] == 20_000
+
+
+def test_the_limit_of_file_sizes_is_an_error_as_any(store, tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
+
+    big = write(people(20_000), tmp_path / "big.parquet")
+    store.push("people", big)
+    for words in (
+        ["push", "people", big, "--key", "{id}"],
+        ["export", "people", "--to", tmp_path / "x.csv"],
+    ):
+        result = store.run(*words, code=1, preexec_fn=limit)
+        assert "File too large" in result.err, result.err
+    assert [version["version"] for version in store.json("versions", "people")] == [1]
+    assert not (tmp_path / "x.csv").exists()
