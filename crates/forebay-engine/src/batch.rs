@@ -5,18 +5,11 @@
 //! the next step of the first one needs its outcome. Partitions do not matter to this: the steps go
 //! through the keys in order, whichever runs they lie in.
 
-use forebay_run::batch::{Ahead, BATCH};
+use forebay_run::batch::BATCH;
 
 use crate::error::ReadError;
+use crate::route::Route;
 use crate::version::Version;
-
-/// Where a key of a batch is looked up, and how far its look-up has come.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Route<'a> {
-    pub hash: u64,
-    pub partition: usize,
-    pub ahead: Option<Ahead<'a>>,
-}
 
 impl Version {
     /// Calls `look_up(place, route, key)` for every key in order, with its page and record on the way

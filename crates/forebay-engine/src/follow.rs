@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::layout::tables_dir;
 use crate::name::TableName;
 use crate::pointer::Pointer;
-use crate::serving::{Change, ServingState, TableState, Tables};
+use crate::serving_set::{Change, ServingState, TableState, Tables};
 use crate::store::Store;
 use crate::table::Table;
 use crate::version::Version;

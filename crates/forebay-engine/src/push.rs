@@ -107,6 +107,27 @@ impl Ticket {
     }
 }
 
+impl Store {
+    /// Begins to make a version of a table, which need not exist. Refused with the holder's words
+    /// while another push to it is under way. What an earlier push that died left behind is removed.
+    pub fn begin_push(&self, name: &TableName, options: PushOptions) -> Result<Push, PushError> {
+        Push::begin(self.any_table(name), options)
+    }
+
+    /// The number that a push begun now would give its version.
+    pub fn next_version(&self, name: &TableName, wanted: Option<u64>) -> Result<u64, PushError> {
+        if self.is_live(name)? {
+            let table = name.clone();
+            return Err(StoreError::IsLive { table }.into());
+        }
+        match next_version(&self.any_table(name), wanted) {
+            // It was dropped: a push begins anew.
+            Err(PushError::Store(StoreError::NoTable { .. })) => Ok(wanted.unwrap_or(1)),
+            found => found,
+        }
+    }
+}
+
 impl Push {
     pub(crate) fn begin(table: Table, options: PushOptions) -> Result<Self, PushError> {
         let what = match options.version {

@@ -4,10 +4,19 @@
 //! at all for a single partition), and a binary search over the bounds for ordered ones.
 
 use forebay_run::Order;
+use forebay_run::batch::Ahead;
 use forebay_run::hash::{KeyHasher, SLOTS, slot_of};
 
 use crate::bound::Bound;
 use crate::name::TableName;
+
+/// Where a key of a batch is looked up, and how far its look-up has come.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Route<'a> {
+    pub hash: u64,
+    pub partition: usize,
+    pub ahead: Option<Ahead<'a>>,
+}
 
 /// Finds partitions by sort key.
 #[derive(Debug)]

@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace_file};
 
-use crate::error::{At, PushError, StoreError};
+use crate::error::{At, StoreError};
 use crate::holder::wait_lock;
-use crate::layout::{TableFiles, store_file, tables_dir};
+use crate::layout::{store_file, tables_dir};
 use crate::name::TableName;
-use crate::push::{Push, PushOptions, next_version};
 use crate::seal::check_format;
-use crate::table::Table;
 
 /// The format number in `forebay.json`.
 pub const STORE_FORMAT: u64 = 1;
@@ -123,21 +121,6 @@ impl Store {
         &self.parts.random
     }
 
-    /// The batch tables that exist, sorted: those with at least one version. See also
-    /// [`Store::live_tables`].
-    pub fn tables(&self) -> Result<Vec<TableName>, StoreError> {
-        let mut tables = self.table_dirs()?;
-        let mut failed = None;
-        tables.retain(|name| match self.any_table(name).exists() {
-            Ok(exists) => exists,
-            Err(error) => {
-                failed.get_or_insert(error);
-                false
-            }
-        });
-        failed.map_or(Ok(tables), Err)
-    }
-
     /// Every directory with the name of a table, whether a table is in it or not.
     pub(crate) fn table_dirs(&self) -> Result<Vec<TableName>, StoreError> {
         let dir = tables_dir(self.root());
@@ -149,64 +132,6 @@ impl Store {
             .iter()
             .filter_map(|name| TableName::new(name).ok())
             .collect())
-    }
-
-    /// A batch table that exists; [`StoreError::NoTable`] for any other, [`StoreError::IsLive`] for a live
-    /// one.
-    pub fn table(&self, name: &TableName) -> Result<Table, StoreError> {
-        let table = self.any_table(name);
-        let name = name.clone();
-        if table.exists()? {
-            Ok(table)
-        } else if self.is_live(&name)? {
-            Err(StoreError::IsLive { table: name })
-        } else {
-            Err(StoreError::NoTable { table: name })
-        }
-    }
-
-    pub(crate) fn any_table(&self, name: &TableName) -> Table {
-        Table::new(
-            self.clone(),
-            name.clone(),
-            TableFiles::new(self.root(), name),
-        )
-    }
-
-    /// Begins to make a version of a table, which need not exist. Refused with the holder's words
-    /// while another push to it is under way. What an earlier push that died left behind is removed.
-    pub fn begin_push(&self, name: &TableName, options: PushOptions) -> Result<Push, PushError> {
-        Push::begin(self.any_table(name), options)
-    }
-
-    /// The number that a push begun now would give its version.
-    pub fn next_version(&self, name: &TableName, wanted: Option<u64>) -> Result<u64, PushError> {
-        if self.is_live(name)? {
-            let table = name.clone();
-            return Err(StoreError::IsLive { table }.into());
-        }
-        match next_version(&self.any_table(name), wanted) {
-            // It was dropped: a push begins anew.
-            Err(PushError::Store(StoreError::NoTable { .. })) => Ok(wanted.unwrap_or(1)),
-            found => found,
-        }
-    }
-
-    /// Removes a table with all its versions, or a live table. Refused while a push to it is under way,
-    /// and while a live table is open. From the first durable step on the table does not exist for
-    /// anybody; should the removal be cut short, another drop finishes it, the next push to that name, or the
-    /// next making of a live table.
-    pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
-        if self.is_live(name)? {
-            return self.drop_live(name);
-        }
-        match self.table(name) {
-            Err(StoreError::NoTable { .. }) if self.any_table(name).is_tombstone()? => {
-                self.any_table(name).drop_all()
-            }
-            Err(StoreError::NoTable { .. }) if self.was_live(name)? => self.drop_live(name),
-            table => table?.drop_all(),
-        }
     }
 }
 

@@ -53,11 +53,63 @@ pub struct Swapped {
     pub to: u64,
 }
 
-impl Table {
-    pub(crate) fn new(store: Store, name: TableName, files: TableFiles) -> Self {
-        Self { store, name, files }
+impl Store {
+    /// The batch tables that exist, sorted: those with at least one version. See also
+    /// [`Store::live_tables`].
+    pub fn tables(&self) -> Result<Vec<TableName>, StoreError> {
+        let mut tables = self.table_dirs()?;
+        let mut failed = None;
+        tables.retain(|name| match self.any_table(name).exists() {
+            Ok(exists) => exists,
+            Err(error) => {
+                failed.get_or_insert(error);
+                false
+            }
+        });
+        failed.map_or(Ok(tables), Err)
     }
 
+    /// A batch table that exists; [`StoreError::NoTable`] for any other, [`StoreError::IsLive`] for a live
+    /// one.
+    pub fn table(&self, name: &TableName) -> Result<Table, StoreError> {
+        let table = self.any_table(name);
+        let name = name.clone();
+        if table.exists()? {
+            Ok(table)
+        } else if self.is_live(&name)? {
+            Err(StoreError::IsLive { table: name })
+        } else {
+            Err(StoreError::NoTable { table: name })
+        }
+    }
+
+    pub(crate) fn any_table(&self, name: &TableName) -> Table {
+        Table {
+            store: self.clone(),
+            name: name.clone(),
+            files: TableFiles::new(self.root(), name),
+        }
+    }
+
+    /// Removes a table with all its versions, or a live table. Refused while a push to it is under way,
+    /// and while a live table is open. From the first durable step on the table does not exist for
+    /// anybody; should the removal be cut short, another drop finishes it, the next push to that name, or the
+    /// next making of a live table.
+    pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
+        if self.is_live(name)? {
+            return self.drop_live(name);
+        }
+        match self.table(name) {
+            Err(StoreError::NoTable { .. }) if self.any_table(name).is_tombstone()? => {
+                self.any_table(name).drop_all()
+            }
+            Err(StoreError::NoTable { .. }) if self.was_live(name)? => self.drop_live(name),
+            table => table?.drop_all(),
+        }
+    }
+}
+
+impl Table {
     pub fn name(&self) -> &TableName {
         &self.name
     }

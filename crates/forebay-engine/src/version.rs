@@ -13,12 +13,11 @@ use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::run::Run;
 use forebay_run::{Found, Lookup as RunLookup, Order, RunError};
 
-use crate::batch::Route;
 use crate::error::{ReadError, StoreError};
 use crate::layout::{TableFiles, run_of};
 use crate::manifest::{Manifest, RunRef};
 use crate::name::{RunId, TableName};
-use crate::route::Router;
+use crate::route::{Route, Router};
 use crate::store::Store;
 use forebay_io::{Clock, Disk};
 use parking_lot::Mutex;

@@ -1,14 +1,15 @@
 //! The command line as clap sees it. Parser, help, shell completions and man page all come from
 //! here and from the argument structs beside each command.
 
-use std::path::PathBuf;
-
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     compact, completions, create, diff, drop, export, get, load, man, plan, pull, push, rollback,
     scan, serve, swap, tables, verify, versions,
 };
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::global::Global;
 
 /// Publishes big computed data sets into live serving: fast, reversibly, without hurting live
 /// traffic.
@@ -29,40 +30,6 @@ Exit codes: 0 done; 1 failed, nothing was changed unless the message says so; 2 
 3 the version was built and kept, but the gate held its swap; 4 refused because another command is \
 at work on the same table. Where standard output is a closed pipe, what was done counts; where it cannot be written \
 otherwise, 1, and the message says what was done. A push --dry-run ends with 0, 1 or 3 as the push would.";
-
-/// What every command takes.
-#[derive(Debug, Args)]
-pub struct Global {
-    /// The store: a directory, or the URL of one in object storage: s3://BUCKET/PREFIX, gs://, az://
-    #[arg(
-        long,
-        global = true,
-        env = "FOREBAY_STORE",
-        default_value = "./forebay-data",
-        value_name = "URL",
-        help_heading = "Everywhere"
-    )]
-    pub store: String,
-
-    /// Where pushes to object storage build their files before they are sent, and keep what a killed
-    /// push has sent [default: a directory of the user's cache]
-    #[arg(
-        long,
-        global = true,
-        env = "FOREBAY_WORK_DIR",
-        value_name = "DIR",
-        help_heading = "Everywhere"
-    )]
-    pub work_dir: Option<PathBuf>,
-
-    /// Results as JSON on standard output, progress and messages as JSON lines on standard error
-    #[arg(long, global = true, help_heading = "Everywhere")]
-    pub json: bool,
-
-    /// No progress and no messages; errors are still printed
-    #[arg(long, short, global = true, help_heading = "Everywhere")]
-    pub quiet: bool,
-}
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -87,10 +54,33 @@ pub enum Command {
     Man(man::Man),
 }
 
+/// Runs one command.
+pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Push(args) => push::run(args, context),
+        Command::Pull(args) => pull::run(&args, context),
+        Command::Create(args) => create::run(&args, context),
+        Command::Load(args) => load::run(args, context),
+        Command::Serve(args) => serve::run(args, context),
+        Command::Get(args) => get::run(&args, context),
+        Command::Scan(args) => scan::run(&args, context),
+        Command::Tables(_) => tables::run(context),
+        Command::Versions(args) => versions::run(&args, context),
+        Command::Swap(args) => swap::run(&args, context),
+        Command::Rollback(args) => rollback::run(&args, context),
+        Command::Verify(args) => verify::run(&args, context),
+        Command::Diff(args) => diff::run(&args, context),
+        Command::Export(args) => export::run(&args, context),
+        Command::Compact(args) => compact::run(&args, context),
+        Command::Drop(args) => drop::run(&args, context),
+        Command::Plan(args) => plan::run(&args, context),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(_) => man::run(Cli::command()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -14,18 +14,12 @@ use forebay_load::sources::Spool;
 use forebay_remote::{Patience, RemoteDisk, RemoteStore};
 use serde::Serialize;
 
-use crate::cli::Global;
 use crate::exit::{Outcome, is_closed_pipe};
+use crate::global::Global;
 use crate::memory;
+use crate::output::Output;
 use crate::progress;
 use crate::target::Target;
-
-/// How results, progress and errors are printed.
-#[derive(Debug, Clone, Copy)]
-pub struct Output {
-    pub json: bool,
-    pub quiet: bool,
-}
 
 /// Who hears how far a command is: anything that outlives it.
 pub type Listener = Arc<dyn Progress + Send + Sync>;

@@ -4,8 +4,8 @@
 use clap::Parser;
 use forebay_load::sources::Batches;
 
-use crate::cli::{Cli, Command};
-use crate::commands::{self, load, push};
+use crate::cli::{self, Cli, Command};
+use crate::commands::{load, push};
 use crate::context::Context;
 pub use crate::context::Listener;
 pub use crate::exit::Outcome;
@@ -41,7 +41,7 @@ pub fn run(
                 "this command prints as it goes: run the forebay binary".to_owned(),
             ));
         }
-        (command, _) => commands::run(command, &context),
+        (command, _) => cli::run(command, &context),
     };
     let outcome = outcome.map_err(CommandError::Failed)?;
     let text = String::from_utf8_lossy(&context.take_result()).into_owned();

@@ -16,10 +16,12 @@ mod context;
 pub mod embed;
 mod exit;
 mod failure;
+mod global;
 mod human;
 mod key;
 mod log;
 mod memory;
+mod output;
 mod progress;
 mod pulling;
 mod render;
@@ -43,5 +45,5 @@ pub fn main() -> ExitCode {
     forebay_io::raw::raise_open_files_limit();
     forebay_io::raw::ignore_file_size_signal();
     let context = Context::new(&cli.global);
-    exit::report(context.output, commands::run(cli.command, &context))
+    exit::report(context.output, cli::run(cli.command, &context))
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::context::Output;
+use crate::output::Output;
 
 /// Lines that may wait to be written.
 const QUEUE_LINES: usize = 4096;

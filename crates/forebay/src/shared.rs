@@ -14,12 +14,13 @@ use forebay_load::progress::{Progress, Silent};
 use forebay_load::shared::{self, Recipe};
 use forebay_remote::{Joined, Patience};
 
-use crate::cli::{Cli, Command, Global};
+use crate::cli::{Cli, Command};
 use crate::commands::push;
 use crate::commands::pushed::{Pushed, held, notes, summary};
 use crate::context::{Context, Listener};
 use crate::embed::{CommandError, plain};
 use crate::exit::Outcome;
+use crate::global::Global;
 
 pub use forebay_load::shared::RowTask;
 

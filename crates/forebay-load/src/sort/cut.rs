@@ -6,7 +6,8 @@ use forebay_run::Order;
 use forebay_run::hash::{KeyHasher, SLOTS, first_hash_of};
 use forebay_run::scan::ScanRange;
 
-use super::collector::{Collected, Sorted};
+use super::arena::Sorted;
+use super::collector::Collected;
 
 /// Samples taken of the records that a collector holds in memory.
 const SAMPLES: usize = 4096;

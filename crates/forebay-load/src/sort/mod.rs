@@ -13,6 +13,7 @@
 //! then their order in it. Units are handed out in order and each is read by one thread, so within a
 //! collector the order of arrival is the order of age.
 
+mod arena;
 mod collector;
 mod cut;
 mod order;

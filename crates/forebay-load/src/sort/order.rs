@@ -6,7 +6,7 @@ use forebay_run::hash::key_head;
 use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::{Order, RunError};
 
-use super::collector::{Arena, Entry};
+use super::arena::{Arena, Entry};
 use super::{Duplicates, SortError, SortPlan, Tally, collect_operation, operation_of};
 
 /// Ranges of entries with equal heads that are this short are sorted by comparing keys.

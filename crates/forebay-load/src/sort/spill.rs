@@ -7,7 +7,7 @@ use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Compression, Order, Run, RunError, RunOptions, RunScan, RunWriter};
 
-use super::collector::Sorted;
+use super::arena::Sorted;
 use super::{SortError, SortPlan, operation_of};
 
 /// How far ahead of the merge records are fetched into the cache.

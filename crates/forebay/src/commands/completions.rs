@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::exit::Outcome;
 
 /// Print completions for a shell
@@ -16,9 +15,10 @@ pub struct Completions {
     pub shell: Shell,
 }
 
-pub fn run(args: &Completions) -> anyhow::Result<Outcome> {
+/// `parser`: the whole command line.
+pub fn run(args: &Completions, mut parser: clap::Command) -> anyhow::Result<Outcome> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "forebay", &mut script);
+    clap_complete::generate(args.shell, &mut parser, "forebay", &mut script);
     std::io::stdout().write_all(&script)?;
     Ok(Outcome::Done)
 }

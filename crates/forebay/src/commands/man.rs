@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_mangen::Man as Page;
 
-use crate::cli::Cli;
 use crate::exit::Outcome;
 
 /// Print the man page
@@ -14,8 +13,8 @@ use crate::exit::Outcome;
 #[derive(Debug, Args)]
 pub struct Man {}
 
-pub fn run() -> anyhow::Result<Outcome> {
-    let mut command = Cli::command();
+/// `command`: the whole command line.
+pub fn run(mut command: clap::Command) -> anyhow::Result<Outcome> {
     command.build();
     let mut page = Vec::new();
     Page::new(command.clone()).render(&mut page)?;

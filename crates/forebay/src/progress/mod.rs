@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 
 use forebay_load::progress::{Progress, Silent};
 
-use crate::context::Output;
+use crate::output::Output;
 
 /// The drawing that fits the output: none when quiet, objects with `--json`, bars on a terminal,
 /// lines everywhere else.

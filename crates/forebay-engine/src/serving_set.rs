@@ -1,0 +1,84 @@
+//! What serves at a moment, and what is known of it.
+
+use std::sync::Arc;
+
+use crate::name::TableName;
+use crate::version::Version;
+
+/// One consistent set of serving versions.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// Sorted by name.
+    entries: Box<[(TableName, Arc<Version>)]>,
+}
+
+/// What a follower knows of one table, for metrics and people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableState {
+    pub serving: Option<u64>,
+    /// The version kept open for an instant rollback.
+    pub previous: Option<u64>,
+    /// The version that the pointer names; it differs from `serving` while that cannot be opened.
+    pub wanted: Option<u64>,
+    /// The pointer's sequence number.
+    pub sequence: u64,
+    pub rows: u64,
+    /// Keys and values of the serving version, in bytes.
+    pub bytes: u64,
+    /// The files of the serving version, in bytes.
+    pub file_bytes: u64,
+    /// What the serving version holds in memory beside its mapped files, in bytes.
+    pub memory_bytes: u64,
+    /// How many times another version came to serve here since the start.
+    pub swaps: u64,
+    /// How many times a pointer or a version could not be read.
+    pub load_errors: u64,
+    /// What is wrong now.
+    pub problem: Option<String>,
+    /// Whether the problem is that the pointer is damaged: nobody knows which version should serve.
+    pub pointer_damaged: bool,
+}
+
+/// What a follower knows, as of its last look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServingState {
+    /// Sorted by name.
+    pub tables: Vec<(TableName, TableState)>,
+    /// Why the store itself cannot be looked at.
+    pub problem: Option<String>,
+    /// Versions that were swapped out and still have readers.
+    pub retired: usize,
+}
+
+/// A table came to serve another version, or none any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub table: TableName,
+    pub from: Option<u64>,
+    pub to: Option<u64>,
+}
+
+impl Tables {
+    /// REQUIRES: `entries` are sorted by name.
+    pub(crate) fn new(entries: Vec<(TableName, Arc<Version>)>) -> Self {
+        Self {
+            entries: entries.into(),
+        }
+    }
+
+    /// The serving version of the table of that name.
+    #[inline]
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<Version>> {
+        if let [(only, version)] = &*self.entries {
+            return (only.as_str().as_bytes() == name).then_some(version);
+        }
+        let found = self
+            .entries
+            .binary_search_by(|(table, _)| table.as_str().as_bytes().cmp(name));
+        found.ok().map(|at| &self.entries[at].1)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&TableName, &Arc<Version>)> {
+        self.entries.iter().map(|(table, version)| (table, version))
+    }
+}

@@ -1,0 +1,119 @@
+//! Records one behind the other, with an entry of 16 bytes for each, which is what is sorted.
+
+/// The arena grows by blocks of this size, or of an eighth of the collector's share when that is
+/// less; a larger record gets a block of its own.
+const BLOCK_BYTES: usize = 4 << 20;
+/// A record in the arena: lengths of key (16 bits) and value (48 bits), key, value.
+const RECORD_HEAD_BYTES: usize = 8;
+
+/// A record's place among others, and in the arena. Sorting moves these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The hash64, or eight bytes of the key.
+    pub head: u64,
+    /// Block number and offset in it; rises with the order of arrival.
+    pub place: u64,
+}
+
+/// Records one behind the other.
+#[derive(Debug)]
+pub struct Arena {
+    blocks: Vec<Vec<u8>>,
+    bytes: usize,
+    block_bytes: usize,
+}
+
+impl Arena {
+    pub fn new(share_bytes: usize) -> Self {
+        Self {
+            blocks: Vec::new(),
+            bytes: 0,
+            block_bytes: BLOCK_BYTES.min(share_bytes / 8),
+        }
+    }
+
+    fn room_bytes(&self) -> usize {
+        self.blocks
+            .last()
+            .map_or(0, |block| block.capacity() - block.len())
+    }
+
+    /// Bytes of its blocks once a record of `more` bytes is in it.
+    #[inline]
+    pub fn bytes_with(&self, more: usize) -> usize {
+        let need = more + RECORD_HEAD_BYTES;
+        let is_full = self.room_bytes() < need;
+        let grown = if is_full {
+            self.block_bytes.max(need)
+        } else {
+            0
+        };
+        self.bytes + grown
+    }
+
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        let need = RECORD_HEAD_BYTES + key.len() + value.len();
+        if self.room_bytes() < need {
+            let size = self.block_bytes.max(need);
+            self.blocks.push(Vec::with_capacity(size));
+            self.bytes += size;
+        }
+        let number = self.blocks.len() as u64 - 1;
+        let Some(block) = self.blocks.last_mut() else {
+            return 0;
+        };
+        let place = number << 32 | block.len() as u64;
+        let head = (key.len() as u64) << 48 | value.len() as u64;
+        block.extend_from_slice(&head.to_le_bytes());
+        block.extend_from_slice(key);
+        block.extend_from_slice(value);
+        place
+    }
+
+    /// The key and the value at `place`.
+    #[inline]
+    pub fn record(&self, place: u64) -> (&[u8], &[u8]) {
+        let bytes = &self.blocks[(place >> 32) as usize][(place & 0xffff_ffff) as usize..];
+        let (head, bytes) = bytes.split_at(RECORD_HEAD_BYTES);
+        let head = head
+            .first_chunk()
+            .map_or(0, |head| u64::from_le_bytes(*head));
+        let (key, bytes) = bytes.split_at((head >> 48) as usize);
+        (key, &bytes[..(head & 0xffff_ffff_ffff) as usize])
+    }
+
+    #[inline]
+    pub fn key(&self, place: u64) -> &[u8] {
+        self.record(place).0
+    }
+
+    /// Starts fetching the record at `place` into the cache.
+    #[inline]
+    pub fn prefetch(&self, place: u64) {
+        let block = &self.blocks[(place >> 32) as usize];
+        let at = (place & 0xffff_ffff) as usize;
+        forebay_io::raw::prefetch(block, at);
+        forebay_io::raw::prefetch(block, at + 64);
+    }
+}
+
+/// Sorted records in memory, with what is needed to tell their ages.
+#[derive(Debug)]
+pub struct Sorted {
+    pub arena: Arena,
+    pub entries: Vec<Entry>,
+    /// The first place of each unit's records, rising.
+    pub units: Vec<(u64, u32)>,
+    /// Bytes of keys and values.
+    pub payload_bytes: u64,
+    /// The length of the longest key.
+    pub longest_key: usize,
+}
+
+impl Sorted {
+    /// The input unit of the record at `place`.
+    pub fn unit(&self, place: u64) -> u32 {
+        let after = self.units.partition_point(|&(first, _)| first <= place);
+        self.units[after.saturating_sub(1)].1
+    }
+}

@@ -1,0 +1,39 @@
+//! What every command takes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The store: a directory, or the URL of one in object storage: s3://BUCKET/PREFIX, gs://, az://
+    #[arg(
+        long,
+        global = true,
+        env = "FOREBAY_STORE",
+        default_value = "./forebay-data",
+        value_name = "URL",
+        help_heading = "Everywhere"
+    )]
+    pub store: String,
+
+    /// Where pushes to object storage build their files before they are sent, and keep what a killed
+    /// push has sent [default: a directory of the user's cache]
+    #[arg(
+        long,
+        global = true,
+        env = "FOREBAY_WORK_DIR",
+        value_name = "DIR",
+        help_heading = "Everywhere"
+    )]
+    pub work_dir: Option<PathBuf>,
+
+    /// Results as JSON on standard output, progress and messages as JSON lines on standard error
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub json: bool,
+
+    /// No progress and no messages; errors are still printed
+    #[arg(long, short, global = true, help_heading = "Everywhere")]
+    pub quiet: bool,
+}
