@@ -7,14 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
 from botocore.config import Config
 from harness import Store
+from web import HttpServer
 
 KEY, SECRET, BUCKET = "test", "testsecret", "bucket"
 
@@ -107,6 +106,17 @@ class S3Server:
         self.process.wait()
 
 
+def access(endpoint):
+    """The variables by which commands find the bucket."""
+    return {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
 class RemoteStore(Store):
     """A store in the bucket, and the commands on it. `path` is a directory of this machine."""
 
@@ -124,11 +134,7 @@ class RemoteStore(Store):
     def environment(self):
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ALLOW_HTTP": "true",
+            **access(self.endpoint),
             "FOREBAY_STORE": f"s3://{BUCKET}/{self.prefix}",
             "FOREBAY_WORK_DIR": str(self.work),
             "RUST_BACKTRACE": "0",
@@ -182,7 +188,7 @@ class Exchange:
         return None
 
 
-class Proxy:
+class Proxy(HttpServer):
     """Passes requests on to the S3 server, counts them, and does what it is told instead.
 
     before(exchange): may sleep, or answer at once with a status. after(exchange, status, body):
@@ -191,36 +197,12 @@ class Proxy:
     """
 
     def __init__(self, server):
-        self.exchanges, self.lock = [], threading.Lock()
+        self.exchanges, self.server = [], server
         self.before = lambda exchange: None
         self.after = lambda exchange, status, body: (status, body)
-        proxy = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *words):
-                pass
-
-            def handle_all(self):
-                proxy.pass_on(self, server)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_all
-
-        class Quiet(ThreadingHTTPServer):
-            def handle_error(self, *words):
-                """A client that was killed is part of the test."""
-
-        self.http = Quiet(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
-        self.thread.start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.http.server_address[1]}"
-
-    def pass_on(self, handler, server):
+    def handle(self, handler):
         length = int(handler.headers.get("Content-Length", 0))
         exchange = Exchange(handler.command, handler.path, length)
         with self.lock:
@@ -234,7 +216,7 @@ class Proxy:
         headers, found = [], b""
         if status is None:
             try:
-                status, headers, found = self.ask(handler, server, body)
+                status, headers, found = self.ask(handler, self.server, body)
             except (OSError, http.client.HTTPException):
                 exchange.status = CUT
                 handler.close_connection = True
@@ -286,8 +268,3 @@ class Proxy:
         with self.lock:
             sent = [exchange for exchange in self.exchanges[since:] if exchange.status == 200]
         return [exchange.part for exchange in sent if exchange.part]
-
-    def stop(self):
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()

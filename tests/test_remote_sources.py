@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from data import people, person, write
 from harness import Store
-from object_store import BUCKET, KEY, SECRET, Proxy
+from object_store import BUCKET, Proxy, access
 from web import WebServer
 
 
@@ -20,14 +20,7 @@ class BucketReader(Store):
         self.endpoint = endpoint
 
     def environment(self):
-        return {
-            **super().environment(),
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ALLOW_HTTP": "true",
-        }
+        return {**super().environment(), **access(self.endpoint)}
 
 
 @pytest.fixture

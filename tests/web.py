@@ -6,12 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
 
-class WebServer:
-    """Serves files from memory, and notes what was asked for."""
+class HttpServer:
+    """A server on a free port: `handle(handler)` answers each request, in a thread of its own."""
 
-    def __init__(self, ranges=True, fail_first=0, cut=0):
-        self.files, self.requests, self.lock = {}, [], threading.Lock()
-        self.fail_first, self.cut = fail_first, cut
+    def __init__(self):
+        self.lock = threading.Lock()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -20,12 +19,16 @@ class WebServer:
             def log_message(self, *words):
                 pass
 
-            def do_GET(self):
-                server.answer(self, ranges)
+            def answer(self):
+                server.handle(self)
 
-            do_HEAD = do_GET
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Quiet(ThreadingHTTPServer):
+            def handle_error(self, *words):
+                """A client that was killed is part of the test."""
+
+        self.http = Quiet(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
         self.thread.start()
@@ -34,7 +37,21 @@ class WebServer:
     def url(self):
         return f"http://127.0.0.1:{self.http.server_address[1]}"
 
-    def answer(self, handler, ranges):
+    def stop(self):
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+class WebServer(HttpServer):
+    """Serves files from memory, and notes what was asked for."""
+
+    def __init__(self, ranges=True, fail_first=0, cut=0):
+        self.files, self.requests, self.ranges = {}, [], ranges
+        self.fail_first, self.cut = fail_first, cut
+        super().__init__()
+
+    def handle(self, handler):
         path, _, query = handler.path.partition("?")
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range", ""))
         with self.lock:
@@ -49,13 +66,13 @@ class WebServer:
             handler.end_headers()
             return
         body = content
-        if ranges and span and span[0] < len(content):
+        if self.ranges and span and span[0] < len(content):
             body = content[span[0] : span[1]]
             handler.send_response(206)
             last = span[0] + len(body) - 1
             handler.send_header("Content-Range", f"bytes {span[0]}-{last}/{len(content)}")
         else:
-            handler.send_response(416 if ranges and span else 200)
+            handler.send_response(416 if self.ranges and span else 200)
         handler.send_header("Content-Length", str(len(body)))
         handler.send_header("ETag", f'"{hash(content)}"')
         handler.end_headers()
@@ -67,8 +84,3 @@ class WebServer:
         """Of ranges, by what was asked for."""
         with self.lock:
             return sum(span[1] - span[0] for _, _, _, span in self.requests if span)
-
-    def stop(self):
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from ._data import Data, Input
 from ._forebay import command as call
-from ._progress import Drawing
+from ._progress import Drawing, ProgressOption, drawing
 
 Path = str | PathLike[str]
 Boundaries = Path | Sequence[str | bytes | int]
@@ -56,14 +57,34 @@ def boundary_options(boundary: Sequence[str | bytes] | None) -> dict[str, Any]:
     return {"boundary": [at.hex() for at in whole], "hex": True}
 
 
+def run_with(
+    command: str,
+    table: str,
+    data: Data,
+    options: Mapping[str, Any],
+    progress: ProgressOption,
+) -> tuple[bool, str, list[str]]:
+    """Runs a command that takes rows; gives whether the gate held, its result, and its messages."""
+    source = Input(data)
+    draws = drawing(progress, table)
+    # Something has to stand where files would.
+    sources = source.paths if source.paths is not None else [source.name]
+    line = [command, *words(options), "--", table, *sources]
+    try:
+        return call(line, data=source.arrow, name=source.name, rows=source.rows, listener=draws)
+    finally:
+        if draws is not None:
+            draws.close()
+
+
 def run(
     command: str,
     arguments: Iterable[str] = (),
     options: Mapping[str, Any] | None = None,
     store: Path | None = None,
-    drawing: Drawing | None = None,
+    draws: Drawing | None = None,
 ) -> Any:
     """Runs a command and gives its result."""
     line = [command, *words({"store": store, **(options or {})}), "--", *arguments]
-    _, text, _ = call(line, listener=drawing)
+    _, text, _ = call(line, listener=draws)
     return json.loads(text) if text else None

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ._command import Path, words
-from ._data import Data, Input
-from ._forebay import command
-from ._progress import ProgressOption, drawing
+from ._command import Path, run_with
+from ._data import Data
+from ._progress import ProgressOption
 from ._push import Duplicates, Format
 from ._results import Applied, Lossy, losses
 from ._text import count, html_table, size
@@ -97,21 +96,7 @@ def load(
 def load_into(
     table: str, data: Data, options: Mapping[str, Any], progress: ProgressOption
 ) -> LoadResult:
-    source = Input(data)
-    draws = drawing(progress, table)
-    sources = source.paths if source.paths is not None else [source.name]
-    line = ["load", *words(options), "--", table, *sources]
-    try:
-        _, text, _ = command(
-            line,
-            data=source.arrow,
-            name=source.name,
-            rows=source.rows,
-            listener=draws,
-        )
-    finally:
-        if draws is not None:
-            draws.close()
+    _, text, _ = run_with("load", table, data, options, progress)
     answer = json.loads(text)
     applied = Applied(*(answer.pop(n) for n in ("updates", "inserts", "deletes", "deltas")))
     lossy = losses(answer.pop("lossy"))

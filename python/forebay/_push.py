@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Literal, get_overloads, overload
 
-from ._command import Boundaries, Path, boundaries_word, words
-from ._data import Data, Input
+from ._command import Boundaries, Path, boundaries_word, run_with
+from ._data import Data
 from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
-from ._forebay import command
-from ._progress import ProgressOption, drawing
+from ._progress import ProgressOption
 from ._results import Applied, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
 
@@ -224,18 +223,7 @@ def carry_out(data: Data, table: str, options: Mapping[str, Any]) -> PushResult 
     progress = given.pop("progress")
     del given["data"], given["table"]
     given["boundaries"] = boundaries_word(given["boundaries"])
-    source = Input(data)
-    draws = drawing(progress, table)
-    # Something has to stand where files would.
-    sources = source.paths if source.paths is not None else [source.name]
-    line = ["push", *words(given), "--", table, *sources]
-    try:
-        held, text, messages = command(
-            line, data=source.arrow, name=source.name, rows=source.rows, listener=draws
-        )
-    finally:
-        if draws is not None:
-            draws.close()
+    held, text, messages = run_with("push", table, data, given, progress)
     return dry_run_result(text, messages) if given["dry_run"] else outcome(held, text, messages)
 
 

@@ -273,7 +273,7 @@ class Table(RawTable):
         draws = drawing(progress, self.name)
         try:
             target = f"{self.name}@{self.version}"
-            answer = run("verify", [target], store=self._store.url, drawing=draws)
+            answer = run("verify", [target], store=self._store.url, draws=draws)
         finally:
             if draws is not None:
                 draws.close()

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from object_store import BUCKET, KEY, SECRET, Proxy
+from object_store import BUCKET, Proxy, access
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 from spark_harness import Meanwhile, executors, kill, runs
@@ -52,15 +52,8 @@ class Remote:
     def __init__(self, server, session, name, monkeypatch, work):
         self.server, self.proxy, self.prefix = server, Proxy(server), f"spark/{name}"
         self.url = f"s3://{BUCKET}/{self.prefix}"
-        variables = {
-            "AWS_ACCESS_KEY_ID": KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": self.proxy.url,
-            "AWS_ALLOW_HTTP": "true",
-        }
         monkeypatch.setenv("FOREBAY_WORK_DIR", str(work))
-        for name, value in variables.items():
+        for name, value in access(self.proxy.url).items():
             monkeypatch.setenv(name, value)
             monkeypatch.setitem(session.sparkContext.environment, name, value)
 
