@@ -79,6 +79,8 @@ fn of_push(error: &PushError) -> Failure {
             | SourceError::ColumnType { .. }
             | SourceError::Scheme { .. }
             | SourceError::Address { .. }
+            | SourceError::NoFile { .. }
+            | SourceError::Name { .. }
             | SourceError::Lake { .. }
             | SourceError::Terminal,
         )
