@@ -199,6 +199,9 @@ pub enum PushError {
     Encode(#[from] EncodeError),
     #[error(transparent)]
     Sort(#[from] SortError),
+    /// Of the sort, about rows of this file.
+    #[error("{file}: {error}")]
+    SortOf { file: String, error: SortError },
     #[error(transparent)]
     Engine(#[from] forebay_engine::PushError),
     #[error(
@@ -253,6 +256,19 @@ impl From<StoreError> for PushError {
 impl From<forebay_engine::ReadError> for PushError {
     fn from(error: forebay_engine::ReadError) -> Self {
         Self::Engine(error.into())
+    }
+}
+
+impl PushError {
+    /// The same error; about one of two rows of a key it names their file, where there is only one.
+    pub(crate) fn in_files(self, files: &[Arc<str>]) -> PushError {
+        match (self, files) {
+            (PushError::Sort(error @ SortError::Duplicate { .. }), [file]) => PushError::SortOf {
+                file: file.to_string(),
+                error,
+            },
+            (error, _) => error,
+        }
     }
 }
 
@@ -403,7 +419,8 @@ impl Work<'_> {
             progress: self.progress,
         };
         let new_run = |partition| push.new_run(partition);
-        let built = job.build(&read.collected, cuts, &new_run)?;
+        let built = job.build(&read.collected, cuts, &new_run);
+        let built = built.map_err(|error| error.in_files(&read.files))?;
         match built.kept.records == 0 && read.rejected > 0 {
             true => Err(PushError::NothingLeft),
             false => Ok(built),

@@ -20,6 +20,7 @@ use super::CsvOptions;
 use super::csv::fields;
 use super::infer_csv::Guess;
 use super::jsonl::JsonDecoder;
+use super::sniff::not_utf8;
 use super::splitter::Splitter;
 use crate::convert::quick;
 use crate::convert::{Changes, ConvertError, Converter, Rules, Trouble, shown};
@@ -74,6 +75,9 @@ impl CsvDecoder {
         let decoded = self.texts(bytes, count);
         if decoded.is_err() {
             self.decoder = build(&self.texts, &self.options);
+            if let Err(error) = std::str::from_utf8(bytes) {
+                return Err(not_utf8(bytes, error.valid_up_to()));
+            }
         }
         self.values(bytes, &decoded?)
     }

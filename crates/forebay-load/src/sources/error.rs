@@ -77,6 +77,10 @@ pub enum SourceError {
     },
     #[error("{file}: it is empty (0 bytes); leave it out, or find out why nothing is in it")]
     EmptyFile { file: String },
+    #[error(
+        "{file}: {what}, so that there are no columns; leave it out, or find out why nothing is in it"
+    )]
+    NoColumns { file: String, what: &'static str },
     #[error("{file}: it should be {expected}, but {what}{advice}")]
     Mistaken {
         file: String,

@@ -18,11 +18,14 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, Schema
 use forebay_run::row::{Datum, read_base64};
 use serde::de::IgnoredAny;
 
+use super::sniff::not_utf8;
 use crate::convert::{Changes, ConvertError, Converter, Rules, exact_float64, shown};
 use crate::type_name::type_name;
 
-const UNENDED: &str = "the line ends within its JSON value: each object has to be on one line, or to be an \
-     element of one array";
+const UNENDED: &str = "the line ends within its JSON value: write each object on one line, or all as the elements \
+     of one array";
+
+const MORE: &str = "more than one JSON value in place of one";
 
 /// Decodes records of a schema.
 pub(super) struct JsonDecoder {
@@ -44,8 +47,9 @@ impl JsonDecoder {
     ) -> Result<JsonDecoder, ConvertError> {
         let decoded = Schema::new(decoded_fields(schema.fields(), Some(guessed)));
         let columns = decoded.fields().iter().zip(schema.fields());
-        let converters = columns
-            .map(|(from, to)| Converter::new(to.name(), from.data_type(), to.data_type(), rules));
+        let converters = columns.map(|(from, to)| {
+            Converter::of_json(to.name(), from.data_type(), to.data_type(), rules)
+        });
         Ok(JsonDecoder {
             converters: converters.collect::<Result<_, _>>()?,
             decoded: Arc::new(decoded),
@@ -61,14 +65,8 @@ impl JsonDecoder {
             return Err("this is no JSON object".to_owned());
         }
         // The decoder below takes commas that are missing or too many, and more that is no JSON.
-        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
-        if let Some(Err(error)) = values.find(Result::is_err) {
-            let reason = error.to_string();
-            let end = reason.find(" at line ").unwrap_or(reason.len());
-            return Err(match error.is_eof() {
-                true => UNENDED.to_owned(),
-                false => format!("this is no JSON: {}", &reason[..end]),
-            });
+        if let Some(fault) = fault(bytes, count) {
+            return Err(fault);
         }
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
@@ -115,6 +113,29 @@ impl JsonDecoder {
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)
             .map_err(|error| error.to_string())
     }
+}
+
+/// What is wrong with so many records as JSON.
+pub(super) fn fault(bytes: &[u8], count: usize) -> Option<String> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+    let mut found = 0;
+    let error = values.find_map(|value| {
+        found += 1;
+        value.err()
+    });
+    let Some(error) = error else {
+        let text = std::str::from_utf8(bytes);
+        return match text.map_err(|error| error.valid_up_to()) {
+            Err(at) => Some(not_utf8(bytes, at)),
+            Ok(_) => (found > count).then(|| MORE.to_owned()),
+        };
+    };
+    if error.is_eof() {
+        return Some(UNENDED.to_owned());
+    }
+    let reason = error.to_string();
+    let end = reason.find(" at line ").unwrap_or(reason.len());
+    Some(format!("this is no JSON: {}", &reason[..end]))
 }
 
 /// The types in which fields are decoded: their own where that was guessed and is exact, else text.
@@ -174,14 +195,14 @@ fn decode(decoder: &mut Decoder, bytes: &[u8], count: usize) -> Result<RecordBat
     };
     let taken = decoder.decode(bytes).map_err(reason)?;
     if taken < bytes.len() && !bytes[taken..].trim_ascii().is_empty() {
-        return Err("more than one JSON value in place of one".to_owned());
+        return Err(MORE.to_owned());
     }
     if decoder.has_partial_record() {
         return Err(UNENDED.to_owned());
     }
     match decoder.flush().map_err(reason)? {
         Some(batch) if batch.num_rows() == count => Ok(batch),
-        _ => Err("more than one JSON value in place of one".to_owned()),
+        _ => Err(MORE.to_owned()),
     }
 }
 

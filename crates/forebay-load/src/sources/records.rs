@@ -77,6 +77,11 @@ impl<R: Read> Records<R> {
         self.number
     }
 
+    /// Whether all of the input was given.
+    pub fn at_end(&self) -> bool {
+        self.ended && self.start == self.buffer.len()
+    }
+
     /// Whether what has to be closed is closed at the end of the input.
     pub fn closed(&self) -> bool {
         self.splitter.closed()
