@@ -181,6 +181,8 @@ pub struct PushReport {
     pub gate: Vec<Finding>,
     /// Versions removed because there are newer ones enough.
     pub removed: Vec<u64>,
+    /// What may not have been meant.
+    pub warnings: Vec<String>,
 }
 
 impl PushReport {
@@ -451,6 +453,14 @@ pub(crate) fn conclude(
 ) -> Result<PushReport, PushError> {
     let rows_between = ready.manifest.rows_between();
     let onto = ready.manifest.onto;
+    // An export that failed leaves a header alone.
+    let nothing = match ready.applied {
+        None if rows_between.1 == 0 => Some("the version has no rows"),
+        Some(applied) if applied == Applied::default() => Some("nothing is changed"),
+        _ => None,
+    };
+    let nothing = nothing.filter(|_| ready.rejected == 0);
+    let warnings = nothing.map(|what| format!("the sources have no rows: {what}"));
     let outcome = publish(request, store, push, ready.manifest, ready.base, progress)?;
     let seconds = store
         .clock()
@@ -472,6 +482,7 @@ pub(crate) fn conclude(
         compared_with: outcome.compared_with,
         gate: outcome.gate,
         removed: outcome.removed,
+        warnings: warnings.into_iter().collect(),
     })
 }
 

@@ -17,7 +17,7 @@ use forebay_run::row::Datum;
 use memchr::memmem;
 
 use super::CsvOptions;
-use super::csv::fields;
+use super::csv::{batch_rows, fields};
 use super::infer_csv::Guess;
 use super::jsonl::JsonDecoder;
 use super::sniff::not_utf8;
@@ -249,6 +249,6 @@ fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
         .with_header(false)
         .with_delimiter(options.delimiter)
         .with_quote(options.quote)
-        .with_batch_size(super::BATCH_ROWS)
+        .with_batch_size(batch_rows(texts.fields().len()))
         .build_decoder()
 }

@@ -1,5 +1,6 @@
 //! CSV and JSON files: described by their heads and samples, and cut into parts and chunks of records.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
@@ -268,7 +269,11 @@ impl TextFile {
                 first_record(&mut records).map_err(failed)?;
             }
         }
-        while let Some(chunk) = records.next(BATCH_ROWS, CHUNK_BYTES).map_err(failed)? {
+        let rows = match self.format {
+            TextFormat::Csv(_) => csv::batch_rows(self.names.len()),
+            TextFormat::Json => BATCH_ROWS,
+        };
+        while let Some(chunk) = records.next(rows, CHUNK_BYTES).map_err(failed)? {
             take(&chunk)?;
         }
         if part.range.end >= blob.size_bytes && !records.closed() {
@@ -344,15 +349,18 @@ fn other_delimiter(name: &str, other: &str, delimiter: u8) -> String {
 /// The columns of a file with the types that all files have together. Where a sample of JSON has only nulls, there
 /// may be only nulls.
 pub(super) fn decode_schema(text: &TextFile, united: &SchemaRef) -> SchemaRef {
+    let fields = united.fields().iter();
+    let united: HashMap<&str, &Arc<Field>> =
+        fields.map(|field| (field.name().as_str(), field)).collect();
     let typed = |field: &Arc<Field>| {
         let name = field.name().as_str();
-        let data_type = match united.field_with_name(name) {
-            Ok(united) if text.known || text.given.contains(name) => united.data_type().clone(),
-            Ok(united) => match text.format {
+        let data_type = match united.get(name) {
+            Some(united) if text.known || text.given.contains(name) => united.data_type().clone(),
+            Some(united) => match text.format {
                 TextFormat::Csv(_) => united.data_type().clone(),
                 TextFormat::Json => only_met(text.guesses.json().get(name), united.data_type()),
             },
-            Err(_) => DataType::Utf8,
+            None => DataType::Utf8,
         };
         Field::new(name, data_type, true)
     };
