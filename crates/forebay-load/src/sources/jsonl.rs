@@ -5,11 +5,13 @@
 //! errors, so that nothing is lost in silence.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arrow_array::builder::BinaryBuilder;
+use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_array::{
+    Array, ArrayRef, MapArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray,
+};
 use arrow_json::ReaderBuilder;
 use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
@@ -171,9 +173,14 @@ fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
         }
         Map(entries, sorted) => match entries.data_type() {
             Struct(fields) if fields.len() == 2 => {
-                let key = Field::new(fields[0].name(), Utf8, false);
+                // Nested keys are not names of an object.
+                let key = match fields[0].data_type() {
+                    key if key.is_nested() => decoded_type(key, None),
+                    _ => Utf8,
+                };
+                let key = Field::new("key", key, false);
                 let value = decoded_type(fields[1].data_type(), None);
-                let value = Field::new(fields[1].name(), value, true);
+                let value = Field::new("value", value, true);
                 let entries = Field::new(entries.name(), Struct(vec![key, value].into()), false);
                 Map(Arc::new(entries), *sorted)
             }
@@ -211,16 +218,14 @@ fn build(schema: &SchemaRef) -> Result<Decoder, ArrowError> {
         .with_batch_size(super::BATCH_ROWS)
         .with_coerce_primitive(true)
         .with_strict_mode(true)
-        .with_decoder_factory(Arc::new(ExactValues::default()))
+        .with_decoder_factory(Arc::new(ExactValues))
         .build_decoder()
 }
 
-/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name once.
-#[derive(Debug, Default)]
-struct ExactValues {
-    /// The decoder of an object is being made for [`UniqueNames`].
-    wrapping: AtomicBool,
-}
+/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name once. Maps are
+/// objects, or where their keys are nested arrays of entries.
+#[derive(Debug)]
+struct ExactValues;
 
 impl DecoderFactory for ExactValues {
     fn make_default_decoder(
@@ -230,12 +235,20 @@ impl DecoderFactory for ExactValues {
         nullable: bool,
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
         Ok(match field.data_type() {
-            // The library's own decoder, which asks here again for it.
-            DataType::Struct(_) if !self.wrapping.fetch_xor(true, Relaxed) => {
-                let inner = context.make_decoder(field, nullable)?;
+            DataType::Struct(_) => {
+                let inner = context.make_builtin_decoder(field, nullable)?;
                 Some(Box::new(UniqueNames {
                     inner,
                     last: Vec::new(),
+                }))
+            }
+            DataType::Map(entries, sorted) if has_nested_keys(entries) => {
+                let list = DataType::List(Arc::clone(entries));
+                let list = Arc::new(Field::new(field.name(), list, nullable));
+                Some(Box::new(EntryLists {
+                    inner: context.make_decoder(&list, nullable)?,
+                    entries: Arc::clone(entries),
+                    sorted: *sorted,
                 }))
             }
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
@@ -283,6 +296,32 @@ impl ArrayDecoder for UniqueNames {
             self.last = in_order;
         }
         self.inner.decode(tape, at)
+    }
+}
+
+fn has_nested_keys(entries: &Field) -> bool {
+    match entries.data_type() {
+        DataType::Struct(fields) => fields
+            .first()
+            .is_some_and(|key| key.data_type().is_nested()),
+        _ => false,
+    }
+}
+
+/// Maps whose keys are nested, as they are answered: `[{"key":...,"value":...}]`.
+struct EntryLists {
+    inner: Box<dyn ArrayDecoder>,
+    entries: FieldRef,
+    sorted: bool,
+}
+
+impl ArrayDecoder for EntryLists {
+    fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let lists = self.inner.decode(tape, at)?;
+        let (_, offsets, entries, nulls) = lists.as_list::<i32>().clone().into_parts();
+        let (item, entries) = (Arc::clone(&self.entries), entries.as_struct().clone());
+        let maps = MapArray::try_new(item, offsets, entries, nulls, self.sorted)?;
+        Ok(Arc::new(maps))
     }
 }
 
