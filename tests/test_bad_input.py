@@ -131,8 +131,18 @@ def test_tables_and_stores_with_wrong_names(store, source, tmp_path):
     store.refuse("push", "t", source(10), "--key", "{id}", "--store", tmp_path / "other")
 
 
-def test_an_empty_source_is_a_table_without_rows(store, tmp_path):
+def test_an_empty_source_is_a_table_without_rows_and_a_warning(store, tmp_path):
     pushed = store.push("t", write(people(0), tmp_path / "empty.parquet"))
     assert pushed["rows"] == 0
+    warning = "the sources have no rows: the version has no rows"
+    assert pushed["warnings"] == [warning]
+    header = tmp_path / "header.csv"
+    header.write_text("id,name\n")
+    told = store.run("push", "header", header, "--key", "{id}")
+    assert f"warning: {warning}" in told.err
+    (tmp_path / "one.csv").write_text("id,name\n1,a\n")
+    assert store.push("header", tmp_path / "one.csv", args=["--force"])["warnings"] == []
+    onto = store.run("push", "header", header, "--onto", "current", "--json").json_lines()[-1]
+    assert onto["warnings"] == ["the sources have no rows: nothing is changed"]
     assert store.json("get", "t", "1") == [None]
     assert store.run("scan", "t", "--json").out == ""

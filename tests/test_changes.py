@@ -2,8 +2,10 @@
 
 import urllib.request
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from data import write
 from harness import wait_for
 
 
@@ -238,3 +240,11 @@ def test_numbers_through_every_door(counters, tmp_path):
     table = parquet.read_table(exported)
     assert str(table.schema.field("value").type) == "int64"
     assert sum(table["value"].to_pylist()) == sum(i * 10 for i in range(1000))
+
+
+def test_deltas_of_what_is_no_number_name_its_type(store, tmp_path):
+    table = pa.table({"id": [1], "n": pa.array([7], pa.date64())})
+    path = write(table, tmp_path / "times.parquet")
+    args = ["--key", "{id}", "--value", "n", "--delta", "i64-saturating"]
+    message = store.refuse("push", "t", path, *args)
+    assert "the column 'n' holds date64, and deltas of this kind add whole" in message

@@ -275,3 +275,14 @@ def test_a_full_disk(small_disk, tmp_path):
             assert leftovers(store) == []
         store.run(*words("t", write(tmp_path / "c.csv", "new")))
         assert only_value(server.client()) == b"new"
+
+
+def test_lists_take_the_only_column_that_is_left(store, tmp_path):
+    store.run("create", "t", "--value", "list", "--item", "int16", "--durability", "os")
+    (tmp_path / "rows.jsonl").write_text('{"id":"a","tags":[1,2]}\n{"id":"b","tags":[]}\n')
+    (tmp_path / "rows.csv").write_text('id,tags\nc,"[3]"\n')
+    (tmp_path / "more.csv").write_text('id,tags,more\nc,"[3]",1\n')
+    for name, rows in [("rows.jsonl", 2), ("rows.csv", 1)]:
+        assert store.json(*words("t", tmp_path / name))["rows"] == rows
+    assert store.json("get", "t", "a", "b", "c") == [[1, 2], [], [3]]
+    assert "say by --value COLUMN which" in store.refuse(*words("t", tmp_path / "more.csv"))

@@ -3,6 +3,7 @@
 //! Encodings are not types: dictionaries and run-end encoding are unwrapped, large and view layouts are
 //! stored as the plain ones. [`arrow_type`] gives back the plain Arrow type of a kind.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, SchemaRef, TimeUnit};
@@ -31,8 +32,9 @@ pub enum TypeError {
 /// The stored schema of rows that come in an Arrow schema.
 pub fn row_schema(schema: &SchemaRef) -> Result<row::Schema, TypeError> {
     let mut columns: Vec<Column> = Vec::with_capacity(schema.fields().len());
+    let mut met = HashSet::new();
     for field in schema.fields() {
-        if columns.iter().any(|column| column.name == *field.name()) {
+        if !met.insert(field.name()) {
             return Err(TypeError::Twice {
                 column: field.name().clone(),
             });

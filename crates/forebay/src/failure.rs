@@ -79,6 +79,8 @@ fn of_push(error: &PushError) -> Failure {
             | SourceError::ColumnType { .. }
             | SourceError::Scheme { .. }
             | SourceError::Address { .. }
+            | SourceError::NoFile { .. }
+            | SourceError::Name { .. }
             | SourceError::Lake { .. }
             | SourceError::Terminal,
         )
@@ -91,6 +93,7 @@ fn of_push(error: &PushError) -> Failure {
         | PushError::Encode(_)
         | PushError::BadRow { .. }
         | PushError::NothingLeft
+        | PushError::SortOf { .. }
         | PushError::Sort(SortError::Duplicate { .. }) => Failure::Data,
         PushError::Sort(SortError::Run(error)) => of_run(error),
         PushError::Sort(SortError::Base(error)) => of_read(error),

@@ -9,6 +9,7 @@ mod calendar;
 mod leaf;
 mod literal;
 mod loss;
+mod misfit;
 mod nested;
 mod number;
 mod pairs;
@@ -33,6 +34,7 @@ use crate::type_name::type_name;
 use crate::types::{TypeError, kind_of};
 use leaf::{Account, Leaf};
 pub use loss::Loss;
+use misfit::Context;
 pub(crate) use nested::{Failures, list_item};
 use nested::{FieldStep, convert_list, convert_map, convert_struct};
 pub use rules::{Given, Lossy, Rules};
@@ -93,6 +95,7 @@ pub(crate) struct Converter {
     from: DataType,
     to: DataType,
     step: Step,
+    place: Context,
 }
 
 #[derive(Debug, Clone)]
@@ -158,7 +161,32 @@ impl Converter {
         to: &DataType,
         rules: &Rules,
     ) -> Result<Converter, ConvertError> {
-        Scope { column, rules }.converter(column, from, to)
+        let place = Context::default();
+        Scope {
+            column,
+            rules,
+            place,
+        }
+        .converter(column, from, to)
+    }
+
+    /// The same, from texts that hold what stands in JSON, numbers as well as strings.
+    pub fn of_json(
+        column: &str,
+        from: &DataType,
+        to: &DataType,
+        rules: &Rules,
+    ) -> Result<Converter, ConvertError> {
+        let place = Context {
+            json: true,
+            in_map: false,
+        };
+        Scope {
+            column,
+            rules,
+            place,
+        }
+        .converter(column, from, to)
     }
 
     pub fn from(&self) -> &DataType {
@@ -210,29 +238,13 @@ impl Converter {
         if account.misfits.is_empty() {
             return Ok(converted);
         }
-        let failure = |(row, value): (usize, String)| Failure {
+        let failure = |(row, shown): (usize, String)| Failure {
             row,
-            reason: self.misfit(leaf, &value),
+            reason: self.misfit(leaf, &array.slice(row, 1), &shown),
         };
         Err(Trouble::Rows(
             account.misfits.into_iter().map(failure).collect(),
         ))
-    }
-
-    fn misfit(&self, leaf: &Leaf, value: &str) -> String {
-        let (path, to) = (&self.path, type_name(&self.to));
-        let from = type_name(&self.from);
-        let advice = pairs::advice(&leaf.from, &self.to, leaf.loss).map_or(String::new(), |how| {
-            format!(
-                "; --column '{path}:{to}:{how}' would make it {}",
-                how.outcome()
-            )
-        });
-        let fails = match leaf.from {
-            Kind::Text => format!("does not read as {to}"),
-            _ => format!("{to} does not hold exactly"),
-        };
-        format!("the column '{path}' holds {value} ({from}), which {fails}{advice}")
     }
 }
 
@@ -241,6 +253,7 @@ impl Converter {
 struct Scope<'a> {
     column: &'a str,
     rules: &'a Rules,
+    place: Context,
 }
 
 impl Scope<'_> {
@@ -257,6 +270,7 @@ impl Scope<'_> {
             from: from.clone(),
             to: to.clone(),
             step,
+            place: self.place,
         })
     }
 
@@ -296,9 +310,11 @@ impl Scope<'_> {
         else {
             return Err(refused(path, from, to));
         };
+        let mut scope = self;
+        scope.place.in_map = true;
         let part = |name: &str, from: &FieldRef, to: &FieldRef| {
             let path = format!("{path}.{name}");
-            let converter = self.converter(&path, from.data_type(), to.data_type());
+            let converter = scope.converter(&path, from.data_type(), to.data_type());
             converter.map(Box::new)
         };
         Ok(Step::Map([

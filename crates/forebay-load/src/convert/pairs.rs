@@ -80,27 +80,6 @@ pub(super) fn same_but_for_layout(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The word that would let values of this kind through that do not fit, where another one was given or none.
-pub(super) fn advice(from: &Kind, to: &DataType, loss: Loss) -> Option<Loss> {
-    use DataType::{Date32, Duration, Time32, Time64, Timestamp};
-    if loss != Loss::None {
-        return None;
-    }
-    let number = to.is_integer() || to.is_floating() || to.is_decimal();
-    match family(from) {
-        Family::Number if number => Some(Loss::Round),
-        Family::Date | Family::Time | Family::Timestamp { .. } | Family::Duration
-            if matches!(
-                to,
-                Date32 | Duration(_) | Time32(_) | Time64(_) | Timestamp(..)
-            ) =>
-        {
-            Some(Loss::Truncate)
-        }
-        _ => Some(Loss::Null),
-    }
-}
-
 /// Why two types that look alike do not convert.
 pub(super) fn hint(from: &DataType, to: &DataType) -> Option<&'static str> {
     use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};

@@ -22,6 +22,11 @@ fn number(datum: &Datum<'_>) -> Option<Number> {
     }
 }
 
+/// Whether a text is how a number is written.
+pub(super) fn is_number(text: &str) -> bool {
+    Literal::parse(text).is_some()
+}
+
 #[inline]
 pub(super) fn whole(datum: &Datum<'_>, loss: Loss) -> Fit<i128> {
     match number(datum) {

@@ -32,7 +32,7 @@ pub(super) fn number_writer(
         };
         return Err(EncodeError::NumberType {
             column,
-            kind: format!("{kind:?}"),
+            kind: kind.to_string(),
             wanted,
             type_name,
         });

@@ -36,17 +36,15 @@ impl<'a> Fit<'a> {
     pub fn open(&self) -> Result<(SourceSet, RowEncoder), LoadError> {
         let request = self.request;
         let choice = self.operations()?;
-        let mut options = request.source_options.clone();
-        let typed = self.typed().into_iter();
-        options.table = typed
-            .map(|field| (field.name().clone(), field.data_type().clone()))
-            .collect();
-        let mut sources = SourceSet::open(&request.sources, &options)
-            .map_err(PushError::from)
-            .map_err(|error| match error {
-                PushError::Source(error) => self.lacks(lacking(error)),
-                other => other.into(),
-            })?;
+        let mut sources = self.sources()?;
+        if matches!(self.options.value, ValueKind::List { .. }) && request.value_column.is_none() {
+            // The table decides the type of the column that is left, once it is known which that is.
+            let request = LoadRequest {
+                value_column: Some(self.value_column(&sources)?),
+                ..request.clone()
+            };
+            return Fit::new(&request, self.options, self.now_ms).open();
+        }
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
         let key = request.key.settled(&sources.schema);
@@ -61,6 +59,15 @@ impl<'a> Fit<'a> {
         let loose = Arc::new(Schema::new(loose.collect::<Vec<Field>>()));
         sources.arrange(loose).map_err(PushError::from)?;
         Ok((sources, encoder))
+    }
+
+    fn sources(&self) -> Result<SourceSet, LoadError> {
+        let mut options = self.request.source_options.clone();
+        let typed = self.typed().into_iter();
+        options.table = typed
+            .map(|field| (field.name().clone(), field.data_type().clone()))
+            .collect();
+        SourceSet::open(&self.request.sources, &options).map_err(|error| self.lacks(lacking(error)))
     }
 
     fn operations(&self) -> Result<OperationChoice, LoadError> {

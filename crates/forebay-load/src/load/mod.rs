@@ -146,7 +146,8 @@ fn carry_out(
         progress,
     };
     let new_run = |partition| load.new_run(partition);
-    let built = job.build(&read.collected, &cuts(&load), &new_run)?;
+    let built = job.build(&read.collected, &cuts(&load), &new_run);
+    let built = built.map_err(|error| error.in_files(&read.files))?;
     // What was collected is written, and its memory may serve to open the table.
     drop(read.collected);
     if built.kept.records == 0 && read.rejected > 0 {

@@ -181,6 +181,8 @@ pub struct PushReport {
     pub gate: Vec<Finding>,
     /// Versions removed because there are newer ones enough.
     pub removed: Vec<u64>,
+    /// What may not have been meant.
+    pub warnings: Vec<String>,
 }
 
 impl PushReport {
@@ -199,6 +201,9 @@ pub enum PushError {
     Encode(#[from] EncodeError),
     #[error(transparent)]
     Sort(#[from] SortError),
+    /// Of the sort, about rows of this file.
+    #[error("{file}: {error}")]
+    SortOf { file: String, error: SortError },
     #[error(transparent)]
     Engine(#[from] forebay_engine::PushError),
     #[error(
@@ -253,6 +258,19 @@ impl From<StoreError> for PushError {
 impl From<forebay_engine::ReadError> for PushError {
     fn from(error: forebay_engine::ReadError) -> Self {
         Self::Engine(error.into())
+    }
+}
+
+impl PushError {
+    /// The same error; about one of two rows of a key it names their file, where there is only one.
+    pub(crate) fn in_files(self, files: &[Arc<str>]) -> PushError {
+        match (self, files) {
+            (PushError::Sort(error @ SortError::Duplicate { .. }), [file]) => PushError::SortOf {
+                file: file.to_string(),
+                error,
+            },
+            (error, _) => error,
+        }
     }
 }
 
@@ -403,7 +421,8 @@ impl Work<'_> {
             progress: self.progress,
         };
         let new_run = |partition| push.new_run(partition);
-        let built = job.build(&read.collected, cuts, &new_run)?;
+        let built = job.build(&read.collected, cuts, &new_run);
+        let built = built.map_err(|error| error.in_files(&read.files))?;
         match built.kept.records == 0 && read.rejected > 0 {
             true => Err(PushError::NothingLeft),
             false => Ok(built),
@@ -434,6 +453,14 @@ pub(crate) fn conclude(
 ) -> Result<PushReport, PushError> {
     let rows_between = ready.manifest.rows_between();
     let onto = ready.manifest.onto;
+    // An export that failed leaves a header alone.
+    let nothing = match ready.applied {
+        None if rows_between.1 == 0 => Some("the version has no rows"),
+        Some(applied) if applied == Applied::default() => Some("nothing is changed"),
+        _ => None,
+    };
+    let nothing = nothing.filter(|_| ready.rejected == 0);
+    let warnings = nothing.map(|what| format!("the sources have no rows: {what}"));
     let outcome = publish(request, store, push, ready.manifest, ready.base, progress)?;
     let seconds = store
         .clock()
@@ -455,6 +482,7 @@ pub(crate) fn conclude(
         compared_with: outcome.compared_with,
         gate: outcome.gate,
         removed: outcome.removed,
+        warnings: warnings.into_iter().collect(),
     })
 }
 

@@ -1,8 +1,7 @@
 //! The first half of a push: threads read units, encode rows, collect them.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array, RecordBatch};
 use forebay_engine::Store;
@@ -36,6 +35,8 @@ pub struct Read {
     pub nulls: Vec<u64>,
     /// What conversions changed, as was asked for.
     pub lossy: Vec<Lossy>,
+    /// The names of the files.
+    pub files: Vec<Arc<str>>,
 }
 
 struct Reading<'a> {
@@ -83,7 +84,7 @@ pub fn read(
             rejects.discard(&**store.disk())?;
             return Err(error);
         }
-        collected => collected?,
+        collected => collected.map_err(|error| error.in_files(&sources.files))?,
     };
     rejects.finish()?;
     sources.confirm()?;
@@ -96,6 +97,7 @@ pub fn read(
         rejected: rejects.count(),
         nulls,
         lossy: sources.lossy(),
+        files: sources.files.clone(),
     })
 }
 

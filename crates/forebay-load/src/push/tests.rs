@@ -225,7 +225,7 @@ fn duplicates_are_refused_or_settled_by_order() {
     let fails = request(&csv, "{id}");
     let error = push(&fails, &store, &Silent).unwrap_err().to_string();
     assert!(
-        error.contains("key 1 ") && error.contains("--duplicates"),
+        error.contains("birds.csv: key 1 ") && error.contains("--duplicates"),
         "{error}"
     );
     for (duplicates, name) in [(Duplicates::First, "first"), (Duplicates::Last, "last")] {

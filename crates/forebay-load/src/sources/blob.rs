@@ -1,10 +1,11 @@
 //! Bytes of source files, read in ranges: from a store, or from what was spooled.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
 
 use bytes::Bytes;
 
@@ -214,10 +215,28 @@ impl Seek for BlobReader {
     }
 }
 
+thread_local! {
+    /// This thread runs a decoder whose panics are errors of the file.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs a decoder that may panic on damaged input, and makes an error's reason of it.
 pub(super) fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    static QUIET: Once = Once::new();
+    // Nobody is told of a panic in words of its own: the error says what there is to say.
+    QUIET.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !GUARDED.get() {
+                before(info);
+            }
+        }));
+    });
+    let outer = GUARDED.replace(true);
     // What the decoder held is dropped with it: nothing half-done is seen again.
-    match catch_unwind(AssertUnwindSafe(decode)) {
+    let decoded = panic::catch_unwind(AssertUnwindSafe(decode));
+    GUARDED.set(outer);
+    match decoded {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err("its decoder gave up on the content".to_owned()),
     }

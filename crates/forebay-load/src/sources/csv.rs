@@ -1,35 +1,56 @@
 //! Fields of CSV records, and the names of a header.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
-use super::CsvOptions;
+use super::{BATCH_ROWS, CsvOptions};
+
+/// Fields that are taken apart at once, of all columns together: the decoder keeps eight bytes for each.
+const BATCH_FIELDS: usize = 1 << 20;
+
+/// Rows that are decoded together, of so many columns.
+pub(super) fn batch_rows(columns: usize) -> usize {
+    (BATCH_FIELDS / columns.max(1)).clamp(1, BATCH_ROWS)
+}
+
+/// A field of a record.
+struct Piece<'r> {
+    /// Unquoted.
+    text: Cow<'r, [u8]>,
+    /// Something stands between the closing quote and the delimiter.
+    glued: bool,
+}
 
 /// The fields of one record, unquoted.
 pub(super) fn fields<'r>(record: &'r [u8], options: &CsvOptions) -> Vec<Cow<'r, [u8]>> {
+    pieces(record, options).map(|piece| piece.text).collect()
+}
+
+/// The field, from 0, in which something follows the closing quote.
+pub(super) fn glued_field(record: &[u8], options: &CsvOptions) -> Option<usize> {
+    pieces(record, options).position(|piece| piece.glued)
+}
+
+fn pieces<'r>(record: &'r [u8], options: &CsvOptions) -> impl Iterator<Item = Piece<'r>> {
     let record = record.strip_suffix(b"\n").unwrap_or(record);
     let record = record.strip_suffix(b"\r").unwrap_or(record);
-    let mut fields = Vec::new();
-    let mut rest = record;
-    loop {
-        let (field, after) = field(rest, options);
-        fields.push(field);
-        match after {
-            Some(after) => rest = after,
-            None => return fields,
-        }
-    }
+    let (delimiter, quote) = (options.delimiter, options.quote);
+    let mut rest = Some(record);
+    std::iter::from_fn(move || {
+        let (piece, after) = piece(rest?, delimiter, quote);
+        rest = after;
+        Some(piece)
+    })
 }
 
 /// The first field, and what follows its delimiter.
-fn field<'r>(record: &'r [u8], options: &CsvOptions) -> (Cow<'r, [u8]>, Option<&'r [u8]>) {
-    let (delimiter, quote) = (options.delimiter, options.quote);
+fn piece(record: &[u8], delimiter: u8, quote: u8) -> (Piece<'_>, Option<&[u8]>) {
     let plain_end = |from: &[u8]| from.iter().position(|byte| *byte == delimiter);
-    let after = |end: usize| record.get(end + 1..);
     if record.first() != Some(&quote) {
-        return match plain_end(record) {
-            Some(end) => (Cow::Borrowed(&record[..end]), after(end)),
-            None => (Cow::Borrowed(record), None),
-        };
+        let end = plain_end(record).unwrap_or(record.len());
+        let text = Cow::Borrowed(&record[..end]);
+        let glued = false;
+        return (Piece { text, glued }, record.get(end + 1..));
     }
     let mut text = Vec::new();
     let mut at = 1;
@@ -44,18 +65,17 @@ fn field<'r>(record: &'r [u8], options: &CsvOptions) -> (Cow<'r, [u8]>, Option<&
             break;
         }
     }
-    // What stands between the closing quote and the delimiter belongs to the field, as in the decoder.
     let rest = record.get(at + 1..).unwrap_or_default();
-    match plain_end(rest) {
-        Some(end) => {
-            text.extend_from_slice(&rest[..end]);
-            (Cow::Owned(text), rest.get(end + 1..))
-        }
-        None => {
-            text.extend_from_slice(rest);
-            (Cow::Owned(text), None)
-        }
-    }
+    let end = plain_end(rest).unwrap_or(rest.len());
+    let (text, glued) = (Cow::Owned(text), end > 0);
+    (Piece { text, glued }, rest.get(end + 1..))
+}
+
+/// What is wrong with a record in a field of which something follows the closing quote.
+pub(super) fn glued(field: &str) -> String {
+    format!(
+        "something follows the closing quote of {field}: a quote within quotes is written twice"
+    )
 }
 
 /// The names of a header, or what is wrong with it.
@@ -66,7 +86,11 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
                 .to_owned(),
         );
     }
+    if let Some(index) = glued_field(record, options) {
+        return Err(glued(&format!("the name of column {}", index + 1)));
+    }
     let mut names: Vec<String> = Vec::new();
+    let mut met = HashSet::new();
     for (index, field) in fields(record, options).into_iter().enumerate() {
         let name = String::from_utf8(field.into_owned())
             .map_err(|_| format!("the name of column {} is not UTF-8", index + 1))?;
@@ -74,7 +98,7 @@ pub(super) fn header(record: &[u8], options: &CsvOptions) -> Result<Vec<String>,
             true => column_name(index + 1),
             false => name,
         };
-        if names.contains(&name) {
+        if !met.insert(name.clone()) {
             return Err(format!(
                 "two columns are named '{name}': rename one in the header"
             ));
@@ -105,14 +129,27 @@ mod tests {
     fn fields_are_unquoted() {
         assert_eq!(texts("a,b,\r\n"), ["a", "b", ""]);
         assert_eq!(texts("\"a,\"\"b\"\"\nc\",d\"e"), ["a,\"b\"\nc", "d\"e"]);
-        assert_eq!(texts("\"a\"x,\"open"), ["ax", "open"]);
+        assert_eq!(texts("\"a\",\"open"), ["a", "open"]);
         assert_eq!(texts(""), [""]);
+    }
+
+    #[test]
+    fn what_follows_a_closing_quote_is_found() {
+        let glued = |record: &str| glued_field(record.as_bytes(), &CsvOptions::default());
+        assert_eq!(glued("a,\"b\"x,c\n"), Some(1));
+        assert_eq!(glued("a,\"b\" ,c"), Some(1));
+        assert_eq!(glued("a,b\"x\",\"c\"\"d\",\"\"\r\n"), None);
     }
 
     #[test]
     fn headers_are_checked() {
         let header = |record: &[u8]| super::header(record, &CsvOptions::default());
         assert_eq!(header(b"a,,c\n").unwrap(), ["a", "column_2", "c"]);
+        assert!(
+            header(b"a,\"b\"c\n")
+                .unwrap_err()
+                .contains("name of column 2")
+        );
         assert!(header(b"a,a\n").unwrap_err().contains("two columns"));
         assert!(header(b"").unwrap_err().contains("empty"));
         assert!(header(b"\xff\n").unwrap_err().contains("UTF-8"));

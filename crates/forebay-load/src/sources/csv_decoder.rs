@@ -17,9 +17,10 @@ use forebay_run::row::Datum;
 use memchr::memmem;
 
 use super::CsvOptions;
-use super::csv::fields;
+use super::csv::{batch_rows, fields};
 use super::infer_csv::Guess;
 use super::jsonl::JsonDecoder;
+use super::sniff::not_utf8;
 use super::splitter::Splitter;
 use crate::convert::quick;
 use crate::convert::{Changes, ConvertError, Converter, Rules, Trouble, shown};
@@ -74,6 +75,9 @@ impl CsvDecoder {
         let decoded = self.texts(bytes, count);
         if decoded.is_err() {
             self.decoder = build(&self.texts, &self.options);
+            if let Err(error) = std::str::from_utf8(bytes) {
+                return Err(not_utf8(bytes, error.valid_up_to()));
+            }
         }
         self.values(bytes, &decoded?)
     }
@@ -245,6 +249,6 @@ fn build(texts: &SchemaRef, options: &CsvOptions) -> Decoder {
         .with_header(false)
         .with_delimiter(options.delimiter)
         .with_quote(options.quote)
-        .with_batch_size(super::BATCH_ROWS)
+        .with_batch_size(batch_rows(texts.fields().len()))
         .build_decoder()
 }

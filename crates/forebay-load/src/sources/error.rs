@@ -11,6 +11,18 @@ use crate::convert::{ConvertError, Loss};
 pub enum SourceError {
     #[error("{source_text}: there is no such file or directory{hint}")]
     Missing { source_text: String, hint: String },
+    #[error(
+        "{source_text}: it is {what}, not a file: give - in its place, and send its content to standard input, as in \
+         'forebay ... - < {source_text}'"
+    )]
+    NoFile {
+        source_text: String,
+        what: &'static str,
+    },
+    #[error(
+        "{source_text:?}: files whose names hold control characters, such as line ends, are not read: rename it"
+    )]
+    Name { source_text: String },
     #[error("{source_text}: no file matches")]
     NoMatch { source_text: String },
     #[error("{source_text}: the directory has no file ending in {endings}; name a format to read others", endings = Format::ENDINGS)]
@@ -65,6 +77,10 @@ pub enum SourceError {
     },
     #[error("{file}: it is empty (0 bytes); leave it out, or find out why nothing is in it")]
     EmptyFile { file: String },
+    #[error(
+        "{file}: {what}, so that there are no columns; leave it out, or find out why nothing is in it"
+    )]
+    NoColumns { file: String, what: &'static str },
     #[error("{file}: it should be {expected}, but {what}{advice}")]
     Mistaken {
         file: String,

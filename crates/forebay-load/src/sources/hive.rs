@@ -14,6 +14,7 @@ use percent_encoding::percent_decode_str;
 
 use super::error::SourceError;
 use crate::convert::{Changes, Converter, Rules};
+use crate::type_name::type_name;
 
 /// What writers call the directory of rows in which the column is null.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -153,15 +154,21 @@ impl Constants {
                 continue;
             };
             let shown = value.as_deref().unwrap_or(NULL);
+            // Not as reasons begin that another type of the column would end.
             let differs = |what: &str| {
-                format!("the column '{column}' {what} what the directory {column}={shown} says")
+                format!(
+                    "the directory {column}={shown} does not agree with the column '{column}'{what}"
+                )
             };
             let said = as_type(value.as_deref(), have.data_type());
-            let said = said.ok_or_else(|| differs("has a type that cannot hold"))?;
+            let said = said.ok_or_else(|| {
+                let data_type = type_name(have.data_type());
+                differs(&format!(", whose type, {data_type}, cannot hold it"))
+            })?;
             let same = not_distinct(have, &Scalar::new(said));
             let same = same.map_err(|error| error.to_string())?;
             if same.true_count() < batch.num_rows() {
-                return Err(differs("is not"));
+                return Err(differs(""));
             }
         }
         Ok(())

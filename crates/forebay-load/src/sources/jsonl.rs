@@ -5,11 +5,13 @@
 //! errors, so that nothing is lost in silence.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arrow_array::builder::BinaryBuilder;
+use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_array::{
+    Array, ArrayRef, MapArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray,
+};
 use arrow_json::ReaderBuilder;
 use arrow_json::reader::{
     ArrayDecoder, Decoder, DecoderContext, DecoderFactory, Tape, TapeElement,
@@ -18,11 +20,14 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, Schema
 use forebay_run::row::{Datum, read_base64};
 use serde::de::IgnoredAny;
 
+use super::sniff::not_utf8;
 use crate::convert::{Changes, ConvertError, Converter, Rules, exact_float64, shown};
 use crate::type_name::type_name;
 
-const UNENDED: &str = "the line ends within its JSON value: each object has to be on one line, or to be an \
-     element of one array";
+const UNENDED: &str = "the line ends within its JSON value: write each object on one line, or all as the elements \
+     of one array";
+
+const MORE: &str = "more than one JSON value in place of one";
 
 /// Decodes records of a schema.
 pub(super) struct JsonDecoder {
@@ -44,8 +49,9 @@ impl JsonDecoder {
     ) -> Result<JsonDecoder, ConvertError> {
         let decoded = Schema::new(decoded_fields(schema.fields(), Some(guessed)));
         let columns = decoded.fields().iter().zip(schema.fields());
-        let converters = columns
-            .map(|(from, to)| Converter::new(to.name(), from.data_type(), to.data_type(), rules));
+        let converters = columns.map(|(from, to)| {
+            Converter::of_json(to.name(), from.data_type(), to.data_type(), rules)
+        });
         Ok(JsonDecoder {
             converters: converters.collect::<Result<_, _>>()?,
             decoded: Arc::new(decoded),
@@ -61,14 +67,8 @@ impl JsonDecoder {
             return Err("this is no JSON object".to_owned());
         }
         // The decoder below takes commas that are missing or too many, and more that is no JSON.
-        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
-        if let Some(Err(error)) = values.find(Result::is_err) {
-            let reason = error.to_string();
-            let end = reason.find(" at line ").unwrap_or(reason.len());
-            return Err(match error.is_eof() {
-                true => UNENDED.to_owned(),
-                false => format!("this is no JSON: {}", &reason[..end]),
-            });
+        if let Some(fault) = fault(bytes, count) {
+            return Err(fault);
         }
         let mut decoder = match self.decoder.take() {
             Some(decoder) => decoder,
@@ -117,6 +117,29 @@ impl JsonDecoder {
     }
 }
 
+/// What is wrong with so many records as JSON.
+pub(super) fn fault(bytes: &[u8], count: usize) -> Option<String> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+    let mut found = 0;
+    let error = values.find_map(|value| {
+        found += 1;
+        value.err()
+    });
+    let Some(error) = error else {
+        let text = std::str::from_utf8(bytes);
+        return match text.map_err(|error| error.valid_up_to()) {
+            Err(at) => Some(not_utf8(bytes, at)),
+            Ok(_) => (found > count).then(|| MORE.to_owned()),
+        };
+    };
+    if error.is_eof() {
+        return Some(UNENDED.to_owned());
+    }
+    let reason = error.to_string();
+    let end = reason.find(" at line ").unwrap_or(reason.len());
+    Some(format!("this is no JSON: {}", &reason[..end]))
+}
+
 /// The types in which fields are decoded: their own where that was guessed and is exact, else text.
 fn decoded_fields(fields: &Fields, guessed: Option<&Fields>) -> Fields {
     let decoded = |field: &FieldRef| {
@@ -150,9 +173,14 @@ fn decoded_type(data_type: &DataType, guess: Option<&DataType>) -> DataType {
         }
         Map(entries, sorted) => match entries.data_type() {
             Struct(fields) if fields.len() == 2 => {
-                let key = Field::new(fields[0].name(), Utf8, false);
+                // Nested keys are not names of an object.
+                let key = match fields[0].data_type() {
+                    key if key.is_nested() => decoded_type(key, None),
+                    _ => Utf8,
+                };
+                let key = Field::new("key", key, false);
                 let value = decoded_type(fields[1].data_type(), None);
-                let value = Field::new(fields[1].name(), value, true);
+                let value = Field::new("value", value, true);
                 let entries = Field::new(entries.name(), Struct(vec![key, value].into()), false);
                 Map(Arc::new(entries), *sorted)
             }
@@ -174,14 +202,14 @@ fn decode(decoder: &mut Decoder, bytes: &[u8], count: usize) -> Result<RecordBat
     };
     let taken = decoder.decode(bytes).map_err(reason)?;
     if taken < bytes.len() && !bytes[taken..].trim_ascii().is_empty() {
-        return Err("more than one JSON value in place of one".to_owned());
+        return Err(MORE.to_owned());
     }
     if decoder.has_partial_record() {
         return Err(UNENDED.to_owned());
     }
     match decoder.flush().map_err(reason)? {
         Some(batch) if batch.num_rows() == count => Ok(batch),
-        _ => Err("more than one JSON value in place of one".to_owned()),
+        _ => Err(MORE.to_owned()),
     }
 }
 
@@ -190,16 +218,14 @@ fn build(schema: &SchemaRef) -> Result<Decoder, ArrowError> {
         .with_batch_size(super::BATCH_ROWS)
         .with_coerce_primitive(true)
         .with_strict_mode(true)
-        .with_decoder_factory(Arc::new(ExactValues::default()))
+        .with_decoder_factory(Arc::new(ExactValues))
         .build_decoder()
 }
 
-/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name once.
-#[derive(Debug, Default)]
-struct ExactValues {
-    /// The decoder of an object is being made for [`UniqueNames`].
-    wrapping: AtomicBool,
-}
+/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name once. Maps are
+/// objects, or where their keys are nested arrays of entries.
+#[derive(Debug)]
+struct ExactValues;
 
 impl DecoderFactory for ExactValues {
     fn make_default_decoder(
@@ -209,12 +235,20 @@ impl DecoderFactory for ExactValues {
         nullable: bool,
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
         Ok(match field.data_type() {
-            // The library's own decoder, which asks here again for it.
-            DataType::Struct(_) if !self.wrapping.fetch_xor(true, Relaxed) => {
-                let inner = context.make_decoder(field, nullable)?;
+            DataType::Struct(_) => {
+                let inner = context.make_builtin_decoder(field, nullable)?;
                 Some(Box::new(UniqueNames {
                     inner,
                     last: Vec::new(),
+                }))
+            }
+            DataType::Map(entries, sorted) if has_nested_keys(entries) => {
+                let list = DataType::List(Arc::clone(entries));
+                let list = Arc::new(Field::new(field.name(), list, nullable));
+                Some(Box::new(EntryLists {
+                    inner: context.make_decoder(&list, nullable)?,
+                    entries: Arc::clone(entries),
+                    sorted: *sorted,
                 }))
             }
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),
@@ -262,6 +296,32 @@ impl ArrayDecoder for UniqueNames {
             self.last = in_order;
         }
         self.inner.decode(tape, at)
+    }
+}
+
+fn has_nested_keys(entries: &Field) -> bool {
+    match entries.data_type() {
+        DataType::Struct(fields) => fields
+            .first()
+            .is_some_and(|key| key.data_type().is_nested()),
+        _ => false,
+    }
+}
+
+/// Maps whose keys are nested, as they are answered: `[{"key":...,"value":...}]`.
+struct EntryLists {
+    inner: Box<dyn ArrayDecoder>,
+    entries: FieldRef,
+    sorted: bool,
+}
+
+impl ArrayDecoder for EntryLists {
+    fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let lists = self.inner.decode(tape, at)?;
+        let (_, offsets, entries, nulls) = lists.as_list::<i32>().clone().into_parts();
+        let (item, entries) = (Arc::clone(&self.entries), entries.as_struct().clone());
+        let maps = MapArray::try_new(item, offsets, entries, nulls, self.sorted)?;
+        Ok(Arc::new(maps))
     }
 }
 

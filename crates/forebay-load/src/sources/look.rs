@@ -48,7 +48,10 @@ impl<'f> Look<'f> {
             let seen = self.json.look(chunk.bytes, &chunk.records);
             return seen.map_err(|TooWide| too_wide(name, &self.json.take()));
         };
-        for record in &chunk.records {
+        for (index, record) in chunk.records.iter().enumerate() {
+            if chunk.glued.binary_search(&index).is_ok() {
+                continue;
+            }
             let fields = csv::fields(&chunk.bytes[record.start..record.end], options);
             if fields.len() != self.csv.len() {
                 continue;

@@ -329,6 +329,16 @@ impl SourceSet {
         };
         let (given, rules) = columns::settle(&options.columns, &options.table, is_column)?;
         let schema = plain_schema(&unite(&columns, &given)?);
+        if let (Some(file), true) = (files.first(), schema.fields().is_empty()) {
+            let file = file.name.to_string();
+            let is_empty =
+                |file: &Arc<File>| matches!(&file.content, Content::Text(_, text) if text.empty);
+            let what = match files.iter().all(is_empty) {
+                true => "it has no records",
+                false => "none of its records has a field",
+            };
+            return Err(SourceError::NoColumns { file, what });
+        }
         let rules = Arc::new(rules);
         let mut units = Vec::new();
         for file in &files {

@@ -80,6 +80,18 @@ impl TextFile {
         guessed.cloned().collect()
     }
 
+    /// What is wrong with a CSV record in which something follows a closing quote.
+    fn glued(&self, record: &[u8]) -> String {
+        let field = match &self.format {
+            TextFormat::Csv(options) => csv::glued_field(record, options),
+            TextFormat::Json => None,
+        };
+        match field.and_then(|index| self.names.get(index)) {
+            Some(name) => csv::glued(&format!("the column '{name}'")),
+            None => csv::glued("a field"),
+        }
+    }
+
     /// What a record shows that the guess of the types does not hold, where they were guessed from a sample.
     fn news(&self, record: &[u8], look: &mut Option<JsonLook>) -> Option<String> {
         if self.known {
@@ -132,7 +144,15 @@ impl<E: From<SourceError>> Reading<'_, E> {
             Some((last, before)) if chunk.unclosed => (before, Some(last)),
             _ => (&chunk.records[..], None),
         };
-        self.decode(chunk.bytes, good)?;
+        let mut from = 0;
+        for at in chunk.glued.iter().filter(|at| **at < good.len()) {
+            self.decode(chunk.bytes, &good[from..*at])?;
+            let bad = &good[*at];
+            let bytes = &chunk.bytes[bad.start..bad.end];
+            (self.reject)(bad, bytes.trim_ascii(), self.file.glued(bytes))?;
+            from = at + 1;
+        }
+        self.decode(chunk.bytes, &good[from..])?;
         let Some(open) = open else { return Ok(()) };
         let bytes = chunk.bytes[open.start..open.end].trim_ascii_end();
         let reason = "a quote is not closed before the file ends".to_owned();

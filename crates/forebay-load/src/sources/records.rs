@@ -27,6 +27,8 @@ pub(super) struct Chunk<'a> {
     pub records: Vec<Record>,
     /// The last record ends, with the input, within quotes.
     pub unclosed: bool,
+    /// The indexes, rising, of CSV records in which something follows a closing quote.
+    pub glued: Vec<usize>,
 }
 
 /// Why no further record could be cut.
@@ -77,6 +79,11 @@ impl<R: Read> Records<R> {
         self.number
     }
 
+    /// Whether all of the input was given.
+    pub fn at_end(&self) -> bool {
+        self.ended && self.start == self.buffer.len()
+    }
+
     /// Whether what has to be closed is closed at the end of the input.
     pub fn closed(&self) -> bool {
         self.splitter.closed()
@@ -116,9 +123,12 @@ impl<R: Read> Records<R> {
         self.before += self.start as u64;
         self.seen -= self.start;
         self.start = 0;
-        let mut records = Vec::new();
+        let (mut records, mut glued) = (Vec::new(), Vec::new());
         while records.len() < most && self.start < bytes {
             let Some(end) = self.find_end()? else { break };
+            if self.splitter.take_glued() {
+                glued.push(records.len());
+            }
             let record = &mut self.buffer[self.start..end];
             let numbers = self.splitter.count(record);
             if !self.splitter.settle(record) {
@@ -139,6 +149,7 @@ impl<R: Read> Records<R> {
             bytes: &self.buffer[..self.start],
             records,
             unclosed,
+            glued,
         }))
     }
 

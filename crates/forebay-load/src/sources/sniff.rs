@@ -47,11 +47,13 @@ fn line_end(head: &[u8], options: &CsvOptions) -> u8 {
 pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'static str)> {
     const ICONV: &str = "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8";
     let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);
+    const REMADE: &str = "an interrupted write or copy leaves such files: make it again";
     let many_zeros = || head.iter().filter(|byte| **byte == 0).count() * 16 > head.len();
     if let Some(found) = content::of_bytes(head) {
         return Some(found);
     }
     let (what, advice) = match head {
+        [_, ..] if head.iter().all(|byte| *byte == 0) => ("nothing but zeros", REMADE),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", ICONV),
         [_, 0, _, 0, ..] | [0, _, 0, _, ..] if zeros(0) || zeros(1) => ("UTF-16", ICONV),
         _ if many_zeros() => ("binary", "name its format by --format"),
@@ -74,16 +76,23 @@ fn markup(head: &[u8], format: &TextFormat) -> Option<(&'static str, &'static st
     (begins("<?xml") || (json && begins("<"))).then_some(("XML", EXPORT))
 }
 
-/// What a record of JSON is that is no object, as far as its beginning tells.
+/// What a record of JSON is that is no object, as its beginning tells.
 pub(super) fn begins(record: &[u8]) -> String {
     let text = String::from_utf8_lossy(record);
-    if text.starts_with('{') {
-        return "it does not end on its line; write each object on one line, or all as the elements \
-                of one array"
-            .to_owned();
-    }
     let start: String = text.chars().take(SHOWN_CHARS).collect();
     format!("it begins with '{start}'; say by --format what the file is")
+}
+
+/// That a record is no UTF-8 from a byte on.
+pub(super) fn not_utf8(record: &[u8], at: usize) -> String {
+    let byte = record.get(at).copied().unwrap_or_default();
+    let before = record.get(..at).unwrap_or_default();
+    let before = String::from_utf8_lossy(before);
+    let skipped = before.chars().count().saturating_sub(SHOWN_CHARS);
+    let before: String = before.chars().skip(skipped).collect();
+    format!(
+        "the byte 0x{byte:02x} behind '{before}' is no UTF-8; convert the file first, as by iconv -f ISO-8859-1 -t UTF-8"
+    )
 }
 
 /// The delimiter that a header of only one column seems to have.
@@ -135,6 +144,7 @@ mod tests {
         assert_eq!(what(b"a\x01b\0\0\0", &csv), Some("binary"));
         assert_eq!(what("é,b\n".as_bytes(), &csv), None);
         assert_eq!(what(b"", &csv), None);
+        assert_eq!(what(&[0; 100], &json), Some("nothing but zeros"));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) enum Splitter {
         /// `\n`, which may follow a `\r`; in files of old Macs `\r`.
         line_end: u8,
         state: Quotes,
+        /// Something has followed a closing quote in the record.
+        glued: bool,
     },
     /// The elements of a JSON array, what follows its `[`; each ends after the comma or bracket behind it. Behind the
     /// array a record is a line.
@@ -49,6 +51,7 @@ impl Splitter {
             quote,
             line_end,
             state: Quotes::Start,
+            glued: false,
         }
     }
 
@@ -69,7 +72,8 @@ impl Splitter {
                 quote,
                 line_end,
                 state,
-            } => csv_end(bytes, (*delimiter, *quote, *line_end), state),
+                glued,
+            } => csv_end(bytes, (*delimiter, *quote, *line_end), state, glued),
             Splitter::Elements { depth, state } => element_end(bytes, depth, state),
         }
     }
@@ -84,6 +88,7 @@ impl Splitter {
                 quote,
                 line_end,
                 state,
+                ..
             } if *state != Quotes::Quoted && !bytes.contains(quote) => {
                 match bytes.last() {
                     None => {}
@@ -132,6 +137,14 @@ impl Splitter {
         )
     }
 
+    /// Whether something followed a closing quote in the CSV record that has just ended.
+    pub fn take_glued(&mut self) -> bool {
+        match self {
+            Splitter::Csv { glued, .. } => std::mem::take(glued),
+            Splitter::Lines | Splitter::Elements { .. } => false,
+        }
+    }
+
     /// Whether an array, where there is one, has ended.
     pub fn closed(&self) -> bool {
         match self {
@@ -163,6 +176,7 @@ fn csv_end(
     bytes: &[u8],
     (delimiter, quote, line_end): (u8, u8, u8),
     state: &mut Quotes,
+    glued: &mut bool,
 ) -> Option<usize> {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -180,7 +194,11 @@ fn csv_end(
             }
             (Quotes::Start | Quotes::Closing, byte) if byte == quote => Quotes::Quoted,
             (_, byte) if byte == delimiter => Quotes::Start,
-            _ => Quotes::Plain,
+            (state, byte) => {
+                // A carriage return belongs to the line end behind it, or the decoder refuses it.
+                *glued |= state == Quotes::Closing && byte != b'\r';
+                Quotes::Plain
+            }
         };
         at += 1;
     }

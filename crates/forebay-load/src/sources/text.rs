@@ -1,5 +1,6 @@
 //! CSV and JSON files: described by their heads and samples, and cut into parts and chunks of records.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use super::csv;
 use super::error::SourceError;
 use super::format::Packing;
 use super::guesses::{Given, Guesses, given};
+use super::jsonl;
 use super::look::{Look, Seen};
 use super::origin::{Place, Places};
 use super::records::{Chunk, CutError, MAX_RECORD_BYTES, Record, Records};
@@ -56,6 +58,8 @@ pub(super) struct TextFile {
     /// What the columns come from, and whether all rows were looked at for it.
     pub guesses: Arc<Guesses>,
     pub known: bool,
+    /// There is no record.
+    pub empty: bool,
     pub given: Given,
     splitter: Splitter,
     /// Bytes before the first element of an array.
@@ -94,6 +98,7 @@ impl TextFile {
             sample: None,
             guesses: Arc::default(),
             known: options.guesses.is_some(),
+            empty: true,
             given: given(options),
             splitter: Splitter::Lines,
             head_bytes: 0,
@@ -109,17 +114,20 @@ impl TextFile {
         let sample = records.next(rows, SAMPLE_BYTES);
         let sample = sample.map_err(|error| file.cut_error(blob, error))?;
         let sample = sample.unwrap_or_default();
+        file.empty = sample.records.is_empty();
         file.number_names(&sample);
         if !file.known {
             let mut look = Look::new(&file);
             look.look(&blob.name, &sample)?;
-            if look.saw_nothing()
-                && let Some(reason) = file.stranger(&sample)
-            {
+            let nothing = look.saw_nothing();
+            if let Some(reason) = file.stranger(&sample).filter(|_| nothing) {
                 let file = blob.name.to_string();
                 return Err(SourceError::Header { file, reason });
             }
             file.sample = Some(look.finish());
+            if nothing && records.at_end() && !records.closed() {
+                return Err(unended(blob));
+            }
         }
         Ok(file)
     }
@@ -190,11 +198,15 @@ impl TextFile {
     fn stranger(&self, sample: &Chunk<'_>) -> Option<String> {
         let first = sample.records.first()?;
         let record = sample.bytes[first.start..first.end].trim_ascii();
+        let place = self.place(first.number);
+        if !record.starts_with(b"{") {
+            let begins = sniff::begins(record);
+            return Some(format!("{place} is no JSON object: {begins}"));
+        }
         // An object in an array that is cut off is said to be that when the array is read.
         let array = matches!(self.splitter, Splitter::Elements { .. });
-        let cut_off = array && record.starts_with(b"{");
-        let place = self.place(first.number);
-        (!cut_off).then(|| format!("{place} is no JSON object: {}", sniff::begins(record)))
+        let fault = jsonl::fault(record, 1).filter(|_| !array)?;
+        Some(format!("{place}: {fault}"))
     }
 
     /// Gives the file its columns.
@@ -257,11 +269,15 @@ impl TextFile {
                 first_record(&mut records).map_err(failed)?;
             }
         }
-        while let Some(chunk) = records.next(BATCH_ROWS, CHUNK_BYTES).map_err(failed)? {
+        let rows = match self.format {
+            TextFormat::Csv(_) => csv::batch_rows(self.names.len()),
+            TextFormat::Json => BATCH_ROWS,
+        };
+        while let Some(chunk) = records.next(rows, CHUNK_BYTES).map_err(failed)? {
             take(&chunk)?;
         }
         if part.range.end >= blob.size_bytes && !records.closed() {
-            return Err(blob.damaged("its JSON array ", "no ] ends it").into());
+            return Err(unended(blob).into());
         }
         Ok(())
     }
@@ -306,6 +322,10 @@ impl TextFile {
     }
 }
 
+fn unended(blob: &Blob) -> SourceError {
+    blob.damaged("its JSON array ", "no ] ends it")
+}
+
 fn first_record(records: &mut Records<Reader>) -> Result<Vec<u8>, CutError> {
     while let Some(chunk) = records.next(1, usize::MAX)? {
         if let Some(record) = chunk.records.first() {
@@ -329,15 +349,18 @@ fn other_delimiter(name: &str, other: &str, delimiter: u8) -> String {
 /// The columns of a file with the types that all files have together. Where a sample of JSON has only nulls, there
 /// may be only nulls.
 pub(super) fn decode_schema(text: &TextFile, united: &SchemaRef) -> SchemaRef {
+    let fields = united.fields().iter();
+    let united: HashMap<&str, &Arc<Field>> =
+        fields.map(|field| (field.name().as_str(), field)).collect();
     let typed = |field: &Arc<Field>| {
         let name = field.name().as_str();
-        let data_type = match united.field_with_name(name) {
-            Ok(united) if text.known || text.given.contains(name) => united.data_type().clone(),
-            Ok(united) => match text.format {
+        let data_type = match united.get(name) {
+            Some(united) if text.known || text.given.contains(name) => united.data_type().clone(),
+            Some(united) => match text.format {
                 TextFormat::Csv(_) => united.data_type().clone(),
                 TextFormat::Json => only_met(text.guesses.json().get(name), united.data_type()),
             },
-            Err(_) => DataType::Utf8,
+            None => DataType::Utf8,
         };
         Field::new(name, data_type, true)
     };

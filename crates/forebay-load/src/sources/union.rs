@@ -4,7 +4,8 @@
 //! exactly is found when the values are converted. A column or field that a file lacks is null there. Columns of text
 //! formats whose guesses disagree are text.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
@@ -34,10 +35,33 @@ struct Merged {
     files: usize,
 }
 
+impl Merged {
+    /// Takes in the column of one file more.
+    fn join(&mut self, file: &FileColumns, field: &Field) -> Result<(), SourceError> {
+        self.files += 1;
+        let both_guessed = self.guessed && file.guessed;
+        let widened = widen(self.field.data_type(), field.data_type(), both_guessed);
+        let widened = widened.ok_or_else(|| SourceError::Conflict {
+            column: field.name().clone(),
+            first_file: self.file.to_string(),
+            first_type: type_name(self.field.data_type()),
+            second_file: file.file.to_string(),
+            second_type: type_name(field.data_type()),
+        })?;
+        let nullable = self.field.is_nullable() || field.is_nullable();
+        self.guessed = both_guessed;
+        let joined = self.field.clone().with_data_type(widened);
+        self.field = joined.with_nullable(nullable);
+        Ok(())
+    }
+}
+
 /// The schema that holds the columns of all files, in the order in which they are first met.
 /// `given` are types that take the place of guessed and widened ones.
 pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef, SourceError> {
     let mut merged: Vec<Merged> = Vec::new();
+    // Where each column is among them.
+    let mut at = HashMap::new();
     let mut met = vec![false; given.len()];
     let names: HashSet<&str> = (files.iter())
         .flat_map(|file| file.fields.iter().map(|field| field.name().as_str()))
@@ -62,11 +86,19 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
                 open: file.open,
             };
             let data_type = types.set(field.name(), plain);
-            add(
-                &mut merged,
-                file,
-                field.as_ref().clone().with_data_type(data_type),
-            )?;
+            let field = field.as_ref().clone().with_data_type(data_type);
+            match at.entry(field.name().clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(merged.len());
+                    merged.push(Merged {
+                        field,
+                        file: file.file.clone(),
+                        guessed: file.guessed,
+                        files: 1,
+                    });
+                }
+                Entry::Occupied(entry) => merged[*entry.get()].join(file, &field)?,
+            }
         }
     }
     if let Some(unmet) = met.iter().position(|met| !met) {
@@ -180,40 +212,6 @@ fn unknown_column(merged: &[Merged], path: &str) -> SourceError {
         hint: near::hint(path, columns.iter().copied()),
         columns: columns.join(", "),
     }
-}
-
-fn add(merged: &mut Vec<Merged>, file: &FileColumns, field: Field) -> Result<(), SourceError> {
-    let (name, guessed) = (file.file.clone(), file.guessed);
-    let Some(have) = merged
-        .iter_mut()
-        .find(|have| have.field.name() == field.name())
-    else {
-        merged.push(Merged {
-            field,
-            file: name,
-            guessed,
-            files: 1,
-        });
-        return Ok(());
-    };
-    have.files += 1;
-    let both_guessed = have.guessed && guessed;
-    let widened = widen(have.field.data_type(), field.data_type(), both_guessed);
-    let widened = widened.ok_or_else(|| SourceError::Conflict {
-        column: field.name().clone(),
-        first_file: have.file.to_string(),
-        first_type: type_name(have.field.data_type()),
-        second_file: name.to_string(),
-        second_type: type_name(field.data_type()),
-    })?;
-    let nullable = have.field.is_nullable() || field.is_nullable();
-    have.guessed = both_guessed;
-    have.field = have
-        .field
-        .clone()
-        .with_data_type(widened)
-        .with_nullable(nullable);
-    Ok(())
 }
 
 /// The type that holds the values of both; `None` when none does. Types guessed from text fall back to it.

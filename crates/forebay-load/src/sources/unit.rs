@@ -1,6 +1,7 @@
 //! Units of reading: independent parts of files, each read by one thread.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -174,9 +175,13 @@ impl Unit {
             .chain(self.file.constants.fields().cloned().map(Arc::new))
             .collect();
         let own = own.len();
-        let find = |name: &String| fields.iter().position(|have| have.name() == name);
-        let wanted = self.schema.fields().iter();
-        let found: Vec<Option<usize>> = wanted.map(|field| find(field.name())).collect();
+        // Of two of one name the first counts, as the last to be put in.
+        let places = fields.iter().enumerate().rev();
+        let places: HashMap<&str, usize> = places
+            .map(|(at, have)| (have.name().as_str(), at))
+            .collect();
+        let find = |field: &FieldRef| places.get(field.name().as_str()).copied();
+        let found: Vec<Option<usize>> = self.schema.fields().iter().map(find).collect();
         self.columns = match self.part {
             // Those read whole.
             Part::Lines(..) | Part::Slice(_) | Part::None => (0..own).collect(),

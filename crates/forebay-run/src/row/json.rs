@@ -92,7 +92,7 @@ fn write_row(row: &RowView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
 
 fn write_map(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
     if !entries.entry_schema().is_some_and(scalar_key) {
-        return write_list(entries, out);
+        return write_entries(entries, out);
     }
     let mut key = Vec::new();
     out.push(b'{');
@@ -114,6 +114,25 @@ fn write_map(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> 
         write(&entry.datum(1)?, out)?;
     }
     out.push(b'}');
+    Ok(())
+}
+
+/// Whatever the two are called in the schema.
+fn write_entries(entries: &ListView<'_>, out: &mut Vec<u8>) -> Result<(), RowError> {
+    out.push(b'[');
+    for (index, entry) in entries.items().enumerate() {
+        let Datum::Row(entry) = entry? else { continue };
+        out.extend_from_slice(if index > 0 {
+            b",{\"key\":"
+        } else {
+            b"{\"key\":"
+        });
+        write(&entry.datum(0)?, out)?;
+        out.extend_from_slice(b",\"value\":");
+        write(&entry.datum(1)?, out)?;
+        out.push(b'}');
+    }
+    out.push(b']');
     Ok(())
 }
 

@@ -24,6 +24,7 @@ pub struct Pushed<'a> {
     seconds: f64,
     swapped: bool,
     gate: &'a [Finding],
+    warnings: &'a [String],
     #[serde(flatten)]
     changes: Option<Changes>,
 }
@@ -51,6 +52,7 @@ impl<'a> Pushed<'a> {
             seconds: report.seconds,
             swapped: report.swapped,
             gate: &report.gate,
+            warnings: &report.warnings,
             changes: changes.map(|(onto, applied)| Changes {
                 rows_least: report.rows_between.0,
                 onto,
@@ -60,18 +62,22 @@ impl<'a> Pushed<'a> {
     }
 }
 
-/// What there is to say of the gate beside the result: differences that are only reported, and what was passed over
+/// What there is to say beside the result: warnings, differences that the gate only reports, and what was passed over
 /// by --force. Why it held the version says [`held`].
 pub fn notes(report: &PushReport) -> Vec<String> {
     let told = report.gate.iter().filter(|finding| match finding.passed {
         true => finding.reported && !report.held(),
         false => report.swapped,
     });
-    told.map(|finding| match finding.passed {
+    let told = told.map(|finding| match finding.passed {
         true => format!("gate: {}", finding.seen),
         false => format!("gate, passed over: {}: {}", finding.limit, finding.seen),
-    })
-    .collect()
+    });
+    let warnings = report.warnings.iter();
+    warnings
+        .map(|warning| format!("warning: {warning}"))
+        .chain(told)
+        .collect()
 }
 
 /// Why the gate held the version, and what can be done.

@@ -48,6 +48,7 @@ impl Search<'_> {
     }
 
     fn expand(&mut self, text: &str, any_ending: bool) -> Result<Expanded, SourceError> {
+        self.shelf.check(self.source, text)?;
         if let Some(root) = self.shelf.path(text)
             && let Some(files) = self.exactly(text, &root, any_ending)?
         {

@@ -100,6 +100,9 @@ impl Finder<'_> {
                 continue;
             }
             let name = shelf.name(source, &path);
+            if meta.size == 0 {
+                shelf.check_empty(&name, &path)?;
+            }
             let dirs = path.prefix_match(&expanded.root).into_iter().flatten();
             let mut names: Vec<String> = dirs.map(|part| part.as_ref().to_owned()).collect();
             names.pop();

@@ -1,11 +1,15 @@
 //! Where files are looked for: this machine's file system, or a bucket.
 
+use std::error::Error as _;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_remote::{Address, Patience};
 use futures::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
+use object_store::path::Error::BadSegment;
 use object_store::path::Path;
 use object_store::{Error, ListResult, ObjectMeta, ObjectStore, ObjectStoreExt};
 use tokio::runtime::Runtime;
@@ -117,13 +121,43 @@ impl Shelf {
         !self.is_far() && local_path(path).is_some_and(|path| path.is_dir())
     }
 
+    /// Fails where a text names what is there on this machine, but cannot be a source.
+    pub fn check(&self, source: &str, text: &str) -> Result<(), SourceError> {
+        let path = std::path::absolute(text).ok();
+        let Some(path) = path.filter(|_| !self.is_far()) else {
+            return Ok(());
+        };
+        let source_text = source.to_owned();
+        match path.metadata() {
+            Ok(found) => match special(found.file_type()) {
+                Some(what) => Err(SourceError::NoFile { source_text, what }),
+                None if self.path(text).is_none() => Err(SourceError::Name { source_text }),
+                None => Ok(()),
+            },
+            // Search may find what it stands for.
+            Err(error) if is_absence(&error) => Ok(()),
+            Err(error) => Err(SourceError::Io {
+                file: source_text,
+                error,
+            }),
+        }
+    }
+
+    /// The same of a file that was found, which says that it holds nothing.
+    pub fn check_empty(&self, name: &str, path: &Path) -> Result<(), SourceError> {
+        match local_path(path).as_deref().and_then(|path| path.to_str()) {
+            Some(path) if !self.is_far() => self.check(name, path),
+            _ => Ok(()),
+        }
+    }
+
     pub fn head(&self, path: &Path) -> Result<Option<ObjectMeta>, Error> {
         let head = self.objects.head(path);
         match self.store.runtime.block_on(head) {
             Ok(meta) => Ok(Some(meta)),
             Err(Error::NotFound { .. }) => Ok(None),
-            // A directory, or what listing will tell.
-            Err(_) if !self.is_far() => Ok(None),
+            // A name below a file, or one that no file can have.
+            Err(error) if !self.is_far() && system_error(&error).is_none_or(is_absence) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -161,12 +195,63 @@ impl Shelf {
     }
 
     pub fn error(&self, source: &str, error: Error) -> SourceError {
+        if let (
+            false,
+            Error::InvalidPath {
+                source: BadSegment { path, .. },
+            },
+        ) = (self.is_far(), &error)
+        {
+            return SourceError::Name {
+                source_text: path.clone(),
+            };
+        }
+        if let (false, Some(system)) = (self.is_far(), system_error(&error)) {
+            return SourceError::Io {
+                file: source.to_owned(),
+                error: io::Error::new(system.kind(), what_failed(&error, system)),
+            };
+        }
         SourceError::Remote {
             source_text: source.to_owned(),
             hint: if self.is_far() { VARIABLES } else { "" },
             error: self.store.said(error),
         }
     }
+}
+
+/// What the system said to a file's store.
+fn system_error(error: &Error) -> Option<&io::Error> {
+    let chain = std::iter::successors(error.source(), |error| (*error).source());
+    chain.filter_map(|error| error.downcast_ref()).last()
+}
+
+/// What it said, and of which directory where listing found that out.
+fn what_failed(error: &Error, system: &io::Error) -> String {
+    let said = error.source().map(ToString::to_string).unwrap_or_default();
+    match said.split_once("IO error for operation on ") {
+        Some((_, listing)) => listing.to_owned(),
+        None => system.to_string(),
+    }
+}
+
+/// Whether there is nothing of a name.
+fn is_absence(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
+    matches!(
+        error.kind(),
+        NotFound | NotADirectory | InvalidInput | InvalidFilename
+    )
+}
+
+/// What can be read once at most, if at all, and tells no size.
+fn special(kind: std::fs::FileType) -> Option<&'static str> {
+    Some(match kind {
+        _ if kind.is_fifo() => "a pipe",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => return None,
+    })
 }
 
 fn local_path(location: &Path) -> Option<PathBuf> {
@@ -194,4 +279,24 @@ fn without_markers(mut found: Vec<ObjectMeta>, path: &Path) -> Vec<ObjectMeta> {
     let mut markers = markers.into_iter();
     found.retain(|_| !markers.next().unwrap_or(false));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_not_be_read_is_not_absent() {
+        let shelf = Shelf::here(Store::local().unwrap());
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(!is_absence(&denied));
+        let denied = Error::Generic {
+            store: "of files",
+            source: Box::new(denied),
+        };
+        let said = shelf.error("a.csv", denied);
+        assert_eq!(said.to_string(), "a.csv: cannot be read");
+        let said = said.source().unwrap().to_string();
+        assert!(said.starts_with("permission denied"), "{said}");
+    }
 }

@@ -67,6 +67,58 @@ fn sources_are_found_in_order() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "makes odd files")]
+fn what_is_there_but_no_file_is_told_as_what_it_is() {
+    use std::os::unix::fs::symlink;
+    let dir = Dir::new(&[
+        ("good.csv", b"id\n1\n"),
+        ("empty.csv", b""),
+        ("odd/a\nb.csv", b"id\n1\n"),
+    ]);
+    symlink(dir.path("loop.csv"), dir.path("loop.csv")).unwrap();
+    symlink(dir.path("gone.csv"), dir.path("dangling.csv")).unwrap();
+    for (name, expected) in [
+        ("empty.csv", "it is empty (0 bytes)"),
+        ("loop.csv", "loop.csv: cannot be read"),
+        ("dangling.csv", "there is no such file"),
+        ("good.csv/below.csv", "there is no such file"),
+        (
+            "odd/a\nb.csv",
+            "a\\nb.csv\": files whose names hold control characters",
+        ),
+        (
+            "odd",
+            "a\\nb.csv\": files whose names hold control characters",
+        ),
+        (
+            "odd/*.csv",
+            "a\\nb.csv\": files whose names hold control characters",
+        ),
+    ] {
+        let error = dir.open(name).unwrap_err().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+    let error = SourceSet::open(
+        &vec!["/dev/null".into()].into(),
+        &SourceOptions {
+            format: Some(Format::Csv),
+            ..SourceOptions::default()
+        },
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("/dev/null: it is a device, not a file: give - in its place"),
+        "{error}"
+    );
+    std::fs::remove_file(dir.path("loop.csv")).unwrap();
+    std::fs::remove_file(dir.path("empty.csv")).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(dir.path("s.csv")).unwrap();
+    let error = dir.open("*.csv").unwrap_err().to_string();
+    assert!(error.contains("s.csv: it is a socket"), "{error}");
+    drop(socket);
+}
+
+#[test]
 fn schemas_are_united_by_name() {
     let dir = Dir::new(&[
         ("1.csv", b"id,x,only\n1,2,a\n"),

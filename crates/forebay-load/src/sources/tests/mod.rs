@@ -1,4 +1,5 @@
 mod binary;
+mod damage;
 mod far;
 mod finding;
 mod guessing;

@@ -54,11 +54,6 @@ fn elements_of_an_array_that_are_no_objects() {
         .collect();
     assert_eq!(places, ["element 2", "element 3", "element 4"]);
     assert!(content.rejects[0].contains("no JSON object"));
-    let dir = Dir::new(&[("empty.json", b"[ ]\n")]);
-    assert_eq!(
-        read(&dir.open("empty.json").unwrap()).unwrap(),
-        Content::default()
-    );
 }
 
 #[test]
@@ -71,7 +66,8 @@ fn an_array_has_to_end() {
         "[{\"a\":[1}]",
     ] {
         let dir = Dir::new(&[("a.json", text.as_bytes())]);
-        let error = read(&dir.open("a.json").unwrap()).unwrap_err().to_string();
+        let read = dir.open("a.json").and_then(|set| read(&set));
+        let error = read.unwrap_err().to_string();
         assert!(
             error.contains("its JSON array is damaged or cut off"),
             "{text}: {error}"
@@ -124,17 +120,98 @@ fn files_that_are_no_text_of_their_format() {
     assert!(error("a.csv", b"PK\x03\x04zip").contains("it is a zip archive"));
     assert!(error("a.csv", b"PAR1\x15\x04").contains("Parquet"));
     assert!(error("a.json", b"<html><body>404").contains("HTML"));
-    let lines = error("a.jsonl", b"{\n  \"a\": 1\n}\n");
-    assert!(
-        lines.starts_with("line 1 is no JSON object: it does not end on its line; write"),
-        "{lines}"
-    );
     assert!(
         error("a.jsonl", b"id,n\n1,2\n")
             .contains("line 1 is no JSON object: it begins with 'id,n'; say")
     );
     assert!(error("a.json", b"[1, 2]").contains("element 1 is no JSON object: it begins with '1'"));
     assert!(error("a.json", b"<?xml version=\"1.0\"?>").contains("XML"));
+}
+
+#[test]
+fn a_first_line_that_is_no_json_is_told_as_what_it_is() {
+    for (line, expected) in [
+        (&b"{"[..], "line 1: the line ends within its JSON value"),
+        (b"{id:1}", "line 1: this is no JSON: key must be a string"),
+        (b"{\"id\":1}}", "line 1: this is no JSON: expected value"),
+        (b"{\"id\":1} {\"id\":2}", "line 1: more than one JSON value"),
+        (
+            b"{\"id\":\"a\xff\"}",
+            "line 1: the byte 0xff behind '{\"id\":\"a' is no UTF-8",
+        ),
+    ] {
+        let message = error("a.jsonl", line);
+        assert!(message.starts_with(expected), "{message}");
+    }
+    assert!(error("a.jsonl", &[0; 64]).contains("seems to be nothing but zeros"));
+}
+
+#[test]
+fn json_without_records_or_fields_is_told_so() {
+    for text in ["[]", " [ ]\n", "\n \n\n"] {
+        let message = error("a.json", text.as_bytes());
+        assert!(
+            message.starts_with("it has no records, so that"),
+            "{message}"
+        );
+    }
+    for text in ["{}\n{}\n", "[{}]"] {
+        let message = error("a.json", text.as_bytes());
+        assert!(
+            message.starts_with("none of its records has a field"),
+            "{message}"
+        );
+    }
+    // Among files that have records it adds none.
+    let dir = Dir::new(&[("a.json", b"[]"), ("b.json", b"[{\"id\":1}]")]);
+    assert_eq!(read(&dir.open("").unwrap()).unwrap().rows, ["1"]);
+}
+
+#[test]
+fn bytes_that_are_no_utf8_have_one_line() {
+    let dir = Dir::new(&[
+        ("a.csv", b"id,name\n1,a\n2,b\xff\n"),
+        ("a.jsonl", b"{\"id\":1}\n{\"id\":\"b\xff\"}\n"),
+    ]);
+    for (name, expected) in [
+        ("a.csv", "line 3: the byte 0xff behind '2,b' is no UTF-8;"),
+        (
+            "a.jsonl",
+            "line 2: the byte 0xff behind '{\"id\":\"b' is no UTF-8;",
+        ),
+    ] {
+        let rejects = read(&dir.open(name).unwrap()).unwrap().rejects;
+        assert!(rejects[0].starts_with(expected), "{rejects:?}");
+    }
+}
+
+#[test]
+fn numbers_of_text_files_are_told_as_numbers() {
+    let columns = ["a:int64", "b[]:int8", "c:int64", "m:map(text, int8)"];
+    let options = SourceOptions {
+        columns: columns.map(|text| parse_column(text).unwrap()).into(),
+        ..SourceOptions::default()
+    };
+    let dir = Dir::new(&[(
+        "a.jsonl",
+        b"{\"a\":7.5,\"b\":null}\n{\"b\":[300]}\n{\"c\":\"x\"}\n{\"m\":{\"k\":0.5}}\n{\"a\":1e30}\n",
+    )]);
+    let content = read(&dir.open_with("a.jsonl", &options).unwrap()).unwrap();
+    assert_eq!(
+        content.rejects,
+        [
+            "line 1: the column 'a' holds 7.5 (number), which int64 does not hold exactly; \
+             --column 'a:int64:round' would make it the nearest",
+            "line 2: the column 'b[]' holds 300 (number), which int8 does not hold exactly; \
+             --column 'b[]:int8:null' would make it null",
+            "line 3: the column 'c' holds \"x\" (text), which does not read as int64; \
+             --column 'c:int64:null' would make it null",
+            // No path of --column leads into maps.
+            "line 4: the column 'm.value' holds 0.5 (number), which int8 does not hold exactly",
+            "line 5: the column 'a' holds 1e30 (number), which int64 does not hold exactly; \
+             --column 'a:int64:null' would make it null",
+        ]
+    );
 }
 
 #[test]

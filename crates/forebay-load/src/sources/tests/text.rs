@@ -227,3 +227,65 @@ fn a_flipped_bit_in_compressed_text_is_an_error() {
         }
     }
 }
+
+#[test]
+fn what_follows_a_closing_quote_makes_a_bad_row() {
+    let dir = Dir::new(&[
+        (
+            "a.csv",
+            b"id,t\n1,\"a\"b\n2,\"c\"\n3,\"d\"\"e\"\r\n4,\"f\" \n5,g\"h\"\n\"6\"7,i\n",
+        ),
+        ("b.csv", b"id,\"t\"x\n1,2\n"),
+        ("c.csv", b"id,t\n1,\"a\"b"),
+    ]);
+    let content = read(&dir.open("a.csv").unwrap()).unwrap();
+    assert_eq!(content.schema, ["id:Int64?", "t:Utf8?"]);
+    assert_eq!(content.rows, ["2|c", "3|d\"e", "5|g\"h\""]);
+    let reason = |line, column| {
+        format!(
+            "line {line}: something follows the closing quote of the column '{column}': a quote within quotes is \
+             written twice"
+        )
+    };
+    let expected = [reason(2, "t"), reason(5, "t"), reason(7, "id")];
+    assert_eq!(content.rejects, expected);
+    assert_eq!(
+        read(&dir.open("c.csv").unwrap()).unwrap().rejects,
+        [reason(2, "t")]
+    );
+    let error = dir.open("b.csv").unwrap_err().to_string();
+    assert!(
+        error.contains("closing quote of the name of column 2"),
+        "{error}"
+    );
+}
+
+#[test]
+fn many_columns_are_decoded_in_small_batches() {
+    let columns = 10_000;
+    let row = |what: &dyn Fn(usize) -> String| {
+        let fields: Vec<String> = (0..columns).map(what).collect();
+        fields.join(",") + "\n"
+    };
+    let mut text = row(&|column| format!("c{column}"));
+    for id in 0..300 {
+        text += &row(&|column| (id * column).to_string());
+    }
+    let dir = Dir::new(&[("a.csv", text.as_bytes())]);
+    let set = dir.open("a.csv").unwrap();
+    let (mut rows, mut most) = (0, 0);
+    for unit in &set.units {
+        let read = unit.read::<SourceError>(
+            |batch, _| {
+                rows += batch.num_rows();
+                most = most.max(batch.num_rows());
+                Ok(())
+            },
+            |reject| panic!("{}", reject.reason),
+        );
+        read.unwrap();
+    }
+    assert_eq!(rows, 300);
+    // The decoder sets memory aside for all fields of a batch.
+    assert!(most * columns <= 1 << 20, "{most} rows at once");
+}
