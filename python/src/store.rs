@@ -43,6 +43,16 @@ impl Live {
         self.table.lock().clone()
     }
 
+    /// Takes a load that waits, if one does; false once the table is closed.
+    fn take_load(&self) -> bool {
+        if self.taker.is_stopped() {
+            return false;
+        }
+        // A load that is not taken is told so by its own waiting.
+        _ = self.table().map(|table| table.take_load());
+        true
+    }
+
     /// Waits for what is under way on its threads; the last handle closes the table.
     pub fn close(&self) {
         self.taker.stop();
@@ -85,7 +95,11 @@ impl RawStore {
             table: Mutex::new(Some(table)),
             taker: Taker::default(),
         });
-        let started = live.taker.start(Arc::downgrade(&live));
+        // The thread keeps no table open: it ends with the last other handle.
+        let taken = Arc::downgrade(&live);
+        let started = live
+            .taker
+            .start(move || taken.upgrade().is_some_and(|live| live.take_load()));
         started.context("cannot start a thread that takes loads")?;
         open.insert(name.clone(), Arc::clone(&live));
         Ok(live)

@@ -1,13 +1,10 @@
 //! Loads from anywhere into a live table that is open here: a thread of the table's takes them.
 
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
-use crate::store::Live;
 
 /// Between two looks for a load to take.
 const LOOK: Duration = Duration::from_millis(50);
@@ -20,17 +17,18 @@ pub struct Taker {
 }
 
 impl Taker {
-    /// Begins to take loads. The thread keeps no table open: it ends with the last other handle.
-    pub fn start(&self, live: Weak<Live>) -> std::io::Result<()> {
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// Calls `take` now and then, until it says false.
+    pub fn start(&self, mut take: impl FnMut() -> bool + Send + 'static) -> std::io::Result<()> {
         let take = move || {
             loop {
                 std::thread::park_timeout(LOOK);
-                let Some(live) = live.upgrade() else { return };
-                if live.taker.stopped.load(Relaxed) {
+                if !take() {
                     return;
                 }
-                // A load that is not taken is told so by its own waiting.
-                _ = live.table().map(|table| table.take_load());
             }
         };
         let thread = std::thread::Builder::new().name("forebay-loads".to_owned());

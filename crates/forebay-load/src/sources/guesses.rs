@@ -10,9 +10,7 @@ use arrow_schema::{DataType, Field, Fields};
 
 use super::error::SourceError;
 use super::infer_csv::Guess;
-use super::look::Seen;
 use super::shape::{MAX_FIELDS, Object, Shape, TooWide, top_columns};
-use super::text::TextFile;
 use super::{Content, File, SourceOptions};
 use crate::convert::holds;
 
@@ -21,6 +19,14 @@ use crate::convert::holds;
 pub struct Guesses {
     csv: HashMap<String, Guess>,
     json: Object,
+}
+
+/// What records were found to hold.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// A column, in the file's order.
+    Csv(Vec<Guess>),
+    Json(Shape),
 }
 
 /// Columns whose types are given, so that there is nothing to guess.
@@ -42,7 +48,7 @@ pub(super) fn settle(files: &mut [File], options: &SourceOptions) -> Result<(), 
                 if let Content::Text(_, text) = &mut file.content
                     && let Some(seen) = text.sample.take()
                 {
-                    guesses.add(&file.name, text, seen)?;
+                    guesses.add(&file.name, &text.names, seen)?;
                 }
             }
             Arc::new(guesses)
@@ -57,16 +63,16 @@ pub(super) fn settle(files: &mut [File], options: &SourceOptions) -> Result<(), 
 }
 
 impl Guesses {
-    /// Takes in what a part of a file holds.
+    /// Takes in what a part of a file holds; `names` are the columns of CSV.
     pub(super) fn add(
         &mut self,
         file: &str,
-        text: &TextFile,
+        names: &[String],
         seen: Seen,
     ) -> Result<(), SourceError> {
         match seen {
             Seen::Csv(seen) => {
-                for (name, more) in text.names.iter().zip(seen) {
+                for (name, more) in names.iter().zip(seen) {
                     let have = self.csv.entry(name.clone()).or_default();
                     *have = have.join(more);
                 }

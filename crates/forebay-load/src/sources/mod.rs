@@ -28,6 +28,7 @@ mod infer_number;
 mod ipc;
 mod jsonl;
 mod look;
+mod look_all;
 mod origin;
 mod parquet;
 mod parquet_types;
@@ -40,6 +41,7 @@ mod splitter;
 mod spool;
 mod store;
 mod text;
+mod text_format;
 mod union;
 mod unit;
 
@@ -69,7 +71,8 @@ pub(crate) use origin::row_as_json;
 pub use origin::{Origin, Place, Reject};
 use parquet::ParquetFile;
 pub use spool::Spool;
-use text::{TextFile, TextFormat};
+use text::TextFile;
+use text_format::TextFormat;
 use union::{FileColumns, unite};
 pub use unit::Unit;
 

@@ -17,7 +17,8 @@ use super::infer_json::{JsonLook, are_deep};
 use super::jsonl::JsonDecoder;
 use super::records::{Chunk, Record};
 use super::sniff::SHOWN_CHARS;
-use super::text::{TextFile, TextFormat, TextPart};
+use super::text::{TextFile, TextPart};
+use super::text_format::TextFormat;
 use crate::convert::{Rules, holds};
 use crate::types::MAX_DEPTH;
 

@@ -1,7 +1,7 @@
 //! What a text file is by its first bytes: how its records end, and whether it is text at all.
 
 use super::splitter::Splitter;
-use super::text::TextFormat;
+use super::text_format::TextFormat;
 use super::{CsvOptions, content};
 
 /// Bytes of a file that are looked at.

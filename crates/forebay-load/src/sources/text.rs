@@ -12,29 +12,22 @@ use super::blob::Blob;
 use super::csv;
 use super::error::SourceError;
 use super::format::Packing;
-use super::guesses::{Given, Guesses, given};
+use super::guesses::{Given, Guesses, Seen, given};
 use super::jsonl;
-use super::look::{Look, Seen};
+use super::look::Look;
 use super::origin::{Place, Places};
 use super::records::{Chunk, CutError, MAX_RECORD_BYTES, Record, Records};
 use super::shape::Shape;
 use super::sniff::{self, SNIFF_BYTES};
 use super::split::{RANGE_BYTES, split};
 use super::splitter::Splitter;
-use super::{BATCH_ROWS, CsvOptions, SourceOptions};
+use super::text_format::TextFormat;
+use super::{BATCH_ROWS, SourceOptions};
 
 /// Bytes of records decoded together.
 const CHUNK_BYTES: usize = 4 << 20;
 /// Bytes of a file that its sample has at most.
 const SAMPLE_BYTES: usize = 8 << 20;
-
-/// How the records of a file are decoded.
-#[derive(Debug, Clone)]
-pub(super) enum TextFormat {
-    Csv(CsvOptions),
-    /// Objects, each on a line, or the elements of one array.
-    Json,
-}
 
 /// A part of a text file: whole records.
 #[derive(Debug, Clone)]
@@ -117,7 +110,7 @@ impl TextFile {
         file.empty = sample.records.is_empty();
         file.number_names(&sample);
         if !file.known {
-            let mut look = Look::new(&file);
+            let mut look = Look::new(&file.format, file.names.len(), &file.given);
             look.look(&blob.name, &sample)?;
             let nothing = look.saw_nothing();
             if let Some(reason) = file.stranger(&sample).filter(|_| nothing) {

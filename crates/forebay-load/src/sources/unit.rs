@@ -11,7 +11,7 @@ use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use super::batches::Slice;
 use super::capture::CapturePart;
 use super::error::SourceError;
-use super::look::TextUnit;
+use super::look_all::TextUnit;
 use super::origin::{Origin, Places, Reject, culprit, row_as_json};
 use super::parquet::RowGroup;
 use super::text::{TextPart, decode_schema};

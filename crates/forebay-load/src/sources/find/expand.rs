@@ -3,20 +3,13 @@
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
+use super::expanded::Expanded;
 use super::glob::{hidden, is_pattern, matches_name, matches_parts};
 use super::lake::Lakes;
 use super::shelf::Shelf;
 use crate::near;
 use crate::sources::error::SourceError;
 use crate::sources::format::{Format, Packing};
-
-/// The files that a source stands for.
-#[derive(Debug)]
-pub struct Expanded {
-    pub files: Vec<ObjectMeta>,
-    /// The part of the source that has no wildcard: directories below it may give columns.
-    pub root: Path,
-}
 
 struct Search<'a> {
     shelf: &'a Shelf,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use object_store::path::Path;
 
-use super::expand::Expanded;
+use super::expanded::Expanded;
 use super::shelf::Shelf;
 use crate::sources::error::SourceError;
 

@@ -5,6 +5,7 @@
 //! that two sources name is read once.
 
 mod expand;
+mod expanded;
 pub(super) mod glob;
 mod lake;
 mod shelf;

@@ -1,0 +1,104 @@
+//! Looks at all rows of text files for the types of their columns, by several threads over the parts that they read
+//! side by side.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use forebay_io::crew;
+
+use super::SourceSet;
+use super::blob::Blob;
+use super::error::SourceError;
+use super::format::Packing;
+use super::guesses::{Guesses, Seen};
+use super::look::Look;
+use super::text::{TextFile, TextPart};
+
+/// A text file's part, with what reads it.
+pub(super) type TextUnit<'s> = (&'s Blob, &'s TextFile, &'s TextPart);
+
+/// What the parts come to: joined in their order, so that columns stand in the order of the rows.
+#[derive(Default)]
+struct Joined {
+    guesses: Guesses,
+    next: usize,
+    waiting: BTreeMap<usize, Seen>,
+}
+
+impl SourceSet {
+    /// The bytes of text that [`SourceSet::look_at_all`] reads.
+    pub fn text_bytes(&self) -> u64 {
+        let text = self.units.iter().filter(|unit| unit.text().is_some());
+        text.map(|unit| unit.bytes()).sum()
+    }
+
+    /// Looks at all rows of all text files for the types of their columns. `tick` is told of bytes that were
+    /// read; an error of it ends the work, and is given back.
+    pub fn look_at_all<E: From<SourceError> + Send>(
+        &self,
+        threads: usize,
+        tick: &(dyn Fn(u64) -> Result<(), E> + Sync),
+    ) -> Result<Guesses, E> {
+        let units: Vec<TextUnit<'_>> = self.units.iter().filter_map(|unit| unit.text()).collect();
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let joined = Mutex::new(Joined::default());
+        let failed = Mutex::new(None);
+        let work = || -> Result<(), E> {
+            while !stop.load(Relaxed) {
+                let number = next.fetch_add(1, Relaxed);
+                let Some(unit) = units.get(number) else { break };
+                let seen = look_at(*unit, tick)?;
+                let mut joined = joined.lock().unwrap_or_else(PoisonError::into_inner);
+                joined.add(&units, number, seen)?;
+            }
+            Ok(())
+        };
+        let stopping = || {
+            if let Err(error) = work() {
+                stop.store(true, Relaxed);
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.get_or_insert(error);
+            }
+        };
+        crew(threads.min(units.len()), stopping);
+        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let joined = joined.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(joined.guesses)
+    }
+}
+
+impl Joined {
+    fn add(
+        &mut self,
+        units: &[TextUnit<'_>],
+        number: usize,
+        seen: Seen,
+    ) -> Result<(), SourceError> {
+        self.waiting.insert(number, seen);
+        while let Some(seen) = self.waiting.remove(&self.next) {
+            let (blob, file, _) = units[self.next];
+            self.guesses.add(&blob.name, &file.names, seen)?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+}
+
+fn look_at<E: From<SourceError>>(
+    (blob, file, part): TextUnit<'_>,
+    tick: &(dyn Fn(u64) -> Result<(), E> + Sync),
+) -> Result<Seen, E> {
+    let plain = file.packing == Packing::Plain;
+    let mut look = Look::new(&file.format, file.names.len(), &file.given);
+    file.chunks(blob, part, &mut |chunk| {
+        look.look(&blob.name, chunk)?;
+        tick(if plain { chunk.bytes.len() as u64 } else { 0 })
+    })?;
+    if !plain {
+        tick(part.range.end - part.range.start)?;
+    }
+    Ok(look.finish())
+}
