@@ -25,7 +25,6 @@ mod layout;
 pub mod live;
 mod manifest;
 mod name;
-mod page;
 mod pointer;
 mod push;
 mod reserve;

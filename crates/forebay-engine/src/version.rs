@@ -125,10 +125,6 @@ impl Version {
         self.manifest.order
     }
 
-    pub(crate) fn sum(&self) -> u64 {
-        self.sum
-    }
-
     pub(crate) fn is_same(&self, version: u64, sum: u64) -> bool {
         self.manifest.version == version && self.sum == sum && sum != 0
     }

@@ -39,26 +39,12 @@ fn any_rows() -> impl Strategy<Value = Rows> {
     proptest::collection::btree_map(key, value, 1..200)
 }
 
-/// Every page of a SCAN, as a client would fetch them.
-fn by_cursor(version: &Arc<Version>, count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (mut found, mut cursor) = (Vec::new(), 0);
-    loop {
-        let before = found.len();
-        let visit = |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
-        cursor = version.scan_page(cursor, count, visit).unwrap();
-        if cursor == 0 {
-            return found;
-        }
-        assert!(found.len() - before >= count);
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn reads_agree_with_a_map(
-        order in any_order(), rows in any_rows(), parts in 1usize..9, count in 1usize..40,
+        order in any_order(), rows in any_rows(), parts in 1usize..9,
     ) {
         let version = open(order, &rows, parts);
         prop_assert_eq!(read_all(&version), rows.clone());
@@ -83,10 +69,6 @@ proptest! {
             Lookup::Absent => assert!(!rows.contains_key(wanted[place])),
             Lookup::Found(value) => assert_eq!(Some(&value.into_owned()), rows.get(wanted[place])),
         }).unwrap();
-
-        let paged = by_cursor(&version, count);
-        prop_assert_eq!(paged.len(), rows.len());
-        prop_assert_eq!(paged.into_iter().collect::<Rows>(), rows);
     }
 
     #[test]
@@ -159,7 +141,6 @@ proptest! {
             let found = version.get(key).unwrap();
             prop_assert_eq!(found.as_deref(), expected.get(key).map(|v| &v[..]));
         }
-        prop_assert_eq!(by_cursor(&version, 3).into_iter().collect::<Rows>(), expected);
     }
 }
 
@@ -208,34 +189,20 @@ fn empty_tables_and_empty_partitions_read_as_such() {
         let version = commit(&store, push, order, Vec::new(), &Rows::new());
         assert_eq!(version.get(b"a").unwrap(), None);
         assert_eq!(version.try_get(b"a").unwrap(), Lookup::Absent);
-        assert_eq!(by_cursor(&version, 10), []);
         assert_eq!(read_all(&version), Rows::new());
     }
     // Two keys, 64 partitions.
     let few = rows(1, 2);
     let version = open(Order::Hashed, &few, 64);
     assert_eq!(read_all(&version), few);
-    assert_eq!(by_cursor(&version, 1).len(), 2);
 }
 
 #[test]
-fn keys_in_one_slot_and_a_cursor_of_another_version() {
+fn keys_in_one_slot_are_all_found() {
     let tagged = (0..500).map(|i| (format!("{{tag}}{i:03}").into_bytes(), vec![b'v'; 40]));
     let tagged: Rows = tagged.collect();
     let version = open(Order::Hashed, &tagged, 16);
-    assert_eq!(by_cursor(&version, 7).into_iter().collect::<Rows>(), tagged);
-
-    // An ordered cursor from a version that is gone begins anew rather than leaving keys out.
-    let (old, new) = (rows(1, 600), rows(2, 900));
-    let (a, b) = (open(Order::Ordered, &old, 3), open(Order::Ordered, &new, 2));
-    let cursor = a.scan_page(0, 100, |_, _| {}).unwrap();
-    assert!(cursor > 0 && cursor < 1 << 53, "{cursor}");
-    let mut first = None;
-    b.scan_page(cursor, 1, |key, _| {
-        first.get_or_insert(key.to_vec());
-    })
-    .unwrap();
-    assert_eq!(first.as_ref(), new.keys().next());
+    assert_eq!(read_all(&version), tagged);
 }
 
 #[test]
