@@ -67,8 +67,7 @@ impl<'a> Fit<'a> {
         options.table = typed
             .map(|field| (field.name().clone(), field.data_type().clone()))
             .collect();
-        SourceSet::open(&self.request.sources, &options)
-            .map_err(|error| self.lacks(lacking(error)))
+        SourceSet::open(&self.request.sources, &options).map_err(|error| self.lacks(lacking(error)))
     }
 
     fn operations(&self) -> Result<OperationChoice, LoadError> {
