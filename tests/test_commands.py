@@ -38,6 +38,7 @@ def test_push_ends_with_one_object(store, source):
         "seconds",
         "swapped",
         "gate",
+        "warnings",
     ]
     assert pushed["table"] == "people" and pushed["version"] == 1 and pushed["rows"] == 1000
     assert pushed["bytes"] > 10_000 and pushed["seconds"] > 0 and pushed["swapped"] is True

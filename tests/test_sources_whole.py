@@ -49,6 +49,25 @@ def test_two_columns_of_one_name(store, tmp_path, ending):
     assert "two columns are named 'p'" in message
 
 
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_arrow_files_with_damaged_lengths_are_refused(store, tmp_path, codec):
+    """Each length would be taken for memory to set aside."""
+    table = pa.table({"id": [i // 1000 for i in range(4321)]})
+    path = tmp_path / "t.arrow"
+    options = pyarrow.ipc.IpcWriteOptions(compression=codec)
+    with pyarrow.ipc.new_file(path, table.schema, options=options) as file:
+        file.write_table(table)
+    good = path.read_bytes()
+    length = (4321 * 8).to_bytes(8, "little")
+    assert good.count(length) == 1
+    path.write_bytes(good.replace(length, (1 << 46).to_bytes(8, "little")))
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert "t.arrow: record batch 0 is damaged or cut off: a buffer of" in message
+    path.write_bytes(good[:-10] + b"\xff\xff\xff\x7fARROW1")
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert "its footer is damaged or cut off: its length is 2147483647 bytes" in message
+
+
 def test_streams_that_do_not_end_where_the_file_does(store, tmp_path):
     table = pa.table({"id": list(range(100))})
     whole = tmp_path / "whole.arrows"

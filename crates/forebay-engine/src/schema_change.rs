@@ -136,9 +136,9 @@ impl SchemaChange {
         match (&before.value, &after.value) {
             (Row, Row) => self.fields("", &before.schema, &after.schema),
             (Bytes { column: was }, Bytes { column: is }) if was == is => {
-                let kind = |manifest: &Manifest| column_of(manifest, is).map(|c| c.kind.clone());
-                if let (Some(was), Some(now)) = (kind(before), kind(after)) {
-                    self.kinds(is, &was, &now);
+                let column = (find(&before.schema, is), find(&after.schema, is));
+                if let (Some(was), Some(now)) = column {
+                    self.kinds(is, &was.kind, &now.kind);
                 }
             }
             (
@@ -162,10 +162,6 @@ impl SchemaChange {
     }
 
     fn fields(&mut self, path: &str, before: &Schema, after: &Schema) {
-        let find = |schema: &Schema, name: &str| {
-            let at = schema.column_index(name)?;
-            schema.columns().get(at).cloned()
-        };
         for was in before.columns() {
             let name = inside(path, &was.name);
             match find(after, &was.name) {
@@ -207,7 +203,8 @@ impl SchemaChange {
                 }
                 self.kinds(&format!("{path}[]"), &was.kind, &is.kind);
             }
-            _ if before == after || is_same_decimal(before, after) => {}
+            _ if before == after => {}
+            _ if decimal(before).is_some() && decimal(before) == decimal(after) => {}
             _ => {
                 let what = match widens(before, after) {
                     true => Altered::TypeWidened,
@@ -250,9 +247,8 @@ fn inside(path: &str, name: &str) -> String {
     }
 }
 
-fn column_of<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m Column> {
-    let at = manifest.schema.column_index(name)?;
-    manifest.schema.columns().get(at)
+fn find<'s>(schema: &'s Schema, name: &str) -> Option<&'s Column> {
+    schema.columns().get(schema.column_index(name)?)
 }
 
 fn order_name(order: Order) -> &'static str {
@@ -281,36 +277,14 @@ fn value_name(manifest: &Manifest) -> String {
 /// Whether each value of `before` is one of `after`, and readers get it in the same form. A time in a finer unit has
 /// more digits, and an integer that became a float a point: those are other forms.
 fn widens(before: &Kind, after: &Kind) -> bool {
-    let bits = |kind: &Kind| {
-        Some(match kind {
-            Kind::Int8 => (true, 8),
-            Kind::Int16 => (true, 16),
-            Kind::Int32 => (true, 32),
-            Kind::Int64 => (true, 64),
-            Kind::UInt8 => (false, 8),
-            Kind::UInt16 => (false, 16),
-            Kind::UInt32 => (false, 32),
-            Kind::UInt64 => (false, 64),
-            _ => return None,
-        })
-    };
+    if let (Some((was, a)), Some((is, b))) = (decimal(before), decimal(after)) {
+        return a == b && was < is;
+    }
     match (before, after) {
         (Kind::Null, _) => true,
         (Kind::Float16, Kind::Float32 | Kind::Float64) | (Kind::Float32, Kind::Float64) => true,
         (Kind::Date32, Kind::Date64) => true,
         (Kind::FixedBinary { .. }, Kind::Binary) => true,
-        (
-            Kind::Decimal {
-                precision: was,
-                scale: a,
-                ..
-            },
-            Kind::Decimal {
-                precision: is,
-                scale: b,
-                ..
-            },
-        ) => a == b && was < is,
         // All zoned times are told in UTC.
         (
             Kind::Timestamp {
@@ -330,10 +304,11 @@ fn widens(before: &Kind, after: &Kind) -> bool {
                 ..
             },
         ) => {
-            let digits = bits(before).map(|(signed, bits)| digits_of(signed, bits));
+            let digits = before.integer();
+            let digits = digits.map(|(signed, bits)| digits_of(signed, bits));
             digits.is_some_and(|digits| digits <= *precision)
         }
-        _ => match (bits(before), bits(after)) {
+        _ => match (before.integer(), after.integer()) {
             (Some((was_signed, was)), Some((is_signed, is))) => {
                 was < is && (is_signed || !was_signed)
             }
@@ -342,22 +317,13 @@ fn widens(before: &Kind, after: &Kind) -> bool {
     }
 }
 
-/// How many bits a decimal is stored in shows nowhere.
-fn is_same_decimal(before: &Kind, after: &Kind) -> bool {
-    match (before, after) {
-        (
-            Kind::Decimal {
-                precision: was,
-                scale: a,
-                ..
-            },
-            Kind::Decimal {
-                precision: is,
-                scale: b,
-                ..
-            },
-        ) => (was, a) == (is, b),
-        _ => false,
+/// The precision and scale of a decimal: how many bits it is stored in shows nowhere.
+fn decimal(kind: &Kind) -> Option<(u8, i8)> {
+    match kind {
+        Kind::Decimal {
+            precision, scale, ..
+        } => Some((*precision, *scale)),
+        _ => None,
     }
 }
 

@@ -22,18 +22,7 @@ enum Family {
 
 fn family(kind: &Kind) -> Family {
     match kind {
-        Kind::Int8
-        | Kind::Int16
-        | Kind::Int32
-        | Kind::Int64
-        | Kind::UInt8
-        | Kind::UInt16
-        | Kind::UInt32
-        | Kind::UInt64
-        | Kind::Float16
-        | Kind::Float32
-        | Kind::Float64
-        | Kind::Decimal { .. } => Family::Number,
+        kind if kind.is_number() => Family::Number,
         Kind::Bool => Family::Bool,
         Kind::Date32 | Kind::Date64 => Family::Date,
         Kind::Time { .. } => Family::Time,
@@ -46,7 +35,7 @@ fn family(kind: &Kind) -> Family {
         }
         Kind::Text => Family::Text,
         Kind::Binary | Kind::FixedBinary { .. } => Family::Binary,
-        Kind::Null | Kind::List { .. } | Kind::Struct { .. } | Kind::Map { .. } => Family::Other,
+        _ => Family::Other,
     }
 }
 

@@ -118,7 +118,7 @@ fn check(column: &Column, form: Form, whole: bool) -> Result<(), EncodeError> {
             "is binary, which makes a key as it is only as the whole template: write {COLUMN:hex}, or \
              {COLUMN:uuid} for UUIDs of 16 bytes",
         ),
-        kind if matches!(form, Form::Padded(_)) && !is_number(kind) => {
+        kind if matches!(form, Form::Padded(_)) && !kind.is_number() => {
             refuse("is no number, and only numbers have a width")
         }
         _ => Ok(()),
@@ -126,21 +126,8 @@ fn check(column: &Column, form: Form, whole: bool) -> Result<(), EncodeError> {
 }
 
 fn has_big_endian(kind: &Kind) -> bool {
-    use Kind::{Date32, Date64, Int8, Int16, Int32, Int64, Timestamp};
-    use Kind::{UInt8, UInt16, UInt32, UInt64};
-    matches!(
-        kind,
-        Int8 | Int16
-            | Int32
-            | Int64
-            | UInt8
-            | UInt16
-            | UInt32
-            | UInt64
-            | Date32
-            | Date64
-            | Timestamp { .. }
-    )
+    let time = matches!(kind, Kind::Date32 | Kind::Date64 | Kind::Timestamp { .. });
+    time || kind.integer().is_some()
 }
 
 fn is_binary(kind: &Kind) -> bool {
@@ -149,25 +136,6 @@ fn is_binary(kind: &Kind) -> bool {
 
 fn is_uuid(kind: &Kind) -> bool {
     matches!(kind, Kind::FixedBinary { width } if *width == UUID_BYTES as u32)
-}
-
-fn is_number(kind: &Kind) -> bool {
-    use Kind::{Decimal, Float16, Float32, Float64, Int8, Int16, Int32, Int64};
-    use Kind::{UInt8, UInt16, UInt32, UInt64};
-    matches!(
-        kind,
-        Int8 | Int16
-            | Int32
-            | Int64
-            | UInt8
-            | UInt16
-            | UInt32
-            | UInt64
-            | Float16
-            | Float32
-            | Float64
-            | Decimal { .. }
-    )
 }
 
 #[inline]

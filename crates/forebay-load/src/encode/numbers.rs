@@ -18,13 +18,9 @@ pub(super) fn number_writer(
     column: String,
     number: Number,
 ) -> Result<(ValueWriter, Encoded), EncodeError> {
-    use Kind::{Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
     let kind = &schema.columns()[index].kind;
-    let whole = matches!(
-        kind,
-        Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64
-    );
-    let float = number == Number::F64 && matches!(kind, Float32 | Float64);
+    let whole = kind.integer().is_some();
+    let float = number == Number::F64 && matches!(kind, Kind::Float32 | Kind::Float64);
     if !(whole || float) {
         let (wanted, type_name) = match number {
             Number::I64 => ("whole numbers", "int64"),

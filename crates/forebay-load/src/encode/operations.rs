@@ -240,23 +240,10 @@ impl Operations {
 }
 
 fn check_expiry(place: &Place) -> Result<(), EncodeError> {
-    let good = matches!(
-        place.kind,
-        Kind::Int8
-            | Kind::Int16
-            | Kind::Int32
-            | Kind::Int64
-            | Kind::UInt8
-            | Kind::UInt16
-            | Kind::UInt32
-            | Kind::UInt64
-            | Kind::Float32
-            | Kind::Float64
-            | Kind::Date32
-            | Kind::Date64
-            | Kind::Timestamp { .. }
-    );
-    if good {
+    let kind = &place.kind;
+    let time = matches!(kind, Kind::Date32 | Kind::Date64 | Kind::Timestamp { .. });
+    let seconds = kind.integer().is_some() || matches!(kind, Kind::Float32 | Kind::Float64);
+    if time || seconds {
         Ok(())
     } else {
         Err(EncodeError::ExpiryType {

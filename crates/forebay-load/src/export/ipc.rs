@@ -2,62 +2,47 @@
 
 use std::io::Write;
 
+use arrow_array::RecordBatch;
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::ArrowError;
 use forebay_run::row::Column;
 
 use super::ExportError;
-use super::layout::Layout;
-use super::rows::Rows;
+use super::rows::{BatchWriter, Rows, RowsTo};
 
-pub(super) struct ArrowRows<W: Write> {
-    rows: Rows,
-    writer: Writer<W>,
-}
-
-enum Writer<W: Write> {
+pub(super) enum IpcWriter<W: Write> {
     File(FileWriter<W>),
     Stream(StreamWriter<W>),
 }
 
-impl<W: Write> ArrowRows<W> {
-    pub fn new(columns: &[Column], stream: bool, output: W) -> Result<ArrowRows<W>, ExportError> {
+impl<W: Write> IpcWriter<W> {
+    pub fn rows(columns: &[Column], stream: bool, output: W) -> Result<RowsTo<Self>, ExportError> {
         let rows = Rows::new(columns, false);
         let writer = match stream {
-            true => Writer::Stream(StreamWriter::try_new(output, rows.schema()).map_err(failed)?),
-            false => Writer::File(FileWriter::try_new(output, rows.schema()).map_err(failed)?),
+            true => StreamWriter::try_new(output, rows.schema()).map(IpcWriter::Stream),
+            false => FileWriter::try_new(output, rows.schema()).map(IpcWriter::File),
         };
-        Ok(ArrowRows { rows, writer })
+        Ok(RowsTo::new(rows, writer.map_err(failed)?))
     }
+}
 
-    pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
-        self.rows.push(layout, key, value)?;
-        if self.rows.full() {
-            self.flush()?;
-        }
-        Ok(())
-    }
+impl<W: Write> BatchWriter for IpcWriter<W> {
+    type Output = W;
 
-    fn flush(&mut self) -> Result<(), ExportError> {
-        let batch = self.rows.finish()?;
-        let written = match &mut self.writer {
-            Writer::File(writer) => writer.write(&batch),
-            Writer::Stream(writer) => writer.write(&batch),
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ExportError> {
+        let written = match self {
+            IpcWriter::File(writer) => writer.write(batch),
+            IpcWriter::Stream(writer) => writer.write(batch),
         };
         written.map_err(failed)
     }
 
-    pub fn finish(mut self) -> Result<W, ExportError> {
-        if !self.rows.is_empty() {
-            self.flush()?;
-        }
-        let output = match self.writer {
-            Writer::File(writer) => writer.into_inner(),
-            Writer::Stream(writer) => writer.into_inner(),
+    fn end(self) -> Result<W, ExportError> {
+        let output = match self {
+            IpcWriter::File(writer) => writer.into_inner(),
+            IpcWriter::Stream(writer) => writer.into_inner(),
         };
-        let mut output = output.map_err(failed)?;
-        output.flush()?;
-        Ok(output)
+        output.map_err(failed)
     }
 }
 

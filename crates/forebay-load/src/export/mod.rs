@@ -24,11 +24,12 @@ use std::str::FromStr;
 use arrow_schema::ArrowError;
 use forebay_run::row::{Column, Kind, RowError, Schema};
 
-use ipc::ArrowRows;
+use ipc::IpcWriter;
 pub use layout::ExportValues;
 use layout::{Layout, column_is_binary, keys_are_binary};
 use lines::{CsvLines, JsonLines};
-use parquet::ParquetRows;
+use parquet::ParquetWriter;
+use rows::RowsTo;
 pub use rows::ScanBatches;
 
 /// A file format that can be written.
@@ -141,10 +142,10 @@ pub struct Exporter<W: Write + Send> {
 }
 
 enum Output<W: Write + Send> {
-    Parquet(Box<ParquetRows<W>>),
+    Parquet(Box<RowsTo<ParquetWriter<W>>>),
     Csv(CsvLines<W>),
     JsonLines(JsonLines<W>),
-    Arrow(Box<ArrowRows<W>>),
+    Arrow(Box<RowsTo<IpcWriter<W>>>),
 }
 
 impl<W: Write + Send> Exporter<W> {
@@ -154,12 +155,16 @@ impl<W: Write + Send> Exporter<W> {
         let columns = &layout.columns;
         let notes = limits::check(options.format, columns)?;
         let output = match options.format {
-            ExportFormat::Parquet => Output::Parquet(Box::new(ParquetRows::new(columns, output)?)),
+            ExportFormat::Parquet => {
+                Output::Parquet(Box::new(ParquetWriter::rows(columns, output)?))
+            }
             ExportFormat::Csv => Output::Csv(CsvLines::new(columns, output)?),
             ExportFormat::JsonLines => Output::JsonLines(JsonLines::new(columns, output)),
-            ExportFormat::Arrow => Output::Arrow(Box::new(ArrowRows::new(columns, false, output)?)),
+            ExportFormat::Arrow => {
+                Output::Arrow(Box::new(IpcWriter::rows(columns, false, output)?))
+            }
             ExportFormat::ArrowStream => {
-                Output::Arrow(Box::new(ArrowRows::new(columns, true, output)?))
+                Output::Arrow(Box::new(IpcWriter::rows(columns, true, output)?))
             }
         };
         Ok(Exporter {

@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Fields, Schema};
 use forebay_run::row::Column;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -16,20 +17,16 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::ExportError;
-use super::layout::Layout;
-use super::rows::Rows;
+use super::rows::{BatchWriter, Rows, RowsTo};
 use crate::types::arrow_field;
 
 const GROUP_ROWS: usize = 128 << 10;
 const GROUP_BYTES: usize = 64 << 20;
 
-pub(super) struct ParquetRows<W: Write + Send> {
-    rows: Rows,
-    writer: ArrowWriter<W>,
-}
+pub(super) struct ParquetWriter<W: Write + Send>(ArrowWriter<W>);
 
-impl<W: Write + Send> ParquetRows<W> {
-    pub fn new(columns: &[Column], output: W) -> Result<ParquetRows<W>, ExportError> {
+impl<W: Write + Send> ParquetWriter<W> {
+    pub fn rows(columns: &[Column], output: W) -> Result<RowsTo<Self>, ExportError> {
         let rows = Rows::new(columns, true);
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -42,33 +39,23 @@ impl<W: Write + Send> ParquetRows<W> {
             .with_skip_arrow_metadata(true);
         let schema = rows.schema().clone();
         let writer = ArrowWriter::try_new_with_options(output, schema, options).map_err(failed)?;
-        Ok(ParquetRows { rows, writer })
+        Ok(RowsTo::new(rows, ParquetWriter(writer)))
     }
+}
 
-    pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
-        self.rows.push(layout, key, value)?;
-        if self.rows.full() {
-            self.flush()?;
+impl<W: Write + Send> BatchWriter for ParquetWriter<W> {
+    type Output = W;
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ExportError> {
+        self.0.write(batch).map_err(failed)?;
+        if self.0.in_progress_size() >= GROUP_BYTES {
+            self.0.flush().map_err(failed)?;
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), ExportError> {
-        let batch = self.rows.finish()?;
-        self.writer.write(&batch).map_err(failed)?;
-        if self.writer.in_progress_size() >= GROUP_BYTES {
-            self.writer.flush().map_err(failed)?;
-        }
-        Ok(())
-    }
-
-    pub fn finish(mut self) -> Result<W, ExportError> {
-        if !self.rows.is_empty() {
-            self.flush()?;
-        }
-        let mut output = self.writer.into_inner().map_err(failed)?;
-        output.flush()?;
-        Ok(output)
+    fn end(self) -> Result<W, ExportError> {
+        self.0.into_inner().map_err(failed)
     }
 }
 

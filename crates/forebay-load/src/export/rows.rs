@@ -1,5 +1,7 @@
 //! Records as Arrow batches: for files, and for programs that read a table through Arrow.
 
+use std::io::Write;
+
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use forebay_engine::Scan;
@@ -15,6 +17,46 @@ pub(super) struct Rows {
     builder: BatchBuilder,
     names: Vec<String>,
     text: Vec<bool>,
+}
+
+/// Writes batches to a file of some format.
+pub(super) trait BatchWriter {
+    type Output: Write;
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ExportError>;
+
+    /// Ends the file.
+    fn end(self) -> Result<Self::Output, ExportError>;
+}
+
+/// Writes records to a file of batches.
+pub(super) struct RowsTo<W> {
+    rows: Rows,
+    writer: W,
+}
+
+impl<W: BatchWriter> RowsTo<W> {
+    pub fn new(rows: Rows, writer: W) -> RowsTo<W> {
+        RowsTo { rows, writer }
+    }
+
+    pub fn push(&mut self, layout: &Layout, key: &[u8], value: &[u8]) -> Result<(), ExportError> {
+        self.rows.push(layout, key, value)?;
+        match self.rows.full() {
+            true => self.writer.write(&self.rows.finish()?),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the file; gives the output, flushed.
+    pub fn finish(mut self) -> Result<W::Output, ExportError> {
+        if !self.rows.is_empty() {
+            self.writer.write(&self.rows.finish()?)?;
+        }
+        let mut output = self.writer.end()?;
+        output.flush()?;
+        Ok(output)
+    }
 }
 
 /// What can go wrong with one record.

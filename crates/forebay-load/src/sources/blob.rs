@@ -241,3 +241,31 @@ pub(super) fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> 
         Err(_) => Err("its decoder gave up on the content".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// In a process of its own, whose messages can be read.
+    #[test]
+    fn a_panic_that_is_caught_is_not_printed() {
+        const CHILD: &str = "FOREBAY_TEST_CHILD";
+        if std::env::var_os(CHILD).is_some() {
+            let caught = guarded(|| -> Result<(), String> { panic!("a decoder's panic") });
+            assert!(caught.unwrap_err().contains("gave up"));
+            let other = panic::catch_unwind(|| panic!("somebody else's panic"));
+            assert!(other.is_err());
+            return;
+        }
+        let name = "sources::blob::tests::a_panic_that_is_caught_is_not_printed";
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let child = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
+        let output = child.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        assert!(!told.contains("a decoder's panic"), "{told}");
+        assert!(told.contains("somebody else's panic"), "{told}");
+    }
+}

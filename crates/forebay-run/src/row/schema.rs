@@ -137,6 +137,30 @@ impl Kind {
         }
     }
 
+    /// Of integers, whether they are signed, and their bits.
+    pub fn integer(&self) -> Option<(bool, u32)> {
+        Some(match self {
+            Kind::Int8 => (true, 8),
+            Kind::Int16 => (true, 16),
+            Kind::Int32 => (true, 32),
+            Kind::Int64 => (true, 64),
+            Kind::UInt8 => (false, 8),
+            Kind::UInt16 => (false, 16),
+            Kind::UInt32 => (false, 32),
+            Kind::UInt64 => (false, 64),
+            _ => return None,
+        })
+    }
+
+    pub fn is_float(&self) -> bool {
+        matches!(self, Kind::Float16 | Kind::Float32 | Kind::Float64)
+    }
+
+    /// An integer, float or decimal.
+    pub fn is_number(&self) -> bool {
+        self.integer().is_some() || self.is_float() || matches!(self, Kind::Decimal { .. })
+    }
+
     /// A list, struct or map: shown as JSON where a single text is wanted.
     pub fn is_nested(&self) -> bool {
         matches!(

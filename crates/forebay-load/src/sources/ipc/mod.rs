@@ -95,7 +95,7 @@ impl IpcFile {
         emit: &mut dyn FnMut(usize, RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
         let decoder = FileDecoder::new(Arc::clone(&self.schema), self.version);
-        let mut reading = Reading {
+        let mut reading = IpcReading {
             messages: Messages::new(blob),
             decoder: decoder.with_projection(columns.to_vec()),
         };
@@ -130,12 +130,12 @@ impl IpcFile {
 }
 
 /// A file or stream being read.
-struct Reading {
+struct IpcReading {
     messages: Messages,
     decoder: FileDecoder,
 }
 
-impl Reading {
+impl IpcReading {
     /// The batch at a block of a file.
     fn batch(&mut self, block: &Block) -> Result<RecordBatch, String> {
         let message = self.messages.at(block)?;
