@@ -1,4 +1,4 @@
-# The habits of the house. Every target installs what it lacks (scripts/setup says what and how) and
+# Every target installs what it lacks (scripts/setup says what and how) and
 # then does its work; nothing else has to be run first.
 
 SHELL := /bin/bash

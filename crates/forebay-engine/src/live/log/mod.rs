@@ -1,6 +1,6 @@
 //! The write-ahead log of a live table.
 //!
-//! A log is a directory of segments, `N.log`, each a header and frames (`docs/format.md`). A record is
+//! A log is a directory of segments, `N.log`, each a header and frames (`docs/log-format.md`). A record is
 //! written (write(2)) before [`Log::append`] returns, so it outlives its process. When it is
 //! acknowledged, and what a power cut may take, is the log's [`Durability`].
 //!
