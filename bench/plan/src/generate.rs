@@ -1,7 +1,7 @@
 //! Instances of the move/insert problem, by family and seed.
 
 use forebay_plan::Random;
-use forebay_plan::insert::{Item, Machine, Problem};
+use forebay_plan::insert::{InsertItem, Machine, Problem};
 
 /// How the existing and the new records are spread, and how partitions lie on machines. What a family
 /// does not say is uniform.

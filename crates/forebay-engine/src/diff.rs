@@ -82,7 +82,7 @@ pub fn diff(
         schema: SchemaChange::between(before.manifest(), after.manifest()),
         samples: Vec::new(),
     };
-    let mut tally = Tally {
+    let mut tally = DiffTally {
         comparer,
         report,
         samples,
@@ -106,14 +106,14 @@ pub fn diff(
     Ok(tally.report)
 }
 
-struct Tally<'a> {
+struct DiffTally<'a> {
     comparer: Comparer<'a>,
     report: DiffReport,
     samples: usize,
     changed: Vec<usize>,
 }
 
-impl Tally<'_> {
+impl DiffTally<'_> {
     fn add(&mut self, pair: &Pair<'_>) -> Result<(), ReadError> {
         match pair {
             Pair::Before(key) => {
@@ -168,13 +168,13 @@ impl Tally<'_> {
     }
 }
 
-type Visit<'a> = dyn FnMut(Pair<'_>) -> Result<(), ReadError> + 'a;
+type DiffVisit<'a> = dyn FnMut(Pair<'_>) -> Result<(), ReadError> + 'a;
 
 /// Both versions are in one order: walk them side by side.
 fn merge(
     before: &Arc<Version>,
     after: &Arc<Version>,
-    visit: &mut Visit<'_>,
+    visit: &mut DiffVisit<'_>,
 ) -> Result<(), ReadError> {
     let mut a = before.scan(Direction::Forward);
     let mut b = after.scan(Direction::Forward);
@@ -211,7 +211,7 @@ fn merge(
 fn look_up(
     before: &Arc<Version>,
     after: &Arc<Version>,
-    visit: &mut Visit<'_>,
+    visit: &mut DiffVisit<'_>,
 ) -> Result<(), ReadError> {
     let mut scan = after.scan(Direction::Forward);
     while scan.advance()? {

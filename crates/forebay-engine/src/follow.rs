@@ -47,7 +47,7 @@ struct Follow {
 }
 
 /// What a look at a table's pointer found.
-enum Seen {
+enum PointerSeen {
     /// The same as before, or nothing to be done about it.
     Same,
     /// No version is asked for.
@@ -113,14 +113,14 @@ impl Followed {
             follow.pointer_damaged = matches!(seen, Err(StoreError::DamagedPointer { .. }));
         }
         match seen {
-            Ok(Seen::Same) => {}
-            Ok(Seen::Nothing) => {
+            Ok(PointerSeen::Same) => {}
+            Ok(PointerSeen::Nothing) => {
                 if let Some(follow) = self.tables.get_mut(name) {
                     follow.problem = None;
                 }
             }
-            Ok(Seen::Dropped) => self.stop(name, publish),
-            Ok(Seen::Serve(pointer, version)) => {
+            Ok(PointerSeen::Dropped) => self.stop(name, publish),
+            Ok(PointerSeen::Serve(pointer, version)) => {
                 self.serve(&table, pointer, version, now, publish);
             }
             Err(error) if is_known => self.failed(name, &error.to_string(), now),
@@ -178,7 +178,7 @@ impl Followed {
     }
 
     /// Has the versions of a table opened anew at the next look, and lets go of what is open.
-    pub fn distrust(&mut self, name: &TableName) {
+    pub fn invalidate(&mut self, name: &TableName) {
         if let Some(follow) = self.tables.get_mut(name) {
             follow.pointer = None;
             follow.retry_at = None;
@@ -337,15 +337,15 @@ impl Follow {
 }
 
 /// Reads a table's pointer and says what it asks for.
-fn see(table: &Table, known: Option<&Follow>, now: Duration) -> Result<Seen, StoreError> {
+fn see(table: &Table, known: Option<&Follow>, now: Duration) -> Result<PointerSeen, StoreError> {
     let serving = known.and_then(|follow| follow.serving.as_ref());
     let waits = known
         .and_then(|follow| follow.retry_at)
         .is_some_and(|at| now < at);
     let Some(pointer) = Pointer::read(&**table.disk(), &table.files.pointer())? else {
         return match serving {
-            None => Ok(Seen::Nothing),
-            Some(_) if table.version_numbers()?.is_empty() => Ok(Seen::Dropped),
+            None => Ok(PointerSeen::Nothing),
+            Some(_) if table.version_numbers()?.is_empty() => Ok(PointerSeen::Dropped),
             Some(_) => Err(StoreError::Io {
                 action: "read",
                 path: table.files.pointer(),
@@ -354,13 +354,13 @@ fn see(table: &Table, known: Option<&Follow>, now: Duration) -> Result<Seen, Sto
         };
     };
     if pointer.dropped {
-        return Ok(Seen::Dropped);
+        return Ok(PointerSeen::Dropped);
     }
     let same = known.and_then(|follow| follow.pointer.as_ref()) == Some(&pointer);
     let settled = known.is_some_and(|follow| follow.problem.is_none());
     match pointer.serving {
-        Some(_) if same && (settled || waits) => Ok(Seen::Same),
-        Some(version) => Ok(Seen::Serve(pointer, version)),
-        None => Ok(Seen::Nothing),
+        Some(_) if same && (settled || waits) => Ok(PointerSeen::Same),
+        Some(version) => Ok(PointerSeen::Serve(pointer, version)),
+        None => Ok(PointerSeen::Nothing),
     }
 }

@@ -98,13 +98,13 @@ pub fn compare_sampled(
         nulls: null_shares(old, new),
         schema: SchemaChange::between(old, new),
     };
-    let parts = Parts::of(before, after);
+    let parts = SampledParts::of(before, after);
     let look = Look {
         before,
         after,
         parts: &parts,
     };
-    let seen = Seen {
+    let seen = KeysSeen {
         old: look.sample(before, &parts.before, sample_rows, random, Look::at_old)?,
         new: look.sample(after, &parts.after, sample_rows, random, Look::at_new)?,
         layers: look.sample(after, &parts.layers, sample_rows, random, Look::at_layer)?,
@@ -116,7 +116,7 @@ pub fn compare_sampled(
 
 /// The runs that tell two versions apart.
 #[derive(Default)]
-struct Parts {
+struct SampledParts {
     /// Of partitions that do not share their oldest run: all runs of the one, and of the other.
     before: Vec<Arc<Run>>,
     after: Vec<Arc<Run>>,
@@ -125,7 +125,7 @@ struct Parts {
     gone: Vec<Arc<Run>>,
 }
 
-impl Parts {
+impl SampledParts {
     fn of(before: &Version, after: &Version) -> Self {
         let (old, new) = (before.manifest(), after.manifest());
         let alike = old.order == new.order
@@ -175,14 +175,14 @@ impl Parts {
 struct Look<'a> {
     before: &'a Version,
     after: &'a Version,
-    parts: &'a Parts,
+    parts: &'a SampledParts,
 }
 
 /// What a thread makes of a key.
-type Visit<'a> = fn(&Look<'a>, &mut Comparer<'_>, &mut Tally, &[u8]) -> Outcome;
+type Visit<'a> = fn(&Look<'a>, &mut Comparer<'_>, &mut SampleTally, &[u8]) -> Outcome;
 
 impl<'a> Look<'a> {
-    fn at_old(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+    fn at_old(&self, comparer: &mut Comparer<'_>, tally: &mut SampleTally, key: &[u8]) -> Outcome {
         let Some(old_value) = self.before.get(key)? else {
             return Ok(());
         };
@@ -197,7 +197,7 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn at_new(&self, _: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+    fn at_new(&self, _: &mut Comparer<'_>, tally: &mut SampleTally, key: &[u8]) -> Outcome {
         if self.after.get(key)?.is_some() {
             tally.looked_at += 1;
             tally.added += u64::from(!self.before.exists(key)?);
@@ -205,12 +205,17 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn at_layer(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+    fn at_layer(
+        &self,
+        comparer: &mut Comparer<'_>,
+        tally: &mut SampleTally,
+        key: &[u8],
+    ) -> Outcome {
         tally.looked_at += 1;
         self.differ(comparer, tally, key)
     }
 
-    fn at_gone(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+    fn at_gone(&self, comparer: &mut Comparer<'_>, tally: &mut SampleTally, key: &[u8]) -> Outcome {
         tally.looked_at += 1;
         if self.parts.is_in_layers(self.after, key)? {
             return Ok(());
@@ -218,7 +223,7 @@ impl<'a> Look<'a> {
         self.differ(comparer, tally, key)
     }
 
-    fn differ(&self, comparer: &mut Comparer<'_>, tally: &mut Tally, key: &[u8]) -> Outcome {
+    fn differ(&self, comparer: &mut Comparer<'_>, tally: &mut SampleTally, key: &[u8]) -> Outcome {
         match (self.before.get(key)?, self.after.get(key)?) {
             (None, Some(_)) => tally.added += 1,
             (Some(_), None) => tally.lost += 1,
@@ -241,11 +246,11 @@ impl<'a> Look<'a> {
         rows: u64,
         random: &dyn Random,
         visit: Visit<'a>,
-    ) -> Result<Tally, ReadError> {
+    ) -> Result<SampleTally, ReadError> {
         let pages = draw(runs, rows, random);
         let (old, new) = (self.before.manifest(), self.after.manifest());
         let walk = |pages: &&[(&Arc<Run>, usize)]| {
-            let (mut comparer, mut tally) = (Comparer::new(old, new), Tally::default());
+            let (mut comparer, mut tally) = (Comparer::new(old, new), SampleTally::default());
             for (run, page) in *pages {
                 let mut scan = run.scan_page(*page);
                 while scan.advance().map_err(|error| version.read_error(error))? {
@@ -259,7 +264,7 @@ impl<'a> Look<'a> {
             return walk(&&*pages);
         }
         let stretches: Vec<_> = pages.chunks(stretch).collect();
-        let mut sum = Tally::default();
+        let mut sum = SampleTally::default();
         for tally in side_by_side(&stretches, walk) {
             sum.add(&tally?);
         }
@@ -268,14 +273,14 @@ impl<'a> Look<'a> {
 }
 
 #[derive(Default)]
-struct Tally {
+struct SampleTally {
     looked_at: u64,
     lost: u64,
     added: u64,
     changed: u64,
 }
 
-impl Tally {
+impl SampleTally {
     fn add(&mut self, other: &Self) {
         self.looked_at += other.looked_at;
         self.lost += other.lost;
@@ -285,16 +290,16 @@ impl Tally {
 }
 
 #[derive(Default)]
-struct Seen {
-    old: Tally,
-    new: Tally,
-    layers: Tally,
-    gone: Tally,
+struct KeysSeen {
+    old: SampleTally,
+    new: SampleTally,
+    layers: SampleTally,
+    gone: SampleTally,
 }
 
-impl Seen {
+impl KeysSeen {
     /// Scales what was seen of each set of runs to all its records, and adds up.
-    fn settle(&self, parts: &Parts, comparison: &mut Comparison) {
+    fn settle(&self, parts: &SampledParts, comparison: &mut Comparison) {
         let share = |looked_at, found| Share { looked_at, found };
         if parts.layers.is_empty() && parts.gone.is_empty() {
             comparison.lost = share(self.old.looked_at, self.old.lost);
@@ -302,12 +307,12 @@ impl Seen {
             comparison.new = share(self.new.looked_at, self.new.added);
             return;
         }
-        let scaled = |tally: &Tally, runs: &[Arc<Run>], found: u64| {
+        let scaled = |tally: &SampleTally, runs: &[Arc<Run>], found: u64| {
             let records: u64 = runs.iter().map(|run| run.summary().records).sum();
             let all = u128::from(records) * u128::from(found);
             (all / u128::from(tally.looked_at.max(1))) as u64
         };
-        let sum = |found: fn(&Tally) -> u64| {
+        let sum = |found: fn(&SampleTally) -> u64| {
             let sets = [
                 (&self.old, &parts.before),
                 (&self.new, &parts.after),

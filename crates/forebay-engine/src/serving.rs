@@ -35,13 +35,13 @@ const SWEEP_SHARE: u32 = 20;
 
 /// See the module's text. Dropping it ends the thread, within one poll.
 pub struct Serving {
-    shared: Arc<Shared>,
+    shared: Arc<ServingShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 type Listener = Box<dyn Fn(&Change) + Send + Sync>;
 
-struct Shared {
+struct ServingShared {
     tables: ArcSwap<Tables>,
     state: ArcSwap<ServingState>,
     followed: Mutex<Followed>,
@@ -73,7 +73,7 @@ impl Serving {
 
     /// The same without a thread: pointers are looked at when [`Serving::refresh`] is called.
     pub fn manual(store: Store) -> Self {
-        let shared = Shared {
+        let shared = ServingShared {
             tables: ArcSwap::default(),
             state: ArcSwap::default(),
             followed: Mutex::new(Followed::new(store)),
@@ -116,7 +116,7 @@ impl Serving {
     /// Opens the versions of a table anew, whose files were replaced by sound ones, and returns when they
     /// serve. Commands that began with the old ones finish with them.
     pub fn reopen(&self, name: &TableName) {
-        self.shared.followed.lock().distrust(name);
+        self.shared.followed.lock().invalidate(name);
         self.shared.refresh();
     }
 
@@ -151,7 +151,7 @@ impl fmt::Debug for Serving {
     }
 }
 
-impl Shared {
+impl ServingShared {
     fn refresh(&self) {
         let mut changes = Vec::new();
         {

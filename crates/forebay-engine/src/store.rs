@@ -28,11 +28,11 @@ pub fn open(dir: &Path) -> Result<Store, StoreError> {
 /// time: what they change, they change under locks and by atomic replacement.
 #[derive(Debug, Clone)]
 pub struct Store {
-    parts: Arc<Parts>,
+    parts: Arc<StoreParts>,
 }
 
 #[derive(Debug)]
-struct Parts {
+struct StoreParts {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -60,7 +60,7 @@ impl Store {
         }
         let root = root.to_path_buf();
         Ok(Self {
-            parts: Arc::new(Parts {
+            parts: Arc::new(StoreParts {
                 disk,
                 clock,
                 random,

@@ -41,7 +41,7 @@ pub struct Version {
     /// The manifest's checksum; 0 before it is committed.
     sum: u64,
     pub(crate) router: Router,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<VersionPart>,
     /// Tells what has expired.
     clock: Arc<dyn Clock>,
     /// Runs in which a reader met damage.
@@ -50,7 +50,7 @@ pub struct Version {
 
 /// The open runs of a partition, oldest first.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct VersionPart {
     pub runs: Box<[Arc<Run>]>,
 }
 
@@ -80,7 +80,7 @@ impl Version {
                     },
                 );
             }
-            parts.push(Part { runs: runs.into() });
+            parts.push(VersionPart { runs: runs.into() });
         }
         Ok(Self {
             manifest,

@@ -1,4 +1,4 @@
-//! Taking versions over from another store, and opening anew what was mended.
+//! Taking versions over from another store, and opening anew what was repaired.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -139,7 +139,7 @@ fn a_table_is_opened_anew_when_it_was_mended() {
     let same = serving.table(b"t").unwrap();
     assert!(
         std::sync::Arc::ptr_eq(&before, &same),
-        "nobody said that it was mended"
+        "nobody said that it was repaired"
     );
     serving.reopen(&name("t"));
     let after = serving.table(b"t").unwrap();

@@ -51,7 +51,7 @@ pub enum TemplateError {
 
 /// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum TemplatePart {
     Literal(String),
     Column { name: String, form: Form },
 }
@@ -86,19 +86,19 @@ impl Form {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 impl KeyTemplate {
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 
     /// The names of the columns, each as often as it stands.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Column { name, .. } => Some(name.as_str()),
-            Part::Literal(_) => None,
+            TemplatePart::Column { name, .. } => Some(name.as_str()),
+            TemplatePart::Literal(_) => None,
         })
     }
 
@@ -108,7 +108,7 @@ impl KeyTemplate {
         let is_uuid = |name: &str| schema.field_with_name(name).is_ok_and(is_uuid);
         let mut settled = self.clone();
         for part in &mut settled.parts {
-            if let Part::Column { name, form } = part
+            if let TemplatePart::Column { name, form } = part
                 && *form == Form::Text
                 && is_uuid(name)
             {
@@ -118,19 +118,19 @@ impl KeyTemplate {
         if settled.parts.len() == 1 || settled == *self {
             return self.clone();
         }
-        settled.text = settled.parts.iter().map(Part::to_string).collect();
+        settled.text = settled.parts.iter().map(TemplatePart::to_string).collect();
         settled
     }
 
     /// Whether this may be the template from which `settled` came.
     pub fn may_settle_as(&self, settled: &KeyTemplate) -> bool {
-        let same = |(mine, other): (&Part, &Part)| match (mine, other) {
+        let same = |(mine, other): (&TemplatePart, &TemplatePart)| match (mine, other) {
             (
-                Part::Column {
+                TemplatePart::Column {
                     name,
                     form: Form::Text,
                 },
-                Part::Column {
+                TemplatePart::Column {
                     name: other,
                     form: Form::Uuid,
                 },
@@ -141,11 +141,13 @@ impl KeyTemplate {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for TemplatePart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Literal(text) => formatter.write_str(&text.replace('{', "{{").replace('}', "}}")),
-            Part::Column { name, form } => match form {
+            TemplatePart::Literal(text) => {
+                formatter.write_str(&text.replace('{', "{{").replace('}', "}}"))
+            }
+            TemplatePart::Column { name, form } => match form {
                 Form::Text => write!(formatter, "{{{name}}}"),
                 Form::Padded(width) => write!(formatter, "{{{name}:0{width}}}"),
                 Form::BigEndian => write!(formatter, "{{{name}:be}}"),
@@ -190,16 +192,19 @@ impl FromStr for KeyTemplate {
                 at,
             })?;
             if !literal.is_empty() {
-                parts.push(Part::Literal(std::mem::take(&mut literal)));
+                parts.push(TemplatePart::Literal(std::mem::take(&mut literal)));
             }
             parts.push(column(&after[1..end], text, at)?);
             rest = &after[end + 1..];
         }
         literal.push_str(rest);
         if !literal.is_empty() {
-            parts.push(Part::Literal(literal));
+            parts.push(TemplatePart::Literal(literal));
         }
-        if !parts.iter().any(|part| matches!(part, Part::Column { .. })) {
+        if !parts
+            .iter()
+            .any(|part| matches!(part, TemplatePart::Column { .. }))
+        {
             return Err(TemplateError::NoColumn {
                 template: template(),
             });
@@ -212,11 +217,11 @@ impl FromStr for KeyTemplate {
 }
 
 /// Parses what is between braces; a colon and digits at the end are the width, a colon and a word a form.
-fn column(inside: &str, template: &str, at: usize) -> Result<Part, TemplateError> {
+fn column(inside: &str, template: &str, at: usize) -> Result<TemplatePart, TemplateError> {
     let last = inside.rsplit_once(':').filter(|(name, _)| !name.is_empty());
     if let Some((name, form)) = last.and_then(|(name, word)| Some((name, Form::named(word)?))) {
         let name = name.to_owned();
-        return Ok(Part::Column { name, form });
+        return Ok(TemplatePart::Column { name, form });
     }
     let (name, width) = match inside.rsplit_once(':') {
         Some((name, digits))
@@ -239,7 +244,7 @@ fn column(inside: &str, template: &str, at: usize) -> Result<Part, TemplateError
             width: digits.to_owned(),
         }),
     });
-    Ok(Part::Column {
+    Ok(TemplatePart::Column {
         name: name.to_owned(),
         form: width.transpose()?.unwrap_or(Form::Text),
     })
@@ -252,12 +257,12 @@ mod tests {
     use super::*;
     use crate::uuid::with_uuid_mark;
 
-    fn parse(text: &str) -> Result<Vec<Part>, TemplateError> {
+    fn parse(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
         text.parse::<KeyTemplate>().map(|template| template.parts)
     }
 
-    fn named(name: &str, width: Option<usize>) -> Part {
-        Part::Column {
+    fn named(name: &str, width: Option<usize>) -> TemplatePart {
+        TemplatePart::Column {
             name: name.to_owned(),
             form: width.map_or(Form::Text, Form::Padded),
         }
@@ -269,16 +274,16 @@ mod tests {
             parse("{carrier}/{flight:05}").unwrap(),
             [
                 named("carrier", None),
-                Part::Literal("/".into()),
+                TemplatePart::Literal("/".into()),
                 named("flight", Some(5))
             ]
         );
         assert_eq!(
             parse("{{{a b:c}}}é").unwrap(),
             [
-                Part::Literal("{".into()),
+                TemplatePart::Literal("{".into()),
                 named("a b:c", None),
-                Part::Literal("}é".into())
+                TemplatePart::Literal("}é".into())
             ]
         );
         assert_eq!(parse("{a:b:7}").unwrap(), [named("a:b", Some(7))]);
@@ -290,7 +295,7 @@ mod tests {
         for (word, form) in forms {
             let name = "t".to_owned();
             let text = format!("{{t:{word}}}");
-            assert_eq!(parse(&text).unwrap(), [Part::Column { name, form }]);
+            assert_eq!(parse(&text).unwrap(), [TemplatePart::Column { name, form }]);
         }
         assert_eq!(parse("{a:HEX}").unwrap(), [named("a:HEX", None)]);
     }

@@ -17,18 +17,18 @@ pub fn type_name(data_type: &DataType) -> String {
 
 /// Reads a type's name.
 pub fn parse_type(text: &str) -> Option<DataType> {
-    let (data_type, rest) = Reader { depth: 0 }.data_type(text.trim())?;
+    let (data_type, rest) = TypeReader { depth: 0 }.data_type(text.trim())?;
     rest.is_empty().then_some(data_type)
 }
 
 /// Types within each other that a name may have.
 const MAX_DEPTH: usize = 64;
 
-struct Reader {
+struct TypeReader {
     depth: usize,
 }
 
-impl Reader {
+impl TypeReader {
     /// A type, and what follows it without blanks before.
     fn data_type<'t>(&self, text: &'t str) -> Option<(DataType, &'t str)> {
         let end = text
@@ -42,7 +42,7 @@ impl Reader {
         if self.depth > MAX_DEPTH {
             return None;
         }
-        let deeper = Reader {
+        let deeper = TypeReader {
             depth: self.depth + 1,
         };
         let (data_type, rest) = match word {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{cost, exact};
 use forebay_plan::Action;
-use forebay_plan::insert::{Item, Machine, Mode, Problem, Request, plan, solve};
+use forebay_plan::insert::{InsertItem, Machine, Mode, Problem, Request, plan, solve};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn problem(partitions: usize) -> impl Strategy<Value = Problem> {
     prop::collection::vec(machine(), 1..5).prop_flat_map(move |machines| {
         let count = machines.len() as u32;
         let item = (size(), size(), 0..count, prop::bool::weighted(0.1));
-        let item = item.prop_map(|(insert, moving, home, pinned)| Item {
+        let item = item.prop_map(|(insert, moving, home, pinned)| InsertItem {
             insert,
             moving,
             home,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{cost, exact};
 use forebay_plan::Random;
-use forebay_plan::insert::{Item, Machine, Mode, Problem, solve};
+use forebay_plan::insert::{InsertItem, Machine, Mode, Problem, solve};
 
 const FAMILIES: [&str; 10] = [
     "uniform",
@@ -40,7 +40,7 @@ fn instance(family: &str, machines: usize, partitions: usize, seed: u64) -> Prob
             "fractions" => (moving, insert) = (moving / 7.0, insert / 3.0),
             _ => {}
         }
-        Item {
+        InsertItem {
             insert,
             moving,
             home: home as u32,
@@ -159,7 +159,7 @@ fn faster_machines_get_more_and_the_bound_still_holds() {
 #[test]
 fn costs_of_the_smallest_numbers_end_the_search() {
     let least = f64::from_bits(1);
-    let item = Item {
+    let item = InsertItem {
         insert: least,
         moving: 100.0,
         home: 0,

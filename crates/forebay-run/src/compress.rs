@@ -16,7 +16,7 @@ const DICTIONARY_BYTES: usize = 16 * 1024;
 /// A stored page. Its own checksum is needed beside the page's: some flips in a compressed block do
 /// not change what comes out of it, and a damaged block should not reach the decompressor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
+pub struct CompressedBlock {
     pub len_bytes: u32,
     pub checksum: u32,
 }
@@ -35,7 +35,7 @@ pub struct BlockWriter {
     zstd: Option<Compressor<'static>>,
     dictionary: Vec<u8>,
     /// The stored pages so far.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<CompressedBlock>,
 }
 
 impl BlockWriter {
@@ -98,7 +98,7 @@ impl BlockWriter {
             page
         };
         out.extend_from_slice(block);
-        self.blocks.push(Block {
+        self.blocks.push(CompressedBlock {
             len_bytes: block.len() as u32,
             checksum: checksum(block),
         });

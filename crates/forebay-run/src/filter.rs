@@ -26,18 +26,18 @@ pub fn filter_hash(key: &[u8]) -> u64 {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(align(64))]
-struct Block([u64; 8]);
+struct FilterBlock([u64; 8]);
 
 /// A filter of keys; it may say that a key is there when it is not, never the reverse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    blocks: Box<[Block]>,
+    blocks: Box<[FilterBlock]>,
 }
 
 /// Collects the keys of a [`Filter`].
 #[derive(Debug)]
 pub struct FilterBuilder {
-    blocks: Vec<Block>,
+    blocks: Vec<FilterBlock>,
     records: u64,
     /// The hashes added last: their blocks are on their way into the cache.
     waiting: [u64; WAITING],
@@ -87,7 +87,7 @@ impl Filter {
         }
         let block = |bytes: &[u8; BLOCK_BYTES]| {
             let words = bytes.as_chunks::<8>().0;
-            Block(std::array::from_fn(|word| u64::from_le_bytes(words[word])))
+            FilterBlock(std::array::from_fn(|word| u64::from_le_bytes(words[word])))
         };
         Ok(Self {
             blocks: blocks.iter().map(block).collect(),
@@ -105,7 +105,7 @@ impl FilterBuilder {
         let grain = 1 << FOLDS.min(blocks.ilog2().saturating_sub(2));
         let blocks = blocks.next_multiple_of(grain).min(most);
         Self {
-            blocks: vec![Block::default(); blocks as usize],
+            blocks: vec![FilterBlock::default(); blocks as usize],
             records: 0,
             waiting: [0; WAITING],
         }
@@ -139,7 +139,7 @@ impl FilterBuilder {
             let (pairs, _) = self.blocks.as_chunks::<2>();
             let united = pairs
                 .iter()
-                .map(|[a, b]| Block(std::array::from_fn(|word| a.0[word] | b.0[word])));
+                .map(|[a, b]| FilterBlock(std::array::from_fn(|word| a.0[word] | b.0[word])));
             self.blocks = united.collect();
         }
         Filter {

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use forebay_engine::live::{Commit, LiveError, LiveTable, Ticket};
+use forebay_engine::live::{Commit, LiveError, LiveTable, LogTicket};
 use tokio::sync::oneshot;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Commits {
     /// The last commit of each table.
-    waits: Vec<(LiveTable, Ticket)>,
+    waits: Vec<(LiveTable, LogTicket)>,
     /// Something was added since this was asked last.
     added: bool,
     /// How long the writer should pause so that flushes and merges keep up.

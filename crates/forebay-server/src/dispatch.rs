@@ -2,18 +2,20 @@
 
 use forebay_engine::TableName;
 
-use crate::catalog::Catalog;
-use crate::command::{COMMANDS, Command, Run, SessionCall, Stop, find, refuse_write, shown};
+use crate::command::{
+    COMMANDS, Command, CommandError, Run, SessionCall, find, refuse_write, shown,
+};
 use crate::commits::Commits;
 use crate::execute::{Outcome, Task, View, settle};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::table_view::TableView;
 
 /// What a command may change, and what it sees.
 pub struct Dispatch<'a> {
     pub shared: &'a Shared,
-    pub tables: &'a Catalog,
+    pub tables: &'a TableView,
     pub session: &'a mut Session,
     pub reply: &'a mut Reply,
     /// What was written and is not durable yet.
@@ -81,7 +83,11 @@ impl Dispatch<'_> {
         let queued = self.session.queued.take().filter(|queued| !queued.failed);
         let (Some(queued), Some(user)) = (queued, &self.session.user) else {
             let text = "EXECABORT Transaction discarded because of previous errors.";
-            return Ran::just(settle(Err(Stop::error(text)), self.reply.len(), self.reply));
+            return Ran::just(settle(
+                Err(CommandError::error(text)),
+                self.reply.len(),
+                self.reply,
+            ));
         };
         let (tables, shared) = (self.tables, self.shared);
         let view = View {
@@ -127,7 +133,7 @@ impl Ran {
 }
 
 /// Whether the command exists, and may be given now. An error inside MULTI fails the EXEC.
-pub fn admit(session: &mut Session, args: &Args<'_>) -> Result<usize, Stop> {
+pub fn admit(session: &mut Session, args: &Args<'_>) -> Result<usize, CommandError> {
     let admitted = match find(args.get(0)) {
         None if session.user.is_none() => Err(no_auth()),
         None => Err(unknown(args)),
@@ -148,11 +154,11 @@ pub fn admit(session: &mut Session, args: &Args<'_>) -> Result<usize, Stop> {
     admitted
 }
 
-fn no_auth() -> Stop {
-    Stop::error("NOAUTH Authentication required.")
+fn no_auth() -> CommandError {
+    CommandError::error("NOAUTH Authentication required.")
 }
 
-fn unknown(args: &Args<'_>) -> Stop {
+fn unknown(args: &Args<'_>) -> CommandError {
     let name = shown(args.get(0));
     let rest: String = args
         .skip(1)
@@ -160,7 +166,7 @@ fn unknown(args: &Args<'_>) -> Stop {
         .take(3)
         .map(|arg| format!("'{}' ", shown(arg)))
         .collect();
-    Stop::error(format!(
+    CommandError::error(format!(
         "ERR unknown command '{name}', with args beginning with: {rest}"
     ))
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use forebay_engine::TableName;
 
-use crate::catalog::Catalog;
-use crate::command::{Answer, COMMANDS, Call, Queued, Run, Stop};
+use crate::command::{Answer, COMMANDS, Call, CommandError, Queued, Run};
 use crate::commits::Commits;
 use crate::resp::{Args, OwnedArgs, Reply};
 use crate::shared::Shared;
+use crate::table_view::TableView;
 use crate::users::User;
 
 /// The place of GET in the command table.
@@ -21,7 +21,7 @@ const GETS_BYTES: usize = 1 << 20;
 /// What commands see: one set of versions, and the live tables.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    pub tables: &'a Catalog,
+    pub tables: &'a TableView,
     pub user: &'a User,
     pub shared: &'a Shared,
     pub may_wait: bool,
@@ -41,7 +41,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Work {
     pub task: Task,
-    pub tables: Catalog,
+    pub tables: TableView,
     pub user: Arc<User>,
     pub shared: Arc<Shared>,
     pub resp3: bool,
@@ -82,7 +82,7 @@ impl View<'_> {
     ) -> (Outcome, Option<TableName>) {
         let start = reply.len();
         let command = &COMMANDS[place];
-        if command.writes() && (self.may_wait || !matches!(command.run, Run::Sweep(_))) {
+        if command.writes() && (self.may_wait || !matches!(command.run, Run::RangeDelete(_))) {
             let (answer, table) = self.write(command, args, reply, commits);
             return (settle(answer, start, reply), table);
         }
@@ -98,9 +98,9 @@ impl View<'_> {
             txn: None,
         };
         let answer = match command.run {
-            Run::Walk(_) | Run::Sweep(_) if !self.may_wait => Err(Stop::NotResident),
+            Run::Walk(_) | Run::RangeDelete(_) if !self.may_wait => Err(CommandError::NotResident),
             Run::Read(run) | Run::Walk(run) => run(&mut call),
-            _ => Err(Stop::error("ERR this command reads no table")),
+            _ => Err(CommandError::error("ERR this command reads no table")),
         };
         let table = call.first.cloned();
         (settle(answer, start, reply), table)
@@ -138,7 +138,7 @@ impl View<'_> {
         let limit = self.shared.config.limits.reply_bytes;
         match bytes <= limit {
             true => Ok(()),
-            false => Err(Stop::error(format!(
+            false => Err(CommandError::error(format!(
                 "ERR the replies of EXEC are larger than {limit} bytes"
             ))),
         }
@@ -149,11 +149,11 @@ impl View<'_> {
 pub fn settle(answer: Answer, start: usize, reply: &mut Reply) -> Outcome {
     match answer {
         Ok(()) => Outcome::Answered,
-        Err(Stop::NotResident) => {
+        Err(CommandError::NotResident) => {
             reply.truncate(start);
             Outcome::NotResident
         }
-        Err(Stop::Error(text)) => {
+        Err(CommandError::Error(text)) => {
             reply.truncate(start);
             reply.error(&text);
             Outcome::Failed
@@ -181,7 +181,7 @@ impl Work {
         };
         if let Err(error) = commits.wait() {
             failed = answered;
-            settle(Err(Stop::from(error)), 0, &mut reply);
+            settle(Err(CommandError::from(error)), 0, &mut reply);
         }
         Done {
             replies: reply.into_bytes(),

@@ -2,10 +2,10 @@
 
 use forebay_engine::{Lookup, TableName};
 
-use crate::catalog::Catalog;
-use crate::command::{Stop, find_source, reply_found};
+use crate::command::{CommandError, find_source, reply_found};
 use crate::execute::{Outcome, settle};
 use crate::resp::Reply;
+use crate::table_view::TableView;
 use crate::users::User;
 use forebay_engine::{Source, SourceError};
 
@@ -18,7 +18,7 @@ pub struct LookedUp<'a> {
 
 /// Replies with the values of keys of one table, as far as they are in memory.
 pub fn look_up<'t>(
-    tables: &'t Catalog,
+    tables: &'t TableView,
     user: &User,
     table: &[u8],
     keys: &[&[u8]],
@@ -54,7 +54,7 @@ pub fn look_up<'t>(
         if let Err(error) = outcome
             && !missed
         {
-            settle(Err(Stop::from(error)), reply.len(), reply);
+            settle(Err(CommandError::from(error)), reply.len(), reply);
             answered += 1;
             failed += 1;
         }

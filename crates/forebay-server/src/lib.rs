@@ -7,7 +7,6 @@
 //! What does not happen here: no batch table is written; no path, and no unchecked table name, comes from a
 //! client; nothing waits for the device on a thread that serves connections; no reply mixes versions.
 
-mod catalog;
 mod client;
 mod command;
 mod commits;
@@ -28,6 +27,7 @@ mod server;
 mod session;
 mod shared;
 mod signals;
+mod table_view;
 mod tls;
 mod users;
 mod worker;

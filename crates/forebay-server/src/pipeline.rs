@@ -13,9 +13,8 @@ use std::time::Duration;
 use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
-use crate::catalog::Catalog;
 use crate::client::Client;
-use crate::command::{COMMANDS, Run, Stop};
+use crate::command::{COMMANDS, CommandError, Run};
 use crate::commits::Commits;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Done, GET, Outcome, Task, Work, settle};
@@ -24,6 +23,7 @@ use crate::metrics::{Drop, TableMetrics};
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
+use crate::table_view::TableView;
 
 /// How many GETs are looked up together.
 const GETS: usize = 64;
@@ -191,7 +191,7 @@ impl Pipeline {
     pub fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
         let replies = std::mem::take(&mut self.unacknowledged);
         if let Err(error) = outcome
-            && let Stop::Error(text) = Stop::from(error)
+            && let CommandError::Error(text) = CommandError::from(error)
         {
             self.reply.replace(&replies, &text);
         }
@@ -263,7 +263,7 @@ impl Pipeline {
         in_same_table
     }
 
-    fn answer_gets(&mut self, tables: &Catalog, now: &mut Duration) -> Option<Next> {
+    fn answer_gets(&mut self, tables: &TableView, now: &mut Duration) -> Option<Next> {
         let count = self.gets.len();
         let mut keys: [&[u8]; GETS] = [&[]; GETS];
         let first = self.gets[0];
@@ -310,7 +310,7 @@ impl Pipeline {
         place: usize,
         ends: Vec<usize>,
         since: Duration,
-        tables: &Catalog,
+        tables: &TableView,
         user: Arc<crate::users::User>,
     ) -> Next {
         let replies_before = self.session.replies;
@@ -330,7 +330,7 @@ impl Pipeline {
     }
 
     /// Runs the command of `len` bytes that was parsed.
-    fn run(&mut self, tables: &Catalog, len: usize, now: &mut Duration) -> Option<Next> {
+    fn run(&mut self, tables: &TableView, len: usize, now: &mut Duration) -> Option<Next> {
         let end = self.at + len;
         let args = self.parser.args(&self.input[self.at..end]);
         if args.is_empty() {

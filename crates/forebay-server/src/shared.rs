@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use forebay_engine::{Serving, Store};
 use parking_lot::Mutex;
 
-use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
+use crate::table_view::TableView;
 use crate::users::{Token, User, Users};
 
 /// The version of Redis whose commands these are, as far as they go.
@@ -91,8 +91,8 @@ impl Shared {
 
     /// All tables as they are now. Cheap: hold it for one command, not for long.
     #[inline]
-    pub fn tables(&self) -> Catalog {
-        Catalog {
+    pub fn tables(&self) -> TableView {
+        TableView {
             batch: self.serving.load(),
             live: self.live.load(),
         }

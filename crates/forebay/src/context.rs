@@ -11,7 +11,7 @@ use forebay_engine::{Source, Store, StoreError, Table, TableName, Version};
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
-use forebay_remote::{Patience, RemoteDisk, RemoteStore};
+use forebay_objects::{Patience, RemoteDisk, RemoteStore};
 use serde::Serialize;
 
 use crate::exit::{Outcome, is_closed_pipe};
@@ -161,7 +161,7 @@ impl Context {
 
     /// Whether --store names one in object storage.
     pub fn is_remote(&self) -> bool {
-        forebay_remote::is_remote(&self.store)
+        forebay_objects::is_remote(&self.store)
     }
 
     /// The store in object storage that --store names.
@@ -177,7 +177,7 @@ impl Context {
             work_dir: self.work_dir.clone(),
             patience,
         };
-        Ok(forebay_remote::open(&self.store, &on, create)?)
+        Ok(forebay_objects::open(&self.store, &on, create)?)
     }
 
     /// The store, which has to exist.

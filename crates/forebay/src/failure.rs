@@ -7,7 +7,7 @@ use forebay_load::push::PushError;
 use forebay_load::shared::SharedError;
 use forebay_load::sort::SortError;
 use forebay_load::sources::SourceError;
-use forebay_remote::{OpenError, PullError};
+use forebay_objects::{OpenError, PullError};
 use forebay_run::RunError;
 
 /// What whoever gets an error can do about it.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use forebay_engine::{RunId, Store, TableName};
-use forebay_remote::{PullOptions, Puller, Served};
+use forebay_objects::{PullOptions, Puller, Served};
 use forebay_server::{Inside, Pulled, Pulls, TablePulled};
 
 use crate::context::Context;

@@ -12,7 +12,7 @@ use forebay_engine::Store;
 use forebay_io::{Random, SystemRandom};
 use forebay_load::progress::{Progress, Silent};
 use forebay_load::shared::{self, Recipe};
-use forebay_remote::{Joined, Patience};
+use forebay_objects::{Joined, Patience};
 
 use crate::cli::{Cli, Command};
 use crate::commands::push;

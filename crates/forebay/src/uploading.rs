@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use forebay_engine::Store;
 use forebay_load::progress::{Progress, Unit};
-use forebay_remote::{Patience, Uploaded};
+use forebay_objects::{Patience, Uploaded};
 
 use crate::context::Context;
 use crate::human;

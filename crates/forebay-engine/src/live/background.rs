@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::error::StoreError;
 use crate::live::error::LiveError;
-use crate::live::shared::{GATE_ENDED, Progress, Shared, Trouble};
+use crate::live::shared::{GATE_ENDED, LiveShared, Progress, Trouble};
 
 /// After a failure that may pass, such as a full disk, the next try comes this much later.
 const RETRY: Duration = Duration::from_secs(1);
@@ -18,12 +18,12 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The threads; dropping them ends them, after what they are writing was given up or finished.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    shared: Arc<Shared>,
+    shared: Arc<LiveShared>,
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    pub fn start(shared: Arc<Shared>) -> Result<Self, LiveError> {
+    pub fn start(shared: Arc<LiveShared>) -> Result<Self, LiveError> {
         let weak = Arc::downgrade(&shared);
         shared.memory.on_asked(move || {
             if let Some(shared) = weak.upgrade() {
@@ -40,7 +40,7 @@ impl Threads {
     }
 
     #[inline]
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &LiveShared {
         &self.shared
     }
 
@@ -73,32 +73,32 @@ impl Drop for Threads {
 /// What a thread does, and where it tells of its problems.
 #[derive(Debug, Clone, Copy)]
 struct Worker {
-    is_due: fn(&Shared) -> bool,
-    step: fn(&Shared) -> Result<(), LiveError>,
+    is_due: fn(&LiveShared) -> bool,
+    step: fn(&LiveShared) -> Result<(), LiveError>,
     trouble: fn(&mut Progress) -> &mut Trouble,
     /// Done between steps, every second or so.
-    between: fn(&Shared),
+    between: fn(&LiveShared),
     /// Whether it reads runs, so that a damaged one is no reason to refuse writes.
     reads_runs: bool,
 }
 
 const FLUSHER: Worker = Worker {
-    is_due: Shared::is_flush_due,
-    step: Shared::flush_step,
+    is_due: LiveShared::is_flush_due,
+    step: LiveShared::flush_step,
     trouble: |progress| &mut progress.flushes,
-    between: Shared::sweep_pages,
+    between: LiveShared::sweep_pages,
     reads_runs: false,
 };
 
 const MERGER: Worker = Worker {
-    is_due: Shared::is_merge_due,
-    step: Shared::compact_once,
+    is_due: LiveShared::is_merge_due,
+    step: LiveShared::compact_once,
     trouble: |progress| &mut progress.merges,
     between: |_| (),
     reads_runs: true,
 };
 
-impl Shared {
+impl LiveShared {
     fn is_flush_due(&self) -> bool {
         let progress = self.progress.lock();
         progress.freeze_asked || progress.tidy_asked || progress.flushed < progress.frozen

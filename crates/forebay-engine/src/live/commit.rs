@@ -4,41 +4,41 @@ use std::time::Duration;
 
 use crate::live::error::LiveError;
 use crate::live::log::Lsn;
-use crate::live::shared::Shared;
+use crate::live::shared::LiveShared;
 
 /// Names a [`Commit`], for those who cannot hold on to the table's borrow; see
 /// [`LiveTable::commit`](crate::live::LiveTable::commit). Of two of a table the greater is the later, and
 /// covers the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(Option<Lsn>);
+pub struct LogTicket(Option<Lsn>);
 
 /// A write that readers see already. It counts as acknowledged once [`Commit::wait`] returned without an
 /// error, or [`Commit::on_durable`] called back without one.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "a write is acknowledged when its commit was waited for"]
 pub struct Commit<'a> {
-    table: &'a Shared,
+    table: &'a LiveShared,
     lsn: Option<Lsn>,
     delay: Duration,
 }
 
 impl<'a> Commit<'a> {
-    pub(crate) fn new(table: &'a Shared, lsn: Option<Lsn>, delay: Duration) -> Self {
+    pub(crate) fn new(table: &'a LiveShared, lsn: Option<Lsn>, delay: Duration) -> Self {
         Self { table, lsn, delay }
     }
 
     /// Of no write at all.
-    pub(crate) fn nothing(table: &'a Shared) -> Self {
+    pub(crate) fn nothing(table: &'a LiveShared) -> Self {
         Self::new(table, None, Duration::ZERO)
     }
 
     /// REQUIRES: the ticket is of a commit of this table.
-    pub(crate) fn again(table: &'a Shared, ticket: Ticket) -> Self {
+    pub(crate) fn again(table: &'a LiveShared, ticket: LogTicket) -> Self {
         Self::new(table, ticket.0, Duration::ZERO)
     }
 
-    pub fn ticket(&self) -> Ticket {
-        Ticket(self.lsn)
+    pub fn ticket(&self) -> LogTicket {
+        LogTicket(self.lsn)
     }
 
     /// How long the writer should pause before its next write, so that flushes and merges keep up;

@@ -15,9 +15,9 @@ use crate::live::flush::Output;
 use crate::live::levels::{Due, due};
 use crate::live::manifest::LiveManifest;
 use crate::live::part::{LiveRun, PartView};
-use crate::live::shared::Shared;
+use crate::live::shared::LiveShared;
 
-impl Shared {
+impl LiveShared {
     /// Whether some runs are to be merged.
     pub fn is_merge_due(&self) -> bool {
         self.next_merge(&self.structure.lock()).is_some()

@@ -3,8 +3,8 @@
 //! A *generation* is what was written between two freezes: a part of each partition's memory and one
 //! segment of the log. It is written in four steps, each of which a crash may follow:
 //!
-//! 1. [`Shared::freeze`] lets a new generation, and a new segment, take the writes.
-//! 2. [`Shared::flush_oldest`] writes a run for each partition that has records, and syncs them.
+//! 1. [`LiveShared::freeze`] lets a new generation, and a new segment, take the writes.
+//! 2. [`LiveShared::flush_oldest`] writes a run for each partition that has records, and syncs them.
 //! 3. The manifest is replaced by one that names the new runs and the new first segment: from here on
 //!    they count, before they are debris that the next opening removes.
 //! 4. Readers are given the runs in place of the memory; the old segment is removed.
@@ -29,10 +29,10 @@ use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::mini::MiniRun;
 use crate::live::part::{LiveRun, Minis, PartView};
-use crate::live::shared::{Frozen, Shared};
+use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
 
-impl Shared {
+impl LiveShared {
     /// Ends the generation that takes writes. Returns its number, or that of the last one frozen when
     /// there is nothing new.
     pub fn freeze(&self) -> u64 {

@@ -18,7 +18,7 @@ use crate::live::flush::Output;
 use crate::live::levels::level_of;
 use crate::live::manifest::LiveRunRef;
 use crate::live::part::{LiveRun, PartView};
-use crate::live::shared::{GATE_PAUSED, Shared};
+use crate::live::shared::{GATE_PAUSED, LiveShared};
 use crate::name::RunId;
 use crate::push::NewRun;
 
@@ -29,7 +29,7 @@ pub struct IngestRun {
     pub id: RunId,
 }
 
-impl Shared {
+impl LiveShared {
     /// An id and a path for a run in the making. Each call gives another one; what is never added is
     /// removed when the table is opened next.
     pub fn new_run(&self) -> NewRun {
@@ -171,10 +171,10 @@ impl Shared {
 }
 
 /// No write passes while this lives.
-struct Pause<'a>(&'a Shared);
+struct Pause<'a>(&'a LiveShared);
 
 impl<'a> Pause<'a> {
-    fn new(shared: &'a Shared) -> Self {
+    fn new(shared: &'a LiveShared) -> Self {
         shared.gate.close(GATE_PAUSED);
         // Those that passed the gate before have the lock of their partition.
         drop(shared.lock_parts());

@@ -42,7 +42,7 @@ pub(crate) struct LiveRunRef {
     /// How many times its records were merged: see `levels`.
     pub level: u32,
     /// When the earliest of its deltas was written, if it has some; 0 where nobody knows. See
-    /// [`Shared::droppable_ms`](crate::live::shared::Shared::droppable_ms).
+    /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
     pub summary: RunSummary,
 }

@@ -11,18 +11,18 @@ use forebay_run::batch::{Ahead, BATCH};
 use forebay_run::operation::CowOperation;
 
 use crate::live::error::LiveError;
-use crate::live::part::{Found, LiveRun, PartView};
-use crate::live::shape::Place;
-use crate::live::shared::Shared;
+use crate::live::part::{LiveRun, PartFound, PartView};
+use crate::live::shape::KeyPlace;
+use crate::live::shared::LiveShared;
 
 /// A key on its way.
-struct Route {
-    place: Place,
+struct LiveRoute {
+    place: KeyPlace,
     newest: Option<CowOperation<'static>>,
     view: Arc<PartView>,
 }
 
-impl Route {
+impl LiveRoute {
     /// The run that alone can say more of the key.
     fn only_run(&self) -> Option<&Arc<LiveRun>> {
         let view = &self.view;
@@ -34,12 +34,12 @@ impl Route {
     }
 }
 
-impl Shared {
+impl LiveShared {
     /// See [`LiveTable::get_many`](crate::live::LiveTable::get_many).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
         let mut values = Vec::with_capacity(keys.len());
         for keys in keys.chunks(BATCH) {
-            let routes: Vec<Route> = keys.iter().map(|key| self.route(key.as_ref())).collect();
+            let routes: Vec<LiveRoute> = keys.iter().map(|key| self.route(key.as_ref())).collect();
             for route in &routes {
                 if let Some(run) = route.only_run() {
                     run.run.approach(route.place.hash);
@@ -63,10 +63,10 @@ impl Shared {
         Ok(values)
     }
 
-    fn route(&self, key: &[u8]) -> Route {
+    fn route(&self, key: &[u8]) -> LiveRoute {
         let place = self.shape.place(key);
         let (newest, view) = self.newest(place, key);
-        Route {
+        LiveRoute {
             place,
             newest,
             view,
@@ -75,7 +75,7 @@ impl Shared {
 
     fn finish(
         &self,
-        route: &Route,
+        route: &LiveRoute,
         ahead: Option<Ahead<'_>>,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, LiveError> {
@@ -93,8 +93,8 @@ impl Shared {
             .view
             .get(&self.shape, route.place, key, newest, true)?
         {
-            Found::Value(value) => Ok(value),
-            Found::Waits => Ok(None),
+            PartFound::Value(value) => Ok(value),
+            PartFound::Waits => Ok(None),
         }
     }
 }

@@ -8,13 +8,13 @@ use tracing::warn;
 use crate::live::error::LiveError;
 use crate::live::mini::MiniRun;
 use crate::live::part::merge_minis;
-use crate::live::shared::Shared;
+use crate::live::shared::LiveShared;
 
 /// From so many sorted buffers of a partition on they are merged whether that pays or not: each new one
 /// copies their list. More than a generation of some 80 MiB has.
 const MOST_BUFFERS: usize = 1024;
 
-impl Shared {
+impl LiveShared {
     /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat, or
     /// somebody reads. Else all of them are merged when they are flushed, once. Another thread may do the
     /// same: whose outcome comes first is taken.

@@ -11,7 +11,7 @@ use crate::live::error::LiveError;
 use crate::live::expiry::{delta_written_ms, earliest};
 use crate::live::mini::MiniRun;
 use crate::live::record::{Record, append_raw};
-use crate::live::shape::{Place, Shape};
+use crate::live::shape::{KeyPlace, Shape};
 
 /// A buffer is full at so many records or bytes, whichever comes first.
 const MAX_RECORDS: usize = 8192;
@@ -24,7 +24,7 @@ struct Entry {
     head: u64,
     /// Where the record begins.
     at: u32,
-    /// The lower half of [`Place::spread`].
+    /// The lower half of [`KeyPlace::spread`].
     spread: u32,
 }
 
@@ -76,7 +76,7 @@ impl Memtable {
 
     /// The slot of the key, or the free one where it belongs. REQUIRES: there is a free one.
     #[inline]
-    fn slot_of(&self, place: Place, key: &[u8]) -> usize {
+    fn slot_of(&self, place: KeyPlace, key: &[u8]) -> usize {
         let mask = self.slots.len() - 1;
         let spread = place.spread as u32;
         let mut slot = spread as usize & mask;
@@ -96,7 +96,7 @@ impl Memtable {
     }
 
     #[inline]
-    fn entry_of(&self, place: Place, key: &[u8]) -> Option<usize> {
+    fn entry_of(&self, place: KeyPlace, key: &[u8]) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
@@ -105,7 +105,7 @@ impl Memtable {
 
     /// The operation on a key.
     #[inline]
-    pub fn get(&self, place: Place, key: &[u8]) -> Option<Operation<'_>> {
+    pub fn get(&self, place: KeyPlace, key: &[u8]) -> Option<Operation<'_>> {
         let entry = self.entry_of(place, key)?;
         self.record(self.entries[entry])?.operation()
     }
@@ -115,7 +115,7 @@ impl Memtable {
     pub fn add(
         &mut self,
         shape: &Shape,
-        place: Place,
+        place: KeyPlace,
         key: &[u8],
         operation: Operation<'_>,
     ) -> Result<(), LiveError> {

@@ -10,7 +10,7 @@ use forebay_run::filter::{Filter, FilterBuilder};
 use forebay_run::operation::Operation;
 
 use crate::live::record::{Record, append_raw};
-use crate::live::shape::{Place, Shape};
+use crate::live::shape::{KeyPlace, Shape};
 
 /// Records between two entries of the list.
 const BLOCK_RECORDS: u64 = 16;
@@ -27,7 +27,7 @@ pub(crate) struct MiniRun {
     /// How often its records were merged in memory: see `levels`.
     pub level: u32,
     /// When the earliest of its deltas was written, in milliseconds since 1970-01-01 UTC: see
-    /// [`Shared::droppable_ms`](crate::live::shared::Shared::droppable_ms).
+    /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
     bytes: Vec<u8>,
     blocks: Vec<Block>,
@@ -126,7 +126,7 @@ impl MiniRun {
 
     /// The operation on a key.
     #[inline]
-    pub fn get(&self, shape: &Shape, place: Place, key: &[u8]) -> Option<Operation<'_>> {
+    pub fn get(&self, shape: &Shape, place: KeyPlace, key: &[u8]) -> Option<Operation<'_>> {
         let filter = self.filter.get_or_init(|| self.build_filter(shape));
         if !filter.may_hold(place.spread) {
             return None;

@@ -87,7 +87,7 @@ use forebay_run::scan::Direction;
 
 pub use self::batch::Batch;
 pub use self::budget::Budget;
-pub use self::commit::{Commit, Ticket};
+pub use self::commit::{Commit, LogTicket};
 pub use self::error::LiveError;
 pub use self::expiry::{Expiry, Stored};
 pub use self::ingest::IngestRun;
@@ -101,7 +101,7 @@ pub use self::stats::LiveStats;
 pub use self::write::MAX_VALUE_BYTES;
 
 use self::background::Threads;
-use self::shared::Shared;
+use self::shared::LiveShared;
 use self::write::Wait;
 use crate::name::TableName;
 use crate::push::NewRun;
@@ -114,13 +114,13 @@ pub struct LiveTable {
 }
 
 impl LiveTable {
-    fn start(shared: Arc<Shared>) -> Result<Self, LiveError> {
+    fn start(shared: Arc<LiveShared>) -> Result<Self, LiveError> {
         let threads = Arc::new(Threads::start(shared)?);
         Ok(Self { threads })
     }
 
     #[inline]
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &LiveShared {
         self.threads.shared()
     }
 
@@ -177,7 +177,7 @@ impl LiveTable {
     }
 
     /// The commit that a ticket of this table names.
-    pub fn commit(&self, ticket: Ticket) -> Commit<'_> {
+    pub fn commit(&self, ticket: LogTicket) -> Commit<'_> {
         Commit::again(self.shared(), ticket)
     }
 

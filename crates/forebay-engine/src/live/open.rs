@@ -25,9 +25,9 @@ use crate::live::load::kept_for_load;
 use crate::live::log::{Log, LogOptions};
 use crate::live::manifest::LiveManifest;
 use crate::live::options::LiveOptions;
-use crate::live::part::{Part, PartView};
+use crate::live::part::{LivePart, PartView};
 use crate::live::shape::Shape;
-use crate::live::shared::{Counts, Gate, Progress, Shared, open_run};
+use crate::live::shared::{Counts, Gate, LiveShared, Progress, open_run};
 use crate::name::TableName;
 use crate::push::take_push_lock;
 use crate::store::Store;
@@ -278,7 +278,7 @@ impl Store {
         let log = self.open_log(&manifest, &files, &shape, &mut parts, &memory)?;
         let merge_rate = manifest.options.merge_bytes_per_second;
         let merge_throttle = Throttle::new(merge_rate, Arc::clone(self.clock()));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LiveShared {
             shape,
             options: manifest.options.clone(),
             store: self.clone(),
@@ -310,7 +310,7 @@ impl Store {
         manifest: &LiveManifest,
         files: &TableFiles,
         shape: &Shape,
-        parts: &mut [Part],
+        parts: &mut [LivePart],
         memory: &Member,
     ) -> Result<Option<Log>, LiveError> {
         let Some(durability) = manifest.options.durability else {
@@ -338,7 +338,7 @@ impl Store {
 /// Does the operations of one record of the log again.
 fn replay(
     shape: &Shape,
-    parts: &mut [Part],
+    parts: &mut [LivePart],
     memory: &Member,
     payload: &[u8],
 ) -> Result<(), String> {
@@ -364,8 +364,8 @@ fn open_parts(
     files: &TableFiles,
     shape: &Shape,
     manifest: &LiveManifest,
-) -> Result<Vec<Part>, LiveError> {
-    let open = |runs: &Vec<_>| -> Result<Part, LiveError> {
+) -> Result<Vec<LivePart>, LiveError> {
+    let open = |runs: &Vec<_>| -> Result<LivePart, LiveError> {
         let runs = runs
             .iter()
             .map(|run| open_run(disk, files, shape, Clone::clone(run)));
@@ -373,9 +373,9 @@ fn open_parts(
             runs: runs.collect::<Result<_, _>>()?,
             ..PartView::default()
         };
-        Ok(Part {
+        Ok(LivePart {
             view: Arc::new(view),
-            ..Part::default()
+            ..LivePart::default()
         })
     };
     manifest.partitions.iter().map(open).collect()

@@ -10,14 +10,14 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 
 use crate::live::error::LiveError;
-use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
+use crate::live::shared::{GATE_ENDED, GATE_FULL, LiveShared};
 
 /// The share of the memory for writes at which they begin to be slowed down.
 const FREE_SHARE: f64 = 0.75;
 /// How long a wait lasts before its reason is looked at again: another table may have given memory back.
 const LOOK: Duration = Duration::from_millis(20);
 
-impl Shared {
+impl LiveShared {
     /// From 0, all is well, to 1 and above. Of memory and of runs, what presses more.
     pub fn pressure(&self) -> f64 {
         let memory = (self.budget().write_pressure() - FREE_SHARE) / (1.0 - FREE_SHARE);

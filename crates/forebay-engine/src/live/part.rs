@@ -25,7 +25,7 @@ use crate::live::levels::{Due, due_at};
 use crate::live::manifest::LiveRunRef;
 use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
-use crate::live::shape::{Place, Shape};
+use crate::live::shape::{KeyPlace, Shape};
 
 /// How many sorted buffers are merged into one run in memory, by the writer that filled the last one:
 /// some milliseconds' work.
@@ -54,7 +54,7 @@ pub(crate) struct PartView {
 
 /// What the partition's lock guards.
 #[derive(Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct LivePart {
     pub memtable: Memtable,
     pub view: Arc<PartView>,
     /// Whether keys came repeatedly of late: see [`Memtable::is_repetitive`].
@@ -64,13 +64,13 @@ pub(crate) struct Part {
 }
 
 /// The outcome of a look-up that may not wait for the device.
-pub(crate) enum Found {
+pub(crate) enum PartFound {
     Value(Option<Vec<u8>>),
     /// Not known without waiting.
     Waits,
 }
 
-impl Part {
+impl LivePart {
     /// Sorts the active buffer into a run of the view. Returns whether the generation is to be frozen.
     pub fn seal(&mut self, memory: &Member) -> bool {
         if self.memtable.is_empty() {
@@ -162,23 +162,23 @@ impl PartView {
     pub fn get(
         &self,
         shape: &Shape,
-        place: Place,
+        place: KeyPlace,
         key: &[u8],
         newest: Option<CowOperation<'_>>,
         wait: bool,
-    ) -> Result<Found, LiveError> {
+    ) -> Result<PartFound, LiveError> {
         let Some(operation) = self.resolve(shape, place, key, newest, wait)? else {
-            return Ok(Found::Waits);
+            return Ok(PartFound::Waits);
         };
         let value = operation.and_then(|operation| operation.into_value(|| shape.now_ms()));
-        Ok(Found::Value(value.map(|value| value.into_owned())))
+        Ok(PartFound::Value(value.map(|value| value.into_owned())))
     }
 
     /// [`PartView::get`], and when the value expires; `None` where it would have to wait.
     pub fn stored(
         &self,
         shape: &Shape,
-        place: Place,
+        place: KeyPlace,
         key: &[u8],
         newest: Option<CowOperation<'_>>,
         wait: bool,
@@ -198,7 +198,7 @@ impl PartView {
     pub fn resolve<'a>(
         &self,
         shape: &'a Shape,
-        place: Place,
+        place: KeyPlace,
         key: &'a [u8],
         newest: Option<CowOperation<'a>>,
         wait: bool,

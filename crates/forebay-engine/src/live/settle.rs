@@ -10,9 +10,9 @@ use forebay_run::times::Times;
 
 use crate::live::batch::Batch;
 use crate::live::expiry::{Expiry, earliest};
-use crate::live::shared::Shared;
+use crate::live::shared::LiveShared;
 
-impl Shared {
+impl LiveShared {
     /// Whether operations are given times as they are written: of those that bring the moment at which
     /// they expire only deltas need another.
     #[inline]

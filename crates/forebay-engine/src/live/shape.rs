@@ -25,7 +25,7 @@ pub(crate) struct Shape {
 
 /// Where a key lies.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct KeyPlace {
     pub partition: usize,
     /// Its hash64 in a hashed table, else 0: what runs want along with the key.
     pub hash: u64,
@@ -53,14 +53,14 @@ impl Shape {
     }
 
     #[inline]
-    pub fn place(&self, key: &[u8]) -> Place {
+    pub fn place(&self, key: &[u8]) -> KeyPlace {
         let hash = self.router.hash(key);
         let partition = self.router.partition(hash, key);
         let (head, spread) = match self.order {
             Order::Hashed => (hash, hash),
             Order::Ordered => (key_head(key), filter_hash(key)),
         };
-        Place {
+        KeyPlace {
             partition,
             hash,
             head,

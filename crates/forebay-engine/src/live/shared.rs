@@ -19,18 +19,18 @@ use crate::live::error::LiveError;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::options::LiveOptions;
-use crate::live::part::{LiveRun, Part};
+use crate::live::part::{LivePart, LiveRun};
 use crate::live::shape::Shape;
 use crate::store::Store;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct LiveShared {
     pub shape: Arc<Shape>,
     pub options: LiveOptions,
     pub store: Store,
     pub files: TableFiles,
-    pub parts: Box<[Mutex<Part>]>,
+    pub parts: Box<[Mutex<LivePart>]>,
     /// Absent in an unlogged table.
     pub log: Option<Log>,
     /// What the disk's manifest says; held while it is replaced.
@@ -131,7 +131,7 @@ pub(crate) struct Counts {
     pub swept_ms: AtomicU64,
 }
 
-impl Shared {
+impl LiveShared {
     pub fn disk(&self) -> &Arc<dyn Disk> {
         self.store.disk()
     }
@@ -145,7 +145,7 @@ impl Shared {
     }
 
     /// All partitions locked: a moment of the whole table.
-    pub fn lock_parts(&self) -> Vec<MutexGuard<'_, Part>> {
+    pub fn lock_parts(&self) -> Vec<MutexGuard<'_, LivePart>> {
         self.parts.iter().map(Mutex::lock).collect()
     }
 
@@ -213,7 +213,7 @@ impl Shared {
     }
 }
 
-/// [`Shared::open_run`] before there is any.
+/// [`LiveShared::open_run`] before there is any.
 pub(crate) fn open_run(
     disk: &dyn Disk,
     files: &TableFiles,

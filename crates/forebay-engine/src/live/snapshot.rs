@@ -10,10 +10,10 @@ use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::MutexGuard;
 
 use crate::live::error::LiveError;
-use crate::live::part::{Found, Part, PartView};
+use crate::live::part::{LivePart, PartFound, PartView};
 use crate::live::scan::LiveScan;
-use crate::live::shape::{Place, Shape};
-use crate::live::shared::Shared;
+use crate::live::shape::{KeyPlace, Shape};
+use crate::live::shared::LiveShared;
 use crate::live::write::LOCK_TRY;
 
 /// The answer of a look-up that must not wait for the device.
@@ -35,27 +35,27 @@ pub struct Snapshot {
 
 type Newest = (Option<CowOperation<'static>>, Arc<PartView>);
 
-impl Shared {
+impl LiveShared {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
         match self.look_up(key, true)? {
-            Found::Value(value) => Ok(value),
-            Found::Waits => Ok(None),
+            PartFound::Value(value) => Ok(value),
+            PartFound::Waits => Ok(None),
         }
     }
 
     pub fn try_get(&self, key: &[u8]) -> Result<LiveLookup, LiveError> {
         Ok(match self.look_up(key, false)? {
-            Found::Value(Some(value)) => LiveLookup::Found(value),
-            Found::Value(None) => LiveLookup::Absent,
-            Found::Waits => LiveLookup::NotResident,
+            PartFound::Value(Some(value)) => LiveLookup::Found(value),
+            PartFound::Value(None) => LiveLookup::Absent,
+            PartFound::Waits => LiveLookup::NotResident,
         })
     }
 
     #[inline]
-    fn look_up(&self, key: &[u8], wait: bool) -> Result<Found, LiveError> {
+    fn look_up(&self, key: &[u8], wait: bool) -> Result<PartFound, LiveError> {
         let place = self.shape.place(key);
         let Some((newest, view)) = self.newest_or_wait(place, key, wait) else {
-            return Ok(Found::Waits);
+            return Ok(PartFound::Waits);
         };
         view.get(&self.shape, place, key, newest, wait)
     }
@@ -76,13 +76,13 @@ impl Shared {
 
     /// What the partition's buffer says of a key, and what lies below it at the same moment.
     #[inline]
-    pub fn newest(&self, place: Place, key: &[u8]) -> Newest {
+    pub fn newest(&self, place: KeyPlace, key: &[u8]) -> Newest {
         self.newest_in(self.parts[place.partition].lock(), place, key)
     }
 
     /// `None` where it may not wait and the partition stays locked.
     #[inline]
-    fn newest_or_wait(&self, place: Place, key: &[u8], wait: bool) -> Option<Newest> {
+    fn newest_or_wait(&self, place: KeyPlace, key: &[u8], wait: bool) -> Option<Newest> {
         let part = match (&self.parts[place.partition], wait) {
             (part, true) => part.lock(),
             (part, false) => part.try_lock_for(LOCK_TRY)?,
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     #[inline]
-    fn newest_in(&self, part: MutexGuard<'_, Part>, place: Place, key: &[u8]) -> Newest {
+    fn newest_in(&self, part: MutexGuard<'_, LivePart>, place: KeyPlace, key: &[u8]) -> Newest {
         let newest = part.memtable.get(place, key).map(|found| found.to_owned());
         let view = Arc::clone(&part.view);
         drop(part);
@@ -136,8 +136,8 @@ impl Snapshot {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
         let place = self.shape.place(key);
         match self.parts[place.partition].get(&self.shape, place, key, None, true)? {
-            Found::Value(value) => Ok(value),
-            Found::Waits => Ok(None),
+            PartFound::Value(value) => Ok(value),
+            PartFound::Waits => Ok(None),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::live::log::Log;
-use crate::live::shared::Shared;
+use crate::live::shared::LiveShared;
 
 /// See the module's text. Counts begin when the table is opened.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl LiveStats {
     }
 }
 
-impl Shared {
+impl LiveShared {
     fn memory_records(&self) -> u64 {
         let records = self.parts.iter().map(|part| {
             let part = part.lock();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::live::part::LiveRun;
-use crate::live::shared::Shared;
+use crate::live::shared::LiveShared;
 
 /// Between two looks at the pages, which take about a millisecond a gigabyte.
 const PERIOD_MS: u64 = 1000;
 const SYSTEM_PAGE_BYTES: usize = 4096;
 
-impl Shared {
+impl LiveShared {
     /// Takes note of pages that are no longer in memory, so that whoever may not wait does not touch them;
     /// and gives mapped pages back when there are more than the budget allows. They stay in the system's
     /// cache. Does nothing when that was done less than a second ago.

@@ -22,11 +22,11 @@ use crate::live::commit::Commit;
 use crate::live::error::LiveError;
 use crate::live::expiry::{Expiry, Stored};
 use crate::live::log::{LogError, Lsn};
-use crate::live::part::Part;
+use crate::live::part::LivePart;
 use crate::live::record;
 use crate::live::settle::settle;
-use crate::live::shape::Place;
-use crate::live::shared::{GATE_ENDED, GATE_FULL, Shared};
+use crate::live::shape::KeyPlace;
+use crate::live::shared::{GATE_ENDED, GATE_FULL, LiveShared};
 
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
@@ -48,7 +48,7 @@ type Values = Vec<Option<Stored>>;
 /// it do so for a microsecond or two, unless they read from the device or were stopped by the system.
 pub(crate) const LOCK_TRY: Duration = Duration::from_micros(100);
 
-impl Shared {
+impl LiveShared {
     pub fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
         if self.changes(&operation) {
             let mut batch = Batch::new();
@@ -121,10 +121,10 @@ impl Shared {
         }
     }
 
-    /// REQUIRES: the batch passed [`Shared::check_batch`] and is of this partition.
+    /// REQUIRES: the batch passed [`LiveShared::check_batch`] and is of this partition.
     fn apply_batch<'a>(
         &'a self,
-        mut part: MutexGuard<'_, Part>,
+        mut part: MutexGuard<'_, LivePart>,
         partition: usize,
         batch: &Batch,
     ) -> Result<Commit<'a>, LiveError> {
@@ -181,7 +181,7 @@ impl Shared {
         wait: Wait,
         decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
-        let places: Vec<Place> = keys.iter().map(|key| self.shape.place(key)).collect();
+        let places: Vec<KeyPlace> = keys.iter().map(|key| self.shape.place(key)).collect();
         let Some(first) = places.first() else {
             let (batch, outcome) = decide(Vec::new());
             let written = self.write_batch(&batch, wait)?;
@@ -218,7 +218,7 @@ impl Shared {
     /// be. Keys that were not read before are read now, however long that takes.
     fn settled_batch(
         &self,
-        part: &Part,
+        part: &LivePart,
         keys: &[&[u8]],
         present: Vec<bool>,
         batch: &Batch,
@@ -243,10 +243,10 @@ impl Shared {
     fn lock_and_read(
         &self,
         partition: usize,
-        places: &[Place],
+        places: &[KeyPlace],
         keys: &[&[u8]],
         wait: Wait,
-    ) -> Result<Option<(MutexGuard<'_, Part>, Values)>, LiveError> {
+    ) -> Result<Option<(MutexGuard<'_, LivePart>, Values)>, LiveError> {
         const TRIES: usize = 3;
         for attempt in 0..=TRIES {
             let Some(part) = self.lock_to_write(partition, wait)? else {
@@ -286,7 +286,7 @@ impl Shared {
         &self,
         partition: usize,
         wait: Wait,
-    ) -> Result<Option<MutexGuard<'_, Part>>, LiveError> {
+    ) -> Result<Option<MutexGuard<'_, LivePart>>, LiveError> {
         if wait == Wait::AsNeeded {
             return self.lock_waiting(partition).map(Some);
         }
@@ -301,7 +301,7 @@ impl Shared {
     }
 
     #[inline]
-    fn lock_waiting(&self, partition: usize) -> Result<MutexGuard<'_, Part>, LiveError> {
+    fn lock_waiting(&self, partition: usize) -> Result<MutexGuard<'_, LivePart>, LiveError> {
         loop {
             let part = self.parts[partition].lock();
             if self.gate.reasons() == 0 {
@@ -316,7 +316,7 @@ impl Shared {
     #[inline]
     fn finish_write<'a>(
         &'a self,
-        mut part: MutexGuard<'_, Part>,
+        mut part: MutexGuard<'_, LivePart>,
         partition: usize,
         lsn: Option<Lsn>,
     ) -> Result<Commit<'a>, LiveError> {

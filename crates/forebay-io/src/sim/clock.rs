@@ -8,13 +8,13 @@ use crate::{Clock, SystemClock};
 /// Time that passes when a test says so.
 #[derive(Debug)]
 pub struct HandClock {
-    state: Mutex<State>,
+    state: Mutex<ClockState>,
     moved: Condvar,
     sleep: Sleep,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ClockState {
     start_ms: u64,
     passed: Duration,
     /// No sleep takes any time from now on.
@@ -57,9 +57,9 @@ impl HandClock {
 
     fn new(start_ms: u64, sleep: Sleep) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(ClockState {
                 start_ms,
-                ..State::default()
+                ..ClockState::default()
             }),
             moved: Condvar::new(),
             sleep,
@@ -83,7 +83,7 @@ impl HandClock {
         self.moved.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -108,7 +108,7 @@ impl Clock for HandClock {
             Sleep::Waits => {
                 let state = self.lock();
                 let until = state.passed + time;
-                let waits = |state: &mut State| state.passed < until && !state.over;
+                let waits = |state: &mut ClockState| state.passed < until && !state.over;
                 let waited = self.moved.wait_while(state, waits);
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
             }

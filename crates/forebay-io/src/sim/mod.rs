@@ -47,7 +47,7 @@ enum NameChange {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DiskState {
     inodes: Vec<Inode>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
@@ -64,7 +64,7 @@ struct State {
 /// See the module's text. Clones share the disk.
 #[derive(Debug, Default, Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
 }
 
 impl SimDisk {
@@ -72,7 +72,7 @@ impl SimDisk {
         Self::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,14 +90,14 @@ impl SimDisk {
     /// The same disk after its process died: locks are gone, bytes are as written.
     pub fn after_kill(&self) -> SimDisk {
         let state = self.state();
-        let reopened = State {
+        let reopened = DiskState {
             inodes: state.inodes.clone(),
             names: state.names.clone(),
             durable_names: state.durable_names.clone(),
             unsynced: state.unsynced.clone(),
             dirs: state.dirs.clone(),
             lock_files: state.lock_files.clone(),
-            ..State::default()
+            ..DiskState::default()
         };
         SimDisk {
             state: Arc::new(Mutex::new(reopened)),
@@ -128,13 +128,13 @@ impl SimDisk {
                 .flat_map(|name| name.ancestors().skip(1))
                 .map(PathBuf::from),
         );
-        let reopened = State {
+        let reopened = DiskState {
             inodes,
             durable_names: names.clone(),
             names,
             dirs,
             lock_files: state.lock_files.clone(),
-            ..State::default()
+            ..DiskState::default()
         };
         SimDisk {
             state: Arc::new(Mutex::new(reopened)),
@@ -190,7 +190,7 @@ impl NameChange {
     }
 }
 
-impl State {
+impl DiskState {
     /// Counts a call that can fail, and fails it when that is the plan.
     fn call(&mut self, needs_space: bool) -> io::Result<()> {
         let number = self.calls;

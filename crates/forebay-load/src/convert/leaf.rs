@@ -1,4 +1,4 @@
-//! Values that are not nested, each on its own.
+//! LeafValues that are not nested, each on its own.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) struct Leaf {
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub misfits: Vec<Misfit>,
-    /// Values that are not what they were, as was asked for.
+    /// LeafValues that are not what they were, as was asked for.
     pub changed: u64,
 }
 
@@ -69,7 +69,7 @@ impl Account {
 }
 
 /// An array taken apart, with the account of its conversion.
-struct Values<'a> {
+struct LeafValues<'a> {
     leaf: &'a Leaf,
     cells: &'a Cells<'a>,
     rows: usize,
@@ -81,7 +81,7 @@ impl Leaf {
     pub fn convert(&self, array: &dyn Array, account: &mut Account) -> Option<ArrayRef> {
         let cells = Cells::new(array)?;
         let rows = array.len();
-        let mut values = Values {
+        let mut values = LeafValues {
             leaf: self,
             cells: &cells,
             rows,
@@ -91,7 +91,7 @@ impl Leaf {
     }
 }
 
-impl Values<'_> {
+impl LeafValues<'_> {
     fn each<T>(&mut self, fit: impl Fn(&Datum<'_>) -> Fit<T>, mut put: impl FnMut(Option<T>)) {
         for row in 0..self.rows {
             match scalar(self.cells, &self.leaf.from, row) {

@@ -10,7 +10,7 @@ use super::EncodeError;
 use super::bad_row::BadRow;
 use super::cells::Cells;
 use super::scalar::scalar;
-use crate::key::{Form, KeyTemplate, Part};
+use crate::key::{Form, KeyTemplate, TemplatePart};
 use crate::uuid::UUID_BYTES;
 
 /// Whole numbers up to here are exact in a 64-bit float.
@@ -36,10 +36,10 @@ enum Bound {
 impl KeyWriter {
     pub fn new(schema: &Schema, template: &KeyTemplate) -> Result<KeyWriter, EncodeError> {
         let whole = template.parts().len() == 1;
-        let bind = |part: &Part| -> Result<Bound, EncodeError> {
+        let bind = |part: &TemplatePart| -> Result<Bound, EncodeError> {
             match part {
-                Part::Literal(text) => Ok(Bound::Literal(text.clone().into_bytes())),
-                Part::Column { name, form } => {
+                TemplatePart::Literal(text) => Ok(Bound::Literal(text.clone().into_bytes())),
+                TemplatePart::Column { name, form } => {
                     let index = super::find(schema, name, "the key template")?;
                     let column = &schema.columns()[index];
                     check(column, *form, whole)?;

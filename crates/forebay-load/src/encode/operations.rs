@@ -54,7 +54,7 @@ pub enum Verb {
 /// An [`OperationChoice`] bound to the columns of a schema.
 #[derive(Debug, Clone)]
 pub(super) struct Operations {
-    column: Option<Place>,
+    column: Option<OperandPlace>,
     verb: Verb,
     refuse_inserts: bool,
     delta: Option<DeltaKind>,
@@ -65,7 +65,7 @@ pub(super) struct Operations {
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct OperandPlace {
     index: usize,
     name: Arc<str>,
     kind: Kind,
@@ -75,7 +75,7 @@ struct Place {
 enum BoundExpiry {
     Never,
     At(u64),
-    Column { place: Place, else_ms: u64 },
+    Column { place: OperandPlace, else_ms: u64 },
 }
 
 impl Operations {
@@ -85,9 +85,9 @@ impl Operations {
         stored: &Schema,
         choice: &OperationChoice,
     ) -> Result<Operations, EncodeError> {
-        let place = |column: &String, what| -> Result<Place, EncodeError> {
+        let place = |column: &String, what| -> Result<OperandPlace, EncodeError> {
             let index = find(all, column, what)?;
-            Ok(Place {
+            Ok(OperandPlace {
                 index,
                 name: Arc::from(column.as_str()),
                 kind: all.columns()[index].kind.clone(),
@@ -207,7 +207,7 @@ impl Operations {
 
     fn expires_ms(
         &self,
-        place: &Place,
+        place: &OperandPlace,
         else_ms: u64,
         cells: &[Cells<'_>],
         row: usize,
@@ -239,7 +239,7 @@ impl Operations {
     }
 }
 
-fn check_expiry(place: &Place) -> Result<(), EncodeError> {
+fn check_expiry(place: &OperandPlace) -> Result<(), EncodeError> {
     let kind = &place.kind;
     let time = matches!(kind, Kind::Date32 | Kind::Date64 | Kind::Timestamp { .. });
     let seconds = kind.integer().is_some() || matches!(kind, Kind::Float32 | Kind::Float64);

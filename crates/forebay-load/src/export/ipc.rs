@@ -8,7 +8,7 @@ use arrow_schema::ArrowError;
 use forebay_run::row::Column;
 
 use super::ExportError;
-use super::rows::{BatchWriter, Rows, RowsTo};
+use super::rows::{BatchWriter, ExportRows, RowsTo};
 
 pub(super) enum IpcWriter<W: Write> {
     File(FileWriter<W>),
@@ -17,7 +17,7 @@ pub(super) enum IpcWriter<W: Write> {
 
 impl<W: Write> IpcWriter<W> {
     pub fn rows(columns: &[Column], stream: bool, output: W) -> Result<RowsTo<Self>, ExportError> {
-        let rows = Rows::new(columns, false);
+        let rows = ExportRows::new(columns, false);
         let writer = match stream {
             true => StreamWriter::try_new(output, rows.schema()).map(IpcWriter::Stream),
             false => FileWriter::try_new(output, rows.schema()).map(IpcWriter::File),

@@ -4,7 +4,7 @@ use forebay_engine::ValueKind;
 use forebay_run::number::Number;
 use forebay_run::row::{Column, Datum, Kind, ListView, RowError, RowView, Schema};
 
-use crate::key::{Form, KeyTemplate, Part};
+use crate::key::{Form, KeyTemplate, TemplatePart};
 
 /// What the values of a table are.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +35,11 @@ pub(super) struct Layout {
     pub columns: Vec<Column>,
     /// Whether the first column is the key.
     pub with_key: bool,
-    values: Values,
+    values: LayoutValues,
 }
 
 #[derive(Debug, Clone)]
-enum Values {
+enum LayoutValues {
     Rows(Schema),
     Bytes,
     Numbers(Number),
@@ -57,14 +57,17 @@ impl Layout {
     ) -> Layout {
         let value = |kind| vec![Column::new("value", kind, false)];
         let (values, mut columns) = match export {
-            ExportValues::Rows(schema) => (Values::Rows(schema.clone()), schema.columns().to_vec()),
-            ExportValues::Bytes => (Values::Bytes, value(bytes_kind)),
+            ExportValues::Rows(schema) => (
+                LayoutValues::Rows(schema.clone()),
+                schema.columns().to_vec(),
+            ),
+            ExportValues::Bytes => (LayoutValues::Bytes, value(bytes_kind)),
             ExportValues::Numbers(number) => {
                 let kind = match number {
                     Number::I64 => Kind::Int64,
                     Number::F64 => Kind::Float64,
                 };
-                (Values::Numbers(number), value(kind))
+                (LayoutValues::Numbers(number), value(kind))
             }
             ExportValues::Lists(item) => {
                 let item_column = Box::new(Column::new("item", item.clone(), true));
@@ -72,7 +75,7 @@ impl Layout {
                     item: item_column,
                     length: None,
                 };
-                (Values::Lists(item.clone()), value(kind))
+                (LayoutValues::Lists(item.clone()), value(kind))
             }
         };
         let with_key = match export {
@@ -105,10 +108,10 @@ impl Layout {
             put(0, &Datum::Bytes(key))?;
         }
         match &self.values {
-            Values::Bytes => put(first, &Datum::Bytes(value)),
-            Values::Numbers(number) => put(first, &number_datum(*number, value)?),
-            Values::Lists(item) => put(first, &Datum::List(ListView::new(item, value)?)),
-            Values::Rows(schema) => {
+            LayoutValues::Bytes => put(first, &Datum::Bytes(value)),
+            LayoutValues::Numbers(number) => put(first, &number_datum(*number, value)?),
+            LayoutValues::Lists(item) => put(first, &Datum::List(ListView::new(item, value)?)),
+            LayoutValues::Rows(schema) => {
                 let row = RowView::new(schema, value)?;
                 for index in 0..row.len() {
                     put(first + index, &row.datum(index)?)?;
@@ -141,9 +144,11 @@ fn key_is_in(template: &str, schema: &Schema) -> bool {
 
 /// Whether keys of a template over columns of a schema may be other than UTF-8.
 pub(super) fn keys_are_binary(template: &str, schema: &Schema) -> bool {
-    let binary = |part: &Part| match part {
-        Part::Literal(_) => false,
-        Part::Column { form, name } => *form == Form::BigEndian || column_is_binary(name, schema),
+    let binary = |part: &TemplatePart| match part {
+        TemplatePart::Literal(_) => false,
+        TemplatePart::Column { form, name } => {
+            *form == Form::BigEndian || column_is_binary(name, schema)
+        }
     };
     let template = template.parse::<KeyTemplate>();
     template.is_ok_and(|key| key.parts().iter().any(binary))

@@ -17,7 +17,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::ExportError;
-use super::rows::{BatchWriter, Rows, RowsTo};
+use super::rows::{BatchWriter, ExportRows, RowsTo};
 use crate::types::arrow_field;
 
 const GROUP_ROWS: usize = 128 << 10;
@@ -27,7 +27,7 @@ pub(super) struct ParquetWriter<W: Write + Send>(ArrowWriter<W>);
 
 impl<W: Write + Send> ParquetWriter<W> {
     pub fn rows(columns: &[Column], output: W) -> Result<RowsTo<Self>, ExportError> {
-        let rows = Rows::new(columns, true);
+        let rows = ExportRows::new(columns, true);
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(GROUP_ROWS))

@@ -13,7 +13,7 @@ use super::layout::{ExportValues, Layout};
 use super::{ExportError, row_error};
 
 /// Makes rows of records, one after another.
-pub(super) struct Rows {
+pub(super) struct ExportRows {
     builder: BatchBuilder,
     names: Vec<String>,
     text: Vec<bool>,
@@ -31,12 +31,12 @@ pub(super) trait BatchWriter {
 
 /// Writes records to a file of batches.
 pub(super) struct RowsTo<W> {
-    rows: Rows,
+    rows: ExportRows,
     writer: W,
 }
 
 impl<W: BatchWriter> RowsTo<W> {
-    pub fn new(rows: Rows, writer: W) -> RowsTo<W> {
+    pub fn new(rows: ExportRows, writer: W) -> RowsTo<W> {
         RowsTo { rows, writer }
     }
 
@@ -73,12 +73,12 @@ impl From<RowError> for Failed {
     }
 }
 
-impl Rows {
+impl ExportRows {
     /// Of the plain Arrow types of columns, or of those that Parquet has for them.
-    pub fn new(columns: &[Column], for_parquet: bool) -> Rows {
+    pub fn new(columns: &[Column], for_parquet: bool) -> ExportRows {
         let text = columns.iter().map(|column| column.kind == Kind::Text);
         let names = columns.iter().map(|column| column.name.clone());
-        Rows {
+        ExportRows {
             builder: BatchBuilder::new(columns, for_parquet),
             names: names.collect(),
             text: text.collect(),
@@ -119,7 +119,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Whether it is time to [`Rows::finish`].
+    /// Whether it is time to [`ExportRows::finish`].
     pub fn full(&self) -> bool {
         self.builder.full()
     }
@@ -139,7 +139,7 @@ pub struct ScanBatches {
     /// Records still to give.
     left: u64,
     layout: Layout,
-    rows: Rows,
+    rows: ExportRows,
     ended: bool,
 }
 
@@ -155,7 +155,7 @@ impl ScanBatches {
     ) -> ScanBatches {
         let key_kind = if binary { Kind::Binary } else { Kind::Text };
         let layout = Layout::new(values, key, key_kind, Kind::Binary);
-        let rows = Rows::new(&layout.columns, false);
+        let rows = ExportRows::new(&layout.columns, false);
         ScanBatches {
             scan,
             left: limit,

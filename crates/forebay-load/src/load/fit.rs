@@ -17,13 +17,13 @@ use crate::sources::SourceSet;
 use crate::types::{arrow_field, arrow_type};
 
 /// A load's sources, held against its table.
-pub struct Fit<'a> {
+pub struct TableFit<'a> {
     request: &'a LoadRequest,
     options: &'a LiveOptions,
     now_ms: u64,
 }
 
-impl<'a> Fit<'a> {
+impl<'a> TableFit<'a> {
     pub fn new(request: &'a LoadRequest, options: &'a LiveOptions, now_ms: u64) -> Self {
         Self {
             request,
@@ -43,7 +43,7 @@ impl<'a> Fit<'a> {
                 value_column: Some(self.value_column(&sources)?),
                 ..request.clone()
             };
-            return Fit::new(&request, self.options, self.now_ms).open();
+            return TableFit::new(&request, self.options, self.now_ms).open();
         }
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;

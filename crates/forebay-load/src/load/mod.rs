@@ -20,7 +20,7 @@ use crate::convert::Lossy;
 use crate::encode::Verb;
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
-use crate::push::build::{Job, settle_pages, tallies};
+use crate::push::build::{BuildJob, settle_pages, tallies};
 use crate::push::looking::{Looking, of_table};
 use crate::push::read::{read, record_memory};
 use crate::push::rejects::without_empty_file;
@@ -28,7 +28,7 @@ use crate::push::rejects::without_empty_file;
 use crate::push::{Applied, BadRows, PushError};
 use crate::sort::{AsTheyAre, Collected, Cut, Cuts, Duplicates, SortPlan};
 use crate::sources::{Input, SourceOptions};
-use fit::Fit;
+use fit::TableFit;
 use forebay_io::Throttle;
 
 /// What to load, and how.
@@ -114,7 +114,7 @@ fn carry_out(
     let started = store.clock().monotonic();
     let load = store.begin_load(&request.table)?;
     let now_ms = store.clock().unix_ms();
-    let open = |request: &LoadRequest| Fit::new(request, load.options(), now_ms).open();
+    let open = |request: &LoadRequest| TableFit::new(request, load.options(), now_ms).open();
     let opened = open(request)?;
     let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
     let mut plan = sort_plan(request, store, &load)?;
@@ -137,7 +137,7 @@ fn carry_out(
         .map_err(of_table)
     })?;
     settle_pages(&mut plan, None, &tallies(&read.collected).0);
-    let job = Job {
+    let job = BuildJob {
         plan: &plan,
         finish: &AsTheyAre {
             filters: wants_filters(&read.collected, request.memory_bytes),

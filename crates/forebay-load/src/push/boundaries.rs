@@ -32,7 +32,7 @@ pub enum BoundariesError {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Place {
+enum BoundaryPlace {
     Slot(u64),
     Key(String),
     Bound(Bound),
@@ -41,12 +41,12 @@ enum Place {
 impl Boundaries {
     /// Reads the JSON text.
     pub fn parse(json: &str) -> Result<Self, BoundariesError> {
-        let places: Vec<Place> =
+        let places: Vec<BoundaryPlace> =
             serde_json::from_str(json).map_err(|error| BoundariesError::Json(error.to_string()))?;
         let bounds = places.into_iter().map(|place| match place {
-            Place::Slot(slot) => slot_of(slot),
-            Place::Key(key) => Ok(Bound::Key(key.into_bytes())),
-            Place::Bound(bound) => Ok(bound),
+            BoundaryPlace::Slot(slot) => slot_of(slot),
+            BoundaryPlace::Key(key) => Ok(Bound::Key(key.into_bytes())),
+            BoundaryPlace::Bound(bound) => Ok(bound),
         });
         bounds.collect::<Result<_, _>>().map(Self)
     }

@@ -8,7 +8,7 @@ use crate::sort::{Built, Collected, Cuts, Duplicates, Finish, SortPlan, Tally, w
 use forebay_io::Throttle;
 
 /// What building runs takes.
-pub struct Job<'a> {
+pub struct BuildJob<'a> {
     pub plan: &'a SortPlan,
     pub finish: &'a dyn Finish,
     pub throttle: &'a Throttle,
@@ -41,7 +41,7 @@ pub fn settle_pages(plan: &mut SortPlan, page_bytes: Option<u32>, source: &Tally
     }
 }
 
-impl Job<'_> {
+impl BuildJob<'_> {
     /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back of them
     /// against what came in.
     pub fn build(

@@ -49,7 +49,7 @@ use crate::sort::{AsTheyAre, Cuts, Duplicates, Finish, SortError, SortPlan, Tall
 use crate::sources::{Input, SourceError, SourceOptions};
 
 pub use boundaries::{Boundaries, BoundariesError};
-use build::{Job, Outputs, settle_pages, tallies};
+use build::{BuildJob, Outputs, settle_pages, tallies};
 pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
 use forebay_io::Throttle;
 use layer::Layer;
@@ -58,7 +58,7 @@ use publish::publish;
 use read::Read;
 use rejects::without_empty_file;
 pub use rejects::{BadRows, NotedRow};
-use rows::{Counted, Rows};
+use rows::{Counted, PushRows};
 
 /// Rows of either version that the gate looks at.
 const GATE_SAMPLE_ROWS: u64 = 20_000;
@@ -293,7 +293,7 @@ fn push_whole(
     started: Duration,
     progress: &dyn Progress,
 ) -> Result<PushReport, PushError> {
-    let rows = Rows::of(request, store.clock().unix_ms())?;
+    let rows = PushRows::of(request, store.clock().unix_ms())?;
     let opened = rows.open(request)?;
     let given = request.boundaries.as_ref();
     let given = given.map(|given| given.cuts(request.order)).transpose()?;
@@ -414,7 +414,7 @@ impl Work<'_> {
     ) -> Result<Outputs, PushError> {
         let source = tallies(&read.collected).0;
         settle_pages(&mut plan, self.request.page_bytes, &source);
-        let job = Job {
+        let job = BuildJob {
             plan: &plan,
             finish,
             throttle: &self.throttle,

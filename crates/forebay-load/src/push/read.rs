@@ -39,7 +39,7 @@ pub struct Read {
     pub files: Vec<Arc<str>>,
 }
 
-struct Reading<'a> {
+struct PushReading<'a> {
     feed: Feed<'a>,
     /// Progress is told of rows, else of bytes.
     counts_rows: bool,
@@ -64,7 +64,7 @@ pub fn read(
     let rejects = Rejects::new(bad_rows, &**store.disk())?;
     let (total, unit) = sources.extent();
     progress.stage("reading", total, unit);
-    let reading = Reading {
+    let reading = PushReading {
         plan,
         rejects: &rejects,
         throttle,
@@ -127,7 +127,7 @@ pub fn count_nulls(batch: &RecordBatch, nulls: &mut [u64]) {
     }
 }
 
-impl Reading<'_> {
+impl PushReading<'_> {
     fn work(&self, mut encoder: RowEncoder) -> Result<Collected, PushError> {
         let mut collector = Collector::new(self.plan);
         while let Some((number, unit)) = self.feed.next()? {

@@ -13,7 +13,7 @@ use crate::sources::SourceSet;
 
 /// See the module's text.
 #[derive(Debug, Clone)]
-pub struct Rows {
+pub struct PushRows {
     pub key: KeyTemplate,
     /// As it is stored: numbers where deltas add them up.
     pub value: ValueChoice,
@@ -34,7 +34,7 @@ pub struct Counted<'a> {
     pub nulls: &'a [u64],
 }
 
-impl Rows {
+impl PushRows {
     pub fn of(request: &PushRequest, now_ms: u64) -> Result<Self, PushError> {
         Ok(Self {
             key: request.key.clone().ok_or(PushError::NoKey)?,

@@ -16,7 +16,7 @@ use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
 use crate::push::partitions::{bound, by_size};
-use crate::push::rows::{Counted, Rows};
+use crate::push::rows::{Counted, PushRows};
 use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
 use crate::sort::{Cuts, Duplicates};
 use crate::sources::{Batches, Input};
@@ -28,7 +28,7 @@ pub struct SharedPush {
     request: PushRequest,
     store: Store,
     push: Push,
-    rows: Rows,
+    rows: PushRows,
     encoder: RowEncoder,
     cuts: Option<Cuts>,
     started: Duration,
@@ -49,7 +49,7 @@ impl SharedPush {
         let none = RecordBatchIterator::new([], schema);
         request.sources = Input::Batches(Batches::new(name, Some(0), none));
         // The time of the push is settled with its lock, and matters to no check.
-        Rows::of(&request, 0)?.open(&request)?;
+        PushRows::of(&request, 0)?.open(&request)?;
         let boundaries = request.boundaries.as_ref();
         let given = boundaries.map(|given| given.cuts(request.order));
         let given = given.transpose().map_err(PushError::from)?;
@@ -59,7 +59,7 @@ impl SharedPush {
         };
         let push = store.begin_push(&request.table, options);
         let push = push.map_err(PushError::from)?;
-        let rows = Rows::of(&request, push.created_unix_ms())?;
+        let rows = PushRows::of(&request, push.created_unix_ms())?;
         let (_, encoder) = rows.open(&request)?;
         let cuts = given.or_else(|| match (request.order, request.partitions) {
             (Order::Hashed, Some(partitions)) => Some(Cuts::slots(partitions)),

@@ -15,9 +15,9 @@ use super::SharedError;
 use super::control::{Control, Controls};
 use super::recipe::Recipe;
 use super::report::Report;
-use super::wire::{Arrived, CONTROL_ROW, Record};
+use super::wire::{Arrived, CONTROL_ROW, WireRecord};
 use crate::progress::Silent;
-use crate::push::build::{Job, Outputs, settle_pages};
+use crate::push::build::{BuildJob, Outputs, settle_pages};
 use crate::push::read::record_memory;
 use crate::sort::{AsTheyAre, Collector, Cuts, Duplicates, SortPlan, Tally};
 use forebay_io::Throttle;
@@ -30,7 +30,7 @@ pub struct PartTask {
     cuts: Cuts,
     plan: SortPlan,
     collector: Option<Collector>,
-    parts: BTreeMap<u32, Part>,
+    parts: BTreeMap<u32, TaskPart>,
     /// Where the record before stood: its source and row.
     last: Option<(i64, i64)>,
     started: Mutex<Vec<NewRun>>,
@@ -38,7 +38,7 @@ pub struct PartTask {
 
 /// What came to one partition.
 #[derive(Debug)]
-struct Part {
+struct TaskPart {
     came: Tally,
     controls: Controls,
 }
@@ -100,15 +100,15 @@ impl PartTask {
         Ok(())
     }
 
-    fn part(&mut self, partition: u32) -> &mut Part {
+    fn part(&mut self, partition: u32) -> &mut TaskPart {
         let columns = self.recipe.column_count();
-        self.parts.entry(partition).or_insert_with(|| Part {
+        self.parts.entry(partition).or_insert_with(|| TaskPart {
             came: Tally::default(),
             controls: Controls::new(columns, self.recipe.losses.len()),
         })
     }
 
-    fn control(&mut self, partition: u32, record: &Record<'_>) -> Result<(), SharedError> {
+    fn control(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), SharedError> {
         let bad = |problem: String| SharedError::Control { partition, problem };
         let control = Control::parse(record.record).map_err(bad)?;
         if control.stamp != self.recipe.ticket.stamp {
@@ -121,7 +121,7 @@ impl PartTask {
         self.part(partition).controls.add(partition, &control)
     }
 
-    fn record(&mut self, partition: u32, record: &Record<'_>) -> Result<(), SharedError> {
+    fn record(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), SharedError> {
         let key = record.key.unwrap_or_default();
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             let bytes = key.len();
@@ -216,7 +216,7 @@ impl PartTask {
             Some(collector) => vec![collector.finish()?],
             None => Vec::new(),
         };
-        let job = Job {
+        let job = BuildJob {
             plan: &self.plan,
             finish: &AsTheyAre { filters: false },
             throttle: &Throttle::new(None, Arc::clone(self.store.clock())),
@@ -251,7 +251,7 @@ impl Drop for PartTask {
 }
 
 /// Whether the partitions came whole, from the same sources.
-fn check(parts: &BTreeMap<u32, Part>) -> Result<(), SharedError> {
+fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), SharedError> {
     let mut first: Option<(u32, &Controls)> = None;
     for (&partition, part) in parts {
         let (sent, came) = (part.controls.sent, part.came.into());

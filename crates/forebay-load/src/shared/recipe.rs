@@ -11,7 +11,7 @@ use super::SharedError;
 use crate::convert::Loss;
 use crate::encode::{RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
-use crate::push::rows::Rows;
+use crate::push::rows::PushRows;
 use crate::sort::{Cut, Cuts, Duplicates};
 use crate::types::{arrow_schema, row_schema};
 
@@ -105,9 +105,9 @@ impl Recipe {
         self.columns.columns().len()
     }
 
-    pub(super) fn rows(&self) -> Result<Rows, SharedError> {
+    pub(super) fn rows(&self) -> Result<PushRows, SharedError> {
         let key: Result<KeyTemplate, _> = self.key.parse();
-        Ok(Rows {
+        Ok(PushRows {
             key: key.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
             value: self.value.clone(),
             delta: self.delta,

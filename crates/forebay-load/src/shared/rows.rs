@@ -11,7 +11,7 @@ use forebay_run::record;
 
 use super::control::{Control, Whole};
 use super::recipe::Recipe;
-use super::wire::{CONTROL_ROW, Records, sample_batch};
+use super::wire::{CONTROL_ROW, WireRecords, sample_batch};
 use super::{SharedError, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::{Encoded, RowEncoder};
@@ -24,7 +24,7 @@ use crate::sources::{Batches, Input, SourceOptions, SourceSet};
 #[derive(Debug)]
 pub struct RowTask {
     recipe: Recipe,
-    reader: Reader,
+    reader: RowReader,
     source: u32,
     router: Option<Router>,
     rejects: Rejects,
@@ -41,7 +41,7 @@ struct Router {
 
 /// Reads the batches of the part.
 #[derive(Debug)]
-struct Reader {
+struct RowReader {
     encoder: RowEncoder,
     /// Whence the rows come, for messages.
     name: String,
@@ -75,7 +75,7 @@ impl RowTask {
             lossy: vec![0; recipe.losses.len()],
             router,
             rejects: Rejects::counted(!recipe.skip_bad_rows),
-            reader: Reader {
+            reader: RowReader {
                 encoder,
                 name: format!("{}, part {source}", recipe.source),
                 source,
@@ -120,7 +120,7 @@ impl RowTask {
             ..
         } = self;
         let router = router.as_ref().ok_or(SharedError::NotCut)?;
-        let mut records = Records::new(self.source, batch.num_rows());
+        let mut records = WireRecords::new(self.source, batch.num_rows());
         let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
         let changed = reader.read(batch, rejects, nulls, |number, key, operation| {
             let partition = router.cuts.partition_of(key, &router.hasher);
@@ -154,7 +154,7 @@ impl RowTask {
             nulls: self.nulls,
             lossy: self.lossy,
         };
-        let mut records = Records::new(self.source, self.sent.len());
+        let mut records = WireRecords::new(self.source, self.sent.len());
         for (partition, sent) in self.sent.iter().enumerate() {
             let stamp = self.recipe.ticket.stamp;
             let control = Control::new(stamp, self.source, Sum::from(*sent), whole.clone());
@@ -164,7 +164,7 @@ impl RowTask {
     }
 }
 
-impl Reader {
+impl RowReader {
     /// Calls `take` with each row's number within the part, key and operation; gives what conversions changed.
     fn read(
         &mut self,

@@ -1,4 +1,4 @@
-//! Records on their way from the tasks that encode them to those that write them: columns that any engine can
+//! WireRecords on their way from the tasks that encode them to those that write them: columns that any engine can
 //! shuffle.
 
 use std::sync::{Arc, LazyLock};
@@ -31,7 +31,7 @@ pub fn record_schema() -> SchemaRef {
 }
 
 /// Puts records into a batch.
-pub(super) struct Records {
+pub(super) struct WireRecords {
     partition: Int32Builder,
     key: BinaryBuilder,
     record: BinaryBuilder,
@@ -41,7 +41,7 @@ pub(super) struct Records {
     record_bytes: usize,
 }
 
-impl Records {
+impl WireRecords {
     /// `rows` is about how many there will be.
     pub fn new(source: u32, rows: usize) -> Self {
         Self {
@@ -104,7 +104,7 @@ pub(super) struct Arrived {
 }
 
 /// One of them.
-pub(super) struct Record<'a> {
+pub(super) struct WireRecord<'a> {
     pub partition: i32,
     pub key: Option<&'a [u8]>,
     pub record: &'a [u8],
@@ -144,8 +144,8 @@ impl Arrived {
     }
 
     /// REQUIRES an index below the length.
-    pub fn get(&self, index: usize) -> Record<'_> {
-        Record {
+    pub fn get(&self, index: usize) -> WireRecord<'_> {
+        WireRecord {
             partition: self.partition.value(index),
             key: (!self.key.is_null(index)).then(|| self.key.value(index)),
             record: self.record.value(index),

@@ -90,7 +90,7 @@ pub fn write_partitions(
             if partition >= cuts.len() {
                 break;
             }
-            let job = Job {
+            let job = PartitionJob {
                 plan,
                 cuts,
                 collected,
@@ -123,7 +123,7 @@ pub fn write_partitions(
     Ok(built)
 }
 
-struct Job<'a> {
+struct PartitionJob<'a> {
     plan: &'a SortPlan,
     cuts: &'a Cuts,
     collected: &'a [Collected],
@@ -134,7 +134,7 @@ struct Job<'a> {
     progress: &'a dyn Progress,
 }
 
-impl Job<'_> {
+impl PartitionJob<'_> {
     fn run(&self, path: &std::path::Path) -> Result<Option<Built>, SortError> {
         let resolve = match self.plan.duplicates {
             Duplicates::Fail => Resolve::Refuse,

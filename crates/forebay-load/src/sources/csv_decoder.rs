@@ -33,7 +33,7 @@ pub(super) struct CsvDecoder {
     /// All fields as text.
     texts: SchemaRef,
     schema: SchemaRef,
-    columns: Vec<Cells>,
+    columns: Vec<CsvCells>,
     rules: Arc<Rules>,
     /// Of columns whose types were guessed; they are decoded as text, and have to be written as was guessed.
     guesses: Vec<Option<Guess>>,
@@ -56,7 +56,7 @@ impl CsvDecoder {
             });
         }
         let fields = schema.fields().iter();
-        let columns = fields.clone().map(|field| Cells::new(field, rules));
+        let columns = fields.clone().map(|field| CsvCells::new(field, rules));
         let texts = fields.map(|field| Field::new(field.name(), DataType::Utf8, true));
         let texts = Arc::new(Schema::new(texts.collect::<Vec<Field>>()));
         Ok(CsvDecoder {
@@ -184,7 +184,7 @@ impl CsvDecoder {
 }
 
 /// What the texts of a column's fields are made of.
-enum Cells {
+enum CsvCells {
     /// Of a column of nothing but nulls.
     Nulls(FieldRef),
     Plain(Converter),
@@ -192,30 +192,30 @@ enum Cells {
     Json(JsonDecoder),
 }
 
-impl Cells {
-    fn new(field: &FieldRef, rules: &Arc<Rules>) -> Result<Cells, ConvertError> {
+impl CsvCells {
+    fn new(field: &FieldRef, rules: &Arc<Rules>) -> Result<CsvCells, ConvertError> {
         if *field.data_type() == DataType::Null {
-            return Ok(Cells::Nulls(Arc::clone(field)));
+            return Ok(CsvCells::Nulls(Arc::clone(field)));
         }
         if field.data_type().is_nested() {
             let schema = Arc::new(Schema::new(vec![Arc::clone(field)]));
-            return JsonDecoder::new(&Fields::empty(), &schema, rules).map(Cells::Json);
+            return JsonDecoder::new(&Fields::empty(), &schema, rules).map(CsvCells::Json);
         }
         let converter = Converter::new(field.name(), &DataType::Utf8, field.data_type(), rules);
-        converter.map(Cells::Plain)
+        converter.map(CsvCells::Plain)
     }
 
     fn decode(&mut self, texts: StringArray, changes: &mut Changes) -> Result<ArrayRef, String> {
         match self {
-            Cells::Nulls(field) => match texts.iter().flatten().next() {
+            CsvCells::Nulls(field) => match texts.iter().flatten().next() {
                 None => Ok(new_null_array(&DataType::Null, texts.len())),
                 Some(text) => Err(misfit(field, text)),
             },
-            Cells::Plain(converter) => {
+            CsvCells::Plain(converter) => {
                 let texts: ArrayRef = Arc::new(texts);
                 converter.convert(&texts, changes).map_err(Trouble::reason)
             }
-            Cells::Json(decoder) => decoder.decode_values(&texts),
+            CsvCells::Json(decoder) => decoder.decode_values(&texts),
         }
     }
 }

@@ -30,9 +30,9 @@ pub(super) enum Seen {
 }
 
 /// Columns whose types are given, so that there is nothing to guess.
-pub(super) type Given = Arc<HashSet<String>>;
+pub(super) type GivenColumns = Arc<HashSet<String>>;
 
-pub(super) fn given(options: &SourceOptions) -> Given {
+pub(super) fn given(options: &SourceOptions) -> GivenColumns {
     let given = options.columns.iter().map(|given| &given.path);
     let table = options.table.iter().map(|(name, _)| name);
     Arc::new(given.chain(table).cloned().collect())

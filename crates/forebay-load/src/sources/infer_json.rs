@@ -50,11 +50,11 @@ fn is_deep(record: &[u8]) -> bool {
 pub(super) struct JsonLook {
     /// Absent after an error, when the decoder's state is unknown.
     decoder: Option<Decoder>,
-    seen: Arc<Seen>,
+    seen: Arc<JsonSeen>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct JsonSeen {
     /// Columns whose types are not guessed.
     given: Arc<HashSet<String>>,
     state: Mutex<State>,
@@ -76,7 +76,7 @@ impl JsonLook {
     pub fn new(given: &Arc<HashSet<String>>) -> JsonLook {
         JsonLook {
             decoder: None,
-            seen: Arc::new(Seen {
+            seen: Arc::new(JsonSeen {
                 given: given.clone(),
                 state: Mutex::new(State {
                     room: MAX_FIELDS,
@@ -144,7 +144,7 @@ impl JsonLook {
     }
 }
 
-fn build(seen: &Arc<Seen>) -> Result<Decoder, ArrowError> {
+fn build(seen: &Arc<JsonSeen>) -> Result<Decoder, ArrowError> {
     ReaderBuilder::new_with_field(Field::new("record", DataType::Null, true))
         .with_batch_size(BATCH_ROWS)
         .with_decoder_factory(Arc::new(Lookers(seen.clone())))
@@ -152,7 +152,7 @@ fn build(seen: &Arc<Seen>) -> Result<Decoder, ArrowError> {
 }
 
 #[derive(Debug)]
-struct Lookers(Arc<Seen>);
+struct Lookers(Arc<JsonSeen>);
 
 impl DecoderFactory for Lookers {
     fn make_default_decoder(
@@ -166,7 +166,7 @@ impl DecoderFactory for Lookers {
 }
 
 /// Decodes records to nothing, and looks at them meanwhile.
-struct Looker(Arc<Seen>);
+struct Looker(Arc<JsonSeen>);
 
 impl ArrayDecoder for Looker {
     fn decode(&mut self, tape: &Tape<'_>, at: &[u32]) -> Result<ArrayRef, ArrowError> {
@@ -185,7 +185,7 @@ impl ArrayDecoder for Looker {
                 *objects += 1;
                 let seen = see_record(shape, tape, *at, end, &self.0.given, room);
                 if let Err(error) = seen {
-                    state.too_wide = matches!(error, Trouble::Wide);
+                    state.too_wide = matches!(error, ShapeTrouble::Wide);
                     return Err(ArrowError::JsonError("too many fields".to_owned()));
                 }
             }
@@ -194,26 +194,26 @@ impl ArrayDecoder for Looker {
     }
 }
 
-impl Seen {
+impl JsonSeen {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-enum Trouble {
+enum ShapeTrouble {
     Wide,
     Tape,
 }
 
-impl From<TooWide> for Trouble {
-    fn from(_: TooWide) -> Trouble {
-        Trouble::Wide
+impl From<TooWide> for ShapeTrouble {
+    fn from(_: TooWide) -> ShapeTrouble {
+        ShapeTrouble::Wide
     }
 }
 
-impl From<ArrowError> for Trouble {
-    fn from(_: ArrowError) -> Trouble {
-        Trouble::Tape
+impl From<ArrowError> for ShapeTrouble {
+    fn from(_: ArrowError) -> ShapeTrouble {
+        ShapeTrouble::Tape
     }
 }
 
@@ -224,7 +224,7 @@ fn see_record(
     end: u32,
     given: &HashSet<String>,
     room: &mut usize,
-) -> Result<(), Trouble> {
+) -> Result<(), ShapeTrouble> {
     fields(tape, start, end, |name, value, guess| {
         let (shape, at) = object.field(name, guess, room)?;
         if !given.contains(name) {
@@ -240,12 +240,12 @@ fn fields(
     tape: &Tape<'_>,
     start: u32,
     end: u32,
-    mut each: impl FnMut(&str, u32, usize) -> Result<usize, Trouble>,
-) -> Result<(), Trouble> {
+    mut each: impl FnMut(&str, u32, usize) -> Result<usize, ShapeTrouble>,
+) -> Result<(), ShapeTrouble> {
     let (mut at, mut guess) = (start + 1, 0);
     while at < end {
         let TapeElement::String(name) = tape.get(at) else {
-            return Err(Trouble::Tape);
+            return Err(ShapeTrouble::Tape);
         };
         guess = each(tape.get_string(name), at + 1, guess)? + 1;
         at = tape.next(at + 1, "a value")?;
@@ -253,7 +253,7 @@ fn fields(
     Ok(())
 }
 
-fn see(shape: &mut Shape, tape: &Tape<'_>, at: u32, room: &mut usize) -> Result<(), Trouble> {
+fn see(shape: &mut Shape, tape: &Tape<'_>, at: u32, room: &mut usize) -> Result<(), ShapeTrouble> {
     if matches!(shape, Shape::Text) {
         return Ok(());
     }

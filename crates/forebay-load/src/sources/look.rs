@@ -2,7 +2,7 @@
 
 use super::csv;
 use super::error::SourceError;
-use super::guesses::{Given, Seen, too_wide};
+use super::guesses::{GivenColumns, Seen, too_wide};
 use super::infer_csv::Guess;
 use super::infer_json::JsonLook;
 use super::records::Chunk;
@@ -18,7 +18,7 @@ pub(super) struct Look<'f> {
 
 impl<'f> Look<'f> {
     /// Columns that are `given` are not looked at.
-    pub fn new(format: &'f TextFormat, columns: usize, given: &Given) -> Look<'f> {
+    pub fn new(format: &'f TextFormat, columns: usize, given: &GivenColumns) -> Look<'f> {
         Look {
             format,
             csv: vec![Guess::Nothing; columns],

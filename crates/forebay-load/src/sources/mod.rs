@@ -74,7 +74,7 @@ pub use spool::Spool;
 use text::TextFile;
 use text_format::TextFormat;
 use union::{FileColumns, unite};
-pub use unit::Unit;
+pub use unit::SourceUnit;
 
 /// Rows of a batch, at most, where the source does not say.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -276,11 +276,11 @@ pub struct SourceSet {
     pub total_rows: Option<u64>,
     /// What threads read side by side, in the order of the rows; of batches there are none but those that
     /// [`SourceSet::feed`] gives.
-    pub units: Vec<Unit>,
+    pub units: Vec<SourceUnit>,
     /// The names of the files, in order.
     pub files: Vec<Arc<str>>,
     /// Batches, and the unit that each slice of theirs is made after.
-    batches: Option<(Batches, Unit)>,
+    batches: Option<(Batches, SourceUnit)>,
     rules: Arc<Rules>,
     opened: Vec<Arc<File>>,
 }
@@ -295,7 +295,7 @@ pub struct Feed<'a> {
 impl Feed<'_> {
     /// The unit that is next in the order of the rows, and its number. Of batches it may come only when
     /// whoever makes them has made it.
-    pub fn next(&self) -> Result<Option<(u32, Unit)>, SourceError> {
+    pub fn next(&self) -> Result<Option<(u32, SourceUnit)>, SourceError> {
         match &self.set.batches {
             Some((batches, like)) => Ok(batches.next()?.map(|slice| like.of_slice(slice))),
             None => {
@@ -347,11 +347,11 @@ impl SourceSet {
         for file in &files {
             unit::cut(file, &schema, &rules, &mut units)?;
         }
-        let rows: Option<Vec<u64>> = units.iter().map(Unit::rows).collect();
+        let rows: Option<Vec<u64>> = units.iter().map(SourceUnit::rows).collect();
         let (total_rows, batches) = match input {
             Input::Files(_) => (rows.map(|rows| rows.iter().sum()), None),
             Input::Batches(batches) => {
-                let like = Unit::of_batches(&files[0], &schema, &rules)?;
+                let like = SourceUnit::of_batches(&files[0], &schema, &rules)?;
                 (batches.rows, Some((batches.clone(), like)))
             }
         };

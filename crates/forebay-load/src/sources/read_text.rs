@@ -38,7 +38,7 @@ impl TextFile {
         emit: Emit<'_, E>,
         reject: RejectRecord<'_, E>,
     ) -> Result<(), E> {
-        let mut reading = Reading {
+        let mut reading = TextReading {
             file: self,
             name: &blob.name,
             decoder: self.decoder(blob, schema, rules)?,
@@ -130,7 +130,7 @@ impl TextFile {
 }
 
 /// A part being read.
-struct Reading<'a, E> {
+struct TextReading<'a, E> {
     file: &'a TextFile,
     name: &'a str,
     decoder: Decoder,
@@ -139,7 +139,7 @@ struct Reading<'a, E> {
     reject: RejectRecord<'a, E>,
 }
 
-impl<E: From<SourceError>> Reading<'_, E> {
+impl<E: From<SourceError>> TextReading<'_, E> {
     fn chunk(&mut self, chunk: &Chunk<'_>) -> Result<(), E> {
         let (good, open) = match chunk.records.split_last() {
             Some((last, before)) if chunk.unclosed => (before, Some(last)),

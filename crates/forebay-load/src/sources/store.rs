@@ -61,7 +61,7 @@ impl Store {
     }
 
     pub fn said(&self, error: Error) -> io::Error {
-        let error = forebay_remote::said(error);
+        let error = forebay_objects::said(error);
         match self.secret.as_deref() {
             Some(secret) if error.to_string().contains(secret) => {
                 io::Error::new(error.kind(), error.to_string().replace(secret, "..."))

@@ -12,7 +12,7 @@ use super::blob::Blob;
 use super::csv;
 use super::error::SourceError;
 use super::format::Packing;
-use super::guesses::{Given, Guesses, Seen, given};
+use super::guesses::{GivenColumns, Guesses, Seen, given};
 use super::jsonl;
 use super::look::Look;
 use super::origin::{Place, Places};
@@ -53,7 +53,7 @@ pub(super) struct TextFile {
     pub known: bool,
     /// There is no record.
     pub empty: bool,
-    pub given: Given,
+    pub given: GivenColumns,
     splitter: Splitter,
     /// Bytes before the first element of an array.
     head_bytes: usize,

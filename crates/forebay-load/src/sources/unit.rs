@@ -20,9 +20,9 @@ use crate::convert::{Changes, Converter, Failures, Rules, Trouble};
 
 /// A part of a file.
 #[derive(Debug, Clone)]
-pub struct Unit {
+pub struct SourceUnit {
     file: Arc<File>,
-    part: Part,
+    part: UnitPart,
     /// The columns that its batches have.
     schema: SchemaRef,
     /// For each of them the position among the columns read, and how it becomes of the type wanted; `None` when the
@@ -34,7 +34,7 @@ pub struct Unit {
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum UnitPart {
     Group(RowGroup),
     /// Lines, and the types of the file's columns.
     Lines(TextPart, SchemaRef),
@@ -50,14 +50,18 @@ pub(super) fn cut(
     file: &Arc<File>,
     schema: &SchemaRef,
     rules: &Arc<Rules>,
-    units: &mut Vec<Unit>,
+    units: &mut Vec<SourceUnit>,
 ) -> Result<(), SourceError> {
-    let parts: Vec<Part> = match &file.content {
-        Content::Parquet(_, parquet) => parquet.row_groups().into_iter().map(Part::Group).collect(),
-        Content::Ipc(_, ipc) => ipc.parts().into_iter().map(Part::Batches).collect(),
+    let parts: Vec<UnitPart> = match &file.content {
+        Content::Parquet(_, parquet) => parquet
+            .row_groups()
+            .into_iter()
+            .map(UnitPart::Group)
+            .collect(),
+        Content::Ipc(_, ipc) => ipc.parts().into_iter().map(UnitPart::Batches).collect(),
         Content::Capture(_, capture) => {
             let parts = capture.parts().iter().cloned();
-            parts.map(Part::Packets).collect()
+            parts.map(UnitPart::Packets).collect()
         }
         Content::Batches(_) => Vec::new(),
         Content::Text(blob, text) => {
@@ -68,23 +72,25 @@ pub(super) fn cut(
             let in_lines = Arc::new(Schema::new(in_lines.cloned().collect::<Vec<FieldRef>>()));
             let types = decode_schema(text, &in_lines);
             let parts = text.parts(blob)?.into_iter();
-            parts.map(|part| Part::Lines(part, types.clone())).collect()
+            parts
+                .map(|part| UnitPart::Lines(part, types.clone()))
+                .collect()
         }
     };
     for part in parts {
-        units.push(Unit::new(file, part, schema, rules)?);
+        units.push(SourceUnit::new(file, part, schema, rules)?);
     }
     Ok(())
 }
 
-impl Unit {
+impl SourceUnit {
     fn new(
         file: &Arc<File>,
-        part: Part,
+        part: UnitPart,
         schema: &SchemaRef,
         rules: &Arc<Rules>,
-    ) -> Result<Unit, SourceError> {
-        let mut unit = Unit {
+    ) -> Result<SourceUnit, SourceError> {
+        let mut unit = SourceUnit {
             file: file.clone(),
             part,
             schema: schema.clone(),
@@ -96,22 +102,22 @@ impl Unit {
         Ok(unit)
     }
 
-    /// A unit without rows, for [`Unit::of_slice`].
+    /// A unit without rows, for [`SourceUnit::of_slice`].
     pub(super) fn of_batches(
         file: &Arc<File>,
         schema: &SchemaRef,
         rules: &Arc<Rules>,
-    ) -> Result<Unit, SourceError> {
-        Unit::new(file, Part::None, schema, rules)
+    ) -> Result<SourceUnit, SourceError> {
+        SourceUnit::new(file, UnitPart::None, schema, rules)
     }
 
     /// The unit of a slice, and its number; in all else it is as this one.
-    pub(super) fn of_slice(&self, slice: Slice) -> (u32, Unit) {
+    pub(super) fn of_slice(&self, slice: Slice) -> (u32, SourceUnit) {
         let number = slice.number;
-        let part = Part::Slice(slice);
+        let part = UnitPart::Slice(slice);
         (
             number,
-            Unit {
+            SourceUnit {
                 part,
                 ..self.clone()
             },
@@ -126,24 +132,24 @@ impl Unit {
     /// Bytes of the file that the unit reads, for progress.
     pub fn bytes(&self) -> u64 {
         match &self.part {
-            Part::Group(group) => group.bytes,
-            Part::Lines(part, _) => part.range.end - part.range.start,
-            Part::Packets(part) => part.range.end - part.range.start,
-            Part::Batches(range) => match &self.file.content {
+            UnitPart::Group(group) => group.bytes,
+            UnitPart::Lines(part, _) => part.range.end - part.range.start,
+            UnitPart::Packets(part) => part.range.end - part.range.start,
+            UnitPart::Batches(range) => match &self.file.content {
                 Content::Ipc(_, ipc) => {
                     let parts: usize = ipc.parts().iter().map(ExactSizeIterator::len).sum();
                     (self.file.size_bytes / parts.max(1) as u64).saturating_mul(range.len() as u64)
                 }
                 _ => 0,
             },
-            Part::Slice(_) | Part::None => 0,
+            UnitPart::Slice(_) | UnitPart::None => 0,
         }
     }
 
     /// The text that the unit reads, if it does.
     pub(super) fn text(&self) -> Option<TextUnit<'_>> {
         match (&self.file.content, &self.part) {
-            (Content::Text(blob, text), Part::Lines(part, _)) => Some((blob, text, part)),
+            (Content::Text(blob, text), UnitPart::Lines(part, _)) => Some((blob, text, part)),
             _ => None,
         }
     }
@@ -151,11 +157,11 @@ impl Unit {
     /// The number of rows, where the format tells.
     pub fn rows(&self) -> Option<u64> {
         match &self.part {
-            Part::Group(group) => Some(group.rows),
-            Part::Packets(part) => Some(part.packets),
-            Part::Slice(slice) => Some(slice.batch.num_rows() as u64),
-            Part::None => Some(0),
-            Part::Lines(..) | Part::Batches(_) => None,
+            UnitPart::Group(group) => Some(group.rows),
+            UnitPart::Packets(part) => Some(part.packets),
+            UnitPart::Slice(slice) => Some(slice.batch.num_rows() as u64),
+            UnitPart::None => Some(0),
+            UnitPart::Lines(..) | UnitPart::Batches(_) => None,
         }
     }
 
@@ -168,7 +174,7 @@ impl Unit {
     fn bind(&mut self) -> Result<(), SourceError> {
         // Those of the directories come behind the file's own.
         let own = match &self.part {
-            Part::Lines(_, types) => types.fields(),
+            UnitPart::Lines(_, types) => types.fields(),
             _ => self.file.fields(),
         };
         let fields: Vec<FieldRef> = (own.iter().cloned())
@@ -184,7 +190,7 @@ impl Unit {
         let found: Vec<Option<usize>> = self.schema.fields().iter().map(find).collect();
         self.columns = match self.part {
             // Those read whole.
-            Part::Lines(..) | Part::Slice(_) | Part::None => (0..own).collect(),
+            UnitPart::Lines(..) | UnitPart::Slice(_) | UnitPart::None => (0..own).collect(),
             _ => {
                 let read = found.iter().flatten().filter(|column| **column < own);
                 let mut columns: Vec<usize> = read.copied().collect();
@@ -236,7 +242,7 @@ impl Unit {
             self.pass_on(&batch, &places, &mut first_row, &mut accept, &reject)
         };
         match (&self.file.content, &self.part) {
-            (Content::Parquet(blob, parquet), Part::Group(group)) => {
+            (Content::Parquet(blob, parquet), UnitPart::Group(group)) => {
                 let mut row = group.rows_before;
                 parquet.read(blob, group, &self.columns, &mut |batch: RecordBatch| {
                     let first = row;
@@ -244,7 +250,7 @@ impl Unit {
                     emit(batch, Places::Rows(first))
                 })
             }
-            (Content::Ipc(blob, ipc), Part::Batches(range)) => {
+            (Content::Ipc(blob, ipc), UnitPart::Batches(range)) => {
                 ipc.read(blob, range, &self.columns, &mut |index, batch| {
                     let batch_number = index as u64;
                     emit(
@@ -256,7 +262,7 @@ impl Unit {
                     )
                 })
             }
-            (Content::Text(blob, text), Part::Lines(part, types)) => text.read(
+            (Content::Text(blob, text), UnitPart::Lines(part, types)) => text.read(
                 blob,
                 part,
                 types,
@@ -272,7 +278,7 @@ impl Unit {
                     })
                 },
             ),
-            (Content::Capture(blob, capture), Part::Packets(part)) => capture.read(
+            (Content::Capture(blob, capture), UnitPart::Packets(part)) => capture.read(
                 blob,
                 part,
                 &self.columns,
@@ -287,7 +293,7 @@ impl Unit {
                     })
                 },
             ),
-            (Content::Batches(_), Part::Slice(slice)) => {
+            (Content::Batches(_), UnitPart::Slice(slice)) => {
                 emit(slice.batch.clone(), Places::Rows(slice.rows_before))
             }
             _ => Ok(()),

@@ -15,7 +15,7 @@
 //! the others at its home make room, or it goes and those where it goes do (`Whole`). That bound only
 //! falls with I, so it is searched by halving intervals.
 
-use super::problem::{Item, Problem};
+use super::problem::{InsertItem, Problem};
 
 /// One machine's movable partitions in the order in which they are given away.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +48,7 @@ impl Offers {
     }
 
     /// The same when the one at `place`, if any, has to stay.
-    fn least_without(&self, place: Option<usize>, item: &Item, amount: f64) -> Option<f64> {
+    fn least_without(&self, place: Option<usize>, item: &InsertItem, amount: f64) -> Option<f64> {
         match place {
             Some(place) if self.insert[place] < amount => {
                 let with = self.least(amount + item.insert)?;
@@ -85,7 +85,7 @@ pub struct Fluid<'p> {
 /// A large partition, and its place in its home's offers if it may leave.
 #[derive(Debug, Clone, Copy)]
 struct Whole {
-    item: Item,
+    item: InsertItem,
     place: Option<usize>,
 }
 

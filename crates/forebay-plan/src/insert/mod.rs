@@ -18,6 +18,6 @@ mod state;
 mod trim;
 
 pub use planner::{InsertPlan, Move, PieceReport, RegionPlan, Split, plan};
-pub use problem::{Item, Loads, Machine, Problem};
+pub use problem::{InsertItem, Loads, Machine, Problem};
 pub use request::{MachineList, MachineSpec, Operation, PartitionSpec, Request, TableSpec};
 pub use solve::{Mode, Solution, solve};

@@ -1,5 +1,5 @@
 //! The paper's algorithm (sections 4.4 and 4.5): Offload, MinMove and Onload for some insert limits,
-//! of which the cheapest plan stays. docs/papers/planned-bulk-insertion.md lists what is mended.
+//! of which the cheapest plan stays. docs/papers/planned-bulk-insertion.md lists what is corrected.
 
 use super::fluid::Fluid;
 use super::problem::Problem;

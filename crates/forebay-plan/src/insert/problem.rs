@@ -5,7 +5,7 @@
 
 /// What can be moved: its costs on a machine of speed 1, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Item {
+pub struct InsertItem {
     /// Cost of its inserts, wherever it is.
     pub insert: f64,
     /// Cost of its move, to the machine it leaves and to the one that it goes to.
@@ -48,7 +48,7 @@ impl Default for Machine {
 /// One instance. Homes are below the number of machines, of which there is at least one.
 #[derive(Debug, Clone, Default)]
 pub struct Problem {
-    pub items: Vec<Item>,
+    pub items: Vec<InsertItem>,
     pub machines: Vec<Machine>,
 }
 
@@ -85,7 +85,7 @@ impl Problem {
 
     /// Whether a planner may consider moving this one at all. Moving what receives nothing gains
     /// nothing.
-    pub fn is_movable(&self, item: &Item) -> bool {
+    pub fn is_movable(&self, item: &InsertItem) -> bool {
         !item.pinned && item.insert > 0.0 && self.machines[item.home as usize].gives
     }
 

@@ -1,7 +1,7 @@
 //! One region's machines and homes, checked, and its move/insert problem.
 
 use super::pieces::Pieces;
-use super::problem::{Item, Machine, Problem};
+use super::problem::{InsertItem, Machine, Problem};
 use super::request::{MachineList, MachineSpec, Request};
 use crate::Node;
 use crate::input::{InputError, amount, positive};
@@ -79,7 +79,7 @@ impl<'a> Region<'a> {
             takes: spec.takes,
             gives: spec.gives,
         };
-        let items = pieces.pieces.iter().map(|piece| Item {
+        let items = pieces.pieces.iter().map(|piece| InsertItem {
             insert: (piece.new + piece.running) * record_price,
             moving: piece.existing * move_price + handover_price,
             home: self.homes[piece.of as usize],

@@ -8,7 +8,7 @@
 use super::construct::construct;
 use super::fluid::Fluid;
 use super::problem::Problem;
-use super::state::State;
+use super::state::InsertState;
 use crate::Random;
 
 /// Steps between two questions whether time is over.
@@ -21,12 +21,12 @@ const HEAT_LEAST: f64 = 0.03;
 const HEAT_RANGE: f64 = 100.0;
 
 /// How long to search: until the steps are spent or the caller says that time is over.
-pub struct Budget<'a> {
+pub struct SearchBudget<'a> {
     pub steps: u64,
     pub over: &'a mut dyn FnMut() -> bool,
 }
 
-impl Budget<'_> {
+impl SearchBudget<'_> {
     fn spend(&mut self) -> bool {
         if self.steps == 0 {
             return false;
@@ -56,7 +56,7 @@ struct Target {
 const NOWHERE: u32 = u32::MAX;
 
 impl Target {
-    fn new(state: &State, insert: f64, moving: f64) -> Self {
+    fn new(state: &InsertState, insert: f64, moving: f64) -> Self {
         let count = state.insert.len();
         let mut target = Self {
             insert,
@@ -71,14 +71,14 @@ impl Target {
     }
 
     #[inline]
-    fn excess(&self, state: &State, machine: u32) -> f64 {
+    fn excess(&self, state: &InsertState, machine: u32) -> f64 {
         let machine = machine as usize;
         (state.insert[machine] - self.insert).max(0.0)
             + (state.moving[machine] - self.moving).max(0.0)
     }
 
     #[inline]
-    fn note(&mut self, state: &State, machine: u32) {
+    fn note(&mut self, state: &InsertState, machine: u32) {
         let place = self.place[machine as usize];
         if self.excess(state, machine) > 0.0 {
             if place == NOWHERE {
@@ -109,11 +109,11 @@ pub fn improve(
     fluid: &Fluid,
     dest: Vec<u32>,
     random: &mut Random,
-    budget: &mut Budget,
+    budget: &mut SearchBudget,
 ) -> Vec<u32> {
     let (center, bound) = fluid.best();
     let mut best = (problem.cost(&dest), dest);
-    let mut state = State::new(problem, best.1.clone());
+    let mut state = InsertState::new(problem, best.1.clone());
     let movable = problem.items.iter().filter(|item| problem.is_movable(item));
     let inserts: Vec<f64> = movable.map(|item| item.insert).collect();
     if inserts.is_empty() || problem.machines.len() < 2 {
@@ -140,9 +140,9 @@ pub fn improve(
         };
         let limit = limit.max(low).min(high);
         match random.below(8) {
-            0 => state = State::new(problem, construct(fluid, problem, limit)),
+            0 => state = InsertState::new(problem, construct(fluid, problem, limit)),
             1..4 => {}
-            _ => state = State::new(problem, best.1.clone()),
+            _ => state = InsertState::new(problem, best.1.clone()),
         }
         let mut target = Target::new(&state, limit, cost - limit);
         let hot = fluid.has_large() || length > first_length;
@@ -172,10 +172,10 @@ pub fn improve(
 
 /// Searches for an assignment that keeps both limits; true when it is found.
 fn anneal(
-    state: &mut State,
+    state: &mut InsertState,
     target: &mut Target,
     random: &mut Random,
-    budget: &mut Budget,
+    budget: &mut SearchBudget,
     length: u64,
     heat: f64,
 ) -> bool {
@@ -200,7 +200,7 @@ fn anneal(
 
 /// Something that could help a machine above its limits; now and then something at random.
 #[inline]
-fn propose(state: &State, target: &Target, random: &mut Random) -> Option<Proposal> {
+fn propose(state: &InsertState, target: &Target, random: &mut Random) -> Option<Proposal> {
     let count = state.insert.len();
     let dice = random.next_u64();
     let machine = if dice & 7 == 0 {
@@ -229,7 +229,7 @@ fn propose(state: &State, target: &Target, random: &mut Random) -> Option<Propos
 
 /// One that came or went, to its home or somewhere else.
 fn propose_fewer_moves(
-    state: &State,
+    state: &InsertState,
     machine: u32,
     dice: u64,
     random: &mut Random,
@@ -248,7 +248,13 @@ fn propose_fewer_moves(
     proposal(state, item, to, dice, random)
 }
 
-fn proposal(state: &State, item: u32, to: u32, dice: u64, random: &mut Random) -> Option<Proposal> {
+fn proposal(
+    state: &InsertState,
+    item: u32,
+    to: u32,
+    dice: u64,
+    random: &mut Random,
+) -> Option<Proposal> {
     let from = state.at(item);
     if to == from || !state.may_go(item, to) {
         return None;
@@ -272,7 +278,7 @@ fn proposal(state: &State, item: u32, to: u32, dice: u64, random: &mut Random) -
 /// Tries a proposal and takes it back unless it lowers the energy or the heat allows it.
 #[inline]
 fn attempt(
-    state: &mut State,
+    state: &mut InsertState,
     target: &mut Target,
     proposal: Proposal,
     heat: f64,

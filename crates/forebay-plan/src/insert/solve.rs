@@ -6,14 +6,14 @@ use super::construct::construct;
 use super::fluid::Fluid;
 use super::paper;
 use super::problem::Problem;
-use super::search::{Budget, improve};
+use super::search::{SearchBudget, improve};
 use super::trim::trim;
 use crate::Random;
 
 /// How much is done for a good plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The paper's algorithm, with what is wrong in it mended.
+    /// The paper's algorithm, with what is wrong in it corrected.
     Paper,
     /// A number of steps that depends on the instance's size alone.
     #[default]
@@ -75,7 +75,7 @@ pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() ->
                 ),
             };
             let start = constructed(problem, &fluid, center, bound);
-            let mut budget = Budget { steps, over };
+            let mut budget = SearchBudget { steps, over };
             let random = &mut Random::new(seed);
             trim(
                 problem,

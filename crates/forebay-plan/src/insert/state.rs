@@ -15,7 +15,7 @@ struct Lists {
 
 /// An assignment with its sums. Only movable partitions are in the lists.
 #[derive(Debug, Clone)]
-pub struct State<'p> {
+pub struct InsertState<'p> {
     pub problem: &'p Problem,
     dest: Vec<u32>,
     lists: Vec<Lists>,
@@ -32,7 +32,7 @@ pub struct State<'p> {
     move_pace: Vec<f64>,
 }
 
-impl<'p> State<'p> {
+impl<'p> InsertState<'p> {
     pub fn new(problem: &'p Problem, dest: Vec<u32>) -> Self {
         let machines = &problem.machines;
         let mut state = Self {

@@ -1,7 +1,7 @@
 //! Takes back moves that gain nothing: where the cost is set by one machine, others have room.
 
 use super::problem::Problem;
-use super::state::State;
+use super::state::InsertState;
 
 /// Returns partitions to their homes, the dearest to move first, as far as that raises neither the
 /// busiest inserter's time nor the busiest mover's.
@@ -21,7 +21,7 @@ pub fn trim(problem: &Problem, dest: Vec<u32>) -> Vec<u32> {
         let by_move = b_key.0.total_cmp(&a_key.0);
         by_move.then(b_key.1.total_cmp(&a_key.1)).then(a.cmp(b))
     });
-    let mut state = State::new(problem, dest.clone());
+    let mut state = InsertState::new(problem, dest.clone());
     for item in moved {
         let home = state.home(item);
         let it = &problem.items[item as usize];

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::layout::Placement;
-use super::replicas::{Bounds, Budget, Objective, within_budget};
+use super::replicas::{Bounds, Objective, ReplicaBudget, within_budget};
 use crate::InputError;
 use crate::input;
 
@@ -103,7 +103,7 @@ pub enum Fate {
 
 /// One node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct ClusterNode {
     /// Partitions that it may hold; none where only bytes count.
     pub slots: Option<usize>,
     pub bytes: Option<u64>,
@@ -116,7 +116,7 @@ pub struct Node {
 #[derive(Debug, Clone)]
 pub struct Cluster {
     pub name: Option<String>,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<ClusterNode>,
     pub zones: Vec<String>,
     /// What the placement is made for: the predicted load where it is given, else the present one.
     pub loads: Vec<f64>,
@@ -182,7 +182,7 @@ impl Input {
         Ok(cluster)
     }
 
-    fn checked_nodes(&self) -> Result<(Vec<Node>, Vec<String>), InputError> {
+    fn checked_nodes(&self) -> Result<(Vec<ClusterNode>, Vec<String>), InputError> {
         let slots = match &self.slots {
             Some(slots) => Some(slots.spread(self.nodes, "slots")?),
             None => None,
@@ -202,8 +202,8 @@ impl Input {
             }
             None => ((0..self.nodes).collect(), Vec::new()),
         };
-        let mut nodes: Vec<Node> = (0..self.nodes)
-            .map(|node| Node {
+        let mut nodes: Vec<ClusterNode> = (0..self.nodes)
+            .map(|node| ClusterNode {
                 slots: slots.as_ref().map(|slots| slots[node]),
                 bytes: bytes.as_ref().map(|bytes| bytes[node]),
                 zone: zone_of[node],
@@ -292,7 +292,7 @@ impl Cluster {
 
     /// Refuses nodes that have no room for what they are to hold.
     pub fn check_room(&self) -> Result<(), InputError> {
-        let limited = |node: &Node| node.slots.is_some() || node.bytes.is_some();
+        let limited = |node: &ClusterNode| node.slots.is_some() || node.bytes.is_some();
         if !self.nodes.iter().all(limited) {
             let what = "missing; give the slots of a node, or node_bytes and bytes";
             return Err(InputError::new("slots", what));
@@ -328,7 +328,7 @@ impl Cluster {
     /// The replication vector for `loads` within the nodes' slots and bytes.
     pub fn replicas(&self, loads: &[f64], objective: Objective) -> Result<Vec<usize>, InputError> {
         let budget = match (&self.sizes, self.all_bytes()) {
-            (Some(sizes), Some(bytes)) => Some(Budget { bytes, sizes }),
+            (Some(sizes), Some(bytes)) => Some(ReplicaBudget { bytes, sizes }),
             _ => None,
         };
         within_budget(loads, self.bounds()?, objective, budget)

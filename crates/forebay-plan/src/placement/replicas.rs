@@ -77,7 +77,7 @@ impl Bounds {
 
 /// Bytes that all replicas together may take, and those of each partition.
 #[derive(Debug, Clone, Copy)]
-pub struct Budget<'a> {
+pub struct ReplicaBudget<'a> {
     pub bytes: u128,
     pub sizes: &'a [u64],
 }
@@ -97,7 +97,7 @@ pub fn within_budget(
     loads: &[f64],
     bounds: Bounds,
     objective: Objective,
-    budget: Option<Budget<'_>>,
+    budget: Option<ReplicaBudget<'_>>,
 ) -> Result<Vec<usize>, InputError> {
     bounds.check(loads.len())?;
     let mut replicas = vec![bounds.min; loads.len()];
@@ -105,7 +105,7 @@ pub fn within_budget(
         return Ok(replicas);
     }
     let rate = Rate::new(loads, bounds.total, objective);
-    let mut heap: BinaryHeap<Candidate> = (0..loads.len())
+    let mut heap: BinaryHeap<ReplicaCandidate> = (0..loads.len())
         .map(|partition| rate.candidate(partition, bounds.min))
         .collect();
     let size = |partition: usize| budget.map_or(0, |budget| u128::from(budget.sizes[partition]));
@@ -180,7 +180,7 @@ impl<'a> Rate<'a> {
         }
     }
 
-    fn candidate(&self, partition: usize, count: usize) -> Candidate {
+    fn candidate(&self, partition: usize, count: usize) -> ReplicaCandidate {
         let load = self.loads[partition];
         let gain = match self.objective {
             Objective::MinMax => 0.0,
@@ -190,7 +190,7 @@ impl<'a> Rate<'a> {
                 (2.0 * (share - count) - 1.0).clamp(-1.0, 1.0)
             }
         };
-        Candidate {
+        ReplicaCandidate {
             gain,
             heat: per_replica(load, count),
             count,
@@ -200,14 +200,14 @@ impl<'a> Rate<'a> {
 }
 
 /// A partition that may take one more replica; the greatest is the next to get it.
-struct Candidate {
+struct ReplicaCandidate {
     gain: f64,
     heat: f64,
     count: usize,
     partition: usize,
 }
 
-impl Ord for Candidate {
+impl Ord for ReplicaCandidate {
     fn cmp(&self, other: &Self) -> Ordering {
         self.gain
             .total_cmp(&other.gain)
@@ -217,16 +217,16 @@ impl Ord for Candidate {
     }
 }
 
-impl PartialOrd for Candidate {
+impl PartialOrd for ReplicaCandidate {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Candidate {
+impl PartialEq for ReplicaCandidate {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Candidate {}
+impl Eq for ReplicaCandidate {}

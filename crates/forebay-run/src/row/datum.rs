@@ -1,7 +1,7 @@
 //! One value of a row or list, borrowed from its bytes.
 
 use super::pack::{push_signed, push_unsigned, push_wide, widen, widen_unsigned};
-use super::schema::{Kind, Slot, TimeUnit};
+use super::schema::{Kind, RowSlot, TimeUnit};
 use super::{ListView, RowError, RowView};
 
 /// A value with its meaning. What a kind's scale, unit or zone says is carried along.
@@ -146,7 +146,7 @@ impl<'a> Datum<'a> {
     /// not of the kind. Binary values give no bytes here.
     pub(super) fn fixed_bytes(&self, kind: &Kind) -> Option<([u8; 16], usize)> {
         let width = match kind.slot() {
-            Slot::Fixed(width) => width,
+            RowSlot::Fixed(width) => width,
             _ => return None,
         };
         let wide = match (self, kind) {

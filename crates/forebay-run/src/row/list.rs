@@ -2,7 +2,7 @@
 
 use super::datum::Datum;
 use super::pack::{Fields, bit, read_leb128};
-use super::schema::{Kind, Schema, Slot};
+use super::schema::{Kind, RowSlot, Schema};
 use super::{RowError, RowView};
 
 /// What the items of a list are: of a kind, or the rows of a map.
@@ -16,7 +16,7 @@ enum Item<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ListView<'a> {
     item: Item<'a>,
-    slot: Slot,
+    slot: RowSlot,
     bytes: &'a [u8],
     count: usize,
     valid: Option<&'a [u8]>,
@@ -34,10 +34,10 @@ impl<'a> ListView<'a> {
 
     /// A list whose items are rows: the entries of a map.
     pub fn rows(entries: &'a Schema, bytes: &'a [u8]) -> Result<ListView<'a>, RowError> {
-        ListView::parse(Item::Row(entries), Slot::Variable, bytes)
+        ListView::parse(Item::Row(entries), RowSlot::Variable, bytes)
     }
 
-    fn parse(item: Item<'a>, slot: Slot, bytes: &'a [u8]) -> Result<ListView<'a>, RowError> {
+    fn parse(item: Item<'a>, slot: RowSlot, bytes: &'a [u8]) -> Result<ListView<'a>, RowError> {
         let bad = RowError::List { bytes: bytes.len() };
         let Some((flags, rest)) = bytes.split_first() else {
             let fields = Fields::new(&[], 0, 0)?;
@@ -61,14 +61,14 @@ impl<'a> ListView<'a> {
             rest = items;
         }
         let needed = match slot {
-            Slot::Nothing | Slot::Fixed(0) if valid.is_some() => Some(0),
-            Slot::Nothing | Slot::Fixed(0) => None,
-            Slot::Bit => Some(count.div_ceil(8)),
-            Slot::Fixed(width) => count.checked_mul(width),
-            Slot::Variable => Some(0),
+            RowSlot::Nothing | RowSlot::Fixed(0) if valid.is_some() => Some(0),
+            RowSlot::Nothing | RowSlot::Fixed(0) => None,
+            RowSlot::Bit => Some(count.div_ceil(8)),
+            RowSlot::Fixed(width) => count.checked_mul(width),
+            RowSlot::Variable => Some(0),
         };
         let slots = needed.and_then(|needed| rest.get(..needed)).ok_or(bad)?;
-        let variables = if slot == Slot::Variable { count } else { 0 };
+        let variables = if slot == RowSlot::Variable { count } else { 0 };
         let fields = Fields::new(rest, flags & 3, variables)?;
         Ok(ListView {
             item,
@@ -106,7 +106,7 @@ impl<'a> ListView<'a> {
     /// Whether an item is null; one beyond the end is.
     pub fn is_null(&self, index: usize) -> bool {
         index >= self.count
-            || self.slot == Slot::Nothing
+            || self.slot == RowSlot::Nothing
             || self.valid.is_some_and(|valid| !bit(valid, index))
     }
 
@@ -122,12 +122,12 @@ impl<'a> ListView<'a> {
             Item::Kind(kind) => kind,
         };
         match self.slot {
-            Slot::Nothing => Ok(Datum::Null),
-            Slot::Bit => Ok(Datum::Bool(bit(self.slots, index))),
-            Slot::Fixed(width) => {
+            RowSlot::Nothing => Ok(Datum::Null),
+            RowSlot::Bit => Ok(Datum::Bool(bit(self.slots, index))),
+            RowSlot::Fixed(width) => {
                 Datum::from_fixed(kind, &self.slots[index * width..(index + 1) * width])
             }
-            Slot::Variable => Datum::from_variable(kind, self.fields.get(index)?),
+            RowSlot::Variable => Datum::from_variable(kind, self.fields.get(index)?),
         }
     }
 

@@ -7,14 +7,14 @@ use super::datum::Datum;
 use super::pack::{
     push_ends, push_leb128, push_signed, push_unsigned, push_wide, set_bit, width_code,
 };
-use super::schema::{Kind, Slot};
+use super::schema::{Kind, RowSlot};
 
 /// Packs lists of items of one kind: `begin`, push each item in order, `finish`.
 ///
 /// As with rows, pushing an item by a method for another class of type is a mistake of the caller.
 #[derive(Debug, Clone)]
 pub struct ListWriter {
-    slot: Slot,
+    slot: RowSlot,
     count: usize,
     nulls: usize,
     /// A bit an item: not null.
@@ -61,16 +61,16 @@ impl ListWriter {
         self.nulls += 1;
         self.count(false);
         match self.slot {
-            Slot::Nothing => {}
-            Slot::Bit => self.grow_bits(),
-            Slot::Fixed(width) => self.data.resize(self.data.len() + width, 0),
-            Slot::Variable => self.ends.push(self.data.len()),
+            RowSlot::Nothing => {}
+            RowSlot::Bit => self.grow_bits(),
+            RowSlot::Fixed(width) => self.data.resize(self.data.len() + width, 0),
+            RowSlot::Variable => self.ends.push(self.data.len()),
         }
     }
 
     #[inline]
     pub fn bit(&mut self, value: bool) {
-        debug_assert_eq!(self.slot, Slot::Bit);
+        debug_assert_eq!(self.slot, RowSlot::Bit);
         let index = self.count;
         self.count(true);
         self.grow_bits();
@@ -82,14 +82,14 @@ impl ListWriter {
     /// An item of fixed width; `value` is little-endian and exactly as wide.
     #[inline]
     pub fn fixed(&mut self, value: &[u8]) {
-        debug_assert_eq!(self.slot, Slot::Fixed(value.len()));
+        debug_assert_eq!(self.slot, RowSlot::Fixed(value.len()));
         self.count(true);
         self.data.extend_from_slice(value);
     }
 
     /// Items of fixed width, none null, one after another in `values`, as all that the list holds.
     pub fn fixed_run(&mut self, values: &[u8]) {
-        let Slot::Fixed(width @ 1..) = self.slot else {
+        let RowSlot::Fixed(width @ 1..) = self.slot else {
             debug_assert!(values.is_empty(), "a run needs items of a fixed width");
             return;
         };
@@ -127,7 +127,7 @@ impl ListWriter {
     /// An item of variable size: what `write` appends.
     #[inline]
     pub fn variable<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        debug_assert_eq!(self.slot, Slot::Variable);
+        debug_assert_eq!(self.slot, RowSlot::Variable);
         self.count(true);
         let written = write(&mut self.data);
         self.ends.push(self.data.len());
@@ -144,7 +144,7 @@ impl ListWriter {
             {
                 self.fixed(value);
             }
-            _ if self.slot == Slot::Variable && kind.slot() == Slot::Variable => {
+            _ if self.slot == RowSlot::Variable && kind.slot() == RowSlot::Variable => {
                 let column = self.count;
                 self.variable(|data| value.push_variable(kind, data))
                     .ok_or(RowError::Type { column })?;
@@ -152,7 +152,7 @@ impl ListWriter {
             _ => {
                 let (bytes, width) = value
                     .fixed_bytes(kind)
-                    .filter(|(_, width)| self.slot == Slot::Fixed(*width))
+                    .filter(|(_, width)| self.slot == RowSlot::Fixed(*width))
                     .ok_or(RowError::Type { column: self.count })?;
                 self.fixed(&bytes[..width]);
             }
@@ -170,7 +170,7 @@ impl ListWriter {
         let code = width_code(last).ok_or(RowError::TooLarge {
             bytes: self.data.len(),
         })?;
-        let no_bytes = matches!(self.slot, Slot::Nothing | Slot::Fixed(0));
+        let no_bytes = matches!(self.slot, RowSlot::Nothing | RowSlot::Fixed(0));
         let with_valid = self.nulls > 0 || no_bytes;
         out.push(code | u8::from(with_valid) << 2);
         push_leb128(out, self.count);

@@ -1,7 +1,7 @@
 //! The typed schema of a table's rows, and where each column of a row lies.
 //!
 //! A schema is kept once, in the manifest of a version; rows carry no types. Columns come in four
-//! classes ([`Slot`]): nothing, a bit, a fixed number of bytes, or a variable number of bytes. 64-bit
+//! classes ([`RowSlot`]): nothing, a bit, a fixed number of bytes, or a variable number of bytes. 64-bit
 //! integers and wide decimals are variable: stored without their leading sign bytes, since most are small.
 
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ pub enum Kind {
 
 /// How a value of a kind is laid out in a row or list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum RowSlot {
     Nothing,
     Bit,
     Fixed(usize),
@@ -114,26 +114,26 @@ pub(super) enum Slot {
 }
 
 impl Kind {
-    pub(super) fn slot(&self) -> Slot {
+    pub(super) fn slot(&self) -> RowSlot {
         match self {
-            Kind::Null => Slot::Nothing,
-            Kind::Bool => Slot::Bit,
-            Kind::Int8 | Kind::UInt8 => Slot::Fixed(1),
-            Kind::Int16 | Kind::UInt16 | Kind::Float16 => Slot::Fixed(2),
-            Kind::Int32 | Kind::UInt32 | Kind::Float32 => Slot::Fixed(4),
-            Kind::Decimal { bits: 32, .. } => Slot::Fixed(4),
-            Kind::Date32 | Kind::IntervalMonths => Slot::Fixed(4),
+            Kind::Null => RowSlot::Nothing,
+            Kind::Bool => RowSlot::Bit,
+            Kind::Int8 | Kind::UInt8 => RowSlot::Fixed(1),
+            Kind::Int16 | Kind::UInt16 | Kind::Float16 => RowSlot::Fixed(2),
+            Kind::Int32 | Kind::UInt32 | Kind::Float32 => RowSlot::Fixed(4),
+            Kind::Decimal { bits: 32, .. } => RowSlot::Fixed(4),
+            Kind::Date32 | Kind::IntervalMonths => RowSlot::Fixed(4),
             Kind::Time {
                 unit: TimeUnit::Second | TimeUnit::Millisecond,
-            } => Slot::Fixed(4),
-            Kind::Float64 | Kind::Date64 | Kind::Time { .. } => Slot::Fixed(8),
-            Kind::Timestamp { .. } | Kind::Duration { .. } => Slot::Fixed(8),
-            Kind::IntervalDayTime => Slot::Fixed(8),
-            Kind::IntervalMonthDayNano => Slot::Fixed(16),
-            Kind::FixedBinary { width } => Slot::Fixed(*width as usize),
-            Kind::Int64 | Kind::UInt64 | Kind::Decimal { .. } => Slot::Variable,
-            Kind::Text | Kind::Binary => Slot::Variable,
-            Kind::List { .. } | Kind::Struct { .. } | Kind::Map { .. } => Slot::Variable,
+            } => RowSlot::Fixed(4),
+            Kind::Float64 | Kind::Date64 | Kind::Time { .. } => RowSlot::Fixed(8),
+            Kind::Timestamp { .. } | Kind::Duration { .. } => RowSlot::Fixed(8),
+            Kind::IntervalDayTime => RowSlot::Fixed(8),
+            Kind::IntervalMonthDayNano => RowSlot::Fixed(16),
+            Kind::FixedBinary { width } => RowSlot::Fixed(*width as usize),
+            Kind::Int64 | Kind::UInt64 | Kind::Decimal { .. } => RowSlot::Variable,
+            Kind::Text | Kind::Binary => RowSlot::Variable,
+            Kind::List { .. } | Kind::Struct { .. } | Kind::Map { .. } => RowSlot::Variable,
         }
     }
 
@@ -225,12 +225,15 @@ pub struct Schema {
 
 impl Schema {
     pub fn new(columns: Vec<Column>) -> Schema {
-        let slots: Vec<Slot> = columns.iter().map(|column| column.kind.slot()).collect();
-        let variables = slots.iter().filter(|slot| **slot == Slot::Variable).count();
+        let slots: Vec<RowSlot> = columns.iter().map(|column| column.kind.slot()).collect();
+        let variables = slots
+            .iter()
+            .filter(|slot| **slot == RowSlot::Variable)
+            .count();
         let mut bits: u32 = if variables > 1 { 2 } else { 0 };
         let mut places: Vec<Place> = Vec::with_capacity(columns.len());
         for (column, slot) in columns.iter().zip(&slots) {
-            let counted = column.nullable && *slot != Slot::Nothing;
+            let counted = column.nullable && *slot != RowSlot::Nothing;
             let valid_bit = counted.then_some(bits);
             bits += u32::from(counted);
             places.push(Place {
@@ -239,7 +242,7 @@ impl Schema {
             });
         }
         for (place, slot) in places.iter_mut().zip(&slots) {
-            if *slot == Slot::Bit {
+            if *slot == RowSlot::Bit {
                 place.at = At::Bit(bits);
                 bits += 1;
             }
@@ -248,18 +251,18 @@ impl Schema {
         let mut variable = 0;
         for (place, slot) in places.iter_mut().zip(&slots) {
             match slot {
-                Slot::Fixed(width) => {
+                RowSlot::Fixed(width) => {
                     place.at = At::Fixed {
                         start: head_bytes,
                         width: *width,
                     };
                     head_bytes += width;
                 }
-                Slot::Variable => {
+                RowSlot::Variable => {
                     place.at = At::Variable(variable);
                     variable += 1;
                 }
-                Slot::Nothing | Slot::Bit => {}
+                RowSlot::Nothing | RowSlot::Bit => {}
             }
         }
         Schema {

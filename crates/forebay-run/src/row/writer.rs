@@ -5,7 +5,7 @@ use super::RowError;
 use super::RowView;
 use super::datum::Datum;
 use super::pack::{push_ends, push_signed, push_unsigned, push_wide, set_bit, width_code};
-use super::schema::{At, Kind, Place, Schema, Slot};
+use super::schema::{At, Kind, Place, RowSlot, Schema};
 
 /// Packs rows of one schema: `begin`, set the columns that are not null, `finish`.
 ///
@@ -123,7 +123,7 @@ impl RowWriter {
             (_, Datum::Null) => {}
             (Kind::Bool, Datum::Bool(value)) => self.bit(column, *value),
             (Kind::FixedBinary { .. }, Datum::Bytes(value)) => self.fixed(column, value),
-            _ if kind.slot() == Slot::Variable => {
+            _ if kind.slot() == RowSlot::Variable => {
                 self.variable(column, |data| value.push_variable(kind, data))
                     .ok_or(RowError::Type { column })?;
             }

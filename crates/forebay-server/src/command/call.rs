@@ -7,18 +7,18 @@ use forebay_run::row::RowError;
 use tracing::error;
 
 use super::txn::{NEVER_MS, Txn};
-use super::{Stop, shown};
-use crate::catalog::Catalog;
+use super::{CommandError, shown};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::table_view::TableView;
 use crate::users::{User, Verb};
 use forebay_engine::{Source, SourceError};
 
 /// A command that reads. All it sees of batch tables is one set of versions, taken when it began.
 pub struct Call<'a> {
     pub args: Args<'a>,
-    pub tables: &'a Catalog,
+    pub tables: &'a TableView,
     pub user: &'a User,
     /// Whether it may wait for the device.
     pub may_wait: bool,
@@ -35,7 +35,7 @@ pub struct Call<'a> {
 /// A command about the connection or the server.
 pub struct SessionCall<'a> {
     pub args: Args<'a>,
-    pub tables: &'a Catalog,
+    pub tables: &'a TableView,
     pub session: &'a mut Session,
     pub shared: &'a Shared,
     pub reply: &'a mut Reply,
@@ -44,7 +44,7 @@ pub struct SessionCall<'a> {
 impl<'a> Call<'a> {
     /// The table and the key within it that a wire key `table:key` means.
     #[inline]
-    pub fn locate(&mut self, wire: &'a [u8]) -> Result<(Source<'a>, &'a [u8]), Stop> {
+    pub fn locate(&mut self, wire: &'a [u8]) -> Result<(Source<'a>, &'a [u8]), CommandError> {
         let (table, key) = split(wire)?;
         let source = find_source(self.tables, self.user, table)?;
         if self.first.is_none() {
@@ -55,13 +55,16 @@ impl<'a> Call<'a> {
 
     /// The table that a wire key lies in and the value there.
     #[inline]
-    pub fn fetch(&mut self, wire: &'a [u8]) -> Result<(Source<'a>, Option<Value<'a>>), Stop> {
+    pub fn fetch(
+        &mut self,
+        wire: &'a [u8],
+    ) -> Result<(Source<'a>, Option<Value<'a>>), CommandError> {
         let (source, key) = self.locate(wire)?;
         Ok((source, self.value(source, key)?))
     }
 
     #[inline]
-    pub fn value(&self, source: Source<'a>, key: &[u8]) -> Result<Option<Value<'a>>, Stop> {
+    pub fn value(&self, source: Source<'a>, key: &[u8]) -> Result<Option<Value<'a>>, CommandError> {
         if let Some(txn) = self.txn {
             return Ok(txn.get(key).map(|stored| Cow::Owned(stored.value.clone())));
         }
@@ -71,33 +74,33 @@ impl<'a> Call<'a> {
         match source.try_get(key)? {
             Lookup::Found(value) => Ok(Some(value)),
             Lookup::Absent => Ok(None),
-            Lookup::NotResident => Err(Stop::NotResident),
+            Lookup::NotResident => Err(CommandError::NotResident),
         }
     }
 
     /// When a key expires, `u64::MAX` being never; `None` when it is not there.
-    pub fn expires_ms(&self, source: Source<'a>, key: &[u8]) -> Result<Option<u64>, Stop> {
+    pub fn expires_ms(&self, source: Source<'a>, key: &[u8]) -> Result<Option<u64>, CommandError> {
         if let Some(txn) = self.txn {
             return Ok(txn.get(key).map(|stored| stored.expires_ms));
         }
         match source {
             Source::Live(table) if self.may_wait => Ok(table.expires_ms(key)?),
-            Source::Live(table) => table.try_expires_ms(key)?.ok_or(Stop::NotResident),
+            Source::Live(table) => table.try_expires_ms(key)?.ok_or(CommandError::NotResident),
             Source::Batch(version) if version.manifest().ttl.is_none() => {
                 Ok(self.value(source, key)?.map(|_| NEVER_MS))
             }
-            Source::Batch(_) if !self.may_wait => Err(Stop::NotResident),
+            Source::Batch(_) if !self.may_wait => Err(CommandError::NotResident),
             Source::Batch(version) => Ok(version.expires_ms(key).map_err(SourceError::from)?),
         }
     }
 
     /// Ends a command whose reply grew beyond the limit; called between its parts.
-    pub fn check_size(&self) -> Result<(), Stop> {
+    pub fn check_size(&self) -> Result<(), CommandError> {
         let limit = self.shared.config.limits.reply_bytes;
         if self.reply.len() - self.reply_start <= limit {
             return Ok(());
         }
-        Err(Stop::error(format!(
+        Err(CommandError::error(format!(
             "ERR the reply is larger than {limit} bytes: ask for less at a time"
         )))
     }
@@ -105,12 +108,12 @@ impl<'a> Call<'a> {
 
 /// The table and the key of a wire key.
 #[inline]
-pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), Stop> {
+pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), CommandError> {
     match wire.iter().position(|&byte| byte == b':') {
         Some(colon) => Ok((&wire[..colon], &wire[colon + 1..])),
         None => {
             let wire = shown(wire);
-            Err(Stop::error(format!(
+            Err(CommandError::error(format!(
                 "ERR key '{wire}' names no table: keys are 'table:key'"
             )))
         }
@@ -119,38 +122,42 @@ pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), Stop> {
 
 /// A table that the user may read.
 #[inline]
-pub fn find_source<'t>(tables: &'t Catalog, user: &User, table: &[u8]) -> Result<Source<'t>, Stop> {
+pub fn find_source<'t>(
+    tables: &'t TableView,
+    user: &User,
+    table: &[u8],
+) -> Result<Source<'t>, CommandError> {
     if !user.may(Verb::Read, table) {
         return Err(no_permission(user, table, "read"));
     }
     tables.get(table).ok_or_else(|| no_table(table))
 }
 
-pub fn no_table(table: &[u8]) -> Stop {
+pub fn no_table(table: &[u8]) -> CommandError {
     let table = shown(table);
-    Stop::error(format!(
+    CommandError::error(format!(
         "ERR no table '{table}' is served here: keys are 'table:key'"
     ))
 }
 
-pub fn no_permission(user: &User, table: &[u8], verb: &str) -> Stop {
+pub fn no_permission(user: &User, table: &[u8], verb: &str) -> CommandError {
     let (user, table) = (user.name(), shown(table));
-    Stop::error(format!(
+    CommandError::error(format!(
         "NOPERM user '{user}' may not {verb} table '{table}'"
     ))
 }
 
-impl From<SourceError> for Stop {
+impl From<SourceError> for CommandError {
     /// The table is damaged, or its disk: the operator is told as well as the client.
     fn from(error: SourceError) -> Self {
         error!(%error, "a read failed");
-        Stop::error(format!("ERR {error}"))
+        CommandError::error(format!("ERR {error}"))
     }
 }
 
-impl From<RowError> for Stop {
+impl From<RowError> for CommandError {
     fn from(error: RowError) -> Self {
         error!(%error, "a value could not be decoded");
-        Stop::error(format!("ERR the stored value is damaged: {error}"))
+        CommandError::error(format!("ERR the stored value is damaged: {error}"))
     }
 }

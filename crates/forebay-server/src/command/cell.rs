@@ -2,7 +2,7 @@
 
 use forebay_run::row::{Datum, Kind};
 
-use super::{Stop, shown};
+use super::{CommandError, shown};
 
 /// A value of a column, owned.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub enum Cell {
 
 impl Cell {
     /// What a text is in a column of this kind; `name` is the column's, for errors.
-    pub fn parse(name: &str, kind: &Kind, text: &[u8]) -> Result<Self, Stop> {
+    pub fn parse(name: &str, kind: &Kind, text: &[u8]) -> Result<Self, CommandError> {
         let parsed = match kind {
             Kind::Bool => truth(text).map(Cell::Bool),
             Kind::Int8 => signed(text, i8::MIN.into(), i8::MAX.into()),
@@ -38,12 +38,14 @@ impl Cell {
             _ => {
                 let problem = "is of a type that commands cannot write: they write text, binary, \
                                booleans and numbers";
-                return Err(Stop::error(format!("ERR column '{name}' {problem}")));
+                return Err(CommandError::error(format!(
+                    "ERR column '{name}' {problem}"
+                )));
             }
         };
         parsed.ok_or_else(|| {
             let (text, kind) = (shown(text), format!("{kind:?}").to_lowercase());
-            Stop::error(format!("ERR '{text}' is no {kind} for column '{name}'"))
+            CommandError::error(format!("ERR '{text}' is no {kind} for column '{name}'"))
         })
     }
 

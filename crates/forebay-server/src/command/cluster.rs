@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use forebay_run::hash::{KeyHasher, SLOTS};
 
 use super::call::SessionCall;
-use super::{Answer, Stop};
+use super::{Answer, CommandError};
 use crate::resp::Reply;
 
 pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
@@ -29,7 +29,7 @@ pub fn cluster(call: &mut SessionCall<'_>) -> Answer {
                 SLOTS - 1
             ));
         }
-        _ => return Err(Stop::unknown_subcommand("CLUSTER", args.get(1))),
+        _ => return Err(CommandError::unknown_subcommand("CLUSTER", args.get(1))),
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::call::{Call, SessionCall};
-use super::{Answer, Stop, shown};
+use super::{Answer, CommandError, shown};
 use crate::session::Replies;
 use crate::shared::REDIS_VERSION;
 
@@ -13,7 +13,7 @@ pub fn ping(call: &mut Call<'_>) -> Answer {
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.args.get(1)),
         _ => {
-            return Err(Stop::error(
+            return Err(CommandError::error(
                 "ERR wrong number of arguments for 'ping' command",
             ));
         }
@@ -44,7 +44,7 @@ pub fn select(call: &mut SessionCall<'_>) -> Answer {
     match super::integer(call.args.get(1))? {
         0 => call.reply.ok(),
         _ => {
-            return Err(Stop::error(
+            return Err(CommandError::error(
                 "ERR DB index is out of range: tables are named in the key, 'table:key'",
             ));
         }
@@ -56,7 +56,7 @@ pub fn select(call: &mut SessionCall<'_>) -> Answer {
 pub fn auth(call: &mut SessionCall<'_>) -> Answer {
     let args = call.args;
     if args.len() > 3 {
-        return Err(Stop::syntax());
+        return Err(CommandError::syntax());
     }
     let (user, password) = match args.len() {
         2 => (&b"default"[..], args.get(1)),
@@ -69,7 +69,7 @@ pub fn auth(call: &mut SessionCall<'_>) -> Answer {
 
 fn log_in(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Answer {
     let Some(users) = &call.shared.users else {
-        return Err(Stop::error(
+        return Err(CommandError::error(
             "ERR AUTH called without any password configured: this server has no users file",
         ));
     };
@@ -83,7 +83,7 @@ fn log_in(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Answer {
                 .metrics
                 .auth_failures
                 .fetch_add(1, Ordering::Relaxed);
-            Err(Stop::error(
+            Err(CommandError::error(
                 "WRONGPASS invalid username-password pair or user is disabled.",
             ))
         }
@@ -97,7 +97,7 @@ pub fn hello(call: &mut SessionCall<'_>) -> Answer {
         b"" if args.len() == 1 => call.reply.is_resp3(),
         b"2" => false,
         b"3" => true,
-        _ => return Err(Stop::error("NOPROTO unsupported protocol version")),
+        _ => return Err(CommandError::error("NOPROTO unsupported protocol version")),
     };
     let (mut credentials, mut name, mut at) = (None, None, 2);
     while at < args.len() {
@@ -109,7 +109,7 @@ pub fn hello(call: &mut SessionCall<'_>) -> Answer {
             at += 2;
         } else {
             let option = shown(args.get(at));
-            return Err(Stop::error(format!(
+            return Err(CommandError::error(format!(
                 "ERR Syntax error in HELLO option '{option}'"
             )));
         }
@@ -118,7 +118,7 @@ pub fn hello(call: &mut SessionCall<'_>) -> Answer {
         log_in(call, user, password)?;
     }
     if call.session.user.is_none() {
-        return Err(Stop::error(
+        return Err(CommandError::error(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
              <proto> AUTH <user> <pass> option can be used to authenticate the client and select the \
              RESP protocol version at the same time",
@@ -155,9 +155,9 @@ fn greet(call: &mut SessionCall<'_>) {
 }
 
 /// A name that a client gives itself: visible ASCII, and not long.
-fn client_text(text: &[u8], what: &str) -> Result<String, Stop> {
+fn client_text(text: &[u8], what: &str) -> Result<String, CommandError> {
     if text.len() > 256 || !text.iter().all(u8::is_ascii_graphic) {
-        return Err(Stop::error(format!(
+        return Err(CommandError::error(format!(
             "ERR {what} cannot contain spaces, newlines or special characters, nor more than 256 bytes"
         )));
     }
@@ -192,7 +192,7 @@ pub fn client(call: &mut SessionCall<'_>) -> Answer {
         (b"no-evict" | b"no-touch", 3) => on_or_off(call)?,
         (b"tracking", 3..) => {
             if !args.is(2, "off") {
-                return Err(Stop::error(
+                return Err(CommandError::error(
                     "ERR client-side caching is not supported: a swap changes all keys at once",
                 ));
             }
@@ -201,7 +201,7 @@ pub fn client(call: &mut SessionCall<'_>) -> Answer {
         (b"getredir", 2) => call.reply.int(-1),
         (b"reply", 3) => return reply_mode(call),
         (b"help", 2) => help(call),
-        _ => return Err(Stop::unknown_subcommand("CLIENT", args.get(1))),
+        _ => return Err(CommandError::unknown_subcommand("CLIENT", args.get(1))),
     }
     Ok(())
 }
@@ -216,7 +216,7 @@ fn list(call: &mut SessionCall<'_>, now: u64) -> Answer {
     };
     let none_of_type = args.is(2, "type") && !args.is(3, "normal");
     if args.len() > 2 && ids.is_empty() && !args.is(2, "type") {
-        return Err(Stop::syntax());
+        return Err(CommandError::syntax());
     }
     let all = call.shared.users.is_none();
     let mine = call.session.client.id;
@@ -242,7 +242,9 @@ fn set_info(call: &mut SessionCall<'_>) -> Answer {
         details.library_version = text;
     } else {
         let option = shown(call.args.get(2));
-        return Err(Stop::error(format!("ERR Unrecognized option '{option}'")));
+        return Err(CommandError::error(format!(
+            "ERR Unrecognized option '{option}'"
+        )));
     }
     drop(details);
     call.reply.ok();
@@ -251,7 +253,7 @@ fn set_info(call: &mut SessionCall<'_>) -> Answer {
 
 fn on_or_off(call: &mut SessionCall<'_>) -> Answer {
     if !call.args.is(2, "on") && !call.args.is(2, "off") {
-        return Err(Stop::syntax());
+        return Err(CommandError::syntax());
     }
     call.reply.ok();
     Ok(())
@@ -268,7 +270,7 @@ fn reply_mode(call: &mut SessionCall<'_>) -> Answer {
             call.session.replies = Replies::SkipNext;
         }
     } else {
-        return Err(Stop::syntax());
+        return Err(CommandError::syntax());
     }
     Ok(())
 }
@@ -293,7 +295,7 @@ pub fn accept(call: &mut SessionCall<'_>) -> Answer {
 /// ACL WHOAMI.
 pub fn acl(call: &mut SessionCall<'_>) -> Answer {
     if !call.args.is(1, "whoami") || call.args.len() != 2 {
-        return Err(Stop::error(
+        return Err(CommandError::error(
             "ERR ACL here knows only WHOAMI: users are in the server's users file",
         ));
     }

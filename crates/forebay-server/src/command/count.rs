@@ -3,7 +3,7 @@
 use forebay_run::number::Number;
 
 use super::txn::Edit;
-use super::{Answer, Stop, integer};
+use super::{Answer, CommandError, integer};
 
 pub fn incr(edit: &mut Edit<'_, '_>) -> Answer {
     add_integer(edit, 1)
@@ -20,13 +20,13 @@ pub fn incrby(edit: &mut Edit<'_, '_>) -> Answer {
 
 pub fn decrby(edit: &mut Edit<'_, '_>) -> Answer {
     let by = integer(edit.args.get(2))?.checked_neg();
-    let by = by.ok_or_else(|| Stop::error("ERR decrement would overflow"))?;
+    let by = by.ok_or_else(|| CommandError::error("ERR decrement would overflow"))?;
     add_integer(edit, by)
 }
 
 fn add_integer(edit: &mut Edit<'_, '_>, by: i64) -> Answer {
     if edit.source().number() == Some(Number::F64) {
-        return Err(Stop::error(format!(
+        return Err(CommandError::error(format!(
             "ERR value is not an integer or out of range: table '{}' holds floats, INCRBYFLOAT and \
              KV.DELTA add to them",
             edit.source().table()
@@ -41,14 +41,14 @@ fn add_integer(edit: &mut Edit<'_, '_>, by: i64) -> Answer {
 }
 
 /// The sum of a stored integer and another.
-pub fn add(old: i64, by: i64) -> Result<i64, Stop> {
-    let overflow = || Stop::error("ERR increment or decrement would overflow");
+pub fn add(old: i64, by: i64) -> Result<i64, CommandError> {
+    let overflow = || CommandError::error("ERR increment or decrement would overflow");
     old.checked_add(by).ok_or_else(overflow)
 }
 
 pub fn incrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
     if edit.source().number() == Some(Number::I64) {
-        return Err(Stop::error(format!(
+        return Err(CommandError::error(format!(
             "ERR table '{}' holds whole numbers: INCRBY and KV.DELTA add to them",
             edit.source().table()
         )));
@@ -63,20 +63,22 @@ pub fn incrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
 }
 
 /// The sum, as text.
-pub fn add_floats(old: f64, by: f64) -> Result<String, Stop> {
+pub fn add_floats(old: f64, by: f64) -> Result<String, CommandError> {
     let sum = old + by;
     if !sum.is_finite() {
-        return Err(Stop::error("ERR increment would produce NaN or Infinity"));
+        return Err(CommandError::error(
+            "ERR increment would produce NaN or Infinity",
+        ));
     }
     // There is one zero.
     Ok((sum + 0.0).to_string())
 }
 
 /// An argument, or a stored text, as a float.
-pub fn float(text: &[u8]) -> Result<f64, Stop> {
+pub fn float(text: &[u8]) -> Result<f64, CommandError> {
     let number = std::str::from_utf8(text)
         .ok()
         .and_then(|text| text.parse::<f64>().ok());
     let number = number.filter(|number| !number.is_nan());
-    number.ok_or_else(|| Stop::error("ERR value is not a valid float"))
+    number.ok_or_else(|| CommandError::error("ERR value is not a valid float"))
 }

@@ -7,7 +7,7 @@ use forebay_engine::live::Expiry;
 
 use super::call::Call;
 use super::txn::{Edit, NEVER_MS, is_never};
-use super::{Answer, Stop, integer, shown};
+use super::{Answer, CommandError, integer, shown};
 use crate::resp::Args;
 
 /// The unit in which a command gives or takes times, and whether they count from now.
@@ -38,7 +38,7 @@ const PXAT: Unit = Unit {
 
 /// What a command says of a key's expiry.
 #[derive(Debug, Default, Clone, Copy)]
-pub enum Change<'a> {
+pub enum ExpiryChange<'a> {
     /// What the table says of a value that is set.
     #[default]
     Fresh,
@@ -58,7 +58,7 @@ pub enum Until {
 
 impl Unit {
     /// The moment that an argument means.
-    fn moment_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<i64, Stop> {
+    fn moment_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<i64, CommandError> {
         let base_ms = if self.from_now { now_ms as i64 } else { 0 };
         let ms = integer(argument)?.checked_mul(self.ms);
         ms.and_then(|ms| ms.checked_add(base_ms))
@@ -66,7 +66,7 @@ impl Unit {
     }
 
     /// The same of an argument that has to be above zero.
-    fn positive_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<u64, Stop> {
+    fn positive_ms(self, argument: &[u8], now_ms: u64, command: &str) -> Result<u64, CommandError> {
         if integer(argument)? <= 0 {
             return Err(invalid(command));
         }
@@ -74,45 +74,46 @@ impl Unit {
     }
 }
 
-fn invalid(command: &str) -> Stop {
-    Stop::error(format!("ERR invalid expire time in '{command}' command"))
+fn invalid(command: &str) -> CommandError {
+    CommandError::error(format!("ERR invalid expire time in '{command}' command"))
 }
 
-impl<'a> Change<'a> {
+impl<'a> ExpiryChange<'a> {
     /// What the option at `at` says of the expiry, and at how many arguments; `None`: nothing.
     pub fn parse(args: &Args<'a>, at: usize) -> Option<(Self, usize)> {
         let units = [("ex", EX), ("px", PX), ("exat", EXAT), ("pxat", PXAT)];
         if args.is(at, "keepttl") {
-            return Some((Change::Keep, 1));
+            return Some((ExpiryChange::Keep, 1));
         }
         if args.is(at, "persist") {
-            return Some((Change::Persist, 1));
+            return Some((ExpiryChange::Persist, 1));
         }
         let (_, unit) = units.into_iter().find(|(word, _)| args.is(at, word))?;
-        (at + 1 < args.len()).then(|| (Change::At(unit, args.get(at + 1)), 2))
+        (at + 1 < args.len()).then(|| (ExpiryChange::At(unit, args.get(at + 1)), 2))
     }
 
     /// Joined to an option that came before; two of different kinds do not go together.
-    pub fn and(self, later: Self) -> Result<Self, Stop> {
+    pub fn and(self, later: Self) -> Result<Self, CommandError> {
         match (self, later) {
-            (Change::Fresh, later) => Ok(later),
-            (Change::Keep, Change::Keep) | (Change::Persist, Change::Persist) => Ok(later),
-            (Change::At(unit, _), Change::At(other, _))
+            (ExpiryChange::Fresh, later) => Ok(later),
+            (ExpiryChange::Keep, ExpiryChange::Keep)
+            | (ExpiryChange::Persist, ExpiryChange::Persist) => Ok(later),
+            (ExpiryChange::At(unit, _), ExpiryChange::At(other, _))
                 if (unit.ms, unit.from_now) == (other.ms, other.from_now) =>
             {
                 Ok(later)
             }
-            _ => Err(Stop::syntax()),
+            _ => Err(CommandError::syntax()),
         }
     }
 
     /// `command` is named in errors.
-    pub fn until(self, edit: &Edit<'_, '_>, command: &str) -> Result<Until, Stop> {
+    pub fn until(self, edit: &Edit<'_, '_>, command: &str) -> Result<Until, CommandError> {
         Ok(match self {
-            Change::Fresh => Until::Fresh,
-            Change::Keep => Until::Keep,
-            Change::Persist => Until::Persist,
-            Change::At(unit, argument) => {
+            ExpiryChange::Fresh => Until::Fresh,
+            ExpiryChange::Keep => Until::Keep,
+            ExpiryChange::Persist => Until::Persist,
+            ExpiryChange::At(unit, argument) => {
                 let moment_ms = unit.positive_ms(argument, edit.txn.now_ms(), command)?;
                 if edit.txn.table.options().expiry == Expiry::Never {
                     return Err(edit.txn.no_expiry());
@@ -141,7 +142,7 @@ pub fn pexpireat(edit: &mut Edit<'_, '_>) -> Answer {
 
 /// When EXPIRE sets another moment.
 #[derive(Debug, Default)]
-struct Only {
+struct ExpireOnly {
     /// The key has none.
     absent: bool,
     /// It has one.
@@ -150,8 +151,8 @@ struct Only {
     less: bool,
 }
 
-impl Only {
-    fn parse(args: &Args<'_>) -> Result<Self, Stop> {
+impl ExpireOnly {
+    fn parse(args: &Args<'_>) -> Result<Self, CommandError> {
         let mut only = Self::default();
         for at in 3..args.len() {
             let named = [
@@ -164,17 +165,19 @@ impl Only {
                 Some((_, flag)) => *flag = true,
                 None => {
                     let option = shown(args.get(at));
-                    return Err(Stop::error(format!("ERR Unsupported option {option}")));
+                    return Err(CommandError::error(format!(
+                        "ERR Unsupported option {option}"
+                    )));
                 }
             }
         }
         if only.absent && (only.present || only.greater || only.less) {
             let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
-            return Err(Stop::error(text));
+            return Err(CommandError::error(text));
         }
         if only.greater && only.less {
             let text = "ERR GT and LT options at the same time are not compatible";
-            return Err(Stop::error(text));
+            return Err(CommandError::error(text));
         }
         Ok(only)
     }
@@ -191,7 +194,7 @@ impl Only {
 
 /// EXPIRE key time [NX | XX | GT | LT]: 1 when the moment was set, or the key was deleted as it has passed.
 fn set_moment(edit: &mut Edit<'_, '_>, unit: Unit, command: &str) -> Answer {
-    let only = Only::parse(&edit.args)?;
+    let only = ExpireOnly::parse(&edit.args)?;
     let now_ms = edit.txn.now_ms();
     let moment_ms = unit.moment_ms(edit.args.get(2), now_ms, command)?;
     if edit.txn.table.options().expiry == Expiry::Never {
@@ -243,20 +246,21 @@ pub fn persist(edit: &mut Edit<'_, '_>) -> Answer {
 
 /// GETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST]: GET, and the expiry changed.
 pub fn getex(edit: &mut Edit<'_, '_>) -> Answer {
-    let (mut change, mut at) = (Change::Keep, 2);
+    let (mut change, mut at) = (ExpiryChange::Keep, 2);
     while at < edit.args.len() {
-        let (later, arguments) = Change::parse(&edit.args, at).ok_or_else(Stop::syntax)?;
+        let (later, arguments) =
+            ExpiryChange::parse(&edit.args, at).ok_or_else(CommandError::syntax)?;
         change = match (change, later) {
-            (_, Change::Keep) => return Err(Stop::syntax()),
-            (Change::Keep, later) => later,
+            (_, ExpiryChange::Keep) => return Err(CommandError::syntax()),
+            (ExpiryChange::Keep, later) => later,
             (earlier, later) => earlier.and(later)?,
         };
         at += arguments;
     }
     edit.reply_old()?;
     match (change, edit.old()) {
-        (Change::Keep, _) | (_, None) => Ok(()),
-        (Change::Persist, Some(old)) if is_never(old.expires_ms) => Ok(()),
+        (ExpiryChange::Keep, _) | (_, None) => Ok(()),
+        (ExpiryChange::Persist, Some(old)) if is_never(old.expires_ms) => Ok(()),
         (change, Some(old)) => {
             let (value, until) = (old.value.clone(), change.until(edit, "getex")?);
             put(edit, value, until)

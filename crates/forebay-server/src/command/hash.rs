@@ -6,7 +6,7 @@ use forebay_engine::{Value, ValueKind};
 use forebay_run::row::{RowView, Schema};
 
 use super::call::Call;
-use super::{Answer, Stop, integer};
+use super::{Answer, CommandError, integer};
 use crate::glob;
 use crate::resp::Reply;
 
@@ -17,13 +17,13 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn view(&self) -> Result<RowView<'_>, Stop> {
+    fn view(&self) -> Result<RowView<'_>, CommandError> {
         Ok(RowView::new(self.schema, &self.bytes)?)
     }
 }
 
 /// The row at a wire key. An absent key is no row, whatever the table holds, as in Redis.
-fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<Row<'a>>, Stop> {
+fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<Row<'a>>, CommandError> {
     let (source, value) = call.fetch(wire)?;
     let Some(bytes) = value else { return Ok(None) };
     match source.kind() {
@@ -32,7 +32,7 @@ fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<Row<'a>>, Sto
             bytes,
         })),
         ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::List { .. } => {
-            Err(Stop::wrong_type(source, "rows"))
+            Err(CommandError::wrong_type(source, "rows"))
         }
     }
 }
@@ -142,7 +142,7 @@ pub fn hlen(call: &mut Call<'_>) -> Answer {
 }
 
 /// The text of one field; `None` when the row, the column or its value is not there.
-fn field<'a>(call: &mut Call<'a>) -> Result<Option<Cow<'a, [u8]>>, Stop> {
+fn field<'a>(call: &mut Call<'a>) -> Result<Option<Cow<'a, [u8]>>, CommandError> {
     let Some(row) = fetch(call, call.args.get(1))? else {
         return Ok(None);
     };
@@ -174,7 +174,7 @@ pub fn hstrlen(call: &mut Call<'_>) -> Answer {
 pub fn hscan(call: &mut Call<'_>) -> Answer {
     let args = call.args;
     if integer(args.get(2)).is_err() {
-        return Err(Stop::error("ERR invalid cursor"));
+        return Err(CommandError::error("ERR invalid cursor"));
     }
     let (mut pattern, mut values, mut at) = (None, true, 3);
     while at < args.len() {
@@ -189,7 +189,7 @@ pub fn hscan(call: &mut Call<'_>) -> Answer {
             values = false;
             at += 1;
         } else {
-            return Err(Stop::syntax());
+            return Err(CommandError::syntax());
         }
     }
     let row = fetch(call, args.get(1))?;
@@ -221,7 +221,7 @@ pub fn hrandfield(call: &mut Call<'_>) -> Answer {
     let args = call.args;
     let with_values = args.len() > 3;
     if args.len() > 4 || (with_values && !args.is(3, "withvalues")) {
-        return Err(Stop::syntax());
+        return Err(CommandError::syntax());
     }
     let count = if args.len() > 2 {
         Some(integer(args.get(2))?)
@@ -248,7 +248,9 @@ pub fn hrandfield(call: &mut Call<'_>) -> Answer {
     if count < 0 && !columns.is_empty() {
         let most = count.unsigned_abs();
         if most > MOST {
-            return Err(Stop::error(format!("ERR at most {MOST} fields at a time")));
+            return Err(CommandError::error(format!(
+                "ERR at most {MOST} fields at a time"
+            )));
         }
         let all = columns.len() as u64;
         columns = (0..most)

@@ -7,34 +7,38 @@ use forebay_run::row::{Datum, Kind, RowView, RowWriter, Schema};
 use super::cell::Cell;
 use super::count::{add, add_floats, float};
 use super::txn::Edit;
-use super::{Answer, Stop, integer, shown};
+use super::{Answer, CommandError, integer, shown};
 
 /// A column's new value; `None`: null.
-type Change = (usize, Option<Cell>);
+type HashChange = (usize, Option<Cell>);
 
-fn schema<'t>(edit: &Edit<'_, 't>) -> Result<&'t Schema, Stop> {
+fn schema<'t>(edit: &Edit<'_, 't>) -> Result<&'t Schema, CommandError> {
     match edit.source().kind() {
         ValueKind::Row => Ok(edit.source().schema()),
-        _ => Err(Stop::wrong_type(edit.source(), "rows")),
+        _ => Err(CommandError::wrong_type(edit.source(), "rows")),
     }
 }
 
-fn column(edit: &Edit<'_, '_>, schema: &Schema, field: &[u8]) -> Result<usize, Stop> {
+fn column(edit: &Edit<'_, '_>, schema: &Schema, field: &[u8]) -> Result<usize, CommandError> {
     let name = std::str::from_utf8(field).ok();
     name.and_then(|name| schema.column_index(name))
         .ok_or_else(|| {
             let (table, field) = (edit.source().table(), shown(field));
-            Stop::error(format!("ERR table '{table}' has no column '{field}'"))
+            CommandError::error(format!("ERR table '{table}' has no column '{field}'"))
         })
 }
 
-fn cell(schema: &Schema, column: usize, text: &[u8]) -> Result<Cell, Stop> {
+fn cell(schema: &Schema, column: usize, text: &[u8]) -> Result<Cell, CommandError> {
     let column = &schema.columns()[column];
     Cell::parse(&column.name, &column.kind, text)
 }
 
 /// Stores the row with some columns changed; returns how many of these were null before.
-fn rewrite(edit: &mut Edit<'_, '_>, schema: &Schema, changes: &[Change]) -> Result<i64, Stop> {
+fn rewrite(
+    edit: &mut Edit<'_, '_>,
+    schema: &Schema,
+    changes: &[HashChange],
+) -> Result<i64, CommandError> {
     let old = edit.old();
     let view = old
         .map(|stored| RowView::new(schema, &stored.value))
@@ -56,7 +60,7 @@ fn rewrite(edit: &mut Edit<'_, '_>, schema: &Schema, changes: &[Change]) -> Resu
             nulls_before += i64::from(before.is_null());
         }
         if after.is_null() && !column.nullable && (change.is_none() || view.is_none()) {
-            return Err(Stop::error(format!(
+            return Err(CommandError::error(format!(
                 "ERR column '{}' cannot be null: give it a value in the same command",
                 column.name
             )));
@@ -72,7 +76,7 @@ fn rewrite(edit: &mut Edit<'_, '_>, schema: &Schema, changes: &[Change]) -> Resu
     });
     if any && let Some((_, column)) = required {
         let name = &column.name;
-        return Err(Stop::error(format!(
+        return Err(CommandError::error(format!(
             "ERR column '{name}' cannot be null: delete the key instead"
         )));
     }
@@ -87,11 +91,11 @@ fn rewrite(edit: &mut Edit<'_, '_>, schema: &Schema, changes: &[Change]) -> Resu
 }
 
 /// The pairs of field and value from the third argument on.
-fn pairs(edit: &Edit<'_, '_>, schema: &Schema) -> Result<Vec<Change>, Stop> {
+fn pairs(edit: &Edit<'_, '_>, schema: &Schema) -> Result<Vec<HashChange>, CommandError> {
     let args = edit.args;
     if args.len() < 4 || !args.len().is_multiple_of(2) {
         let name = String::from_utf8_lossy(args.get(0)).to_lowercase();
-        return Err(Stop::error(format!(
+        return Err(CommandError::error(format!(
             "ERR wrong number of arguments for '{name}' command"
         )));
     }
@@ -143,7 +147,7 @@ pub fn hdel(edit: &mut Edit<'_, '_>) -> Answer {
         .skip(2)
         .iter()
         .filter_map(|field| column(edit, schema, field).ok());
-    let mut changes: Vec<Change> = known.map(|column| (column, None)).collect();
+    let mut changes: Vec<HashChange> = known.map(|column| (column, None)).collect();
     changes.sort_by_key(|(column, _)| *column);
     changes.dedup_by_key(|(column, _)| *column);
     let mut present = Vec::new();
@@ -160,7 +164,11 @@ pub fn hdel(edit: &mut Edit<'_, '_>) -> Answer {
 }
 
 /// The text of a column of the row as it is.
-fn old_text(edit: &Edit<'_, '_>, schema: &Schema, column: usize) -> Result<Option<Vec<u8>>, Stop> {
+fn old_text(
+    edit: &Edit<'_, '_>,
+    schema: &Schema,
+    column: usize,
+) -> Result<Option<Vec<u8>>, CommandError> {
     let Some(stored) = edit.old() else {
         return Ok(None);
     };
@@ -173,7 +181,7 @@ pub fn hincrby(edit: &mut Edit<'_, '_>) -> Answer {
     let schema = schema(edit)?;
     let by = integer(edit.args.get(3))?;
     let column = column(edit, schema, edit.args.get(2))?;
-    let not_integer = |_| Stop::error("ERR hash value is not an integer");
+    let not_integer = |_| CommandError::error("ERR hash value is not an integer");
     let old = old_text(edit, schema, column)?.map_or(Ok(0), |text| integer(&text));
     let sum = add(old.map_err(not_integer)?, by)?;
     let cell = cell(schema, column, sum.to_string().as_bytes())?;
@@ -183,9 +191,9 @@ pub fn hincrby(edit: &mut Edit<'_, '_>) -> Answer {
 }
 
 /// The text of a float as a column of 32 bits has it.
-fn narrowed(text: &str) -> Result<String, Stop> {
+fn narrowed(text: &str) -> Result<String, CommandError> {
     let number = text.parse::<f32>().ok().filter(|number| number.is_finite());
-    let overflow = || Stop::error("ERR increment would produce NaN or Infinity");
+    let overflow = || CommandError::error("ERR increment would produce NaN or Infinity");
     number.map(|number| number.to_string()).ok_or_else(overflow)
 }
 
@@ -194,7 +202,7 @@ pub fn hincrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
     let by = float(edit.args.get(3))?;
     let column = column(edit, schema, edit.args.get(2))?;
     let single = schema.columns()[column].kind == Kind::Float32;
-    let not_float = |_| Stop::error("ERR hash value is not a float");
+    let not_float = |_| CommandError::error("ERR hash value is not a float");
     let old = old_text(edit, schema, column)?.map_or(Ok(0.0), |text| float(&text));
     let mut sum = add_floats(old.map_err(not_float)?, by)?;
     if single {

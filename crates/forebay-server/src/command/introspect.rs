@@ -5,7 +5,7 @@ use std::fmt::Write;
 use forebay_engine::live::LiveTable;
 
 use super::call::SessionCall;
-use super::{Answer, COMMANDS, Command, Stop, find, shown};
+use super::{Answer, COMMANDS, Command, CommandError, find, shown};
 use crate::glob;
 use crate::resp::{Args, Reply};
 use crate::shared::{REDIS_VERSION, Shared};
@@ -151,7 +151,7 @@ fn live(table: &LiveTable) -> String {
 /// CONFIG GET pattern ...; nothing can be set.
 pub fn config(call: &mut SessionCall<'_>) -> Answer {
     if !call.args.is(1, "get") || call.args.len() < 3 {
-        return Err(Stop::error(
+        return Err(CommandError::error(
             "ERR CONFIG here knows only GET: the configuration is given when the server starts",
         ));
     }
@@ -218,7 +218,7 @@ pub fn command(call: &mut SessionCall<'_>) -> Answer {
         }
         (b"docs", _) => docs(reply, &named),
         (b"getkeys", 3..) => get_keys(reply, &named)?,
-        _ => return Err(Stop::unknown_subcommand("COMMAND", args.get(1))),
+        _ => return Err(CommandError::unknown_subcommand("COMMAND", args.get(1))),
     }
     Ok(())
 }
@@ -267,15 +267,16 @@ fn docs(reply: &mut Reply, named: &Args<'_>) {
 }
 
 fn get_keys(reply: &mut Reply, args: &Args<'_>) -> Answer {
-    let place = find(args.get(0)).ok_or_else(|| Stop::error("ERR Invalid command specified"))?;
+    let place =
+        find(args.get(0)).ok_or_else(|| CommandError::error("ERR Invalid command specified"))?;
     let command = &COMMANDS[place];
     if !command.takes(args.len()) {
-        return Err(Stop::error(
+        return Err(CommandError::error(
             "ERR Invalid number of arguments specified for command",
         ));
     }
     if command.keys.first == 0 {
-        return Err(Stop::error("ERR The command has no key arguments"));
+        return Err(CommandError::error("ERR The command has no key arguments"));
     }
     let places: Vec<usize> = command.key_places(args.len()).collect();
     reply.array(places.len());
@@ -308,7 +309,10 @@ pub fn slowlog(call: &mut SessionCall<'_>) -> Answer {
     } else if call.args.is(1, "reset") {
         call.reply.ok();
     } else {
-        return Err(Stop::unknown_subcommand("SLOWLOG", call.args.get(1)));
+        return Err(CommandError::unknown_subcommand(
+            "SLOWLOG",
+            call.args.get(1),
+        ));
     }
     Ok(())
 }
@@ -320,7 +324,7 @@ pub fn latency(call: &mut SessionCall<'_>) -> Answer {
     } else if call.args.is(1, "reset") {
         call.reply.int(0);
     } else {
-        return Err(Stop::error(
+        return Err(CommandError::error(
             "ERR LATENCY here knows only LATEST and RESET: /metrics on the HTTP port has histograms",
         ));
     }
@@ -330,7 +334,7 @@ pub fn latency(call: &mut SessionCall<'_>) -> Answer {
 /// MODULE LIST.
 pub fn module(call: &mut SessionCall<'_>) -> Answer {
     if !call.args.is(1, "list") {
-        return Err(Stop::unknown_subcommand("MODULE", call.args.get(1)));
+        return Err(CommandError::unknown_subcommand("MODULE", call.args.get(1)));
     }
     call.reply.array(0);
     Ok(())

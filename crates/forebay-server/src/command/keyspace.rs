@@ -4,7 +4,7 @@ use forebay_engine::{Bound, ValueKind};
 use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::Call;
-use super::{Answer, Stop, shown};
+use super::{Answer, CommandError, shown};
 use crate::glob;
 use crate::users::Verb;
 use forebay_engine::Source;
@@ -43,7 +43,7 @@ pub fn object(call: &mut Call<'_>) -> Answer {
     }
     let known = ["encoding", "refcount", "idletime"];
     if call.args.len() != 3 || !known.iter().any(|word| call.args.is(1, word)) {
-        return Err(Stop::unknown_subcommand("OBJECT", call.args.get(1)));
+        return Err(CommandError::unknown_subcommand("OBJECT", call.args.get(1)));
     }
     let (source, value) = call.fetch(call.args.get(2))?;
     if value.is_none() {
@@ -64,7 +64,7 @@ pub fn object(call: &mut Call<'_>) -> Answer {
 pub fn memory(call: &mut Call<'_>) -> Answer {
     if !call.args.is(1, "usage") || call.args.len() < 3 {
         let only = "ERR MEMORY here knows only USAGE: see the metrics for the server's own";
-        return Err(Stop::error(only));
+        return Err(CommandError::error(only));
     }
     let wire = call.args.get(2);
     match call.fetch(wire)?.1 {
@@ -156,7 +156,7 @@ pub fn keys(call: &mut Call<'_>) -> Answer {
         .collect();
     let check = |rows: u64| match rows {
         0..=KEYS_LIMIT => Ok(()),
-        _ => Err(Stop::error(format!(
+        _ => Err(CommandError::error(format!(
             "ERR KEYS '{}' would walk {rows} keys, more than {KEYS_LIMIT}: use SCAN with MATCH",
             shown(pattern)
         ))),

@@ -4,7 +4,7 @@ use forebay_engine::{Value, ValueKind};
 use forebay_run::row::{Kind, ListView};
 
 use super::call::Call;
-use super::{Answer, Stop, clamp, integer};
+use super::{Answer, CommandError, clamp, integer};
 
 /// A list that was found; its packed bytes and what they mean.
 struct List<'a> {
@@ -13,18 +13,18 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn view(&self) -> Result<ListView<'_>, Stop> {
+    fn view(&self) -> Result<ListView<'_>, CommandError> {
         Ok(ListView::new(self.item, &self.bytes)?)
     }
 }
 
-fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<List<'a>>, Stop> {
+fn fetch<'a>(call: &mut Call<'a>, wire: &'a [u8]) -> Result<Option<List<'a>>, CommandError> {
     let (source, value) = call.fetch(wire)?;
     let Some(bytes) = value else { return Ok(None) };
     match source.kind() {
         ValueKind::List { item, .. } => Ok(Some(List { item, bytes })),
         ValueKind::Bytes { .. } | ValueKind::Number { .. } | ValueKind::Row => {
-            Err(Stop::wrong_type(source, "lists"))
+            Err(CommandError::wrong_type(source, "lists"))
         }
     }
 }

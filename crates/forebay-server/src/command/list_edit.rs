@@ -5,7 +5,7 @@ use forebay_run::row::{Kind, ListView, ListWriter};
 
 use super::cell::Cell;
 use super::txn::Edit;
-use super::{Answer, Stop, integer};
+use super::{Answer, CommandError, integer};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -13,10 +13,10 @@ enum End {
     Right,
 }
 
-fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, Stop> {
+fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, CommandError> {
     match edit.source().kind() {
         ValueKind::List { item, .. } => Ok(item),
-        _ => Err(Stop::wrong_type(edit.source(), "lists")),
+        _ => Err(CommandError::wrong_type(edit.source(), "lists")),
     }
 }
 
@@ -88,9 +88,9 @@ fn pop(edit: &mut Edit<'_, '_>, end: End) -> Answer {
         2 => None,
         3 => Some(
             usize::try_from(integer(edit.args.get(2))?)
-                .map_err(|_| Stop::error("ERR value is out of range, must be positive"))?,
+                .map_err(|_| CommandError::error("ERR value is out of range, must be positive"))?,
         ),
-        _ => return Err(Stop::syntax()),
+        _ => return Err(CommandError::syntax()),
     };
     let Some(old) = edit.old().map(|stored| stored.value.clone()) else {
         match count {

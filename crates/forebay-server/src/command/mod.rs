@@ -36,14 +36,14 @@ pub use table::COMMANDS;
 pub use transaction::Queued;
 use txn::Edit;
 pub use value::write_text;
-pub use write::{ManyFn, Sweep, refuse_write};
+pub use write::{ManyFn, RangeDelete, refuse_write};
 
 /// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.
-pub type Answer = Result<(), Stop>;
+pub type Answer = Result<(), CommandError>;
 
 /// Why a command did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum CommandError {
     /// It would have to wait for the device: it is to run again on a thread that may.
     NotResident,
     /// An error reply, its code first.
@@ -95,7 +95,7 @@ pub enum Run {
         reads: bool,
     },
     /// Walks through a table and changes it: always on a thread that may wait.
-    Sweep(fn(&mut Sweep<'_>) -> Answer),
+    RangeDelete(fn(&mut RangeDelete<'_>) -> Answer),
     /// Would change a table in a way that none here can be changed.
     Refused,
 }
@@ -147,25 +147,25 @@ impl Command {
     pub fn writes(&self) -> bool {
         matches!(
             self.run,
-            Run::Edit { .. } | Run::Many { .. } | Run::Sweep(_)
+            Run::Edit { .. } | Run::Many { .. } | Run::RangeDelete(_)
         )
     }
 
-    pub fn arity_error(&self) -> Stop {
-        Stop::error(format!(
+    pub fn arity_error(&self) -> CommandError {
+        CommandError::error(format!(
             "ERR wrong number of arguments for '{}' command",
             self.name
         ))
     }
 }
 
-impl Stop {
+impl CommandError {
     pub fn error(text: impl Into<Cow<'static, str>>) -> Self {
-        Stop::Error(text.into())
+        CommandError::Error(text.into())
     }
 
     pub fn syntax() -> Self {
-        Stop::error("ERR syntax error")
+        CommandError::error("ERR syntax error")
     }
 
     /// Of a command on `wanted` (rows, lists), which the table's values are not.
@@ -181,18 +181,18 @@ impl Stop {
             Source::Batch(_) => String::new(),
         };
         let table = source.table();
-        Stop::error(format!(
+        CommandError::error(format!(
             "WRONGTYPE table '{table}' holds {holds}, not {wanted}: {reads} reads them{changes}"
         ))
     }
 
     pub fn not_an_integer() -> Self {
-        Stop::error("ERR value is not an integer or out of range")
+        CommandError::error("ERR value is not an integer or out of range")
     }
 
     pub fn unknown_subcommand(command: &str, given: &[u8]) -> Self {
         let given = shown(given);
-        Stop::error(format!(
+        CommandError::error(format!(
             "ERR unknown subcommand or wrong number of arguments for '{given}'. Try {command} HELP."
         ))
     }
@@ -206,19 +206,19 @@ pub fn shown(bytes: &[u8]) -> String {
 }
 
 /// An argument as an integer, in the one way in which it is written.
-pub fn integer(argument: &[u8]) -> Result<i64, Stop> {
-    let text = std::str::from_utf8(argument).map_err(|_| Stop::not_an_integer())?;
+pub fn integer(argument: &[u8]) -> Result<i64, CommandError> {
+    let text = std::str::from_utf8(argument).map_err(|_| CommandError::not_an_integer())?;
     let digits = text.strip_prefix('-').unwrap_or(text);
     let padded = text.starts_with('+') || (digits.starts_with('0') && text != "0");
     let value = text.parse().ok().filter(|_| !padded);
-    value.ok_or_else(Stop::not_an_integer)
+    value.ok_or_else(CommandError::not_an_integer)
 }
 
 /// An argument as a count of at least one.
-pub fn positive(argument: &[u8]) -> Result<usize, Stop> {
+pub fn positive(argument: &[u8]) -> Result<usize, CommandError> {
     match integer(argument)? {
         count @ 1.. => Ok(usize::try_from(count).unwrap_or(usize::MAX)),
-        _ => Err(Stop::syntax()),
+        _ => Err(CommandError::syntax()),
     }
 }
 

@@ -1,52 +1,52 @@
 //! SET, DEL, APPEND and their relatives: values of bytes, and numbers as decimal text.
 
-use super::expire::{self, Change, Unit};
+use super::expire::{self, ExpiryChange, Unit};
 use super::txn::Edit;
-use super::{Answer, Stop};
+use super::{Answer, CommandError};
 use crate::resp::{Args, Reply};
 
 /// What SET is told beside key and value.
 #[derive(Debug, Default)]
 struct SetOptions<'a> {
-    only: Option<Only<'a>>,
+    only: Option<PutOnly<'a>>,
     get: bool,
-    expiry: Change<'a>,
+    expiry: ExpiryChange<'a>,
 }
 
 /// When SET sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Only<'a> {
+enum PutOnly<'a> {
     Absent,
     Present,
     Equal(&'a [u8]),
 }
 
 impl<'a> SetOptions<'a> {
-    fn parse(args: &Args<'a>) -> Result<Self, Stop> {
+    fn parse(args: &Args<'a>) -> Result<Self, CommandError> {
         let (mut options, mut at) = (Self::default(), 3);
         while at < args.len() {
             let only = if args.is(at, "nx") {
-                Some(Only::Absent)
+                Some(PutOnly::Absent)
             } else if args.is(at, "xx") {
-                Some(Only::Present)
+                Some(PutOnly::Present)
             } else if args.is(at, "ifeq") && at + 1 < args.len() {
                 at += 1;
-                Some(Only::Equal(args.get(at)))
+                Some(PutOnly::Equal(args.get(at)))
             } else {
                 None
             };
-            match (only, Change::parse(args, at)) {
+            match (only, ExpiryChange::parse(args, at)) {
                 (Some(_), _) if options.only.is_some_and(|other| Some(other) != only) => {
-                    return Err(Stop::syntax());
+                    return Err(CommandError::syntax());
                 }
                 (Some(_), _) => options.only = only,
-                (None, Some((Change::Persist, _))) => return Err(Stop::syntax()),
+                (None, Some((ExpiryChange::Persist, _))) => return Err(CommandError::syntax()),
                 (None, Some((change, arguments))) => {
                     options.expiry = options.expiry.and(change)?;
                     at += arguments - 1;
                 }
                 (None, None) if args.is(at, "get") => options.get = true,
-                (None, None) => return Err(Stop::syntax()),
+                (None, None) => return Err(CommandError::syntax()),
             }
             at += 1;
         }
@@ -60,7 +60,7 @@ pub fn set_reads(args: &Args<'_>) -> bool {
         return false;
     }
     SetOptions::parse(args).is_ok_and(|options| {
-        options.only.is_some() || options.get || matches!(options.expiry, Change::Keep)
+        options.only.is_some() || options.get || matches!(options.expiry, ExpiryChange::Keep)
     })
 }
 
@@ -71,9 +71,9 @@ pub fn set(edit: &mut Edit<'_, '_>) -> Answer {
     let value = edit.encode(edit.args.get(2))?;
     let sets = match options.only {
         None => true,
-        Some(Only::Absent) => edit.old().is_none(),
-        Some(Only::Present) => edit.old().is_some(),
-        Some(Only::Equal(wanted)) => edit.old_text()?.as_deref() == Some(wanted),
+        Some(PutOnly::Absent) => edit.old().is_none(),
+        Some(PutOnly::Present) => edit.old().is_some(),
+        Some(PutOnly::Equal(wanted)) => edit.old_text()?.as_deref() == Some(wanted),
     };
     match (options.get, sets) {
         (true, _) => edit.reply_old()?,
@@ -96,7 +96,7 @@ pub fn psetex(edit: &mut Edit<'_, '_>) -> Answer {
 
 /// SETEX key time value.
 fn set_for(edit: &mut Edit<'_, '_>, unit: Unit, command: &str) -> Answer {
-    let until = Change::At(unit, edit.args.get(2)).until(edit, command)?;
+    let until = ExpiryChange::At(unit, edit.args.get(2)).until(edit, command)?;
     let value = edit.encode(edit.args.get(3))?;
     expire::put(edit, value, until)?;
     edit.reply.ok();
@@ -130,7 +130,7 @@ pub fn getdel(edit: &mut Edit<'_, '_>) -> Answer {
 /// APPEND key value: a table that joins bytes writes only what is new.
 pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
     if edit.source().number().is_some() {
-        return Err(Stop::error(format!(
+        return Err(CommandError::error(format!(
             "WRONGTYPE table '{}' holds numbers: KV.DELTA and INCRBY add to them",
             edit.source().table()
         )));
@@ -157,14 +157,17 @@ pub fn delta(edit: &mut Edit<'_, '_>) -> Answer {
 }
 
 /// MSET: the pairs of one partition.
-pub fn mset(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, Stop> {
+pub fn mset(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, CommandError> {
     if edit.args.len().is_multiple_of(2) {
-        return Err(Stop::error(
+        return Err(CommandError::error(
             "ERR wrong number of arguments for 'mset' command",
         ));
     }
     let encode = |&place: &usize| Ok((place, edit.encode(edit.args.get(place + 1))?));
-    let values: Vec<_> = places.iter().map(encode).collect::<Result<_, Stop>>()?;
+    let values: Vec<_> = places
+        .iter()
+        .map(encode)
+        .collect::<Result<_, CommandError>>()?;
     for (place, value) in values {
         edit.txn.set(edit.key_at(place), value)?;
     }
@@ -176,7 +179,7 @@ pub fn mset_done(reply: &mut Reply, _: i64) {
 }
 
 /// DEL, UNLINK: how many of the keys were there.
-pub fn del(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, Stop> {
+pub fn del(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, CommandError> {
     let mut deleted = 0;
     for &place in places {
         let key = edit.key_at(place);

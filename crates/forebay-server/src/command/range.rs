@@ -16,8 +16,8 @@ use forebay_run::scan::Direction;
 use super::call::{Call, split};
 use super::keyspace::wire_key;
 use super::value::reply_value;
-use super::write::Sweep;
-use super::{Answer, Stop, find_source, positive};
+use super::write::RangeDelete;
+use super::{Answer, CommandError, find_source, positive};
 use crate::resp::{Args, Reply};
 use forebay_engine::Source;
 
@@ -26,7 +26,7 @@ const MAX_LIMIT: usize = 10_000;
 /// A reply of this size ends early, with a `next`.
 const REPLY_BYTES: usize = 4 << 20;
 
-struct Options {
+struct RangeOptions {
     limit: usize,
     reverse: bool,
     keys: bool,
@@ -81,15 +81,17 @@ pub fn range(call: &mut Call<'_>) -> Answer {
 type Bounds<'a> = (&'a [u8], Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// The bounds that the first two arguments are.
-fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, Stop> {
+fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, CommandError> {
     let (start, end) = (edge(args.get(1))?, edge(args.get(2))?);
     let table = match (start.table, end.table) {
         (Some(a), Some(b)) if a != b => {
-            return Err(Stop::error("ERR both bounds must be of the same table"));
+            return Err(CommandError::error(
+                "ERR both bounds must be of the same table",
+            ));
         }
         (Some(table), _) | (None, Some(table)) => table,
         (None, None) => {
-            return Err(Stop::error(
+            return Err(CommandError::error(
                 "ERR one bound must name the table: 'table:key'",
             ));
         }
@@ -97,29 +99,31 @@ fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, Stop> {
     Ok((table, start.place, end.place))
 }
 
-fn check_ordered(source: Source<'_>) -> Result<(), Stop> {
+fn check_ordered(source: Source<'_>) -> Result<(), CommandError> {
     let (table, how) = match source {
         _ if source.order() == Order::Ordered => return Ok(()),
         Source::Batch(_) => (source.table(), "push"),
         Source::Live(_) => (source.table(), "create"),
     };
-    Err(Stop::error(format!(
+    Err(CommandError::error(format!(
         "ERR table '{table}' is hashed and has no key order: {how} it with --order ordered for ranges"
     )))
 }
 
 /// KV.DELRANGE start end: deletes the keys of a live ordered table that are there when it begins.
-pub fn delete_range(sweep: &mut Sweep<'_>) -> Answer {
-    let (table, start, end) = bounds(&sweep.args)?;
-    let table = sweep.live(table)?;
+pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
+    let (table, start, end) = bounds(&range_delete.args)?;
+    let table = range_delete.live(table)?;
     check_ordered(Source::Live(table))?;
     if is_empty(&start, &end) {
-        sweep.reply.int(0);
+        range_delete.reply.int(0);
         return Ok(());
     }
     let (deleted, commit) = table.delete_range(start, end)?;
-    sweep.commits.add(table, &commit);
-    sweep.reply.int(i64::try_from(deleted).unwrap_or(i64::MAX));
+    range_delete.commits.add(table, &commit);
+    range_delete
+        .reply
+        .int(i64::try_from(deleted).unwrap_or(i64::MAX));
     Ok(())
 }
 
@@ -134,8 +138,8 @@ fn reply(call: &mut Call<'_>, next: Option<Vec<u8>>, count: usize, items: &Reply
     call.check_size()
 }
 
-fn options(args: &Args<'_>) -> Result<Options, Stop> {
-    let mut options = Options {
+fn options(args: &Args<'_>) -> Result<RangeOptions, CommandError> {
+    let mut options = RangeOptions {
         limit: DEFAULT_LIMIT,
         reverse: false,
         keys: true,
@@ -153,14 +157,14 @@ fn options(args: &Args<'_>) -> Result<Options, Stop> {
         } else if args.is(at, "values") && options.values {
             options.keys = false;
         } else {
-            return Err(Stop::syntax());
+            return Err(CommandError::syntax());
         }
         at += 1;
     }
     Ok(options)
 }
 
-fn edge(argument: &[u8]) -> Result<Edge<'_>, Stop> {
+fn edge(argument: &[u8]) -> Result<Edge<'_>, CommandError> {
     let (exclusive, wire) = match argument {
         b"-" | b"+" => {
             return Ok(Edge {

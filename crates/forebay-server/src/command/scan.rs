@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::call::Call;
 use super::keyspace::{may_match, readable, type_name, wire_key};
-use super::{Answer, Stop, positive};
+use super::{Answer, CommandError, positive};
 use crate::glob;
 use forebay_engine::Source;
 
@@ -43,7 +43,7 @@ pub struct ScanCursors {
     places: Mutex<VecDeque<(u64, Vec<u8>)>>,
 }
 
-struct Options<'a> {
+struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
     kind: Option<&'a [u8]>,
@@ -75,7 +75,7 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
     let cursor = std::str::from_utf8(call.args.get(1))
         .ok()
         .and_then(|text| text.parse().ok());
-    let cursor: u64 = cursor.ok_or_else(|| Stop::error("ERR invalid cursor"))?;
+    let cursor: u64 = cursor.ok_or_else(|| CommandError::error("ERR invalid cursor"))?;
     let options = options(call)?;
     let tables = numbered(readable(call));
     let (table, mut place) = (cursor >> PLACE_BITS, cursor & ((1 << PLACE_BITS) - 1));
@@ -109,16 +109,16 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-fn options<'a>(call: &Call<'a>) -> Result<Options<'a>, Stop> {
+fn options<'a>(call: &Call<'a>) -> Result<ScanOptions<'a>, CommandError> {
     let args = call.args;
-    let mut options = Options {
+    let mut options = ScanOptions {
         pattern: None,
         count: 10,
         kind: None,
     };
     for at in (2..args.len()).step_by(2) {
         if at + 1 >= args.len() {
-            return Err(Stop::syntax());
+            return Err(CommandError::syntax());
         }
         let value = args.get(at + 1);
         if args.is(at, "match") {
@@ -128,13 +128,13 @@ fn options<'a>(call: &Call<'a>) -> Result<Options<'a>, Stop> {
         } else if args.is(at, "type") {
             options.kind = Some(value);
         } else {
-            return Err(Stop::syntax());
+            return Err(CommandError::syntax());
         }
     }
     Ok(options)
 }
 
-impl Options<'_> {
+impl ScanOptions<'_> {
     fn accepts(&self, source: Source<'_>) -> bool {
         let kind = type_name(source).as_bytes();
         self.kind
@@ -178,10 +178,10 @@ fn numbered(tables: Vec<Source<'_>>) -> Vec<(u64, Source<'_>)> {
 fn walk_hashed(
     source: Source<'_>,
     place: u64,
-    options: &Options<'_>,
+    options: &ScanOptions<'_>,
     seen: &mut usize,
     keys: &mut Vec<Vec<u8>>,
-) -> Result<Option<u64>, Stop> {
+) -> Result<Option<u64>, CommandError> {
     // A place of an ordered table is none here.
     let from = if place & KEPT == 0 { place } else { 0 };
     let range = ScanRange::hashes(from << CUT_BITS, None);
@@ -203,10 +203,10 @@ fn walk_ordered(
     call: &Call<'_>,
     source: Source<'_>,
     place: u64,
-    options: &Options<'_>,
+    options: &ScanOptions<'_>,
     seen: &mut usize,
     keys: &mut Vec<Vec<u8>>,
-) -> Result<Option<u64>, Stop> {
+) -> Result<Option<u64>, CommandError> {
     let cursors = &call.shared.scan_cursors;
     let after = (place & KEPT != 0).then(|| cursors.find(place)).flatten();
     let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);

@@ -4,7 +4,7 @@ use forebay_engine::Lookup;
 
 use super::call::Call;
 use super::value::{reply_value, text};
-use super::{Answer, Stop, clamp, integer};
+use super::{Answer, CommandError, clamp, integer};
 use crate::resp::Reply;
 use forebay_engine::{Source, SourceError};
 
@@ -71,7 +71,7 @@ pub fn reply_found(reply: &mut Reply, source: Source<'_>, found: &Lookup<'_>) ->
     match found {
         Lookup::Found(value) => reply_value(reply, source, Some(value)),
         Lookup::Absent => reply_value(reply, source, None),
-        Lookup::NotResident => Err(Stop::NotResident),
+        Lookup::NotResident => Err(CommandError::NotResident),
     }
 }
 

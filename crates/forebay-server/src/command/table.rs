@@ -263,7 +263,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "kv.delrange", arity: 3, flags: WRITE, keys: NONE, group: "keyspace",
         summary: "Deletes the keys of an ordered table between two bounds.",
-        run: Run::Sweep(range::delete_range),
+        run: Run::RangeDelete(range::delete_range),
     },
     refused("copy", ONE),
     refused("flushall", NONE),

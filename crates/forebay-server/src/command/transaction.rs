@@ -5,7 +5,7 @@
 //! keys of one partition of one live table, and no other write to it falls between.
 
 use super::call::SessionCall;
-use super::{Answer, COMMANDS, Command, Run, Stop};
+use super::{Answer, COMMANDS, Command, CommandError, Run};
 use crate::resp::{Args, OwnedArgs};
 
 /// The most that the commands of one MULTI may hold.
@@ -28,17 +28,22 @@ impl Queued {
     }
 
     /// Keeps the command at place `place` of the command table.
-    pub fn push(&mut self, place: usize, command: &Command, args: &Args<'_>) -> Result<(), Stop> {
+    pub fn push(
+        &mut self,
+        place: usize,
+        command: &Command,
+        args: &Args<'_>,
+    ) -> Result<(), CommandError> {
         if !matches!(command.run, Run::Read(_) | Run::Walk(_)) && !command.writes() {
             let name = command.name.to_uppercase();
-            return Err(Stop::error(format!(
+            return Err(CommandError::error(format!(
                 "ERR {name} is not allowed in a transaction"
             )));
         }
         let args = args.to_owned();
         self.bytes += args.memory_bytes() + size_of::<(usize, OwnedArgs)>();
         if self.bytes > MAX_QUEUED_BYTES {
-            return Err(Stop::error(format!(
+            return Err(CommandError::error(format!(
                 "ERR the commands of a transaction are larger than {MAX_QUEUED_BYTES} bytes"
             )));
         }
@@ -49,7 +54,7 @@ impl Queued {
 
 pub fn multi(call: &mut SessionCall<'_>) -> Answer {
     if call.session.queued.is_some() {
-        return Err(Stop::error("ERR MULTI calls can not be nested"));
+        return Err(CommandError::error("ERR MULTI calls can not be nested"));
     }
     call.session.queued = Some(Queued::default());
     call.reply.ok();
@@ -58,19 +63,19 @@ pub fn multi(call: &mut SessionCall<'_>) -> Answer {
 
 /// EXEC itself runs where the connection runs commands; here it is only refused.
 pub fn exec(_: &mut SessionCall<'_>) -> Answer {
-    Err(Stop::error("ERR EXEC without MULTI"))
+    Err(CommandError::error("ERR EXEC without MULTI"))
 }
 
 pub fn discard(call: &mut SessionCall<'_>) -> Answer {
     match call.session.queued.take() {
         Some(_) => call.reply.ok(),
-        None => return Err(Stop::error("ERR DISCARD without MULTI")),
+        None => return Err(CommandError::error("ERR DISCARD without MULTI")),
     }
     Ok(())
 }
 
 pub fn watch(_: &mut SessionCall<'_>) -> Answer {
-    Err(Stop::error(
+    Err(CommandError::error(
         "ERR WATCH is not supported: SET with IFEQ sets a value only where it is still the one that was \
          read",
     ))

@@ -9,7 +9,7 @@ use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
 use super::value::{reply_value, text};
-use super::{Answer, Stop};
+use super::{Answer, CommandError};
 use crate::resp::{Args, Reply};
 
 /// Never, as a moment of expiry: in commands, and of what a table holds.
@@ -131,7 +131,7 @@ impl<'t> Txn<'t> {
     fn delta_until(&mut self, key: &[u8], delta: &[u8], expires_ms: u64) -> Answer {
         let Some(kind) = self.table.options().delta else {
             let table = self.table.name();
-            return Err(Stop::error(format!(
+            return Err(CommandError::error(format!(
                 "ERR table '{table}' was made without a kind of deltas: 'forebay create --delta ...' \
                  gives one"
             )));
@@ -146,7 +146,7 @@ impl<'t> Txn<'t> {
                 Some(stored) => kind.add(&stored.value, delta),
                 None => kind.value_of(delta),
             };
-            sum = Some(value.map_err(|error| Stop::error(format!("ERR {error}")))?);
+            sum = Some(value.map_err(|error| CommandError::error(format!("ERR {error}")))?);
         }
         let times = self.times(expires_ms)?;
         self.batch
@@ -175,7 +175,7 @@ impl<'t> Txn<'t> {
     }
 
     /// A moment of expiry as the table is told of it.
-    fn times(&self, expires_ms: u64) -> Result<Times, Stop> {
+    fn times(&self, expires_ms: u64) -> Result<Times, CommandError> {
         match (self.table.options().expiry, expires_ms) {
             (Expiry::Never, NEVER_MS) => Ok(Times::NONE),
             (Expiry::Never, _) => Err(self.no_expiry()),
@@ -185,9 +185,9 @@ impl<'t> Txn<'t> {
     }
 
     /// Of a table whose keys cannot expire.
-    pub fn no_expiry(&self) -> Stop {
+    pub fn no_expiry(&self) -> CommandError {
         let table = self.table.name();
-        Stop::error(format!(
+        CommandError::error(format!(
             "ERR keys of table '{table}' do not expire, as it was made: 'forebay create --ttl per-key' \
              makes one whose keys can"
         ))
@@ -203,7 +203,7 @@ fn check_length(bytes: usize) -> Answer {
     if bytes <= MAX_VALUE_BYTES {
         return Ok(());
     }
-    Err(Stop::error(format!(
+    Err(CommandError::error(format!(
         "ERR a value of {bytes} bytes: values have at most {MAX_VALUE_BYTES}"
     )))
 }
@@ -230,7 +230,7 @@ impl<'e, 't> Edit<'e, 't> {
     }
 
     /// What GET gives of the first key.
-    pub fn old_text(&self) -> Result<Option<Cow<'_, [u8]>>, Stop> {
+    pub fn old_text(&self) -> Result<Option<Cow<'_, [u8]>>, CommandError> {
         let value = |stored| text(self.source(), Cow::Borrowed(stored));
         self.old().map(|stored| value(&stored.value)).transpose()
     }
@@ -247,18 +247,18 @@ impl<'e, 't> Edit<'e, 't> {
     }
 
     /// What a value as the wire has it is stored as.
-    pub fn encode(&self, text: &[u8]) -> Result<Vec<u8>, Stop> {
+    pub fn encode(&self, text: &[u8]) -> Result<Vec<u8>, CommandError> {
         let source = self.source();
         match (source.kind(), source.number()) {
             (ValueKind::Bytes { .. } | ValueKind::Number { .. }, None) => Ok(text.to_vec()),
             (ValueKind::Bytes { .. } | ValueKind::Number { .. }, Some(number)) => {
                 Ok(number.parse(text)?.to_vec())
             }
-            (ValueKind::Row, _) => Err(Stop::error(format!(
+            (ValueKind::Row, _) => Err(CommandError::error(format!(
                 "WRONGTYPE table '{}' holds rows: HSET changes their columns",
                 source.table()
             ))),
-            (ValueKind::List { .. }, _) => Err(Stop::error(format!(
+            (ValueKind::List { .. }, _) => Err(CommandError::error(format!(
                 "WRONGTYPE table '{}' holds lists: RPUSH and LPUSH add to them",
                 source.table()
             ))),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use forebay_engine::{Source, Value, ValueKind};
 use forebay_run::row::{ListView, RowView};
 
-use super::{Answer, Stop};
+use super::{Answer, CommandError};
 use crate::resp::Reply;
 
 /// Replies with a value as GET does: bytes as they are, numbers in decimal, rows and lists as JSON, null
@@ -23,7 +23,7 @@ pub fn reply_value(reply: &mut Reply, source: Source<'_>, value: Option<&[u8]>) 
 }
 
 /// Appends what GET gives of a value.
-pub fn write_text(source: Source<'_>, value: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
+pub fn write_text(source: Source<'_>, value: &[u8], out: &mut Vec<u8>) -> Result<(), CommandError> {
     match source.kind() {
         ValueKind::Row => RowView::new(source.schema(), value)?.json(out)?,
         ValueKind::List { item, .. } => ListView::new(item, value)?.json(out)?,
@@ -36,7 +36,7 @@ pub fn write_text(source: Source<'_>, value: &[u8], out: &mut Vec<u8>) -> Result
 }
 
 /// What GET would reply, for commands that look into it.
-pub fn text<'a>(source: Source<'_>, value: Value<'a>) -> Result<Cow<'a, [u8]>, Stop> {
+pub fn text<'a>(source: Source<'_>, value: Value<'a>) -> Result<Cow<'a, [u8]>, CommandError> {
     if matches!(source.kind(), ValueKind::Bytes { .. }) && source.number().is_none() {
         return Ok(value);
     }

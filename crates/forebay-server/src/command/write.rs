@@ -13,18 +13,18 @@ use tracing::error;
 
 use super::call::{find_source, no_permission, no_table, split};
 use super::txn::{Edit, Txn};
-use super::{Answer, COMMANDS, Call, Command, Run, Stop, shown};
-use crate::catalog::Catalog;
+use super::{Answer, COMMANDS, Call, Command, CommandError, Run, shown};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{Args, OwnedArgs, Reply};
+use crate::table_view::TableView;
 use crate::users::{User, Verb};
 use forebay_engine::Source;
 
 /// A command that deletes a range: it waits for the device as it walks.
-pub struct Sweep<'a> {
+pub struct RangeDelete<'a> {
     pub args: Args<'a>,
-    pub tables: &'a Catalog,
+    pub tables: &'a TableView,
     pub user: &'a User,
     pub command: &'a Command,
     pub reply: &'a mut Reply,
@@ -43,8 +43,8 @@ struct Place<'a> {
 /// Keys of one partition of a table.
 type Group<'a> = (&'a LiveTable, usize, Vec<Place<'a>>);
 
-impl<'a> Sweep<'a> {
-    pub fn live(&mut self, table: &[u8]) -> Result<&'a LiveTable, Stop> {
+impl<'a> RangeDelete<'a> {
+    pub fn live(&mut self, table: &[u8]) -> Result<&'a LiveTable, CommandError> {
         let table = find_live(self.tables, self.user, self.command, table)?;
         *self.first = Some(table.name().clone());
         Ok(table)
@@ -74,7 +74,7 @@ impl View<'_> {
                 (reply, commits),
                 (run, done, reads),
             ),
-            Run::Sweep(run) => run(&mut Sweep {
+            Run::RangeDelete(run) => run(&mut RangeDelete {
                 args,
                 tables: self.tables,
                 user: self.user,
@@ -118,7 +118,7 @@ impl View<'_> {
         if groups.len() > 1 && !self.may_wait {
             // Should a later partition have to wait, the command would run again, and do again what it did
             // to the earlier ones: after others may have written there.
-            return Err(Stop::NotResident);
+            return Err(CommandError::NotResident);
         }
         if !reads {
             return self.write_groups(&groups, args, (reply, commits), (run, done));
@@ -169,7 +169,7 @@ impl View<'_> {
             true => Some(table.write(batch)?),
             false => table.try_write(batch)?,
         };
-        commits.add(table, &commit.ok_or(Stop::NotResident)?);
+        commits.add(table, &commit.ok_or(CommandError::NotResident)?);
         Ok(())
     }
 
@@ -201,14 +201,18 @@ impl View<'_> {
             true => Some(table.transact(keys, decide)?),
             false => table.try_transact(keys, decide)?,
         };
-        let (commit, answer) = done.ok_or(Stop::NotResident)?;
+        let (commit, answer) = done.ok_or(CommandError::NotResident)?;
         answer?;
         commits.add(table, &commit);
         Ok(())
     }
 
     /// The keys of a command by table and partition, in the order in which these come.
-    fn groups<'a>(&'a self, command: &Command, args: Args<'a>) -> Result<Vec<Group<'a>>, Stop> {
+    fn groups<'a>(
+        &'a self,
+        command: &Command,
+        args: Args<'a>,
+    ) -> Result<Vec<Group<'a>>, CommandError> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for argument in command.key_places(args.len()) {
             let (table, key) = split(args.get(argument))?;
@@ -284,7 +288,7 @@ impl View<'_> {
                 first: None,
                 txn: Some(txn),
             }),
-            _ => Err(Stop::syntax()),
+            _ => Err(CommandError::syntax()),
         };
         settle(answer, start, reply);
     }
@@ -293,7 +297,7 @@ impl View<'_> {
     fn one_table<'a>(
         &'a self,
         commands: &'a [(usize, OwnedArgs)],
-    ) -> Result<(&'a LiveTable, Vec<&'a [u8]>), Stop> {
+    ) -> Result<(&'a LiveTable, Vec<&'a [u8]>), CommandError> {
         let (mut found, mut keys): (Option<&LiveTable>, _) = (None, Vec::new());
         for (place, args) in commands {
             let (command, args) = (&COMMANDS[*place], args.borrow());
@@ -321,20 +325,21 @@ impl View<'_> {
                 }
             }
         }
-        let table = found.ok_or_else(|| Stop::error("ERR a MULTI that writes names no key"))?;
+        let table =
+            found.ok_or_else(|| CommandError::error("ERR a MULTI that writes names no key"))?;
         Ok((table, keys))
     }
 }
 
-fn not_within(command: &Command) -> Stop {
+fn not_within(command: &Command) -> CommandError {
     let name = command.name.to_uppercase();
-    Stop::error(format!(
+    CommandError::error(format!(
         "ERR {name} cannot be in a MULTI that writes, which is for commands on keys"
     ))
 }
 
-fn several_tables() -> Stop {
-    Stop::error(
+fn several_tables() -> CommandError {
+    CommandError::error(
         "CROSSSLOT a MULTI that writes is atomic within one partition of one live table: its keys are of \
          several tables",
     )
@@ -348,14 +353,14 @@ enum Several {
 }
 
 /// Changes the keys at some arguments; what it gives is added up over the partitions.
-pub type ManyFn = fn(&mut Edit<'_, '_>, &[usize]) -> Result<i64, Stop>;
+pub type ManyFn = fn(&mut Edit<'_, '_>, &[usize]) -> Result<i64, CommandError>;
 
 /// Refuses keys that no table can hold.
 fn check_key(table: &LiveTable, key: &[u8]) -> Answer {
     if (1..=MAX_KEY_BYTES).contains(&key.len()) {
         return Ok(());
     }
-    Err(Stop::from(LiveError::Key {
+    Err(CommandError::from(LiveError::Key {
         table: table.name().clone(),
         bytes: key.len(),
         limit: MAX_KEY_BYTES,
@@ -364,11 +369,11 @@ fn check_key(table: &LiveTable, key: &[u8]) -> Answer {
 
 /// A live table that the user may write to.
 fn find_live<'t>(
-    tables: &'t Catalog,
+    tables: &'t TableView,
     user: &User,
     command: &Command,
     table: &[u8],
-) -> Result<&'t LiveTable, Stop> {
+) -> Result<&'t LiveTable, CommandError> {
     if !user.may(Verb::Write, table) {
         return Err(no_permission(user, table, "write to"));
     }
@@ -379,20 +384,20 @@ fn find_live<'t>(
     }
 }
 
-fn batch_table(command: &Command, table: &[u8]) -> Stop {
+fn batch_table(command: &Command, table: &[u8]) -> CommandError {
     let (name, table) = (command.name.to_uppercase(), shown(table));
-    Stop::error(format!(
+    CommandError::error(format!(
         "READONLY table '{table}' is a batch table, {name} cannot change it: make a new version of it \
          with 'forebay push {table} ...', or a table that takes writes with 'forebay create'"
     ))
 }
 
 /// Of a command that no table here takes.
-pub fn refuse_write(command: &Command, args: &Args<'_>, user: &User) -> Stop {
+pub fn refuse_write(command: &Command, args: &Args<'_>, user: &User) -> CommandError {
     let name = command.name.to_uppercase();
     let place = usize::try_from(command.keys.first).unwrap_or(0);
     let not_here = || {
-        Stop::error(format!(
+        CommandError::error(format!(
             "ERR {name} is not supported: batch tables change only as a whole, by 'forebay push', and \
              live tables by the commands that docs/server.md lists"
         ))
@@ -409,19 +414,19 @@ pub fn refuse_write(command: &Command, args: &Args<'_>, user: &User) -> Stop {
     }
 }
 
-impl From<NumberError> for Stop {
+impl From<NumberError> for CommandError {
     fn from(error: NumberError) -> Self {
         match error {
-            NumberError::Integer => Stop::not_an_integer(),
-            NumberError::Float => Stop::error("ERR value is not a valid float"),
+            NumberError::Integer => CommandError::not_an_integer(),
+            NumberError::Float => CommandError::error("ERR value is not a valid float"),
             NumberError::Bytes(_) => {
-                Stop::error(format!("ERR the stored value is damaged: {error}"))
+                CommandError::error(format!("ERR the stored value is damaged: {error}"))
             }
         }
     }
 }
 
-impl From<LiveError> for Stop {
+impl From<LiveError> for CommandError {
     fn from(error: LiveError) -> Self {
         let code = match &error {
             LiveError::AcrossPartitions { .. } => "CROSSSLOT",
@@ -434,6 +439,6 @@ impl From<LiveError> for Stop {
             }
             _ => "ERR",
         };
-        Stop::error(format!("{code} {error}"))
+        CommandError::error(format!("{code} {error}"))
     }
 }

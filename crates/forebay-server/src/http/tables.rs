@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use crate::users::Verb;
 use forebay_engine::Source;
 
-type Answer = Result<Json<Value>, Refused>;
+type JsonAnswer = Result<Json<Value>, Refused>;
 
 /// The process lives.
 pub async fn health() -> Json<Value> {
@@ -87,7 +87,7 @@ pub async fn table(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path(table): Path<String>,
-) -> Answer {
+) -> JsonAnswer {
     caller.check_read(&table)?;
     if let Some(live) = shared.tables().live(table.as_bytes()) {
         return Ok(Json(describe_live(live)));
@@ -155,7 +155,7 @@ pub async fn versions(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path(table): Path<String>,
-) -> Answer {
+) -> JsonAnswer {
     caller.check_read(&table)?;
     let list = waiting(move || open(&shared, &table)?.versions().map_err(Refused::from)).await?;
     Ok(Json(
@@ -190,7 +190,7 @@ pub async fn swap(
     Extension(caller): Extension<Caller>,
     Path(table): Path<String>,
     request: Request,
-) -> Answer {
+) -> JsonAnswer {
     caller.check_operator(&shared)?;
     let limit = shared.config.limits.http_body_bytes;
     let bytes = body::to_bytes(request.into_body(), limit)
@@ -214,7 +214,7 @@ pub async fn rollback(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path(table): Path<String>,
-) -> Answer {
+) -> JsonAnswer {
     caller.check_operator(&shared)?;
     change(shared, table, "rolled back", |table| table.rollback()).await
 }
@@ -224,7 +224,7 @@ pub async fn compact(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
     Path(table): Path<String>,
-) -> Answer {
+) -> JsonAnswer {
     caller.check_operator(&shared)?;
     let tables = shared.tables().keep();
     waiting(move || {
@@ -254,7 +254,7 @@ async fn change(
     table: String,
     what: &'static str,
     change: impl FnOnce(&Table) -> Result<Swapped, StoreError> + Send + 'static,
-) -> Answer {
+) -> JsonAnswer {
     waiting(move || {
         let swapped = change(&open(&shared, &table)?)?;
         info!(table, from = ?swapped.from, to = swapped.to, "{what} by HTTP");

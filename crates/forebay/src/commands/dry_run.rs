@@ -10,7 +10,7 @@ use forebay_load::gate::Finding;
 use forebay_load::push::{
     Applied, Extent, Forecast, Ground, NotedRow, Outlook, PushRequest, dry_run,
 };
-use forebay_remote::{OpenError, Patience};
+use forebay_objects::{OpenError, Patience};
 use forebay_run::Order;
 use forebay_run::row::write_json_bytes;
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use forebay_engine::TableName;
-use forebay_remote::{PullOptions, PullRate};
+use forebay_objects::{PullOptions, PullRate};
 use serde_json::json;
 
 use crate::context::Context;

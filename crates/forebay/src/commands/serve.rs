@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use forebay_remote::{PullOptions, PullRate};
+use forebay_objects::{PullOptions, PullRate};
 use forebay_server::{Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 

@@ -20,7 +20,7 @@ pub struct Tables {}
 
 /// One table of the list. The last four are of the serving version.
 #[derive(Debug, Serialize)]
-struct Row {
+struct TableRow {
     table: TableName,
     mode: &'static str,
     serving: Option<u64>,
@@ -45,11 +45,11 @@ pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn describe(table: &Table) -> Result<Row, StoreError> {
+fn describe(table: &Table) -> Result<TableRow, StoreError> {
     let serving = table.pointer()?.serving;
     let manifest = serving.map(|version| table.manifest(version)).transpose()?;
     let manifest = manifest.as_ref();
-    Ok(Row {
+    Ok(TableRow {
         table: table.name().clone(),
         mode: "batch",
         serving,
@@ -61,9 +61,9 @@ fn describe(table: &Table) -> Result<Row, StoreError> {
     })
 }
 
-fn describe_live(store: &Store, name: TableName) -> Result<Row, StoreError> {
+fn describe_live(store: &Store, name: TableName) -> Result<TableRow, StoreError> {
     let info = store.live_info(&name)?;
-    Ok(Row {
+    Ok(TableRow {
         table: name,
         mode: "live",
         serving: None,
@@ -75,7 +75,7 @@ fn describe_live(store: &Store, name: TableName) -> Result<Row, StoreError> {
     })
 }
 
-fn text(rows: &[Row]) -> String {
+fn text(rows: &[TableRow]) -> String {
     if rows.is_empty() {
         return "the store has no tables yet: forebay push makes one, or forebay create".to_owned();
     }

@@ -21,7 +21,7 @@ pub struct Versions {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct VersionRow {
     version: u64,
     /// As many as there can be, where newer runs may hide or remove rows of older ones.
     rows: u64,
@@ -40,12 +40,12 @@ struct Row {
 
 pub fn run(args: &Versions, context: &Context) -> anyhow::Result<Outcome> {
     let infos = context.open_table(&args.table)?.versions()?;
-    let rows: Vec<Row> = infos.iter().map(Row::of).collect();
+    let rows: Vec<VersionRow> = infos.iter().map(VersionRow::of).collect();
     context.print(&rows, || text(&infos))?;
     Ok(Outcome::Done)
 }
 
-impl Row {
+impl VersionRow {
     fn of(info: &VersionInfo) -> Self {
         Self {
             version: info.version,

@@ -16,11 +16,11 @@ use super::meter::{Reading, unit_name};
 /// Draws on standard error.
 #[derive(Debug)]
 pub struct Bars {
-    stage: Mutex<Stage>,
+    stage: Mutex<BarStage>,
 }
 
 #[derive(Debug)]
-struct Stage {
+struct BarStage {
     bar: ProgressBar,
     unit: Unit,
 }
@@ -28,7 +28,7 @@ struct Stage {
 impl Bars {
     pub fn new() -> Self {
         Self {
-            stage: Mutex::new(Stage {
+            stage: Mutex::new(BarStage {
                 bar: ProgressBar::hidden(),
                 unit: Unit::Rows,
             }),
@@ -62,7 +62,7 @@ fn write_rate(state: &ProgressState, out: &mut dyn fmt::Write) {
     _ = out.write_str(&human::count(state.per_sec() as u64));
 }
 
-impl Stage {
+impl BarStage {
     fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
         let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
         let bar = bar
@@ -94,7 +94,7 @@ impl Progress for Bars {
             return;
         };
         stage.finish();
-        *stage = Stage::new(name, total, unit);
+        *stage = BarStage::new(name, total, unit);
     }
 
     fn advance(&self, n: u64) {

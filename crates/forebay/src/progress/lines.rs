@@ -32,14 +32,14 @@ impl Form {
 pub struct Lines {
     form: Form,
     clock: SystemClock,
-    stage: Mutex<Option<Stage>>,
+    stage: Mutex<Option<LineStage>>,
     done: AtomicU64,
     /// When the next line is due, in milliseconds of the monotonic clock.
     due_ms: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Stage {
+struct LineStage {
     name: String,
     total: Option<u64>,
     unit: Unit,
@@ -57,7 +57,7 @@ impl Lines {
         }
     }
 
-    fn reading(&self, stage: &Stage) -> Reading {
+    fn reading(&self, stage: &LineStage) -> Reading {
         let elapsed = self.clock.monotonic().saturating_sub(stage.started);
         let done = self.done.load(Ordering::Relaxed);
         Reading::new(&stage.name, done, stage.total, stage.unit, elapsed)
@@ -80,7 +80,7 @@ impl Lines {
         }
     }
 
-    fn finish(&self, stage: Option<Stage>) {
+    fn finish(&self, stage: Option<LineStage>) {
         if let Some(stage) = stage {
             let reading = self.reading(&stage);
             self.print("stage", reading.summary(), Some(&reading));
@@ -91,7 +91,7 @@ impl Lines {
 impl Progress for Lines {
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit) {
         let now = self.clock.monotonic();
-        let next = Stage {
+        let next = LineStage {
             name: name.to_owned(),
             total,
             unit,

@@ -36,7 +36,7 @@ use crate::name::{RunId, TableName};
 use crate::push::NewRun;
 use crate::store::Store;
 pub(crate) use offer::kept_for_load;
-use offer::{Offer, State, file_of, staged, sweep};
+use offer::{Offer, OfferState, file_of, staged, sweep};
 pub use take::Taken;
 
 /// How long an offer may wait while a process has the table open: a server looks several times a second.
@@ -183,7 +183,7 @@ impl Load {
         let dir = self.files.runs();
         disk.sync_dir(&dir).at("sync", &dir)?;
         let offer = Offer::new(self.id.clone(), self.table_id, runs);
-        let path = file_of(&self.files, &self.id, State::Offer);
+        let path = file_of(&self.files, &self.id, OfferState::Offer);
         let bytes = offer.to_bytes().map_err(|problem| StoreError::Damaged {
             path: path.clone(),
             problem,
@@ -195,14 +195,14 @@ impl Load {
     fn outcome(&self) -> Result<Option<Result<(), LoadError>>, StoreError> {
         let disk = self.store.disk();
         let file = |state| file_of(&self.files, &self.id, state);
-        let (done, refused) = (file(State::Done), file(State::Refused));
+        let (done, refused) = (file(OfferState::Done), file(OfferState::Refused));
         if disk.exists(&done).at("look for", &done)? {
             return Ok(Some(Ok(())));
         }
         if !disk.exists(&refused).at("look for", &refused)? {
             return Ok(None);
         }
-        let why = disk.read(&file(State::Why));
+        let why = disk.read(&file(OfferState::Why));
         let why = why.map_or_else(
             |_| "its log says why".to_owned(),
             |text| String::from_utf8_lossy(&text).into_owned(),
@@ -218,7 +218,7 @@ impl Load {
     /// Takes the offer back, if nobody has taken it.
     fn withdraw(&self) -> Result<bool, StoreError> {
         let file = |state| file_of(&self.files, &self.id, state);
-        let (from, to) = (file(State::Offer), file(State::Withdrawn));
+        let (from, to) = (file(OfferState::Offer), file(OfferState::Withdrawn));
         match self.store.disk().rename(&from, &to) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),

@@ -22,7 +22,7 @@ const PREFIX: &str = "load-";
 
 /// How far a load is, by its file's ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum OfferState {
     Offer,
     Withdrawn,
     Taken,
@@ -32,20 +32,20 @@ pub enum State {
     Why,
 }
 
-impl State {
+impl OfferState {
     fn ending(self) -> &'static str {
         match self {
-            State::Offer => "offer",
-            State::Withdrawn => "withdrawn",
-            State::Taken => "taken",
-            State::Done => "done",
-            State::Refused => "refused",
-            State::Why => "why",
+            OfferState::Offer => "offer",
+            OfferState::Withdrawn => "withdrawn",
+            OfferState::Taken => "taken",
+            OfferState::Done => "done",
+            OfferState::Refused => "refused",
+            OfferState::Why => "why",
         }
     }
 }
 
-pub fn file_of(files: &TableFiles, id: &RunId, state: State) -> PathBuf {
+pub fn file_of(files: &TableFiles, id: &RunId, state: OfferState) -> PathBuf {
     files.dir.join(format!("{PREFIX}{id}.{}", state.ending()))
 }
 
@@ -104,11 +104,14 @@ impl Offer {
 }
 
 /// The load that waits or is being taken, and its file.
-pub fn pending(disk: &dyn Disk, files: &TableFiles) -> Result<Option<(RunId, State)>, StoreError> {
+pub fn pending(
+    disk: &dyn Disk,
+    files: &TableFiles,
+) -> Result<Option<(RunId, OfferState)>, StoreError> {
     let names = disk.list(&files.dir).at("list", &files.dir)?;
     let mut found = names.iter().filter_map(|name| {
         let (id, ending) = name.strip_prefix(PREFIX)?.split_once('.')?;
-        let states = [State::Offer, State::Taken];
+        let states = [OfferState::Offer, OfferState::Taken];
         let state = states.into_iter().find(|state| state.ending() == ending)?;
         Some((RunId::new(id).ok()?, state))
     });
@@ -120,7 +123,7 @@ pub fn read(
     disk: &dyn Disk,
     files: &TableFiles,
     id: &RunId,
-    state: State,
+    state: OfferState,
 ) -> Result<Option<Offer>, StoreError> {
     let path = file_of(files, id, state);
     let bytes = match disk.read(&path) {
@@ -182,7 +185,7 @@ pub(crate) fn kept_for_load(
         return Ok(HashSet::new());
     }
     // The owner before may have died with some of the runs renamed.
-    if let Some((id, state @ State::Taken)) = pending(disk, files)?
+    if let Some((id, state @ OfferState::Taken)) = pending(disk, files)?
         && let Some(offer) = read(disk, files, &id, state)?
     {
         for run in offer.runs() {

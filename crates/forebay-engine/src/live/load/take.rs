@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use forebay_io::Disk;
 use tracing::warn;
 
-use super::offer::{Offer, State, file_of, loader_lives, pending, read, staged};
+use super::offer::{Offer, OfferState, file_of, loader_lives, pending, read, staged};
 use crate::error::{At, StoreError};
 use crate::live::error::LiveError;
-use crate::live::shared::Shared;
+use crate::live::shared::LiveShared;
 use crate::name::RunId;
 
 /// What came of a load that waited.
@@ -20,7 +20,7 @@ pub enum Taken {
     Refused { why: String },
 }
 
-impl Shared {
+impl LiveShared {
     /// See [`LiveTable::take_load`](crate::live::LiveTable::take_load).
     pub fn take_load(&self) -> Result<Option<Taken>, StoreError> {
         let disk = &**self.disk();
@@ -30,10 +30,12 @@ impl Shared {
         if !loader_lives(disk, &**self.clock(), &self.files)? {
             return Ok(None);
         }
-        if state == State::Offer && !self.move_load(&id, State::Offer, State::Taken)? {
+        if state == OfferState::Offer
+            && !self.move_load(&id, OfferState::Offer, OfferState::Taken)?
+        {
             return Ok(None);
         }
-        let Some(offer) = read(disk, &self.files, &id, State::Taken)? else {
+        let Some(offer) = read(disk, &self.files, &id, OfferState::Taken)? else {
             return Ok(None);
         };
         let taken = match self.add_offered(&offer) {
@@ -45,13 +47,13 @@ impl Shared {
             },
         };
         let state = match &taken {
-            Taken::Added { .. } => State::Done,
+            Taken::Added { .. } => OfferState::Done,
             Taken::Refused { why } => {
                 self.say_why(&id, why);
-                State::Refused
+                OfferState::Refused
             }
         };
-        self.move_load(&id, State::Taken, state)?;
+        self.move_load(&id, OfferState::Taken, state)?;
         Ok(Some(taken))
     }
 
@@ -94,14 +96,14 @@ impl Shared {
     }
 
     /// Whether the load was in the state `from`, and is in the state `to` now.
-    fn move_load(&self, id: &RunId, from: State, to: State) -> Result<bool, StoreError> {
+    fn move_load(&self, id: &RunId, from: OfferState, to: OfferState) -> Result<bool, StoreError> {
         let paths = (file_of(&self.files, id, from), file_of(&self.files, id, to));
         rename_if_there(&**self.disk(), &paths)
     }
 
     /// The reason is told if there is space for it.
     fn say_why(&self, id: &RunId, why: &str) {
-        let path = file_of(&self.files, id, State::Why);
+        let path = file_of(&self.files, id, OfferState::Why);
         let written = self
             .disk()
             .create(&path)

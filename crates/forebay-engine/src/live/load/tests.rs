@@ -9,7 +9,7 @@ use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
 use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
 
-use super::offer::{State, file_of, staged};
+use super::offer::{OfferState, file_of, staged};
 use super::{Load, LoadError, Taken};
 use crate::live::{Budget, IngestRun, LiveOptions, LiveTable};
 use crate::name::TableName;
@@ -186,12 +186,12 @@ fn what_an_owner_left_half_taken_is_ended_once() {
         if all {
             assert_eq!(table.take_load().unwrap(), Some(Taken::Added { runs: 2 }));
             table.update(b"a", b"newer").unwrap().wait().unwrap();
-            let done = file_of(&files, &load.id, State::Done);
-            let taken = file_of(&files, &load.id, State::Taken);
+            let done = file_of(&files, &load.id, OfferState::Done);
+            let taken = file_of(&files, &load.id, OfferState::Taken);
             disk.rename(&done, &taken).unwrap();
         } else {
-            let offer = file_of(&files, &load.id, State::Offer);
-            let taken = file_of(&files, &load.id, State::Taken);
+            let offer = file_of(&files, &load.id, OfferState::Offer);
+            let taken = file_of(&files, &load.id, OfferState::Taken);
             disk.rename(&offer, &taken).unwrap();
             let id = &runs[0].id;
             let run = (files.run(&staged(id)), files.run(id));

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::error::LogError;
 use super::writer::SyncWork;
-use super::{Lsn, Shared, segment_path};
+use super::{LogShared, Lsn, segment_path};
 
 /// What is called when a record is durable, or when that failed.
 pub type Callback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
@@ -25,7 +25,7 @@ pub(super) struct Commits {
     pub written: AtomicU64,
     /// Whether the thread waits for work.
     asleep: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<CommitState>,
     /// A sync ended.
     progress: Condvar,
     /// There is something for the thread.
@@ -33,7 +33,7 @@ pub(super) struct Commits {
 }
 
 #[derive(Default)]
-struct State {
+struct CommitState {
     /// How far the log is durable.
     synced: u64,
     /// Whether a sync is under way.
@@ -43,9 +43,9 @@ struct State {
     stop: bool,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for CommitState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
+        f.debug_struct("CommitState")
             .field("synced", &self.synced)
             .field("leading", &self.leading)
             .field("failure", &self.failure)
@@ -70,7 +70,7 @@ impl Commits {
     }
 }
 
-impl State {
+impl CommitState {
     /// What is known of `lsn`, if anything is.
     fn outcome(&self, lsn: Lsn) -> Option<Result<(), LogError>> {
         if self.synced >= lsn.0 {
@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl LogShared {
     pub fn wait(&self, lsn: Lsn) -> Result<(), LogError> {
         let mut state = self.commits.state.lock();
         loop {
@@ -121,7 +121,7 @@ impl Shared {
     }
 
     /// Syncs all that is written by now, tells everybody, and comes back with the lock.
-    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, CommitState>) -> MutexGuard<'a, CommitState> {
         state.leading = true;
         drop(state);
         let outcome = self.sync_files();
@@ -137,7 +137,7 @@ impl Shared {
         self.commits.state.lock()
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    fn tell(&self, mut state: MutexGuard<'_, CommitState>) {
         let ready = state.take_ready();
         self.commits.progress.notify_all();
         self.commits.work.notify_all();
@@ -241,7 +241,7 @@ impl Shared {
         }
     }
 
-    fn has_work(&self, state: &State) -> bool {
+    fn has_work(&self, state: &CommitState) -> bool {
         match self.options.durability.pause() {
             Some(_) => self.commits.written.load(SeqCst) > state.synced,
             None => !state.callbacks.is_empty(),
@@ -278,7 +278,7 @@ impl Shared {
     }
 }
 
-pub(super) fn start_thread(shared: &Arc<Shared>) -> Result<(), LogError> {
+pub(super) fn start_thread(shared: &Arc<LogShared>) -> Result<(), LogError> {
     let table = &shared.options.table;
     let inside = Arc::clone(shared);
     let thread = std::thread::Builder::new().name(format!("log of {table}"));

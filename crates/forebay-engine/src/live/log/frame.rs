@@ -20,7 +20,7 @@ const IS_MARK: u32 = 1 << 31;
 
 /// A place in a log; they compare in the order of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct FramePlace {
     pub segment: u64,
     pub offset: u64,
 }
@@ -63,7 +63,7 @@ pub(super) fn push_record(buffer: &mut Vec<u8>, offset: u64, seed: u64, body: &[
     push(buffer, offset, seed, 0, body);
 }
 
-pub(super) fn push_mark(buffer: &mut Vec<u8>, offset: u64, seed: u64, durable: Place) {
+pub(super) fn push_mark(buffer: &mut Vec<u8>, offset: u64, seed: u64, durable: FramePlace) {
     let mut body = [0; MARK_BYTES];
     body[..8].copy_from_slice(&durable.segment.to_le_bytes());
     body[8..].copy_from_slice(&durable.offset.to_le_bytes());
@@ -124,11 +124,11 @@ impl Head {
 }
 
 /// What the body of a mark says.
-pub(super) fn marked(body: &[u8]) -> Option<Place> {
+pub(super) fn marked(body: &[u8]) -> Option<FramePlace> {
     let word = |at: usize| -> Option<u64> {
         Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?))
     };
-    Some(Place {
+    Some(FramePlace {
         segment: word(0)?,
         offset: word(8)?,
     })

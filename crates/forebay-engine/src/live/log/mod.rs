@@ -119,11 +119,11 @@ pub struct Lsn(u64);
 /// durability would have synced.
 #[derive(Debug)]
 pub struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LogShared {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     dir: PathBuf,
@@ -152,7 +152,7 @@ impl Log {
         };
         let recovered = recovery.run(from_segment.max(1), replay)?;
         let writer = Writer::new(recovered, options.table_id);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogShared {
             disk,
             clock,
             dir: dir.to_path_buf(),

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use forebay_io::Disk;
 
 use super::error::LogError;
-use super::frame::{Kind, Place, marked, next_start, segment_seed};
+use super::frame::{FramePlace, Kind, marked, next_start, segment_seed};
 use super::header::{self, Header, MAX_HEADER_BYTES};
-use super::segment::{Found, SegmentReader};
+use super::segment::{SegmentFound, SegmentReader};
 use super::{LogOptions, segment_number, segment_path};
 
 /// What takes a record: its segment's number and its bytes. The text of an error says what is wrong
@@ -31,7 +31,7 @@ pub(super) struct Recovered {
     /// The segments that are there, with their bytes.
     pub segments: Vec<(u64, u64)>,
     /// The last one of them that counts, and where it ends.
-    pub last: Option<Place>,
+    pub last: Option<FramePlace>,
     /// The least number never used.
     pub next_segment: u64,
 }
@@ -74,7 +74,7 @@ impl Recovery<'_> {
                 .retain(|(number, _)| !gone.contains(number));
             segments.truncate(if offset == 0 { at } else { at + 1 });
             recovered.last = match segments.last() {
-                Some(segment) if offset > 0 => Some(Place {
+                Some(segment) if offset > 0 => Some(FramePlace {
                     segment: segment.number,
                     offset,
                 }),
@@ -192,14 +192,14 @@ impl Recovery<'_> {
             let start = next_start(offset);
             let found = segment.reader.frame(start, end);
             match found.map_err(|error| self.failed("read", &segment.path, error))? {
-                Found::Frame(head, body) => {
+                SegmentFound::Frame(head, body) => {
                     if head.kind == Kind::Record {
                         let replayed = replay(segment.number, body);
                         replayed.map_err(|problem| self.damaged(&segment.path, start, problem))?;
                     }
                     offset = head.end(start);
                 }
-                Found::BadBody(_) | Found::BadHead => return Ok(Some(offset)),
+                SegmentFound::BadBody(_) | SegmentFound::BadHead => return Ok(Some(offset)),
             }
         }
         Ok(None)
@@ -208,7 +208,7 @@ impl Recovery<'_> {
     /// Whether the writing may have been cut short at `offset` of the segment at `at`; else the error
     /// that says what is wrong.
     fn judge(&self, segments: &mut [Segment], at: usize, offset: u64) -> Result<(), LogError> {
-        let place = Place {
+        let place = FramePlace {
             segment: segments[at].number,
             offset,
         };
@@ -319,8 +319,8 @@ impl Recovery<'_> {
 }
 
 impl Segment {
-    fn end(&self) -> Place {
-        Place {
+    fn end(&self) -> FramePlace {
+        FramePlace {
             segment: self.number,
             offset: self.reader.len_bytes(),
         }
@@ -329,9 +329,9 @@ impl Segment {
 
 impl SegmentReader {
     /// What the sound mark at `offset` says; `None` when there is a record.
-    fn mark_at(&mut self, offset: u64) -> io::Result<Option<Place>> {
+    fn mark_at(&mut self, offset: u64) -> io::Result<Option<FramePlace>> {
         match self.frame(offset, u64::MAX)? {
-            Found::Frame(head, body) if head.kind == Kind::Mark => Ok(marked(body)),
+            SegmentFound::Frame(head, body) if head.kind == Kind::Mark => Ok(marked(body)),
             _ => Ok(None),
         }
     }

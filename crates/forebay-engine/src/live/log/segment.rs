@@ -24,7 +24,7 @@ pub(super) struct SegmentReader {
 
 /// What is at a place where a frame should begin.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum SegmentFound<'a> {
     Frame(Head, &'a [u8]),
     /// The head is sound, the body is not, or ends behind the file's end.
     BadBody(Head),
@@ -65,21 +65,21 @@ impl SegmentReader {
     }
 
     /// What is at `offset`, all before `limit` being the segment's.
-    pub fn frame(&mut self, offset: u64, limit: u64) -> io::Result<Found<'_>> {
+    pub fn frame(&mut self, offset: u64, limit: u64) -> io::Result<SegmentFound<'_>> {
         let seed = self.seed;
         let limit = limit.min(self.len_bytes());
         let head_bytes = (HEAD_BYTES as u64).min(limit.saturating_sub(offset));
         let Some(head) = frame::head(self.bytes(offset, head_bytes)?, offset, seed) else {
-            return Ok(Found::BadHead);
+            return Ok(SegmentFound::BadHead);
         };
         if head.end(offset) > limit {
-            return Ok(Found::BadBody(head));
+            return Ok(SegmentFound::BadBody(head));
         }
         let body = self.bytes(offset + HEAD_BYTES as u64, head.body_bytes as u64)?;
         if head.has_body(body, offset, seed) {
-            Ok(Found::Frame(head, body))
+            Ok(SegmentFound::Frame(head, body))
         } else {
-            Ok(Found::BadBody(head))
+            Ok(SegmentFound::BadBody(head))
         }
     }
 
@@ -88,7 +88,7 @@ impl SegmentReader {
     /// is still as it was before the write, that is with zeros up to its end.
     pub fn looks_unwritten(&mut self, offset: u64, limit: u64) -> io::Result<bool> {
         let end = match self.frame(offset, limit)? {
-            Found::BadBody(head) => head.end(offset),
+            SegmentFound::BadBody(head) => head.end(offset),
             _ => offset + HEAD_BYTES as u64,
         };
         if end > self.len_bytes() {
@@ -124,7 +124,7 @@ impl SegmentReader {
         let limit = self.len_bytes();
         while offset + HEAD_BYTES as u64 <= limit {
             let start = frame::next_start(offset);
-            if let Found::Frame(head, _) = self.frame(start, limit)? {
+            if let SegmentFound::Frame(head, _) = self.frame(start, limit)? {
                 return Ok(Some((start, head)));
             }
             offset = start + 1;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use forebay_io::{LogFile, is_out_of_space};
 
 use super::error::LogError;
-use super::frame::{self, MAX_RECORD_BYTES, Place, segment_seed};
+use super::frame::{self, FramePlace, MAX_RECORD_BYTES, segment_seed};
 use super::recover::Recovered;
-use super::{Lsn, Shared, header, segment_path};
+use super::{LogShared, Lsn, header, segment_path};
 
 /// Buffers of longer records are given back.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
@@ -20,7 +20,7 @@ pub(super) struct Writer {
     /// The segment being written; made by the first record that goes into it.
     current: Option<Current>,
     /// Where the last record before it ends, in an older segment.
-    before: Option<Place>,
+    before: Option<FramePlace>,
     /// The number of the next segment to be made.
     next_segment: u64,
     /// Bytes of all records and marks written since the log was opened.
@@ -30,7 +30,7 @@ pub(super) struct Writer {
     /// Whether the directory has changed since it was synced.
     new_names: bool,
     /// How far the log is durable, where no frame says so yet.
-    mark: Option<Place>,
+    mark: Option<FramePlace>,
     /// The segments that are there, rising, with their bytes; without the current one.
     older: Vec<(u64, u64)>,
     closed: Option<LogError>,
@@ -59,7 +59,7 @@ pub(super) struct SyncWork {
     pub new_names: bool,
     /// What is durable then.
     pub written: u64,
-    pub place: Option<Place>,
+    pub place: Option<FramePlace>,
 }
 
 impl Writer {
@@ -79,7 +79,7 @@ impl Writer {
         }
     }
 
-    pub fn append(&mut self, log: &Shared, payload: &[u8]) -> Result<Lsn, LogError> {
+    pub fn append(&mut self, log: &LogShared, payload: &[u8]) -> Result<Lsn, LogError> {
         if let Some(closed) = &self.closed {
             return Err(closed.clone());
         }
@@ -123,7 +123,7 @@ impl Writer {
     }
 
     /// Makes the file of the next segment and its header.
-    fn begin_segment(&mut self, log: &Shared) -> Result<Current, LogError> {
+    fn begin_segment(&mut self, log: &LogShared) -> Result<Current, LogError> {
         let number = self.next_segment;
         self.next_segment += 1;
         let path = segment_path(&log.dir, number);
@@ -153,7 +153,7 @@ impl Writer {
     pub fn end_segment(&mut self) -> u64 {
         if let Some(current) = self.current.take() {
             let number = current.open.number;
-            self.before = Some(Place {
+            self.before = Some(FramePlace {
                 segment: number,
                 offset: current.end,
             });
@@ -166,7 +166,7 @@ impl Writer {
     /// What follows from a failed write: only want of room passes.
     fn refuse(
         &mut self,
-        log: &Shared,
+        log: &LogShared,
         action: &'static str,
         path: &Path,
         error: io::Error,
@@ -203,7 +203,7 @@ impl Writer {
     pub fn take_sync_work(&mut self) -> SyncWork {
         let mut files = std::mem::take(&mut self.unsynced);
         files.extend(self.current.as_ref().map(|current| current.open.clone()));
-        let current = self.current.as_ref().map(|current| Place {
+        let current = self.current.as_ref().map(|current| FramePlace {
             segment: current.open.number,
             offset: current.end,
         });
@@ -216,7 +216,7 @@ impl Writer {
     }
 
     /// Notes how far the log is durable.
-    pub fn synced(&mut self, place: Option<Place>) {
+    pub fn synced(&mut self, place: Option<FramePlace>) {
         self.mark = place;
     }
 
@@ -241,7 +241,7 @@ impl Writer {
     }
 
     /// The segments that are there, and where the last record ends, before any is written.
-    pub fn recovered(&self) -> (Vec<u64>, Option<Place>) {
+    pub fn recovered(&self) -> (Vec<u64>, Option<FramePlace>) {
         let numbers = self.older.iter().map(|(number, _)| *number);
         (numbers.collect(), self.before)
     }

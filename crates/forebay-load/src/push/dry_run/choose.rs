@@ -1,7 +1,7 @@
 //! Which parts of the sources a dry run reads: some rows of many parts, spread over all of them.
 
 use super::Extent;
-use crate::sources::Unit;
+use crate::sources::SourceUnit;
 
 /// Rows that a sample has.
 pub const SAMPLE_ROWS: u64 = 100_000;
@@ -15,19 +15,19 @@ const MOST_SAMPLES: u64 = 10;
 #[derive(Debug)]
 pub struct Visit<'a> {
     pub number: u32,
-    pub unit: &'a Unit,
+    pub unit: &'a SourceUnit,
     /// Rows to read of it, from its beginning.
     pub rows: u64,
 }
 
 /// The parts to read, in turn.
-pub fn visits(units: &[Unit], extent: Extent) -> Vec<Visit<'_>> {
+pub fn visits(units: &[SourceUnit], extent: Extent) -> Vec<Visit<'_>> {
     let visit = |(number, rows): (usize, u64)| Visit {
         number: number as u32,
         unit: &units[number],
         rows,
     };
-    let counts: Option<Vec<u64>> = units.iter().map(Unit::rows).collect();
+    let counts: Option<Vec<u64>> = units.iter().map(SourceUnit::rows).collect();
     places(units.len(), counts.as_deref(), extent)
         .into_iter()
         .map(visit)

@@ -27,7 +27,7 @@ use forebay_run::hash::KeyHasher;
 use super::layer::Layer;
 use super::looking::{Looking, Opened};
 use super::rejects::NotedRow;
-use super::rows::{Counted, Rows};
+use super::rows::{Counted, PushRows};
 use super::{Applied, PushError, PushRequest, partitions};
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
@@ -115,7 +115,7 @@ pub enum Outlook {
 
 /// The two kinds of push.
 enum Way {
-    Whole(Rows),
+    Whole(PushRows),
     Onto(Layer),
 }
 
@@ -159,7 +159,7 @@ impl<'a> Prepared<'a> {
             (None, _) => {
                 let given = request.boundaries.as_ref();
                 let given = given.map(|given| given.cuts(request.order)).transpose()?;
-                (Way::Whole(Rows::of(request, now_ms)?), given)
+                (Way::Whole(PushRows::of(request, now_ms)?), given)
             }
             (Some(_), None) => {
                 let table = request.table.clone();

@@ -15,7 +15,7 @@ use forebay_io::side_by_side;
 
 use super::CapturePart;
 use super::packets::Interface;
-use super::walk::{Framing, Step, Window};
+use super::walk::{Framing, WalkStep, Window};
 use crate::sources::blob::Blob;
 use crate::sources::error::SourceError;
 
@@ -94,8 +94,8 @@ pub fn is_believable(start: &Framing, window: &mut Window<'_>, at: u64) -> std::
     let (mut at, mut before) = (at, None);
     for _ in 0..RECORDS_TO_BELIEVE {
         match start.step(window, at)? {
-            Step::End => return Ok(before.is_some()),
-            Step::Record(record) if start.looks_real(window, at, before)? => {
+            WalkStep::End => return Ok(before.is_some()),
+            WalkStep::Record(record) if start.looks_real(window, at, before)? => {
                 before = Some(at);
                 at += record.bytes;
             }
@@ -137,7 +137,7 @@ impl Walk {
         let mut window = Window::new(blob);
         while self.end < to {
             match self.framing.step(&mut window, self.end)? {
-                Step::Record(record) => {
+                WalkStep::Record(record) => {
                     if record.is_description {
                         self.descriptions.push(self.end);
                     }
@@ -145,9 +145,9 @@ impl Walk {
                     self.framing = record.framing;
                     self.end += record.bytes;
                 }
-                Step::End => self.stop = Stop::End,
-                Step::Torn => self.stop = Stop::Torn,
-                Step::Bad(reason) => self.stop = Stop::Bad(reason),
+                WalkStep::End => self.stop = Stop::End,
+                WalkStep::Torn => self.stop = Stop::Torn,
+                WalkStep::Bad(reason) => self.stop = Stop::Bad(reason),
             }
             if self.stop != Stop::There {
                 break;
@@ -178,7 +178,7 @@ fn parts(blob: &Blob, start: &Framing, walks: &[Walk]) -> Result<Vec<CapturePart
         packets_before += walk.packets;
         for &at in &walk.descriptions {
             let step = framing.step(&mut window, at);
-            let Step::Record(record) = step.map_err(|error| blob.io_error(error))? else {
+            let WalkStep::Record(record) = step.map_err(|error| blob.io_error(error))? else {
                 continue;
             };
             framing = record.framing;

@@ -24,7 +24,7 @@ use super::format::Format;
 use super::origin::Place;
 use cut::cut;
 use packets::{Interface, Packets, columns};
-use walk::{Framing, Step, Window};
+use walk::{Framing, WalkStep, Window};
 
 /// Bytes that a part has at least, but for the last.
 const PART_BYTES: u64 = 16 << 20;
@@ -130,7 +130,7 @@ impl PartReader<'_> {
         while self.at < end && rows < BATCH_ROWS && bytes < BATCH_BYTES {
             let step = self.framing.step(&mut self.window, self.at);
             let record = match step.map_err(|error| error.to_string())? {
-                Step::Record(record) => record,
+                WalkStep::Record(record) => record,
                 other => return Err(format!("it has changed meanwhile: {other:?}")),
             };
             let content = self.window.get(self.at, record.bytes as usize);

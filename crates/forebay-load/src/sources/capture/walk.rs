@@ -47,7 +47,7 @@ pub enum Framing {
 
 /// A record, header and all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct CaptureRecord {
     pub bytes: u64,
     pub is_packet: bool,
     /// A section's header or an interface's description.
@@ -58,8 +58,8 @@ pub struct Record {
 
 /// What lies at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    Record(Record),
+pub enum WalkStep {
+    Record(CaptureRecord),
     /// The file's end.
     End,
     /// A record that the file ends within.
@@ -110,16 +110,16 @@ impl Framing {
     }
 
     /// What lies at `at`, where a record begins or the file ends.
-    pub fn step(&self, window: &mut Window<'_>, at: u64) -> io::Result<Step> {
+    pub fn step(&self, window: &mut Window<'_>, at: u64) -> io::Result<WalkStep> {
         let left = window.size_bytes().saturating_sub(at);
         match self {
-            _ if left == 0 => Ok(Step::End),
+            _ if left == 0 => Ok(WalkStep::End),
             Framing::Pcap { .. } => self.pcap_record(window, at, left),
             Framing::Pcapng { big_endian } => pcapng_block(*big_endian, window, at, left),
         }
     }
 
-    fn pcap_record(&self, window: &mut Window<'_>, at: u64, left: u64) -> io::Result<Step> {
+    fn pcap_record(&self, window: &mut Window<'_>, at: u64, left: u64) -> io::Result<WalkStep> {
         let Framing::Pcap {
             big_endian,
             nanoseconds,
@@ -127,10 +127,10 @@ impl Framing {
             ..
         } = *self
         else {
-            return Ok(Step::Bad("it is no pcap".to_owned()));
+            return Ok(WalkStep::Bad("it is no pcap".to_owned()));
         };
         let Some(head) = window.get(at, 16)? else {
-            return Ok(Step::Torn);
+            return Ok(WalkStep::Torn);
         };
         let (fraction, length) = (word(head, 4, big_endian), word(head, 8, big_endian));
         let per_second = if nanoseconds {
@@ -139,18 +139,20 @@ impl Framing {
             1_000_000
         };
         if fraction >= per_second {
-            return Ok(Step::Bad(format!("{fraction} {per_second}ths of a second")));
+            return Ok(WalkStep::Bad(format!(
+                "{fraction} {per_second}ths of a second"
+            )));
         }
         if length > limit {
-            return Ok(Step::Bad(format!(
+            return Ok(WalkStep::Bad(format!(
                 "a packet of {length} bytes, of which there are at most {limit}"
             )));
         }
         let bytes = 16 + u64::from(length);
         if bytes > left {
-            return Ok(Step::Torn);
+            return Ok(WalkStep::Torn);
         }
-        Ok(Step::Record(Record {
+        Ok(WalkStep::Record(CaptureRecord {
             bytes,
             is_packet: true,
             is_description: false,
@@ -188,16 +190,21 @@ impl Framing {
     }
 }
 
-fn pcapng_block(big_endian: bool, window: &mut Window<'_>, at: u64, left: u64) -> io::Result<Step> {
+fn pcapng_block(
+    big_endian: bool,
+    window: &mut Window<'_>,
+    at: u64,
+    left: u64,
+) -> io::Result<WalkStep> {
     let Some(head) = window.get(at, 12)? else {
-        return Ok(Step::Torn);
+        return Ok(WalkStep::Torn);
     };
     let block = word(head, 0, big_endian);
     let big_endian = match (block, byte_order(head)) {
         // Reads alike in both orders.
         (SECTION_HEADER, Some(order)) => order,
         (SECTION_HEADER, None) => {
-            return Ok(Step::Bad("a section of no known byte order".to_owned()));
+            return Ok(WalkStep::Bad("a section of no known byte order".to_owned()));
         }
         _ => big_endian,
     };
@@ -210,20 +217,20 @@ fn pcapng_block(big_endian: bool, window: &mut Window<'_>, at: u64, left: u64) -
         _ => 12,
     };
     if !(least..=MAX_BLOCK_BYTES).contains(&length) || !length.is_multiple_of(4) {
-        return Ok(Step::Bad(format!("a block of {length} bytes")));
+        return Ok(WalkStep::Bad(format!("a block of {length} bytes")));
     }
     if u64::from(length) > left {
-        return Ok(Step::Torn);
+        return Ok(WalkStep::Torn);
     }
     let last = window.get(at + u64::from(length) - 4, 4)?;
     let again = last.map(|last| word(last, 0, big_endian));
     if again != Some(length) {
-        return Ok(Step::Bad(format!(
+        return Ok(WalkStep::Bad(format!(
             "a block says {length} bytes in front and {} at its end",
             again.unwrap_or(0)
         )));
     }
-    Ok(Step::Record(Record {
+    Ok(WalkStep::Record(CaptureRecord {
         bytes: u64::from(length),
         is_packet: matches!(block, OLD_PACKET | SIMPLE_PACKET | ENHANCED_PACKET),
         is_description: matches!(block, SECTION_HEADER | INTERFACE),

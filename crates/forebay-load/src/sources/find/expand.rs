@@ -1,4 +1,4 @@
-//! What one source stands for on its shelf.
+//! What one source stands for at its location.
 
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -6,27 +6,27 @@ use object_store::path::Path;
 use super::expanded::Expanded;
 use super::glob::{hidden, is_pattern, matches_name, matches_parts};
 use super::lake::Lakes;
-use super::shelf::Shelf;
+use super::location::Location;
 use crate::near;
 use crate::sources::error::SourceError;
 use crate::sources::format::{Format, Packing};
 
 struct Search<'a> {
-    shelf: &'a Shelf,
+    location: &'a Location,
     source: &'a str,
     lakes: Lakes<'a>,
 }
 
-/// `text` is the source as the shelf takes it. With `any_ending`, directories give all their files.
+/// `text` is the source as the location takes it. With `any_ending`, directories give all their files.
 pub fn expand(
-    shelf: &Shelf,
+    location: &Location,
     source: &str,
     text: &str,
     any_ending: bool,
 ) -> Result<Expanded, SourceError> {
-    let lakes = Lakes::new(shelf, source);
+    let lakes = Lakes::new(location, source);
     let mut search = Search {
-        shelf,
+        location,
         source,
         lakes,
     };
@@ -37,12 +37,12 @@ pub fn expand(
 
 impl Search<'_> {
     fn failed(&self, error: object_store::Error) -> SourceError {
-        self.shelf.error(self.source, error)
+        self.location.error(self.source, error)
     }
 
     fn expand(&mut self, text: &str, any_ending: bool) -> Result<Expanded, SourceError> {
-        self.shelf.check(self.source, text)?;
-        if let Some(root) = self.shelf.path(text)
+        self.location.check(self.source, text)?;
+        if let Some(root) = self.location.path(text)
             && let Some(files) = self.exactly(text, &root, any_ending)?
         {
             return Ok(Expanded { files, root });
@@ -50,7 +50,7 @@ impl Search<'_> {
         if !is_pattern(text) {
             return Err(self.missing(text));
         }
-        let whole = self.shelf.whole(text);
+        let whole = self.location.whole(text);
         let expanded = whole.map(|whole| self.glob(&whole)).transpose()?;
         match expanded.flatten() {
             None => Err(self.missing(text)),
@@ -68,22 +68,22 @@ impl Search<'_> {
         path: &Path,
         any_ending: bool,
     ) -> Result<Option<Vec<ObjectMeta>>, SourceError> {
-        let directory = path.as_ref().is_empty() || self.shelf.is_far() && text.ends_with('/');
+        let directory = path.as_ref().is_empty() || self.location.is_far() && text.ends_with('/');
         let head = match directory {
             true => None,
-            false => self.shelf.head(path).map_err(|e| self.failed(e))?,
+            false => self.location.head(path).map_err(|e| self.failed(e))?,
         };
         // An empty object may stand for a directory.
         if let Some(meta) = &head
-            && (meta.size > 0 || !self.shelf.is_far())
+            && (meta.size > 0 || !self.location.is_far())
         {
             return Ok(Some(vec![meta.clone()]));
         }
-        let below = self.shelf.list(path).map_err(|e| self.failed(e))?;
+        let below = self.location.list(path).map_err(|e| self.failed(e))?;
         match (below.is_empty(), head) {
             (false, _) => self.directory(path, below, any_ending).map(Some),
             (true, Some(meta)) => Ok(Some(vec![meta])),
-            (true, None) if self.shelf.is_directory(path) => Err(self.empty_directory()),
+            (true, None) if self.location.is_directory(path) => Err(self.empty_directory()),
             (true, None) => Ok(None),
         }
     }
@@ -116,9 +116,9 @@ impl Search<'_> {
     fn glob(&mut self, whole: &str) -> Result<Option<Expanded>, SourceError> {
         let parts: Vec<&str> = whole.split('/').filter(|part| !part.is_empty()).collect();
         let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
-        let slash = if self.shelf.is_far() { "" } else { "/" };
+        let slash = if self.location.is_far() { "" } else { "/" };
         let root = self
-            .shelf
+            .location
             .path(&format!("{slash}{}", parts[..fixed].join("/")));
         let Some(root) = root else { return Ok(None) };
         let mut files = Vec::new();
@@ -131,7 +131,7 @@ impl Search<'_> {
                 files.extend(self.at_any_depth(&prefix, &parts[depth..])?);
                 continue;
             }
-            let listed = self.shelf.level(&prefix).map_err(|e| self.failed(e))?;
+            let listed = self.location.level(&prefix).map_err(|e| self.failed(e))?;
             let seen = listed.objects.iter().map(|meta| &meta.location);
             seen.chain(&listed.common_prefixes)
                 .for_each(|path| self.lakes.see(path));
@@ -155,7 +155,7 @@ impl Search<'_> {
         prefix: &Path,
         parts: &[&str],
     ) -> Result<Vec<ObjectMeta>, SourceError> {
-        let below = self.shelf.list(prefix).map_err(|e| self.failed(e))?;
+        let below = self.location.list(prefix).map_err(|e| self.failed(e))?;
         for meta in &below {
             self.lakes.see(&meta.location);
         }
@@ -177,7 +177,7 @@ impl Search<'_> {
 
     /// With what is there of a name like it.
     fn missing(&self, text: &str) -> SourceError {
-        let hint = self.shelf.path(text).and_then(|path| self.hint(&path));
+        let hint = self.location.path(text).and_then(|path| self.hint(&path));
         SourceError::Missing {
             source_text: self.source.to_owned(),
             hint: hint.unwrap_or_default(),
@@ -189,13 +189,13 @@ impl Search<'_> {
         let parts: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
         for at in (0..parts.len()).rev() {
             let parent = Path::from_iter(parts[..at].iter().map(String::as_str));
-            let listed = self.shelf.level(&parent).ok()?;
+            let listed = self.location.level(&parent).ok()?;
             let objects = listed.objects.iter().map(|meta| &meta.location);
             let names: Vec<&str> = objects
                 .chain(&listed.common_prefixes)
                 .filter_map(Path::filename)
                 .collect();
-            if !names.is_empty() || self.shelf.is_far() {
+            if !names.is_empty() || self.location.is_far() {
                 return Some(near::hint(&parts[at], names));
             }
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use object_store::path::Path;
 
 use super::expanded::Expanded;
-use super::shelf::Shelf;
+use super::location::Location;
 use crate::sources::error::SourceError;
 
 /// A format of such tables.
@@ -58,7 +58,7 @@ impl Lake {
 /// The tables that were met while one source was looked for.
 #[derive(Debug)]
 pub struct Lakes<'a> {
-    shelf: &'a Shelf,
+    location: &'a Location,
     source: &'a str,
     /// By their directories.
     met: BTreeMap<String, Lake>,
@@ -67,9 +67,9 @@ pub struct Lakes<'a> {
 }
 
 impl<'a> Lakes<'a> {
-    pub fn new(shelf: &'a Shelf, source: &'a str) -> Lakes<'a> {
+    pub fn new(location: &'a Location, source: &'a str) -> Lakes<'a> {
         Lakes {
-            shelf,
+            location,
             source,
             met: BTreeMap::new(),
             unclear: Vec::new(),
@@ -127,7 +127,7 @@ impl<'a> Lakes<'a> {
 
     fn refusal(&self, root: &str, lake: Lake) -> SourceError {
         let root = Path::parse(root).unwrap_or_default();
-        let name = self.shelf.directory_name(&root);
+        let name = self.location.directory_name(&root);
         SourceError::Lake {
             advice: lake.advice(&name),
             root: name,
@@ -142,7 +142,7 @@ impl<'a> Lakes<'a> {
         while let Some(at) = dir {
             for (mark, lake) in [("_delta_log", Lake::Delta), (".hoodie", Lake::Hudi)] {
                 let log = at.clone().join(mark);
-                let is_one = self.shelf.is_directory(&log) || self.holds_any(&log)?;
+                let is_one = self.location.is_directory(&log) || self.holds_any(&log)?;
                 if is_one {
                     self.add(at.as_ref().to_owned(), lake);
                 }
@@ -154,13 +154,13 @@ impl<'a> Lakes<'a> {
     }
 
     fn holds_any(&self, path: &Path) -> Result<bool, SourceError> {
-        let held = self.shelf.holds_any(path);
-        held.map_err(|error| self.shelf.error(self.source, error))
+        let held = self.location.holds_any(path);
+        held.map_err(|error| self.location.error(self.source, error))
     }
 
     fn look_for_metadata(&mut self, dir: &Path) -> Result<(), SourceError> {
-        let listed = self.shelf.level(dir);
-        let listed = listed.map_err(|error| self.shelf.error(self.source, error))?;
+        let listed = self.location.level(dir);
+        let listed = listed.map_err(|error| self.location.error(self.source, error))?;
         for meta in listed.objects {
             self.see(&meta.location);
         }

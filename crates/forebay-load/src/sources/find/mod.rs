@@ -8,7 +8,7 @@ mod expand;
 mod expanded;
 pub(super) mod glob;
 mod lake;
-mod shelf;
+mod location;
 mod web;
 
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ use super::error::SourceError;
 use super::hive::{self, Partition};
 use super::store::{Object, Store};
 use expand::expand;
-use shelf::Shelf;
+use location::Location;
 pub(super) use web::shown;
 
 /// What standard input is called, as a source and in messages.
@@ -60,7 +60,7 @@ pub(super) fn find(sources: &[String], options: &SourceOptions) -> Result<Vec<Fo
 struct Finder<'a> {
     options: &'a SourceOptions,
     /// Those opened, by what names begin with on them.
-    shelves: HashMap<String, Arc<Shelf>>,
+    shelves: HashMap<String, Arc<Location>>,
     /// What waits for all stores across a network.
     runtime: Option<Arc<Runtime>>,
     /// The files found, by what their store's names begin with.
@@ -79,7 +79,7 @@ impl Finder<'_> {
         match scheme {
             "file" => self.add_from("", rest, source),
             "http" | "https" => self.add_web(source),
-            _ if forebay_remote::is_remote(source) => {
+            _ if forebay_objects::is_remote(source) => {
                 let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
                 self.add_from(&format!("{scheme}://{bucket}"), key, source)
             }
@@ -89,27 +89,27 @@ impl Finder<'_> {
         }
     }
 
-    /// What `text` names on the shelf of this machine or of a bucket.
+    /// What `text` names on the location of this machine or of a bucket.
     fn add_from(&mut self, base: &str, text: &str, source: &str) -> Result<(), SourceError> {
-        let shelf = self.shelf(base, source)?;
+        let location = self.location(base, source)?;
         let any_ending = self.options.format.is_some();
-        let mut expanded = expand(&shelf, source, text, any_ending)?;
+        let mut expanded = expand(&location, source, text, any_ending)?;
         (expanded.files).sort_by(|a, b| a.location.cmp(&b.location));
         for meta in expanded.files {
             let path = meta.location;
             if !self.seen.insert((base.to_owned(), path.clone())) {
                 continue;
             }
-            let name = shelf.name(source, &path);
+            let name = location.name(source, &path);
             if meta.size == 0 {
-                shelf.check_empty(&name, &path)?;
+                location.check_empty(&name, &path)?;
             }
             let dirs = path.prefix_match(&expanded.root).into_iter().flatten();
             let mut names: Vec<String> = dirs.map(|part| part.as_ref().to_owned()).collect();
             names.pop();
             let partitions = hive::partitions(&names, &name)?;
             let object = Object {
-                store: shelf.store.clone(),
+                store: location.store.clone(),
                 path,
                 tag: meta.e_tag.filter(|tag| strong(tag)),
                 modified: meta.last_modified,
@@ -124,16 +124,16 @@ impl Finder<'_> {
         Ok(())
     }
 
-    fn shelf(&mut self, base: &str, source: &str) -> Result<Arc<Shelf>, SourceError> {
-        if let Some(shelf) = self.shelves.get(base) {
-            return Ok(shelf.clone());
+    fn location(&mut self, base: &str, source: &str) -> Result<Arc<Location>, SourceError> {
+        if let Some(location) = self.shelves.get(base) {
+            return Ok(location.clone());
         }
-        let shelf = Arc::new(match base {
-            "" => Shelf::here(Store::local().map_err(SourceError::Runtime)?),
-            _ => Shelf::bucket(base, self.runtime()?, source)?,
+        let location = Arc::new(match base {
+            "" => Location::here(Store::local().map_err(SourceError::Runtime)?),
+            _ => Location::bucket(base, self.runtime()?, source)?,
         });
-        self.shelves.insert(base.to_owned(), shelf.clone());
-        Ok(shelf)
+        self.shelves.insert(base.to_owned(), location.clone());
+        Ok(location)
     }
 
     fn runtime(&mut self) -> Result<Arc<Runtime>, SourceError> {

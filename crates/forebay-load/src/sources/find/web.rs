@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use forebay_remote::Patience;
+use forebay_objects::Patience;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::path::Path;
@@ -78,7 +78,7 @@ pub fn open(source: &str, runtime: Arc<Runtime>, spool: &Spool) -> Result<Blob, 
         error,
     };
     let connect = |patience| {
-        let objects = forebay_remote::website(&url.server, patience).map_err(failed)?;
+        let objects = forebay_objects::website(&url.server, patience).map_err(failed)?;
         let (runtime, far) = (runtime.clone(), true);
         let secret = url.query.filter(|query| !query.is_empty());
         let secret = secret.map(str::to_owned);

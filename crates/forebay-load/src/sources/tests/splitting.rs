@@ -73,7 +73,7 @@ fn a_large_file_is_read_in_ranges() {
     let set = dir.open("a.csv").unwrap();
     assert!(set.units.len() > 1);
     assert_eq!(
-        set.units.iter().map(Unit::bytes).sum::<u64>(),
+        set.units.iter().map(SourceUnit::bytes).sum::<u64>(),
         text.len() as u64 - 8
     );
     let content = read(&set).unwrap();

@@ -61,10 +61,10 @@ pub fn migrate(
         // Room that is too tight to be filled from nothing may do for what is there.
         if let Ok(placement) = schemes::place(cluster, scheme, objective) {
             let placement = relabel(cluster, current, placement);
-            candidates.push(Candidate::new(cluster, placement, None));
+            candidates.push(MoveCandidate::new(cluster, placement, None));
         }
     }
-    let reached = |candidate: &Candidate, best: f64| candidate.capacity >= share * best - 1e-9;
+    let reached = |candidate: &MoveCandidate, best: f64| candidate.capacity >= share * best - 1e-9;
     let mut best = bound;
     if !candidates.iter().any(|candidate| reached(candidate, best)) {
         // The bound knows nothing of slots: the best that was found stands in for it.
@@ -144,14 +144,14 @@ fn check(cluster: &Cluster, share: f64) -> Result<&Placement, InputError> {
     Ok(current)
 }
 
-struct Candidate {
+struct MoveCandidate {
     placement: Placement,
     transfers: Option<Vec<Transfer>>,
     capacity: f64,
     bytes: u128,
 }
 
-impl Candidate {
+impl MoveCandidate {
     fn new(cluster: &Cluster, placement: Placement, transfers: Option<Vec<Transfer>>) -> Self {
         let (bytes, _) = shipped(cluster, &placement);
         let capacity = measure::capacity(cluster, &placement, &cluster.loads);
@@ -166,7 +166,7 @@ impl Candidate {
 
 /// Step by step from the current placement, in a few ways: the wanted capacity at once or a little more
 /// than it, by the roomiest nodes or by those that just have room.
-fn gradual(cluster: &Cluster, wanted: f64, best: f64) -> Result<Vec<Candidate>, InputError> {
+fn gradual(cluster: &Cluster, wanted: f64, best: f64) -> Result<Vec<MoveCandidate>, InputError> {
     let mut candidates = Vec::new();
     let slots: usize = cluster
         .current
@@ -183,7 +183,7 @@ fn gradual(cluster: &Cluster, wanted: f64, best: f64) -> Result<Vec<Candidate>, 
             work.spread();
             work.take_back(wanted);
             let (placement, transfers) = work.finish();
-            candidates.push(Candidate::new(cluster, placement, Some(transfers)));
+            candidates.push(MoveCandidate::new(cluster, placement, Some(transfers)));
         }
     }
     Ok(candidates)

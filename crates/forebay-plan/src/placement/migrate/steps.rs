@@ -27,7 +27,7 @@ pub enum Transfer {
 /// spare, copies as soon as there is a free slot. Where all wait for each other (nodes that are full
 /// exchange their last replicas), a node takes a copy beyond its slots until its drop follows.
 pub fn transfers(cluster: &Cluster, wanted: &Placement) -> Vec<Transfer> {
-    let mut state = State::new(cluster, wanted);
+    let mut state = StepState::new(cluster, wanted);
     let mut done = Vec::new();
     while !state.copies.is_empty() {
         state.drop_spare(&mut done);
@@ -73,7 +73,7 @@ pub fn choose_sources(cluster: &Cluster, transfers: &mut [Transfer]) {
     }
 }
 
-struct State<'a> {
+struct StepState<'a> {
     cluster: &'a Cluster,
     /// Live nodes that hold a partition at this moment.
     holders: Vec<Vec<u32>>,
@@ -83,7 +83,7 @@ struct State<'a> {
     drops: Vec<(u32, u32)>,
 }
 
-impl<'a> State<'a> {
+impl<'a> StepState<'a> {
     fn new(cluster: &'a Cluster, wanted: &Placement) -> Self {
         let count = cluster.nodes.len();
         let current = cluster

@@ -6,8 +6,8 @@
 //!    holders.
 //! 2. The hottest node exchanges copies with lighter ones, as long as its load falls.
 
+use super::builder::PlacementBuilder;
 use super::partners::Partners;
-use super::seats::Seats;
 use crate::InputError;
 use crate::placement::cluster::Cluster;
 use crate::placement::layout::Placement;
@@ -24,7 +24,7 @@ pub fn balanced(cluster: &Cluster, objective: Objective) -> Result<Placement, In
         .zip(&replicas)
         .map(|(&load, &count)| per_replica(load, count))
         .collect();
-    let mut seats = Seats::new(cluster);
+    let mut seats = PlacementBuilder::new(cluster);
     let least = seats.put_least(&weights)?;
     let mut partners = Partners::default();
     let mut order: Vec<u32> = (0..replicas.len() as u32).collect();
@@ -42,7 +42,7 @@ pub fn balanced(cluster: &Cluster, objective: Objective) -> Result<Placement, In
 }
 
 /// Exchanges copies of the hottest node until it is near the mean or nothing helps.
-pub fn even_out(cluster: &Cluster, seats: &mut Seats<'_>, weights: &[f64]) {
+pub fn even_out(cluster: &Cluster, seats: &mut PlacementBuilder<'_>, weights: &[f64]) {
     let nodes: Vec<u32> = cluster.staying().iter().map(|&node| node as u32).collect();
     let mean = nodes.iter().map(|&node| seats.weight(node)).sum::<f64>() / nodes.len() as f64;
     for _ in 0..nodes.len() * 20 {
@@ -70,7 +70,7 @@ pub fn even_out(cluster: &Cluster, seats: &mut Seats<'_>, weights: &[f64]) {
 
 /// The exchange that brings the two nodes nearest to each other, if any does.
 fn best_exchange(
-    seats: &mut Seats<'_>,
+    seats: &mut PlacementBuilder<'_>,
     hot: u32,
     cool: u32,
     weights: &[f64],

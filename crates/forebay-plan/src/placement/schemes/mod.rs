@@ -10,10 +10,10 @@
 //! | `complete` | as many as nodes | every node holds everything, whatever its slots: the ideal to compare with |
 
 mod balanced;
+mod builder;
 mod compact;
 mod groups;
 mod partners;
-mod seats;
 mod smooth;
 
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::seats::Seats;
+use super::builder::PlacementBuilder;
 
 /// Light nodes that are compared for a copy.
 const CANDIDATES: usize = 32;
@@ -22,7 +22,7 @@ impl Partners {
     /// node takes it.
     pub fn put(
         &mut self,
-        seats: &mut Seats<'_>,
+        seats: &mut PlacementBuilder<'_>,
         partition: u32,
         replicas: usize,
         weight: f64,

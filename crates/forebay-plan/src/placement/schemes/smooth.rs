@@ -7,9 +7,9 @@
 //! 3. The others follow in the order of their numbers, each copy to a light node that shares few
 //!    partitions with the nodes that already hold it.
 
+use super::builder::PlacementBuilder;
 use super::groups::zones_in_turn;
 use super::partners::Partners;
-use super::seats::Seats;
 use crate::InputError;
 use crate::placement::cluster::Cluster;
 use crate::placement::layout::Placement;
@@ -30,7 +30,7 @@ pub fn smooth(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
         .collect();
     let (single, several): (Vec<u32>, Vec<u32>) =
         (0..replicas.len() as u32).partition(|&id| replicas[id as usize] == 1);
-    let mut seats = Seats::new(cluster);
+    let mut seats = PlacementBuilder::new(cluster);
     let least = seats.put_least(&weights)?;
     if least == 0 {
         deal(cluster, &mut seats, &single, &weights)?;
@@ -50,7 +50,7 @@ pub fn smooth(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
 /// One copy each: partition i to node i modulo their number, or to the next one that takes it.
 fn deal(
     cluster: &Cluster,
-    seats: &mut Seats<'_>,
+    seats: &mut PlacementBuilder<'_>,
     partitions: &[u32],
     weights: &[f64],
 ) -> Result<(), InputError> {

@@ -94,7 +94,7 @@ impl Objects {
         check_threads()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .thread_name("forebay-remote")
+            .thread_name("forebay-objects")
             .enable_all()
             .build()?;
         Ok(Self {

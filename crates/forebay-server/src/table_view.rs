@@ -10,12 +10,12 @@ use crate::live::LiveMap;
 
 /// One consistent set of serving versions, and the live tables.
 #[derive(Debug)]
-pub struct Catalog {
+pub struct TableView {
     pub batch: Guard<Arc<Tables>>,
     pub live: Guard<Arc<LiveMap>>,
 }
 
-impl Catalog {
+impl TableView {
     /// The same set, to be held for long.
     pub fn keep(&self) -> Self {
         Self {

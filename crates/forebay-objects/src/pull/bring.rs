@@ -1,4 +1,4 @@
-//! Bringing one version here, and mending what is here.
+//! Bringing one version here, and repairing what is here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use forebay_engine::{
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
-use super::fetch::{Fetcher, forget};
+use super::fetch::{VersionFetcher, forget};
 use super::state::SharedState;
 use super::throttle::PullThrottle;
 use super::{PullError, PullOptions};
@@ -28,7 +28,7 @@ pub struct Bringer {
     pub state: Arc<SharedState>,
     options: PullOptions,
     pub throttle: Arc<PullThrottle>,
-    /// One pull at a time; the others wait their turn. What is mended does not.
+    /// One pull at a time; the others wait their turn. What is repaired does not.
     turn: Mutex<()>,
     /// Held by who writes a table's files.
     writing: Mutex<BTreeMap<TableName, Arc<Mutex<()>>>>,
@@ -148,7 +148,7 @@ impl Bringer {
         let missing: Vec<&VersionFile> = files.iter().filter(|file| !self.is_here(file)).collect();
         let total: u64 = missing.iter().map(|file| file.len_bytes).sum();
         self.begin(table, "pulling", total);
-        let mended = if serving == Some(version) {
+        let repaired = if serving == Some(version) {
             missing.len() as u64
         } else {
             0
@@ -178,12 +178,12 @@ impl Bringer {
         if let Err(error) = here.retain(self.options.keep) {
             warn!(%table, %error, "old versions were not removed");
         }
-        Ok(mended)
+        Ok(repaired)
     }
 
     /// Looks whether the serving version's files are there at their lengths, and with `whole` reads them;
     /// those cut, missing or damaged are brought anew. Returns how many were.
-    pub fn mend(
+    pub fn repair(
         &self,
         table: &TableName,
         whole: bool,
@@ -200,12 +200,12 @@ impl Bringer {
                 .table(table, |state| state.doing = Some("checking"));
             bad = here.verify_warm(version)?.damaged;
         }
-        self.mend_runs(&here, version, bad, cancelled)
+        self.repair_runs(&here, version, bad, cancelled)
     }
 
     /// Brings runs of the serving version anew in which a reader met damage. Returns how many files they
     /// are; 0: another version serves by now.
-    pub fn mend_met(
+    pub fn repair_met(
         &self,
         table: &TableName,
         (met, runs): (u64, Vec<RunId>),
@@ -213,7 +213,7 @@ impl Bringer {
     ) -> Result<u64, PullError> {
         match self.serving(table)? {
             Some((here, version)) if version == met => {
-                self.mend_runs(&here, version, runs, cancelled)
+                self.repair_runs(&here, version, runs, cancelled)
             }
             _ => Ok(0),
         }
@@ -227,7 +227,7 @@ impl Bringer {
         Ok(version.map(|version| (here, version)))
     }
 
-    fn mend_runs(
+    fn repair_runs(
         &self,
         here: &Table,
         version: u64,
@@ -317,7 +317,7 @@ impl Bringer {
         file: &VersionFile,
         cancelled: &AtomicBool,
     ) -> Result<(), PullError> {
-        let fetcher = Fetcher {
+        let fetcher = VersionFetcher {
             objects: &self.objects,
             disk: &**self.local.disk(),
             throttle: &self.throttle,

@@ -30,12 +30,12 @@ pub struct Attempt {
     pub uploads: Uploads,
     /// What an earlier push sent, which is no debris.
     kept: HashSet<String>,
-    state: Mutex<State>,
+    state: Mutex<AttemptState>,
     _lock: Box<dyn Lock>,
 }
 
 #[derive(Debug)]
-struct State {
+struct AttemptState {
     seed: u64,
     drawn: u64,
     committed: bool,
@@ -80,7 +80,7 @@ impl Attempt {
             journal,
             uploads,
             kept,
-            state: Mutex::new(State {
+            state: Mutex::new(AttemptState {
                 seed: seed(&**disk, dir, random)?,
                 drawn: 0,
                 committed: false,

@@ -9,7 +9,7 @@ use crate::placement::layout::Placement;
 
 /// A placement in the making, in which no partition is twice on a node, and its copies are spread
 /// over the zones as evenly as these have nodes and room.
-pub struct Seats<'a> {
+pub struct PlacementBuilder<'a> {
     cluster: &'a Cluster,
     held: Vec<Vec<u32>>,
     pub holders: Vec<Vec<u32>>,
@@ -33,7 +33,7 @@ impl Weight {
     }
 }
 
-impl<'a> Seats<'a> {
+impl<'a> PlacementBuilder<'a> {
     pub fn new(cluster: &'a Cluster) -> Self {
         let count = cluster.nodes.len();
         let mut zone_sizes = vec![0; cluster.zones.len()];

@@ -64,11 +64,11 @@ pub struct Held {
     clock: Arc<dyn Clock>,
     name: String,
     time: Duration,
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LeaseState {
     document: Document,
     seen: Seen,
     /// By the monotonic clock: until then nobody else can have taken it over.
@@ -124,7 +124,7 @@ impl Lease {
                         clock: Arc::clone(clock),
                         name: wanted.name.to_owned(),
                         time: wanted.time,
-                        state: Mutex::new(State {
+                        state: Mutex::new(LeaseState {
                             document,
                             seen,
                             valid_until: before + wanted.time,

@@ -42,19 +42,19 @@ struct Watched {
     /// There is no pointer there.
     absent: bool,
     bringing: Option<Job>,
-    mending: Option<Job>,
+    repairing: Option<Job>,
     /// Runs of a version in which readers met damage.
     met: Option<(u64, Vec<RunId>)>,
-    /// No mending before that.
-    mend_at: Duration,
-    mend_failures: u32,
+    /// No repairing before that.
+    repair_at: Duration,
+    repair_failures: u32,
     /// When lengths are looked at next, and when files are read.
     lengths_at: Duration,
     reading_at: Duration,
 }
 
-/// What is mended.
-enum Mend {
+/// What is repaired.
+enum Repair {
     /// Files cut or missing.
     Lengths,
     /// What a reading of all files finds.
@@ -63,7 +63,7 @@ enum Mend {
     Met(u64, Vec<RunId>),
 }
 
-/// A thread that brings or mends a version.
+/// A thread that brings or repairs a version.
 struct Job {
     cancelled: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), PullError>>,
@@ -99,7 +99,7 @@ impl Watcher {
             clock.sleep(rest.max(Duration::from_millis(10)));
         }
         for watched in self.tables.values_mut() {
-            let jobs = [watched.bringing.take(), watched.mending.take()];
+            let jobs = [watched.bringing.take(), watched.repairing.take()];
             for job in jobs.into_iter().flatten() {
                 job.cancel();
                 let _ = job.end();
@@ -232,8 +232,8 @@ impl Watcher {
             }
         }
         watched.end_mending(bringer, name, now);
-        if let Some(mend) = watched.next_mend(now) {
-            watched.mending = started(name, mend_job(bringer, name, mend, &self.served));
+        if let Some(repair) = watched.next_mend(now) {
+            watched.repairing = started(name, repair_job(bringer, name, repair, &self.served));
         }
         if watched.bringing.is_none()
             && now >= watched.retry_at
@@ -273,7 +273,7 @@ impl Watcher {
 
 impl Watched {
     fn end_mending(&mut self, bringer: &Bringer, name: &TableName, now: Duration) {
-        let Some(job) = self.mending.take_if(|job| job.thread.is_finished()) else {
+        let Some(job) = self.repairing.take_if(|job| job.thread.is_finished()) else {
             return;
         };
         let ended = job.end();
@@ -281,29 +281,29 @@ impl Watched {
         self.met = None;
         match &ended {
             // What a pull has to say stays.
-            Ok(()) if self.mend_failures == 0 => {
+            Ok(()) if self.repair_failures == 0 => {
                 bringer.state.table(name, |state| state.doing = None);
             }
             ended => report(bringer, name, ended),
         }
         match ended {
-            Ok(()) => self.mend_failures = 0,
+            Ok(()) => self.repair_failures = 0,
             Err(_) => {
-                self.mend_at = now + pause(self.mend_failures);
-                (self.lengths_at, self.reading_at) = (self.mend_at, self.mend_at);
-                self.mend_failures += 1;
+                self.repair_at = now + pause(self.repair_failures);
+                (self.lengths_at, self.reading_at) = (self.repair_at, self.repair_at);
+                self.repair_failures += 1;
             }
         }
     }
 
-    /// Whether damage waits to be mended that readers met.
+    /// Whether damage waits to be repaired that readers met.
     fn is_to_mend(&self, now: Duration) -> bool {
-        self.met.is_some() && now >= self.mend_at
+        self.met.is_some() && now >= self.repair_at
     }
 
-    /// What to mend now. A pull gives way to what readers met; what it brought stays.
-    fn next_mend(&mut self, now: Duration) -> Option<Mend> {
-        if self.mending.is_some() || now < self.mend_at {
+    /// What to repair now. A pull gives way to what readers met; what it brought stays.
+    fn next_mend(&mut self, now: Duration) -> Option<Repair> {
+        if self.repairing.is_some() || now < self.repair_at {
             return None;
         }
         if self.met.is_some() {
@@ -314,15 +314,15 @@ impl Watched {
             return self
                 .met
                 .take()
-                .map(|(version, runs)| Mend::Met(version, runs));
+                .map(|(version, runs)| Repair::Met(version, runs));
         }
         if now >= self.reading_at {
             (self.lengths_at, self.reading_at) = (now + LENGTHS, now + READING);
-            return Some(Mend::Whole);
+            return Some(Repair::Whole);
         }
         if now >= self.lengths_at {
             self.lengths_at = now + LENGTHS;
-            return Some(Mend::Lengths);
+            return Some(Repair::Lengths);
         }
         None
     }
@@ -378,20 +378,20 @@ fn bring_job(
     })
 }
 
-fn mend_job(
+fn repair_job(
     bringer: &Arc<Bringer>,
     name: &TableName,
-    mend: Mend,
+    repair: Repair,
     served: &Arc<dyn Served>,
 ) -> std::io::Result<Job> {
     spawn(
         bringer,
         name,
         served,
-        move |bringer, name, stopped| match mend {
-            Mend::Lengths => bringer.mend(name, false, stopped),
-            Mend::Whole => bringer.mend(name, true, stopped),
-            Mend::Met(version, runs) => bringer.mend_met(name, (version, runs), stopped),
+        move |bringer, name, stopped| match repair {
+            Repair::Lengths => bringer.repair(name, false, stopped),
+            Repair::Whole => bringer.repair(name, true, stopped),
+            Repair::Met(version, runs) => bringer.repair_met(name, (version, runs), stopped),
         },
     )
 }
@@ -409,10 +409,12 @@ fn spawn(
     let thread = std::thread::Builder::new()
         .name("forebay-bring".to_owned())
         .spawn(move || {
-            let mended = work(&bringer, &name, &stopped)?;
-            if mended > 0 {
+            let repaired = work(&bringer, &name, &stopped)?;
+            if repaired > 0 {
                 served.reopen(&name);
-                bringer.state.table(&name, |state| state.repaired += mended);
+                bringer
+                    .state
+                    .table(&name, |state| state.repaired += repaired);
             }
             Ok(())
         })?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_remote::{Address, Patience};
+use forebay_objects::{Address, Patience};
 use futures::{StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Error::BadSegment;
@@ -21,7 +21,7 @@ use crate::sources::store::Store;
 const VARIABLES: &str = "; docs/object-stores.md says which variables it takes";
 
 #[derive(Debug)]
-pub struct Shelf {
+pub struct Location {
     /// What files are read from.
     pub store: Arc<Store>,
     /// What they are looked for in: a bucket that does not answer ends the command sooner than one that
@@ -31,16 +31,20 @@ pub struct Shelf {
     base: Option<String>,
 }
 
-impl Shelf {
-    pub fn here(store: Store) -> Shelf {
-        Shelf {
+impl Location {
+    pub fn here(store: Store) -> Location {
+        Location {
             objects: store.objects.clone(),
             store: Arc::new(store),
             base: None,
         }
     }
 
-    pub fn bucket(base: &str, runtime: Arc<Runtime>, source: &str) -> Result<Shelf, SourceError> {
+    pub fn bucket(
+        base: &str,
+        runtime: Arc<Runtime>,
+        source: &str,
+    ) -> Result<Location, SourceError> {
         let address = Address::parse(base).map_err(|error| {
             let text = error.to_string();
             SourceError::Address {
@@ -49,13 +53,13 @@ impl Shelf {
             }
         })?;
         let connect = |patience| {
-            forebay_remote::bucket(&address, patience).map_err(|error| SourceError::Remote {
+            forebay_objects::bucket(&address, patience).map_err(|error| SourceError::Remote {
                 source_text: source.to_owned(),
                 hint: VARIABLES,
                 error,
             })
         };
-        Ok(Shelf {
+        Ok(Location {
             objects: connect(Patience::Short)?,
             store: Arc::new(Store {
                 objects: connect(Patience::Long)?,
@@ -287,14 +291,14 @@ mod tests {
 
     #[test]
     fn what_may_not_be_read_is_not_absent() {
-        let shelf = Shelf::here(Store::local().unwrap());
+        let location = Location::here(Store::local().unwrap());
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         assert!(!is_absence(&denied));
         let denied = Error::Generic {
             store: "of files",
             source: Box::new(denied),
         };
-        let said = shelf.error("a.csv", denied);
+        let said = location.error("a.csv", denied);
         assert_eq!(said.to_string(), "a.csv: cannot be read");
         let said = said.source().unwrap().to_string();
         assert!(said.starts_with("permission denied"), "{said}");

@@ -27,11 +27,11 @@ pub struct RemoteFile {
     objects: Objects,
     name: String,
     len_bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<FileState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct FileState {
     /// The one used last is the last.
     pieces: Vec<Piece>,
     window_bytes: u64,
@@ -50,7 +50,7 @@ impl Piece {
     }
 }
 
-impl State {
+impl FileState {
     fn keep(&mut self, piece: Piece) {
         self.pieces.push(piece);
         let mut bytes: usize = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
@@ -66,7 +66,7 @@ impl RemoteFile {
             objects,
             name,
             len_bytes,
-            state: Mutex::new(State {
+            state: Mutex::new(FileState {
                 pieces: Vec::new(),
                 window_bytes: LEAST_BYTES,
                 ahead: None,
@@ -121,7 +121,7 @@ impl RemoteFile {
         Ok(piece)
     }
 
-    fn ask_ahead(&self, state: &mut State, start: u64) {
+    fn ask_ahead(&self, state: &mut FileState, start: u64) {
         let window = self.window(start, (state.window_bytes * 2).min(GREATEST_BYTES));
         let (objects, name) = (self.objects.clone(), self.name.clone());
         let runtime = self.objects.runtime();

@@ -32,7 +32,7 @@ struct Note {
 }
 
 /// What fetching takes.
-pub struct Fetcher<'a> {
+pub struct VersionFetcher<'a> {
     pub objects: &'a Objects,
     pub disk: &'a dyn Disk,
     pub throttle: &'a PullThrottle,
@@ -42,7 +42,7 @@ pub struct Fetcher<'a> {
     pub advance: &'a (dyn Fn(u64) + Sync),
 }
 
-impl Fetcher<'_> {
+impl VersionFetcher<'_> {
     /// Brings the file of that name in the store. What is at its path is replaced.
     pub fn fetch(&self, name: &str, file: &VersionFile) -> Result<(), PullError> {
         let part = beside(&file.path, ".part");
