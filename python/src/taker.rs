@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use forebay_io::start_thread;
 use parking_lot::Mutex;
 
 /// Between two looks for a load to take.
@@ -31,8 +32,7 @@ impl Taker {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("forebay-loads".to_owned());
-        *self.thread.lock() = Some(thread.spawn(take)?);
+        *self.thread.lock() = Some(start_thread("forebay-loads", take)?);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use forebay_io::Clock;
+use forebay_io::{Clock, start_thread};
 use parking_lot::Mutex;
 
 use crate::error::StoreError;
@@ -64,9 +64,7 @@ impl Serving {
                 sweep_at = shared.sweep(&*clock, sweep_at);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("forebay-follow".to_owned())
-            .spawn(follow);
+        let thread = start_thread("forebay-follow", follow);
         serving.thread = Some(thread.map_err(StoreError::Thread)?);
         Ok(serving)
     }

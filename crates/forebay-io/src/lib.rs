@@ -29,5 +29,5 @@ pub use disk::{
 pub use memory::MemoryDisk;
 pub use os::OsDisk;
 pub use random::{Random, SystemRandom};
-pub use threads::{check_threads, crew, side_by_side};
+pub use threads::{check_threads, crew, side_by_side, start_thread, start_within};
 pub use throttle::Throttle;

@@ -1,10 +1,27 @@
-//! Threads that share a work, as many as the system gives.
+//! Threads: those that go on for long, and those that share a work, as many as the system gives.
 //!
 //! A system that starts no more of them (`ulimit -u`, the limit of processes of a container) makes the work slower, it
 //! does not end it: whoever asks for threads does the work of those that it did not get.
 
 use std::io;
-use std::thread::{Builder, ScopedJoinHandle, scope};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, scope};
+
+/// Starts a thread that goes on beside whoever starts it.
+pub fn start_thread<R: Send + 'static>(
+    name: impl Into<String>,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> io::Result<JoinHandle<R>> {
+    Builder::new().name(name.into()).spawn(work)
+}
+
+/// Starts a thread that ends within `scope`.
+pub fn start_within<'scope, R: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: impl Into<String>,
+    work: impl FnOnce() -> R + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, R>> {
+    Builder::new().name(name.into()).spawn_scoped(scope, work)
+}
 
 /// Does `work` on this thread, and on up to `threads` - 1 others at the same time; returns what each came to, this
 /// thread first. REQUIRES that one of them alone does all that there is to do.

@@ -31,17 +31,22 @@ pub enum TypeError {
 
 /// The stored schema of rows that come in an Arrow schema.
 pub fn row_schema(schema: &SchemaRef) -> Result<row::Schema, TypeError> {
-    let mut columns: Vec<Column> = Vec::with_capacity(schema.fields().len());
+    let fields = schema.fields();
+    let columns = fields.iter().map(|field| (field, field.name().clone()));
+    distinct(columns, 0)
+}
+
+/// Fields with their paths. Of two of one name one would be lost.
+fn distinct<'f>(
+    fields: impl Iterator<Item = (&'f FieldRef, String)>,
+    depth: usize,
+) -> Result<row::Schema, TypeError> {
     let mut met = HashSet::new();
-    for field in schema.fields() {
-        if !met.insert(field.name()) {
-            return Err(TypeError::Twice {
-                column: field.name().clone(),
-            });
-        }
-        columns.push(column(field, field.name(), 0)?);
-    }
-    Ok(row::Schema::new(columns))
+    let columns = fields.map(|(field, path)| match met.insert(field.name()) {
+        true => column(field, &path, depth),
+        false => Err(TypeError::Twice { column: path }),
+    });
+    columns.collect::<Result<_, _>>().map(row::Schema::new)
 }
 
 fn column(field: &Field, path: &str, depth: usize) -> Result<Column, TypeError> {
@@ -150,10 +155,8 @@ fn list(item: &Field, length: Option<u32>, path: &str, depth: usize) -> Result<K
 
 fn nested(fields: &Fields, path: &str, depth: usize) -> Result<row::Schema, TypeError> {
     let fields = fields.iter();
-    let columns: Result<Vec<Column>, TypeError> = fields
-        .map(|field| column(field, &format!("{path}.{}", field.name()), depth + 1))
-        .collect();
-    Ok(row::Schema::new(columns?))
+    let fields = fields.map(|field| (field, format!("{path}.{}", field.name())));
+    distinct(fields, depth + 1)
 }
 
 fn unit_of(unit: TimeUnit) -> row::TimeUnit {

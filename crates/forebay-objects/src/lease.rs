@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_io::{Clock, Lock, Random};
+use forebay_io::{Clock, Lock, Random, start_thread};
 use object_store::UpdateVersion;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -145,15 +145,14 @@ impl Lease {
         let held = Arc::new(held);
         let (stop, stopped) = channel();
         let kept = Arc::clone(&held);
-        let thread = std::thread::Builder::new()
-            .name("forebay-lease".to_owned())
-            .spawn(move || {
-                while stopped.recv_timeout(kept.time / 3) == Err(RecvTimeoutError::Timeout) {
-                    if let Err(error) = kept.renew() {
-                        warn!(lock = kept.name, %error, "a lock could not be renewed");
-                    }
+        let renew = move || {
+            while stopped.recv_timeout(kept.time / 3) == Err(RecvTimeoutError::Timeout) {
+                if let Err(error) = kept.renew() {
+                    warn!(lock = kept.name, %error, "a lock could not be renewed");
                 }
-            })?;
+            }
+        };
+        let thread = start_thread("forebay-lease", renew)?;
         Ok(Self {
             held,
             stop,

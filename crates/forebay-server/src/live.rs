@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use forebay_engine::live::{Budget, LiveError, LiveTable};
 use forebay_engine::{Store, TableName};
+use forebay_io::start_within;
 use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
@@ -120,8 +121,7 @@ impl LiveTables {
         let started = store.clock().monotonic();
         let (done, opened) = channel();
         let table = std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("forebay-open".to_owned());
-            let opening = thread.spawn_scoped(scope, move || {
+            let opening = start_within(scope, "forebay-open", move || {
                 let table = store.live_table(name, &self.budget);
                 // Whoever waits looks at the thread's end as well.
                 let _ = done.send(());

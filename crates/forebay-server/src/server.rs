@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
+use forebay_io::start_thread;
 use thiserror::Error;
 use tracing::{error, info};
 
@@ -183,7 +184,7 @@ impl Handle {
         name: String,
         run: impl FnOnce() + Send + 'static,
     ) -> Result<(), StartError> {
-        let thread = std::thread::Builder::new().name(name).spawn(run);
+        let thread = start_thread(name, run);
         self.threads.push(thread.map_err(StartError::Thread)?);
         Ok(())
     }

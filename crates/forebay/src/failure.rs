@@ -47,6 +47,7 @@ pub fn words(error: &anyhow::Error) -> String {
 impl Failure {
     pub fn of(error: &anyhow::Error) -> Self {
         let found = (error.downcast_ref().map(of_push))
+            .or_else(|| error.downcast_ref().map(of_engine))
             .or_else(|| error.downcast_ref().map(of_load))
             .or_else(|| error.downcast_ref().map(of_shared))
             .or_else(|| error.downcast_ref().map(of_store))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use forebay_io::start_thread;
 use tracing_subscriber::EnvFilter;
 
 use crate::output::Output;
@@ -22,8 +23,7 @@ pub fn to_stderr(output: Output) -> io::Result<()> {
         sender,
         dropped: Arc::clone(&dropped),
     };
-    let thread = std::thread::Builder::new().name("forebay-log".to_owned());
-    thread.spawn(move || write_lines(&lines, &dropped))?;
+    start_thread("forebay-log", move || write_lines(&lines, &dropped))?;
     let level = if output.quiet { "error" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt()

@@ -9,6 +9,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,13 @@ use anyhow::{Context as _, anyhow, bail};
 
 /// More links in a row than a system follows.
 const MOST_LINKS: usize = 40;
+
+/// Whether a file is standard output: `-`, or another name of what that is, such as `/dev/stdout`.
+pub fn is_stdout(path: &Path) -> bool {
+    let stdout = || File::from(io::stdout().as_fd().try_clone_to_owned()?).metadata();
+    let same = |(a, b): (Metadata, Metadata)| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    path.as_os_str() == "-" || fs::metadata(path).ok().zip(stdout().ok()).is_some_and(same)
+}
 
 /// A file in the making. Dropped unfinished it leaves nothing.
 #[derive(Debug)]

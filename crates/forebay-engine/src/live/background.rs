@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::is_out_of_space;
+use forebay_io::{is_out_of_space, start_thread};
 use forebay_run::RunError;
 use tracing::warn;
 
@@ -47,9 +47,7 @@ impl Threads {
     fn spawn(&mut self, what: &str, worker: Worker) -> Result<(), LiveError> {
         let shared = Arc::clone(&self.shared);
         let name = format!("{what} {}", self.shared.shape.table);
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || shared.work(worker));
+        let thread = start_thread(name, move || shared.work(worker));
         self.handles
             .push(thread.map_err(|source| LiveError::Thread {
                 table: self.shared.shape.table.clone(),

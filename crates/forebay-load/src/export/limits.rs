@@ -1,8 +1,6 @@
 //! What a format cannot say, found before anything is written.
 
-use std::collections::HashSet;
-
-use forebay_run::row::{Column, Kind, Schema};
+use forebay_run::row::{Column, Kind};
 
 use super::{ExportError, ExportFormat};
 use crate::type_name::type_name;
@@ -95,21 +93,8 @@ fn missing(format: ExportFormat, kind: &Kind) -> Option<&'static str> {
         ) if u16::from(*precision) + u16::from(scale.unsigned_abs()) > MAX_DIGITS => {
             Some("has a negative scale, which Parquet lacks, and too many digits for the scale 0")
         }
-        (ExportFormat::Csv | ExportFormat::JsonLines, Kind::Struct { fields })
-            if named_twice(fields) =>
-        {
-            Some("has two fields of one name, which a JSON object cannot have")
-        }
         _ => None,
     }
-}
-
-fn named_twice(fields: &Schema) -> bool {
-    let mut names = HashSet::new();
-    !fields
-        .columns()
-        .iter()
-        .all(|field| names.insert(&field.name))
 }
 
 /// What a column becomes that the format says only in part.

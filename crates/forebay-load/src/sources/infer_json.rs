@@ -27,6 +27,11 @@ pub(super) fn are_deep(bytes: &[u8], records: &[Record]) -> bool {
     records.iter().any(is_deep)
 }
 
+/// What is wrong with such a record.
+pub(super) fn too_deep() -> String {
+    format!("its values nest deeper than {MAX_DEPTH}")
+}
+
 fn is_deep(record: &[u8]) -> bool {
     let mut opening = memchr2_iter(b'[', b'{', record);
     if opening.nth(MAX_BRACKETS).is_none() {

@@ -235,13 +235,6 @@ impl DecoderFactory for ExactValues {
         nullable: bool,
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
         Ok(match field.data_type() {
-            DataType::Struct(_) => {
-                let inner = context.make_builtin_decoder(field, nullable)?;
-                Some(Box::new(UniqueNames {
-                    inner,
-                    last: Vec::new(),
-                }))
-            }
             DataType::Map(entries, sorted) if has_nested_keys(entries) => {
                 let list = DataType::List(Arc::clone(entries));
                 let list = Arc::new(Field::new(field.name(), list, nullable));
@@ -249,6 +242,13 @@ impl DecoderFactory for ExactValues {
                     inner: context.make_decoder(&list, nullable)?,
                     entries: Arc::clone(entries),
                     sorted: *sorted,
+                }))
+            }
+            DataType::Struct(_) | DataType::Map(..) => {
+                let inner = context.make_builtin_decoder(field, nullable)?;
+                Some(Box::new(UniqueNames {
+                    inner,
+                    last: Vec::new(),
                 }))
             }
             DataType::Int64 => Some(Box::new(Exact::<Int64Type>(|text| text.parse().ok()))),

@@ -338,7 +338,7 @@ impl SourceSet {
                 |file: &Arc<File>| matches!(&file.content, Content::Text(_, text) if text.empty);
             let what = match files.iter().all(is_empty) {
                 true => "it has no records",
-                false => "none of its records has a field",
+                false => "none of its records has a field that can be read",
             };
             return Err(SourceError::NoColumns { file, what });
         }

@@ -1,4 +1,4 @@
-//! Types that a Parquet file has no name for, and that Arrow's schema beside it tells: seconds.
+//! Types that a Parquet file has no name for, and that Arrow's schema beside it tells: seconds, intervals without months.
 //!
 //! Parquet counts from milliseconds on, so a column of seconds is stored in these. Whoever wrote it says so in the schema
 //! that goes with the file, and its values are whole seconds; those that are not do not convert, and make bad rows.
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow_ipc::convert::try_schema_from_ipc_buffer;
-use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use forebay_run::row::read_base64;
 use parquet::arrow::ARROW_SCHEMA_META_KEY;
 use parquet::file::metadata::FileMetaData;
@@ -38,13 +38,15 @@ fn told_field(file: &Arc<Field>, told: &Field) -> Arc<Field> {
 }
 
 fn told_type(file: &DataType, told: &DataType) -> DataType {
-    use DataType::{FixedSizeList, LargeList, List, Map, Struct, Time32, Timestamp};
+    use DataType::{FixedSizeList, Interval, LargeList, List, Map, Struct, Time32, Timestamp};
+    use IntervalUnit::{DayTime, MonthDayNano};
     use TimeUnit::{Millisecond, Second};
     match (file, told) {
         (Timestamp(Millisecond, zone), Timestamp(Second, of)) if zone.is_some() == of.is_some() => {
             told.clone()
         }
         (Time32(Millisecond), Time32(Second)) => told.clone(),
+        (Interval(MonthDayNano), Interval(DayTime)) => told.clone(),
         (List(item), List(told)) => List(told_field(item, told)),
         (LargeList(item), LargeList(told)) => LargeList(told_field(item, told)),
         (FixedSizeList(item, length), FixedSizeList(told, _)) => {

@@ -13,14 +13,13 @@ use super::blob::Blob;
 use super::csv;
 use super::csv_decoder::CsvDecoder;
 use super::error::SourceError;
-use super::infer_json::{JsonLook, are_deep};
+use super::infer_json::{JsonLook, are_deep, too_deep};
 use super::jsonl::JsonDecoder;
 use super::records::{Chunk, Record};
 use super::sniff::SHOWN_CHARS;
 use super::text::{TextFile, TextPart};
 use super::text_format::TextFormat;
 use crate::convert::{Rules, holds};
-use crate::types::MAX_DEPTH;
 
 /// Takes rows and the records that they are of.
 type Emit<'a, E> = &'a mut dyn FnMut(RecordBatch, &[Record]) -> Result<(), E>;
@@ -166,7 +165,7 @@ impl<E: From<SourceError>> TextReading<'_, E> {
         };
         let json = matches!(self.decoder, Decoder::Json(_));
         let decoded = if json && are_deep(bytes, records) {
-            Err(format!("its values nest deeper than {MAX_DEPTH}"))
+            Err(too_deep())
         } else {
             let bytes = &bytes[first.start..last.end];
             self.decoder.decode(bytes, records.len())

@@ -48,7 +48,8 @@ pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'st
     const ICONV: &str = "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8";
     let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);
     const REMADE: &str = "an interrupted write or copy leaves such files: make it again";
-    let many_zeros = || head.iter().filter(|byte| **byte == 0).count() * 16 > head.len();
+    let zero_bytes = head.iter().filter(|byte| **byte == 0).count();
+    let many_zeros = zero_bytes >= 16 && zero_bytes * 4 > head.len();
     if let Some(found) = content::of_bytes(head) {
         return Some(found);
     }
@@ -56,7 +57,7 @@ pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'st
         [_, ..] if head.iter().all(|byte| *byte == 0) => ("nothing but zeros", REMADE),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", ICONV),
         [_, 0, _, 0, ..] | [0, _, 0, _, ..] if zeros(0) || zeros(1) => ("UTF-16", ICONV),
-        _ if many_zeros() => ("binary", "name its format by --format"),
+        _ if many_zeros => ("binary", "name its format by --format"),
         _ => markup(head, format)?,
     };
     Some((what.to_owned(), advice))

@@ -13,6 +13,7 @@ use super::csv;
 use super::error::SourceError;
 use super::format::Packing;
 use super::guesses::{GivenColumns, Guesses, Seen, given};
+use super::infer_json::{are_deep, too_deep};
 use super::jsonl;
 use super::look::Look;
 use super::origin::{Place, Places};
@@ -198,7 +199,8 @@ impl TextFile {
         }
         // An object in an array that is cut off is said to be that when the array is read.
         let array = matches!(self.splitter, Splitter::Elements { .. });
-        let fault = jsonl::fault(record, 1).filter(|_| !array)?;
+        let deep = are_deep(sample.bytes, &[*first]).then(too_deep);
+        let fault = jsonl::fault(record, 1).filter(|_| !array).or(deep)?;
         Some(format!("{place}: {fault}"))
     }
 

@@ -23,6 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_engine::{RunId, StoreError, TableName};
+use forebay_io::start_thread;
 
 use crate::address::Address;
 use crate::backend::Patience;
@@ -164,7 +165,7 @@ impl Puller {
 
 impl Pulling {
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        let thread = start_thread(name, run);
         self.threads.push(thread.map_err(StoreError::Thread)?);
         Ok(())
     }

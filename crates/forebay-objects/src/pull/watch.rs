@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_engine::{Pointer, RunId, TableName};
+use forebay_io::start_thread;
 use object_store::UpdateVersion;
 use tracing::{info, warn};
 
@@ -406,17 +407,16 @@ fn spawn(
     let cancelled = Arc::new(AtomicBool::new(false));
     let (bringer, name, stopped) = (Arc::clone(bringer), name.clone(), Arc::clone(&cancelled));
     let served = Arc::clone(served);
-    let thread = std::thread::Builder::new()
-        .name("forebay-bring".to_owned())
-        .spawn(move || {
-            let repaired = work(&bringer, &name, &stopped)?;
-            if repaired > 0 {
-                served.reopen(&name);
-                bringer
-                    .state
-                    .table(&name, |state| state.repaired += repaired);
-            }
-            Ok(())
-        })?;
+    let bring = move || {
+        let repaired = work(&bringer, &name, &stopped)?;
+        if repaired > 0 {
+            served.reopen(&name);
+            bringer
+                .state
+                .table(&name, |state| state.repaired += repaired);
+        }
+        Ok(())
+    };
+    let thread = start_thread("forebay-bring", bring)?;
     Ok(Job { cancelled, thread })
 }

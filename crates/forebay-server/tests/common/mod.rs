@@ -395,6 +395,5 @@ pub fn http(fixture: &Fixture, request: &str, headers: &str, body: &str) -> (u16
 pub fn spawn<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::thread::JoinHandle<T> {
-    let thread = std::thread::Builder::new().name("test".to_owned());
-    thread.spawn(run).expect("a thread")
+    forebay_io::start_thread("test", run).expect("a thread")
 }

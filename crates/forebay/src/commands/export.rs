@@ -1,7 +1,7 @@
 //! `forebay export`: a table as a file again.
 
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
-use crate::result_file::ResultFile;
+use crate::result_file::{ResultFile, is_stdout};
 use crate::target::Target;
 
 /// Records between two reports of progress.
@@ -117,10 +117,6 @@ fn summary(source: Source<'_>, file: &str, rows: u64, seconds: f64) -> String {
         "{table}{}: {rows} in {file}, in {time}",
         version.unwrap_or_default()
     )
-}
-
-fn is_stdout(file: &Path) -> bool {
-    file.as_os_str() == "-"
 }
 
 fn format_of(args: &Export) -> anyhow::Result<ExportFormat> {

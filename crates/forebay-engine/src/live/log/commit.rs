@@ -281,8 +281,7 @@ impl LogShared {
 pub(super) fn start_thread(shared: &Arc<LogShared>) -> Result<(), LogError> {
     let table = &shared.options.table;
     let inside = Arc::clone(shared);
-    let thread = std::thread::Builder::new().name(format!("log of {table}"));
-    let started = thread.spawn(move || inside.run_thread());
+    let started = forebay_io::start_thread(format!("log of {table}"), move || inside.run_thread());
     started.map(|_| ()).map_err(|source| LogError::Thread {
         table: table.clone(),
         source: Arc::new(source),

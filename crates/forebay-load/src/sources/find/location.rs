@@ -121,6 +121,10 @@ impl Location {
         self.is_far() || self.is_directory(path)
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "sources are the user's files, not those of a store"
+    )]
     pub fn is_directory(&self, path: &Path) -> bool {
         !self.is_far() && local_path(path).is_some_and(|path| path.is_dir())
     }

@@ -1,14 +1,14 @@
 //! Timestamps of 96 bits, as old writers have them: they reach further than a timestamp in nanoseconds does, and the
 //! decoder lets what is beyond wrap around. So they are decoded once more, as seconds, and compared.
 
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_schema::{DataType, Fields, TimeUnit};
 use parquet::basic::Type;
 use parquet::schema::types::SchemaDescriptor;
+
+use super::retype::retyped_fields;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -26,27 +26,11 @@ pub(super) fn columns(schema: &SchemaDescriptor, columns: &[usize]) -> Vec<usize
 
 /// The types with seconds in place of nanoseconds.
 pub(super) fn in_seconds(fields: &Fields) -> Fields {
-    let field = |field: &FieldRef| -> FieldRef {
-        let data_type = seconds_type(field.data_type());
-        Arc::new(field.as_ref().clone().with_data_type(data_type))
-    };
-    fields.iter().map(field).collect()
-}
-
-fn seconds_type(data_type: &DataType) -> DataType {
-    let inner = |field: &FieldRef| -> FieldRef {
-        let data_type = seconds_type(field.data_type());
-        Arc::new(Field::clone(field).with_data_type(data_type))
-    };
-    match data_type {
-        DataType::Timestamp(TimeUnit::Nanosecond, None) => {
-            DataType::Timestamp(TimeUnit::Second, None)
-        }
-        DataType::Struct(fields) => DataType::Struct(in_seconds(fields)),
-        DataType::List(item) => DataType::List(inner(item)),
-        DataType::Map(entries, sorted) => DataType::Map(inner(entries), *sorted),
-        other => other.clone(),
-    }
+    let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    let seconds = DataType::Timestamp(TimeUnit::Second, None);
+    retyped_fields(fields, &|own| {
+        (*own == nanoseconds).then(|| seconds.clone())
+    })
 }
 
 /// Whether the columns of `seconds` are those of the same names in `batch`; else the name of one that wraps around.

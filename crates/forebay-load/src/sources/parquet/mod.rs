@@ -5,10 +5,12 @@
 
 pub(super) mod chunks;
 mod int96;
+mod interval;
 mod pages;
+mod retype;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{Fields, SchemaRef};
+use arrow_schema::{Fields, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
 };
@@ -50,7 +52,8 @@ impl ParquetFile {
         let load = || ArrowReaderMetadata::load(&Tail::of(blob)?, options);
         let metadata = guarded(load).map_err(|error| blob.damaged("its footer ", error))?;
         let file = metadata.metadata().file_metadata();
-        let schema = parquet_types::told(metadata.schema(), file);
+        let schema = SchemaRef::from(Schema::new(interval::whole(metadata.schema().fields())));
+        let schema = parquet_types::told(&schema, file);
         let schema = with_parquet_marks(&schema, metadata.parquet_schema());
         Ok(ParquetFile { metadata, schema })
     }
@@ -116,13 +119,23 @@ impl ParquetFile {
         let in_seconds =
             (!wide.is_empty()).then(|| self.reader(blob, group, &wide, &int96::in_seconds(fields)));
         let mut in_seconds = in_seconds.transpose().map_err(damaged)?;
+        let intervals = interval::columns(fields, self.schema.fields(), columns);
+        let in_months = (!intervals.is_empty())
+            .then(|| self.reader(blob, group, &intervals, &interval::in_months(fields)));
+        let mut in_months = in_months.transpose().map_err(damaged)?;
         let mut rows = 0;
-        while let Some(batch) = guarded(|| reader.next().transpose()).map_err(damaged)? {
+        while let Some(mut batch) = guarded(|| reader.next().transpose()).map_err(damaged)? {
             rows += batch.num_rows() as u64;
             if let Some(seconds) = &mut in_seconds
                 && let Some(seconds) = guarded(|| seconds.next().transpose()).map_err(damaged)?
             {
                 int96::check(&batch, &seconds).map_err(damaged)?;
+            }
+            if let Some(months) = &mut in_months
+                && let Some(months) = guarded(|| months.next().transpose()).map_err(damaged)?
+            {
+                let whole = interval::with_months(&batch, &months);
+                batch = whole.map_err(|error| damaged(error.to_string()))?;
             }
             emit(batch)?;
         }

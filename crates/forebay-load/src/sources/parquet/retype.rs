@@ -1,0 +1,37 @@
+//! Other types for some scalars, at any depth of columns.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, FieldRef, Fields};
+
+/// `of` gives the type that a scalar gets in place of its own; none where it keeps it.
+pub(super) fn retyped_fields(
+    fields: &Fields,
+    of: &dyn Fn(&DataType) -> Option<DataType>,
+) -> Fields {
+    fields
+        .iter()
+        .map(|field| retyped_field(field, of))
+        .collect()
+}
+
+fn retyped_field(field: &FieldRef, of: &dyn Fn(&DataType) -> Option<DataType>) -> FieldRef {
+    Arc::new(Field::clone(field).with_data_type(retyped(field.data_type(), of)))
+}
+
+/// See [`retyped_fields`].
+pub(super) fn retyped(
+    data_type: &DataType,
+    of: &dyn Fn(&DataType) -> Option<DataType>,
+) -> DataType {
+    match data_type {
+        DataType::Struct(fields) => DataType::Struct(retyped_fields(fields, of)),
+        DataType::List(item) => DataType::List(retyped_field(item, of)),
+        DataType::LargeList(item) => DataType::LargeList(retyped_field(item, of)),
+        DataType::FixedSizeList(item, length) => {
+            DataType::FixedSizeList(retyped_field(item, of), *length)
+        }
+        DataType::Map(entries, sorted) => DataType::Map(retyped_field(entries, of), *sorted),
+        scalar => of(scalar).unwrap_or_else(|| scalar.clone()),
+    }
+}
