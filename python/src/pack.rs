@@ -162,16 +162,23 @@ enum Cell {
     Bytes(Vec<u8>),
 }
 
+/// What a function of the package's Python part makes of a value.
+fn converted<'py>(
+    value: &Bound<'py, PyAny>,
+    function: &str,
+    arguments: impl pyo3::call::PyCallArgs<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let module = value.py().import("forebay._values")?;
+    module.getattr(function)?.call1(arguments)
+}
+
 impl Cell {
     fn of(kind: &Kind, value: &Bound<'_, PyAny>, name: &str) -> PyResult<Cell> {
         if value.is_none() {
             return Ok(Cell::Null);
         }
         let integer = |least: i64, most: i64| -> PyResult<Cell> {
-            let number = is_integer(value)
-                .then(|| value.extract::<i64>().ok())
-                .flatten();
-            match number {
+            match value.extract::<i64>().ok().filter(|_| is_integer(value)) {
                 Some(number) if (least..=most).contains(&number) => Ok(Cell::Int(number)),
                 _ => Err(outside(value, name, kind)),
             }
@@ -186,10 +193,7 @@ impl Cell {
             }
         };
         let units = |function: &str, unit: &TimeUnit| -> PyResult<Cell> {
-            let module = value.py().import("forebay._values")?;
-            let units = module
-                .getattr(function)?
-                .call1((value, unit.per_second()))?;
+            let units = converted(value, function, (value, unit.per_second()))?;
             Ok(Cell::Int(units.extract()?))
         };
         let is_number = is_integer(value) || value.is_instance_of::<PyFloat>();
@@ -221,26 +225,18 @@ impl Cell {
                 scale,
                 bits: ..=128,
             } => {
-                let module = value.py().import("forebay._values")?;
-                let scaled = module
-                    .getattr("scaled")?
-                    .call1((value, *precision, *scale))?;
+                let scaled = converted(value, "scaled", (value, *precision, *scale))?;
                 Cell::Decimal(scaled.extract()?)
             }
-            Kind::Date32 => {
-                let module = value.py().import("forebay._values")?;
-                Cell::Int(module.getattr("days_of")?.call1((value,))?.extract()?)
-            }
+            Kind::Date32 => Cell::Int(converted(value, "days_of", (value,))?.extract()?),
             Kind::Timestamp { unit, .. } => units("timestamp_of", unit)?,
             Kind::Time { unit } => units("time_of", unit)?,
             Kind::Duration { unit } => units("duration_of", unit)?,
             Kind::List { item, length: None } => Cell::Bytes(list_of(&item.kind, value)?),
             Kind::Struct { fields } => {
                 let row = value.cast::<PyDict>();
-                Cell::Bytes(row_of(
-                    fields,
-                    row.map_err(|_| outside(value, name, kind))?,
-                )?)
+                let row = row.map_err(|_| outside(value, name, kind))?;
+                Cell::Bytes(row_of(fields, row)?)
             }
             _ => return Err(outside(value, name, kind)),
         })

@@ -65,12 +65,52 @@ fn kind(data_type: &DataType, path: &str, depth: usize) -> Result<Kind, TypeErro
             column: path.to_owned(),
         });
     }
+    if let Some(kind) = scalar(data_type) {
+        return Ok(kind);
+    }
+    Ok(match data_type {
+        DataType::FixedSizeBinary(width) => Kind::FixedBinary {
+            width: u32::try_from(*width).map_err(|_| unsupported(path, data_type))?,
+        },
+        DataType::Dictionary(_, values) => kind(values, path, depth)?,
+        DataType::RunEndEncoded(_, values) => kind(values.data_type(), path, depth)?,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => list(item, None, path, depth)?,
+        DataType::FixedSizeList(item, length) => {
+            let length = u32::try_from(*length).map_err(|_| unsupported(path, data_type))?;
+            list(item, Some(length), path, depth)?
+        }
+        DataType::Struct(fields) => Kind::Struct {
+            fields: nested(fields, path, depth)?,
+        },
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(fields) if fields.len() == 2 => Kind::Map {
+                entries: nested(fields, path, depth)?,
+                sorted: *sorted,
+            },
+            _ => return Err(unsupported(path, data_type)),
+        },
+        DataType::Union(..) => {
+            let data_type = data_type.to_string();
+            return Err(TypeError::Union {
+                column: path.to_owned(),
+                data_type,
+            });
+        }
+        _ => return Err(unsupported(path, data_type)),
+    })
+}
+
+/// The kind of a type that has no others in it.
+fn scalar(data_type: &DataType) -> Option<Kind> {
     let decimal = |precision: &u8, scale: &i8, bits| Kind::Decimal {
         precision: *precision,
         scale: *scale,
         bits,
     };
-    Ok(match data_type {
+    Some(match data_type {
         DataType::Null => Kind::Null,
         DataType::Boolean => Kind::Bool,
         DataType::Int8 => Kind::Int8,
@@ -105,36 +145,7 @@ fn kind(data_type: &DataType, path: &str, depth: usize) -> Result<Kind, TypeErro
         DataType::Interval(IntervalUnit::MonthDayNano) => Kind::IntervalMonthDayNano,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Kind::Binary,
-        DataType::FixedSizeBinary(width) => Kind::FixedBinary {
-            width: u32::try_from(*width).map_err(|_| unsupported(path, data_type))?,
-        },
-        DataType::Dictionary(_, values) => kind(values, path, depth)?,
-        DataType::RunEndEncoded(_, values) => kind(values.data_type(), path, depth)?,
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item) => list(item, None, path, depth)?,
-        DataType::FixedSizeList(item, length) => {
-            let length = u32::try_from(*length).map_err(|_| unsupported(path, data_type))?;
-            list(item, Some(length), path, depth)?
-        }
-        DataType::Struct(fields) => Kind::Struct {
-            fields: nested(fields, path, depth)?,
-        },
-        DataType::Map(entries, sorted) => match entries.data_type() {
-            DataType::Struct(fields) if fields.len() == 2 => Kind::Map {
-                entries: nested(fields, path, depth)?,
-                sorted: *sorted,
-            },
-            _ => return Err(unsupported(path, data_type)),
-        },
-        DataType::Union(..) => {
-            let data_type = data_type.to_string();
-            return Err(TypeError::Union {
-                column: path.to_owned(),
-                data_type,
-            });
-        }
+        _ => return None,
     })
 }
 

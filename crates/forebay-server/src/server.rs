@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
 use forebay_io::start_thread;
 use thiserror::Error;
+use tokio_rustls::TlsAcceptor;
 use tracing::{error, info};
 
 use crate::config::ServerConfig;
@@ -70,22 +71,7 @@ impl Server {
     /// that cannot be opened does not keep the others from being served.
     pub fn start(config: ServerConfig, store: Store) -> Result<Handle, StartError> {
         config.check_exposure().map_err(StartError::Exposed)?;
-        let disk = Arc::clone(store.disk());
-        let tls = config
-            .tls
-            .as_ref()
-            .map(|files| tls::acceptor(&*disk, files))
-            .transpose()?;
-        let users = config
-            .users
-            .as_ref()
-            .map(|path| Users::read(&*disk, path))
-            .transpose()?;
-        let token = config
-            .http_token
-            .as_ref()
-            .map(|path| read_token(&store, path))
-            .transpose()?;
+        let files = ConfigFiles::read(&config, &store)?;
         let resp = listen("RESP", config.resp)?;
         let http = config
             .http
@@ -102,7 +88,7 @@ impl Server {
             config,
             store,
             serving,
-            (users, token),
+            (files.users, files.token),
             resp_address,
         ));
 
@@ -113,7 +99,7 @@ impl Server {
             http_address,
             threads: Vec::new(),
         };
-        for worker in workers(&shared, tls.as_ref(), resp) {
+        for worker in workers(&shared, files.tls.as_ref(), resp) {
             let name = format!("forebay-resp-{}", worker.index);
             handle.spawn(name, move || {
                 if let Err(error) = worker.run() {
@@ -139,7 +125,7 @@ impl Server {
         if let Some(listener) = http {
             let shared = Arc::clone(&shared);
             handle.spawn("forebay-http".to_owned(), move || {
-                if let Err(error) = http::run(shared, tls, listener) {
+                if let Err(error) = http::run(shared, files.tls, listener) {
                     error!(%error, "the HTTP server ended");
                 }
             })?;
@@ -232,6 +218,26 @@ fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartE
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
+}
+
+/// What the configuration has in files of its own.
+struct ConfigFiles {
+    tls: Option<TlsAcceptor>,
+    users: Option<Users>,
+    token: Option<Token>,
+}
+
+impl ConfigFiles {
+    fn read(config: &ServerConfig, store: &Store) -> Result<Self, StartError> {
+        let disk = &**store.disk();
+        let tls = config.tls.as_ref();
+        let tls = tls.map(|files| tls::acceptor(disk, files)).transpose()?;
+        let users = config.users.as_ref();
+        let users = users.map(|path| Users::read(disk, path)).transpose()?;
+        let token = config.http_token.as_ref();
+        let token = token.map(|path| read_token(store, path)).transpose()?;
+        Ok(Self { tls, users, token })
+    }
 }
 
 fn read_token(store: &Store, path: &Path) -> Result<Token, StartError> {

@@ -36,6 +36,24 @@ struct Merged {
 }
 
 impl Merged {
+    /// The column of the set, which has so many files.
+    fn united(&self, files: usize, given: &[Given]) -> Field {
+        let field = &self.field;
+        let nullable = field.is_nullable() || self.files < files;
+        let is_given = given.iter().any(|given| given.path == *field.name());
+        let unknown = self.guessed && *field.data_type() == DataType::Null && !is_given;
+        let data_type = if unknown {
+            DataType::Utf8
+        } else {
+            field.data_type().clone()
+        };
+        let united = Field::new(field.name(), data_type, nullable);
+        match is_uuid(field) {
+            true => with_uuid_mark(united),
+            false => united,
+        }
+    }
+
     /// Takes in the column of one file more.
     fn join(&mut self, file: &FileColumns, field: &Field) -> Result<(), SourceError> {
         self.files += 1;
@@ -104,30 +122,10 @@ pub(super) fn unite(files: &[FileColumns], given: &[Given]) -> Result<SchemaRef,
     if let Some(unmet) = met.iter().position(|met| !met) {
         return Err(unknown_column(&merged, &given[unmet].path));
     }
-    let fields: Vec<Field> = (merged.into_iter())
-        .map(
-            |Merged {
-                 field,
-                 guessed,
-                 files: holders,
-                 ..
-             }| {
-                let nullable = field.is_nullable() || holders < files.len();
-                let is_given = given.iter().any(|given| given.path == *field.name());
-                let unknown = guessed && *field.data_type() == DataType::Null && !is_given;
-                let data_type = if unknown {
-                    DataType::Utf8
-                } else {
-                    field.data_type().clone()
-                };
-                let united = Field::new(field.name(), data_type, nullable);
-                match is_uuid(&field) {
-                    true => with_uuid_mark(united),
-                    false => united,
-                }
-            },
-        )
-        .collect();
+    let fields = merged
+        .iter()
+        .map(|column| column.united(files.len(), given));
+    let fields: Vec<Field> = fields.collect();
     Ok(Arc::new(Schema::new(fields)))
 }
 

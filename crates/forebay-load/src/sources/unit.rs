@@ -236,6 +236,15 @@ impl SourceUnit {
         let reject = RefCell::new(reject);
         let reject = |bad: Reject<'_>| (*reject.borrow_mut())(bad);
         let file = &self.file.name;
+        let bad = |place, column, reason, record: &[u8]| {
+            reject(Reject {
+                file,
+                place,
+                column,
+                reason,
+                record,
+            })
+        };
         let mut first_row = 0;
         let mut emit = |batch: RecordBatch, places: Places| -> Result<(), E> {
             let batch = self.file.constants.add(batch);
@@ -252,12 +261,12 @@ impl SourceUnit {
             }
             (Content::Ipc(blob, ipc), UnitPart::Batches(range)) => {
                 ipc.read(blob, range, &self.columns, &mut |index, batch| {
-                    let batch_number = index as u64;
+                    let (number, first) = (index as u64, 0);
                     emit(
                         batch,
                         Places::Batch {
-                            batch: batch_number,
-                            first: 0,
+                            batch: number,
+                            first,
                         },
                     )
                 })
@@ -269,13 +278,8 @@ impl SourceUnit {
                 &self.rules,
                 &mut |batch, records| emit(batch, text.places(records)),
                 &mut |record, bytes, reason| {
-                    reject(Reject {
-                        file,
-                        place: text.place(record.number),
-                        column: culprit(types, &reason),
-                        reason,
-                        record: bytes,
-                    })
+                    let column = culprit(types, &reason);
+                    bad(text.place(record.number), column, reason, bytes)
                 },
             ),
             (Content::Capture(blob, capture), UnitPart::Packets(part)) => capture.read(
@@ -283,15 +287,7 @@ impl SourceUnit {
                 part,
                 &self.columns,
                 &mut |batch, first| emit(batch, Places::Rows(first)),
-                &mut |place, reason| {
-                    reject(Reject {
-                        file,
-                        place,
-                        column: None,
-                        reason,
-                        record: b"null",
-                    })
-                },
+                &mut |place, reason| bad(place, None, reason, b"null"),
             ),
             (Content::Batches(_), UnitPart::Slice(slice)) => {
                 emit(slice.batch.clone(), Places::Rows(slice.rows_before))

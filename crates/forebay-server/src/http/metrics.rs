@@ -171,89 +171,92 @@ fn tables(page: &mut Page, shared: &Shared) {
     }
 }
 
+type OfLive = fn(&LiveStats) -> u64;
+
+/// Metrics of live tables: name, kind, help and value.
+const LIVE_FAMILIES: [(&str, &str, &str, OfLive); 12] = [
+    (
+        "forebay_live_memtable_bytes",
+        "gauge",
+        "Memory of what was written and is in no run yet.",
+        |s| s.memtable_bytes as u64,
+    ),
+    (
+        "forebay_live_frozen_bytes",
+        "gauge",
+        "Memory of what is being written to runs.",
+        |s| s.frozen_bytes as u64,
+    ),
+    (
+        "forebay_live_run_memory_bytes",
+        "gauge",
+        "Memory of filters and indexes of runs.",
+        |s| s.run_memory_bytes as u64,
+    ),
+    (
+        "forebay_live_log_bytes",
+        "gauge",
+        "Files of the log.",
+        |s| s.log_bytes,
+    ),
+    (
+        "forebay_live_file_bytes",
+        "gauge",
+        "Files of the runs.",
+        |s| s.file_bytes,
+    ),
+    (
+        "forebay_live_run_records",
+        "gauge",
+        "Records in the runs.",
+        |s| s.run_records,
+    ),
+    (
+        "forebay_live_runs",
+        "gauge",
+        "Runs of all partitions.",
+        |s| s.runs.iter().sum::<usize>() as u64,
+    ),
+    (
+        "forebay_live_flushed_bytes_total",
+        "counter",
+        "Bytes of runs written from memory.",
+        |s| s.flushed_bytes,
+    ),
+    (
+        "forebay_live_merged_bytes_total",
+        "counter",
+        "Bytes of runs written by merges.",
+        |s| s.merged_bytes,
+    ),
+    (
+        "forebay_live_merges_total",
+        "counter",
+        "Merges of runs.",
+        |s| s.merges,
+    ),
+    (
+        "forebay_live_stall_milliseconds_total",
+        "counter",
+        "Pauses asked of writers.",
+        |s| s.delayed.as_millis() as u64,
+    ),
+    (
+        "forebay_live_refuses_writes",
+        "gauge",
+        "1: it takes no writes until the next start.",
+        |s| u64::from(s.failed.is_some()),
+    ),
+];
+
 fn live_tables(page: &mut Page, shared: &Shared) {
-    type Of = fn(&LiveStats) -> u64;
-    let families: [(&str, &str, &str, Of); 12] = [
-        (
-            "forebay_live_memtable_bytes",
-            "gauge",
-            "Memory of what was written and is in no run yet.",
-            |s| s.memtable_bytes as u64,
-        ),
-        (
-            "forebay_live_frozen_bytes",
-            "gauge",
-            "Memory of what is being written to runs.",
-            |s| s.frozen_bytes as u64,
-        ),
-        (
-            "forebay_live_run_memory_bytes",
-            "gauge",
-            "Memory of filters and indexes of runs.",
-            |s| s.run_memory_bytes as u64,
-        ),
-        (
-            "forebay_live_log_bytes",
-            "gauge",
-            "Files of the log.",
-            |s| s.log_bytes,
-        ),
-        (
-            "forebay_live_file_bytes",
-            "gauge",
-            "Files of the runs.",
-            |s| s.file_bytes,
-        ),
-        (
-            "forebay_live_run_records",
-            "gauge",
-            "Records in the runs.",
-            |s| s.run_records,
-        ),
-        (
-            "forebay_live_runs",
-            "gauge",
-            "Runs of all partitions.",
-            |s| s.runs.iter().sum::<usize>() as u64,
-        ),
-        (
-            "forebay_live_flushed_bytes_total",
-            "counter",
-            "Bytes of runs written from memory.",
-            |s| s.flushed_bytes,
-        ),
-        (
-            "forebay_live_merged_bytes_total",
-            "counter",
-            "Bytes of runs written by merges.",
-            |s| s.merged_bytes,
-        ),
-        (
-            "forebay_live_merges_total",
-            "counter",
-            "Merges of runs.",
-            |s| s.merges,
-        ),
-        (
-            "forebay_live_stall_milliseconds_total",
-            "counter",
-            "Pauses asked of writers.",
-            |s| s.delayed.as_millis() as u64,
-        ),
-        (
-            "forebay_live_refuses_writes",
-            "gauge",
-            "1: it takes no writes until the next start.",
-            |s| u64::from(s.failed.is_some()),
-        ),
-    ];
     let stats: Vec<_> = shared
         .live
         .load()
         .iter()
         .map(|(name, table)| (name.clone(), table.stats()))
         .collect();
-    for (name, kind, help, of) in families {
+    for (name, kind, help, of) in LIVE_FAMILIES {
         page.begin(name, kind, help);
         for (table, stats) in &stats {
             page.line(name, &[("table", table.as_str())], of(stats));

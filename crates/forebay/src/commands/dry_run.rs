@@ -207,25 +207,30 @@ fn object(forecast: &Forecast) -> anyhow::Result<Vec<u8>> {
         push_seconds: forecast.push_seconds,
     };
     let mut out = serde_json::to_vec(&told).context("cannot print the result")?;
-    // Values are put in as they are printed everywhere: a parser would round their numbers.
     out.pop();
     out.extend(b",\"examples\":[");
+    write_examples(forecast, &mut out)?;
+    out.extend(b"]}\n");
+    Ok(out)
+}
+
+/// Values are put in as they are printed everywhere: a parser would round their numbers.
+fn write_examples(forecast: &Forecast, out: &mut Vec<u8>) -> anyhow::Result<()> {
     for (place, (key, value)) in forecast.examples.iter().enumerate() {
         out.extend(if place == 0 {
             &b"{\"key\":"[..]
         } else {
             b",{\"key\":"
         });
-        write_json_bytes(key, &mut out);
+        write_json_bytes(key, out);
         out.extend(b",\"value\":");
         match value {
-            Some(value) => Renderer::of_manifest(manifest).json(value, &mut out)?,
+            Some(value) => Renderer::of_manifest(&forecast.manifest).json(value, out)?,
             None => out.extend(b"null"),
         }
         out.push(b'}');
     }
-    out.extend(b"]}\n");
-    Ok(out)
+    Ok(())
 }
 
 /// `row`, or the column, as `--value` takes it.
