@@ -260,11 +260,13 @@ def test_no_flip_in_a_page_becomes_another_value(store, tmp_path, version, compr
 
 
 def test_intervals_of_parquet_keep_their_months(store, tmp_path):
-    # Written as Arrow's two kinds and read without Arrow's schema: all Parquet has is one kind with months, days and ms.
+    # Parquet has one kind of interval, with months, days and milliseconds; the decoder gives parts.
     duckdb = pytest.importorskip("duckdb")
     source = tmp_path / "intervals.parquet"
-    rows = "select 1 id, interval '14 months' c, [interval '3 years', null] l, {'x': interval '1 month 2 days 1.234 seconds'} s"
-    duckdb.sql(f"copy ({rows} union all select 2, null, null, null) to '{source}'")
+    columns = "interval '14 months' c, [interval '3 years', null] l"
+    inner = "{'x': interval '1 month 2 days 1.234 seconds'} s"
+    rows = f"select 1 id, {columns}, {inner} union all select 2, null, null, null"
+    duckdb.sql(f"copy ({rows}) to '{source}'")
     told = store.run("push", "t", source, "--key", "{id}")
     assert told.code == 0, told.err
     first, second = store.json("get", "t", "1", "2")

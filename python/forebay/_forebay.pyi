@@ -119,7 +119,7 @@ class RawTable:
     def flush(self) -> None:
         """Writes all that is in memory to runs."""
 
-    def compact(self) -> None:
+    def optimize(self) -> None:
         """Flushes, then merges each partition's runs into one."""
 
     def verify_live(self) -> tuple[int, list[str]]: ...

@@ -424,7 +424,7 @@ impl RawTable {
     }
 
     /// Flushes, then merges each partition's runs into one.
-    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+    fn optimize(&self, py: Python<'_>) -> PyResult<()> {
         let (_, table) = self.live(py)?;
         py.detach(|| table.compact())
             .map_err(|error| of_error(py, error))

@@ -128,7 +128,7 @@ def test_ordered_tables_are_scanned_as_they_were(store):
     assert pa.table(moment)["key"].to_pylist() == ["b", "c", "d"]
     assert [key for key, _ in days.scan("b", "e", reverse=True)] == ["d", "bb", "b"]
     days.flush()
-    days.compact()
+    days.optimize()
     assert list(days.scan("z"))[0] == ("z", b"Z")
     assert days.verify().rows == 8
 

@@ -1,4 +1,7 @@
 //! Following the pointers of a store: what to open, what to keep, what to let go.
+//!
+//! Each look has two steps. [`Followed::prepare`] opens what pointers name, and changes nothing that is served;
+//! [`Followed::activate`] lets all of it serve at once, whichever tables it is of, and cannot fail.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +27,8 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Followed {
     store: Store,
     tables: BTreeMap<TableName, Follow>,
+    /// Dropped, but they serve until the next activation.
+    gone: Vec<TableName>,
     /// Swapped out, but perhaps still read.
     retired: Vec<Arc<Version>>,
     problem: Option<String>,
@@ -33,6 +38,10 @@ pub(crate) struct Followed {
 struct Follow {
     serving: Option<Arc<Version>>,
     previous: Option<Arc<Version>>,
+    /// Open, and to serve from the next activation on.
+    ready: Option<Ready>,
+    /// What a rollback would go to from the version that came to serve last, until it is open.
+    before: Option<Option<u64>>,
     /// The pointer that was acted on last, with or without success.
     pointer: Option<Pointer>,
     /// When to try again after a failure, on the monotonic clock.
@@ -44,6 +53,13 @@ struct Follow {
     pointer_damaged: bool,
     /// Files of the open versions were replaced: they have to be opened anew.
     stale: bool,
+}
+
+#[derive(Debug)]
+struct Ready {
+    version: Arc<Version>,
+    /// What a rollback would go to.
+    before: Option<u64>,
 }
 
 /// What a look at a table's pointer found.
@@ -61,30 +77,66 @@ impl Followed {
         Self {
             store,
             tables: BTreeMap::new(),
+            gone: Vec::new(),
             retired: Vec::new(),
             problem: None,
         }
     }
 
-    /// Looks at every pointer once. `publish` is called for each change as soon as it can serve.
-    pub fn look(&mut self, publish: &mut dyn FnMut(Tables, Change)) {
+    /// Looks at every pointer once, and opens what is to serve.
+    pub fn prepare(&mut self) {
         let names = match self.names() {
             Ok(names) => names,
             Err(error) => return self.store_problem(Some(error.to_string())),
         };
         self.store_problem(None);
-        let gone: Vec<TableName> = self
-            .tables
-            .keys()
-            .filter(|name| !names.contains(name))
-            .cloned()
-            .collect();
-        for name in gone {
-            self.stop(&name, publish);
-        }
+        let gone = self.tables.keys().filter(|name| !names.contains(name));
+        self.gone.extend(gone.cloned());
         for name in names {
-            self.look_at(&name, publish);
+            self.look_at(&name);
         }
+    }
+
+    /// Lets all that is prepared serve; returns what changes by that. [`Followed::serving`] is the set of it.
+    pub fn activate(&mut self) -> Vec<Change> {
+        let gone = std::mem::take(&mut self.gone);
+        let mut changes: Vec<Change> = gone
+            .into_iter()
+            .filter_map(|name| self.stop(name))
+            .collect();
+        for (name, follow) in &mut self.tables {
+            let Some(Ready { version, before }) = follow.ready.take() else {
+                continue;
+            };
+            let to = version.version();
+            let old = follow.serving.replace(Arc::clone(&version));
+            follow.before = Some(before);
+            if old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &version)) {
+                follow.swaps += 1;
+                let from = old.as_ref().map(|old| old.version());
+                info!(table = %name, ?from, to, "another version serves");
+                changes.push(Change {
+                    table: name.clone(),
+                    from,
+                    to: Some(to),
+                });
+            }
+            self.retired.extend(old);
+        }
+        changes
+    }
+
+    /// Keeps open what rollbacks would go to, and closes what nobody can reach any more. Whoever still reads a
+    /// version holds an `Arc` of it.
+    pub fn settle(&mut self) {
+        for (name, follow) in &mut self.tables {
+            if let Some(before) = follow.before.take() {
+                self.retired.extend(follow.previous.take());
+                let table = self.store.any_table(name);
+                follow.previous = follow.keep_previous(&table, before, &self.retired);
+            }
+        }
+        self.close_unread();
     }
 
     /// The directories of tables. Once there were some, the whole directory does not go away by any
@@ -103,7 +155,7 @@ impl Followed {
         Ok(names)
     }
 
-    fn look_at(&mut self, name: &TableName, publish: &mut dyn FnMut(Tables, Change)) {
+    fn look_at(&mut self, name: &TableName) {
         let table = self.store.any_table(name);
         let now = self.store.clock().monotonic();
         let known = self.tables.get(name);
@@ -119,10 +171,8 @@ impl Followed {
                     follow.problem = None;
                 }
             }
-            Ok(PointerSeen::Dropped) => self.stop(name, publish),
-            Ok(PointerSeen::Serve(pointer, version)) => {
-                self.serve(&table, pointer, version, now, publish);
-            }
+            Ok(PointerSeen::Dropped) => self.gone.push(name.clone()),
+            Ok(PointerSeen::Serve(pointer, version)) => self.open(&table, pointer, version, now),
             Err(error) if is_known => self.failed(name, &error.to_string(), now),
             Err(error) => {
                 let follow = Follow {
@@ -135,46 +185,20 @@ impl Followed {
         }
     }
 
-    fn serve(
-        &mut self,
-        table: &Table,
-        pointer: Pointer,
-        version: u64,
-        now: Duration,
-        publish: &mut dyn FnMut(Tables, Change),
-    ) {
+    fn open(&mut self, table: &Table, pointer: Pointer, version: u64, now: Duration) {
         let name = table.name();
         let before = pointer.before();
         let follow = self.tables.entry(name.clone()).or_default();
         follow.pointer = Some(pointer);
-        let opened = match follow.find_or_open(table, version) {
-            Ok(opened) => opened,
-            Err(problem) => return self.failed(name, &problem, now),
-        };
-        follow.problem = None;
-        follow.retry_at = None;
-        follow.stale = false;
-        let mut let_go = Vec::new();
-        let old = follow.serving.replace(Arc::clone(&opened));
-        if old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &opened)) {
-            follow.swaps += 1;
-            let from = old.as_ref().map(|old| old.version());
-            info!(table = %name, ?from, to = version, "another version serves");
-            publish(
-                self.published(),
-                Change {
-                    table: name.clone(),
-                    from,
-                    to: Some(version),
-                },
-            );
+        match follow.find_or_open(table, version) {
+            Ok(version) => {
+                follow.problem = None;
+                follow.retry_at = None;
+                follow.stale = false;
+                follow.ready = Some(Ready { version, before });
+            }
+            Err(problem) => self.failed(name, &problem, now),
         }
-        if let Some(follow) = self.tables.get_mut(name) {
-            let_go.extend(old);
-            let_go.extend(follow.previous.clone());
-            follow.previous = follow.keep_previous(table, before, &let_go);
-        }
-        self.retired.extend(let_go);
     }
 
     /// Has the versions of a table opened anew at the next look, and lets go of what is open.
@@ -188,24 +212,18 @@ impl Followed {
     }
 
     /// A table that is gone stops serving.
-    fn stop(&mut self, name: &TableName, publish: &mut dyn FnMut(Tables, Change)) {
-        let Some(follow) = self.tables.remove(name) else {
-            return;
-        };
-        let from = follow.serving.as_ref().map(|version| version.version());
-        self.retired.extend(follow.serving);
+    fn stop(&mut self, table: TableName) -> Option<Change> {
+        let follow = self.tables.remove(&table)?;
         self.retired.extend(follow.previous);
-        if from.is_some() {
-            info!(table = %name, ?from, "the table was dropped");
-            publish(
-                self.published(),
-                Change {
-                    table: name.clone(),
-                    from,
-                    to: None,
-                },
-            );
-        }
+        let serving = follow.serving?;
+        let from = Some(serving.version());
+        self.retired.push(serving);
+        info!(%table, ?from, "the table was dropped");
+        Some(Change {
+            table,
+            from,
+            to: None,
+        })
     }
 
     fn failed(&mut self, name: &TableName, problem: &str, now: Duration) {
@@ -235,7 +253,8 @@ impl Followed {
         self.problem = problem;
     }
 
-    fn published(&self) -> Tables {
+    /// The versions that serve.
+    pub fn serving(&self) -> Tables {
         let serving = |(name, follow): (&TableName, &Follow)| {
             follow
                 .serving
@@ -245,8 +264,7 @@ impl Followed {
         Tables::new(self.tables.iter().filter_map(serving).collect())
     }
 
-    /// Closes what nobody can reach any more. Whoever still reads a version holds an `Arc` of it.
-    pub fn close_unread(&mut self) {
+    fn close_unread(&mut self) {
         for follow in self.tables.values() {
             let kept = [&follow.serving, &follow.previous];
             self.retired.retain(|old| {

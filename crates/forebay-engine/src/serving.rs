@@ -151,19 +151,20 @@ impl fmt::Debug for Serving {
 
 impl ServingShared {
     fn refresh(&self) {
-        let mut changes = Vec::new();
-        {
+        let changes = {
             let mut followed = self.followed.lock();
-            followed.look(&mut |tables, change| {
-                self.tables.store(Arc::new(tables));
-                changes.push(change);
-            });
-            followed.close_unread();
+            followed.prepare();
+            let changes = followed.activate();
+            if !changes.is_empty() {
+                self.tables.store(Arc::new(followed.serving()));
+            }
+            followed.settle();
             let state = followed.state();
             if **self.state.load() != state {
                 self.state.store(Arc::new(state));
             }
-        }
+            changes
+        };
         self.tell(&changes);
     }
 

@@ -308,3 +308,24 @@ fn the_thread_follows_by_itself_and_ends_when_dropped() {
     }
     drop(serving);
 }
+
+#[test]
+fn what_was_swapped_between_two_looks_serves_at_one_moment() {
+    let followed = followed();
+    push(&followed.store, "u", Order::Hashed, &rows(1, 10), 1).unwrap();
+    followed.store.table(&name("u")).unwrap().swap(1).unwrap();
+    followed.serving.refresh();
+    push(&followed.store, "u", Order::Hashed, &rows(2, 10), 1).unwrap();
+    followed.store.table(&name("u")).unwrap().swap(2).unwrap();
+    followed.swap(2);
+    let serving = Arc::new(followed.serving);
+    let (seen, weak) = (Arc::new(Mutex::new(Vec::new())), Arc::downgrade(&serving));
+    let told = Arc::clone(&seen);
+    serving.on_change(move |_| {
+        let serving = weak.upgrade().unwrap();
+        let version = |table: &[u8]| serving.table(table).map(|version| version.version());
+        told.lock().unwrap().push((version(b"t"), version(b"u")));
+    });
+    serving.refresh();
+    assert_eq!(*seen.lock().unwrap(), [(Some(2), Some(2)); 2]);
+}
