@@ -11,12 +11,15 @@ use forebay_io::sim::Dice;
 use forebay_io::sim::HandClock;
 use forebay_io::{OsDisk, SystemRandom};
 use forebay_run::number::Number;
+use forebay_run::operation::DeltaKind;
 use forebay_run::scan::Direction;
 
 use super::tests::request;
-use forebay_engine::ValueKind;
+use forebay_engine::{Ttl, ValueKind};
+use forebay_run::Order;
 
 use super::*;
+use crate::encode::ValueChoice;
 use crate::progress::{Silent, Unit};
 
 const START_MS: u64 = 1_795_000_000_000;

@@ -20,37 +20,34 @@
 mod boundaries;
 pub(crate) mod build;
 mod dry_run;
+mod error;
 pub(crate) mod layer;
 pub(crate) mod looking;
 pub(crate) mod partitions;
 mod publish;
 pub(crate) mod read;
 pub(crate) mod rejects;
+mod report;
+mod request;
 pub(crate) mod rows;
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_engine::{Manifest, Push, PushOptions, Store, StoreError, TableName, Ttl};
+use forebay_engine::{Manifest, Push, PushOptions, Store};
 use forebay_io::Disk;
-use forebay_run::operation::DeltaKind;
-use forebay_run::{Compression, Order, RunOptions};
-use serde::Serialize;
+use forebay_run::RunOptions;
 
 use crate::convert::Lossy;
-use crate::encode::{EncodeError, RowEncoder, ValueChoice};
-use crate::gate::{Finding, Limit};
-use crate::key::KeyTemplate;
+use crate::encode::RowEncoder;
 use crate::progress::Progress;
-use crate::sort::{AsTheyAre, Cuts, Duplicates, Finish, SortError, SortPlan, Tally};
-use crate::sources::{Input, SourceError, SourceOptions};
+use crate::sort::{AsTheyAre, Cuts, Duplicates, Finish, SortPlan};
 
 pub use boundaries::{Boundaries, BoundariesError};
 use build::{BuildJob, Outputs, settle_pages, tallies};
 pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
+pub use error::PushError;
 use forebay_io::Throttle;
 use layer::Layer;
 use looking::{Looking, Opened, of_table};
@@ -58,221 +55,12 @@ use publish::publish;
 use read::Read;
 use rejects::without_empty_file;
 pub use rejects::{BadRows, NotedRow};
+pub use report::{Applied, PushReport};
+pub use request::{Onto, PushRequest};
 use rows::{Counted, PushRows};
 
 /// Rows of either version that the gate looks at.
 const GATE_SAMPLE_ROWS: u64 = 20_000;
-
-/// What to push, and how.
-#[derive(Debug, Clone)]
-pub struct PushRequest {
-    pub table: TableName,
-    pub sources: Input,
-    pub source_options: SourceOptions,
-    /// A push onto another version has its key.
-    pub key: Option<KeyTemplate>,
-    pub value: ValueChoice,
-    /// Go on with the runs of this version, and with all that it declares: of what follows, order,
-    /// partitions and duplicates have no meaning then.
-    pub onto: Option<Onto>,
-    /// The column that says what a row does, in a push onto another version.
-    pub operation_column: Option<String>,
-    /// What deltas do in this table. Numbers are stored as such then, and need one column as the value.
-    pub delta: Option<DeltaKind>,
-    /// When rows expire.
-    pub ttl: Option<Ttl>,
-    pub order: Order,
-    /// By default by size: [`partitions::by_size`].
-    pub partitions: Option<u32>,
-    /// Where the partitions begin; then their number is not given.
-    pub boundaries: Option<Boundaries>,
-    pub compression: Compression,
-    /// By default as [`RunOptions::for_records_of`] chooses.
-    pub page_bytes: Option<u32>,
-    pub duplicates: Duplicates,
-    pub bad_rows: BadRows,
-    /// The memory that the push may use for records.
-    pub memory_bytes: u64,
-    pub threads: usize,
-    /// At most so many bytes of records a second, in reading and in writing each.
-    pub rate_bytes: Option<u64>,
-    /// The version's number; by default one more than the greatest.
-    pub version: Option<u64>,
-    /// Limits beside the defaults.
-    pub limits: Vec<Limit>,
-    /// Swap even when a limit is passed.
-    pub force: bool,
-    /// Whether to swap at all.
-    pub swap: bool,
-    /// How many versions to keep.
-    pub keep: usize,
-}
-
-/// The version that a push goes on with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Onto {
-    /// The one that serves.
-    Current,
-    Version(u64),
-}
-
-impl FromStr for Onto {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            _ if text == "current" => Ok(Self::Current),
-            Ok(version) => Ok(Self::Version(version)),
-            Err(_) => Err(format!(
-                "'{text}' is neither current nor the number of a version"
-            )),
-        }
-    }
-}
-
-/// What the keys of a push onto another version came to, once those of one key were composed.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Applied {
-    pub updates: u64,
-    pub inserts: u64,
-    pub deletes: u64,
-    pub deltas: u64,
-}
-
-impl fmt::Display for Applied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            updates,
-            inserts,
-            deletes,
-            deltas,
-        } = self;
-        write!(
-            f,
-            "{updates} updates, {inserts} inserts, {deletes} deletes, {deltas} deltas"
-        )
-    }
-}
-
-/// What a push did.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PushReport {
-    pub table: TableName,
-    pub version: u64,
-    /// The rows of the version: the least and the greatest number of them, where newer runs may hide
-    /// or remove rows of older ones.
-    pub rows_between: (u64, u64),
-    /// The version whose runs it goes on with.
-    pub onto: Option<u64>,
-    pub applied: Option<Applied>,
-    /// Of keys and values that were pushed.
-    pub bytes: u64,
-    /// Rows left out because they could not be stored.
-    pub rejected: u64,
-    /// Values that conversions changed, as was asked for.
-    pub lossy: Vec<Lossy>,
-    /// Rows left out because of another of the same key, or composed with one.
-    pub duplicates: u64,
-    pub seconds: f64,
-    pub swapped: bool,
-    /// The version that the gate compared it with.
-    pub compared_with: Option<u64>,
-    /// What the gate saw; empty when there was no version to compare with.
-    pub gate: Vec<Finding>,
-    /// Versions removed because there are newer ones enough.
-    pub removed: Vec<u64>,
-    /// What may not have been meant.
-    pub warnings: Vec<String>,
-}
-
-impl PushReport {
-    /// Whether the gate kept the version from being swapped in.
-    pub fn held(&self) -> bool {
-        !self.swapped && self.gate.iter().any(|finding| !finding.passed)
-    }
-}
-
-/// Why a push did not come to its end. Nothing of it is visible.
-#[derive(Debug, thiserror::Error)]
-pub enum PushError {
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
-    #[error(transparent)]
-    Sort(#[from] SortError),
-    /// Of the sort, about rows of this file.
-    #[error("{file}: {error}")]
-    SortOf { file: String, error: SortError },
-    #[error(transparent)]
-    Engine(#[from] forebay_engine::PushError),
-    #[error(
-        "{file}: {place}: {reason}; {advice}leave such rows out by --bad-rows skip, or have them \
-         written to a file by --bad-rows FILE"
-    )]
-    BadRow {
-        file: String,
-        place: String,
-        reason: String,
-        /// What may be done about it besides; ends in "or ".
-        advice: String,
-    },
-    #[error("cannot write the bad rows to {}: {error}", path.display())]
-    Rejects {
-        path: PathBuf,
-        error: std::io::Error,
-    },
-    #[error(
-        "what was read back is not what came in: {read_back:?} against {source_tally:?}; nothing \
-         was published. Check the machine's memory and disk, then push again"
-    )]
-    Mismatch {
-        source_tally: Tally,
-        read_back: Tally,
-    },
-    #[error("every row of the sources was rejected; nothing was published")]
-    NothingLeft,
-    #[error("--boundaries: {0}")]
-    Boundaries(#[from] BoundariesError),
-    #[error("a push that makes a table whole needs the template of its keys: give --key")]
-    NoKey,
-    #[error(
-        "deltas of this kind add up numbers, so that the value has to be one column: give --value COLUMN"
-    )]
-    DeltaOfRows,
-    #[error(
-        "deltas that append put bytes behind bytes, and the values are {values}: give --value a column of \
-         text or bytes, or leave --delta out"
-    )]
-    AppendToNested { values: &'static str },
-    #[error("the version to go on with does not fit: {problem}")]
-    Onto { problem: String },
-}
-
-impl From<StoreError> for PushError {
-    fn from(error: StoreError) -> Self {
-        Self::Engine(error.into())
-    }
-}
-
-impl From<forebay_engine::ReadError> for PushError {
-    fn from(error: forebay_engine::ReadError) -> Self {
-        Self::Engine(error.into())
-    }
-}
-
-impl PushError {
-    /// The same error; about one of two rows of a key it names their file, where there is only one.
-    pub(crate) fn in_files(self, files: &[Arc<str>]) -> PushError {
-        match (self, files) {
-            (PushError::Sort(error @ SortError::Duplicate { .. }), [file]) => PushError::SortOf {
-                file: file.to_string(),
-                error,
-            },
-            (error, _) => error,
-        }
-    }
-}
 
 /// Carries a push out. Blocks until it is done.
 pub fn push(

@@ -10,11 +10,15 @@ use arrow_schema::ArrowError;
 use forebay_engine::{Source, Store};
 use forebay_io::{OsDisk, SystemClock, SystemRandom};
 use forebay_run::scan::{Direction, ScanRange};
+use forebay_run::{Compression, Order};
 
 use super::*;
+use crate::encode::ValueChoice;
 use crate::export::{ExportValues, ScanBatches};
+use crate::gate::Finding;
 use crate::progress::Silent;
 use crate::sources::Batches;
+use crate::sources::{Input, SourceOptions};
 
 fn store(dir: &Path) -> Store {
     let root = dir.join("store");

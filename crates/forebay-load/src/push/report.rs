@@ -1,0 +1,71 @@
+//! What a push did.
+
+use std::fmt;
+
+use forebay_engine::TableName;
+use serde::Serialize;
+
+use crate::convert::Lossy;
+use crate::gate::Finding;
+
+/// What the keys of a push onto another version came to, once those of one key were composed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    pub updates: u64,
+    pub inserts: u64,
+    pub deletes: u64,
+    pub deltas: u64,
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            updates,
+            inserts,
+            deletes,
+            deltas,
+        } = self;
+        write!(
+            f,
+            "{updates} updates, {inserts} inserts, {deletes} deletes, {deltas} deltas"
+        )
+    }
+}
+
+/// What a push did, for people and programs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PushReport {
+    pub table: TableName,
+    pub version: u64,
+    /// The rows of the version: the least and the greatest number of them, where newer runs may hide
+    /// or remove rows of older ones.
+    pub rows_between: (u64, u64),
+    /// The version whose runs it goes on with.
+    pub onto: Option<u64>,
+    pub applied: Option<Applied>,
+    /// Of keys and values that were pushed.
+    pub bytes: u64,
+    /// Rows left out because they could not be stored.
+    pub rejected: u64,
+    /// Values that conversions changed, as was asked for.
+    pub lossy: Vec<Lossy>,
+    /// Rows left out because of another of the same key, or composed with one.
+    pub duplicates: u64,
+    pub seconds: f64,
+    pub swapped: bool,
+    /// The version that the gate compared it with.
+    pub compared_with: Option<u64>,
+    /// What the gate saw; empty when there was no version to compare with.
+    pub gate: Vec<Finding>,
+    /// Versions removed because there are newer ones enough.
+    pub removed: Vec<u64>,
+    /// What may not have been meant.
+    pub warnings: Vec<String>,
+}
+
+impl PushReport {
+    /// Whether the gate kept the version from being swapped in.
+    pub fn held(&self) -> bool {
+        !self.swapped && self.gate.iter().any(|finding| !finding.passed)
+    }
+}
