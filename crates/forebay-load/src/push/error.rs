@@ -48,7 +48,9 @@ pub enum PushError {
         source_tally: Tally,
         read_back: Tally,
     },
-    #[error("every row of the sources was rejected; nothing was published")]
+    #[error(
+        "every row of the sources was rejected; nothing was published. --bad-rows FILE writes them down, each with its reason"
+    )]
     NothingLeft,
     #[error("--boundaries: {0}")]
     Boundaries(#[from] BoundariesError),
