@@ -49,7 +49,7 @@ pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'st
     let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);
     const REMADE: &str = "an interrupted write or copy leaves such files: make it again";
     let zero_bytes = head.iter().filter(|byte| **byte == 0).count();
-    let many_zeros = zero_bytes >= 16 && zero_bytes * 4 > head.len();
+    let many_zeros = zero_bytes * 4 > head.len();
     if let Some(found) = content::of_bytes(head) {
         return Some(found);
     }
@@ -143,6 +143,7 @@ mod tests {
         assert_eq!(what(b"<a>", &json), Some("XML"));
         assert_eq!(what(b"<DATE>,<TIME>\n", &csv), None);
         assert_eq!(what(b"a\x01b\0\0\0", &csv), Some("binary"));
+        assert_eq!(what(b"id,a\n1,x\0y\n", &csv), None);
         assert_eq!(what("é,b\n".as_bytes(), &csv), None);
         assert_eq!(what(b"", &csv), None);
         assert_eq!(what(&[0; 100], &json), Some("nothing but zeros"));

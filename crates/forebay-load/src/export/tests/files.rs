@@ -227,16 +227,10 @@ fn what_a_format_lacks_is_told_first() {
         "column 'c[].i' (interval) is an interval: that of Parquet has no sign and no nanoseconds, and few \
          read it: export to an .arrow, .jsonl or .csv file"
     );
-    let twice = vec![
-        Field::new("a", DataType::Int8, true),
-        Field::new("a", DataType::Int8, true),
-    ];
-    let twice = DataType::Struct(twice.into());
     for (data_type, without) in [
         (DataType::Struct(Fields::empty()), vec![Parquet]),
         (DataType::FixedSizeBinary(0), vec![Parquet]),
         (DataType::Decimal128(38, -40), vec![Parquet]),
-        (twice, vec![Csv, JsonLines]),
     ] {
         for format in [Parquet, Csv, JsonLines, Arrow] {
             let begun = begin(&data_type, format);
