@@ -40,8 +40,8 @@ struct Follow {
     previous: Option<Arc<Version>>,
     /// Open, and to serve from the next activation on.
     ready: Option<Ready>,
-    /// What a rollback would go to from the version that came to serve last, until it is open.
-    before: Option<Option<u64>>,
+    /// What the last activation replaced, until it is settled what of it stays open.
+    replaced: Option<Replaced>,
     /// The pointer that was acted on last, with or without success.
     pointer: Option<Pointer>,
     /// When to try again after a failure, on the monotonic clock.
@@ -58,6 +58,14 @@ struct Follow {
 #[derive(Debug)]
 struct Ready {
     version: Arc<Version>,
+    /// What a rollback would go to.
+    before: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Replaced {
+    /// Of this table, and open until now.
+    versions: Vec<Arc<Version>>,
     /// What a rollback would go to.
     before: Option<u64>,
 }
@@ -110,7 +118,6 @@ impl Followed {
             };
             let to = version.version();
             let old = follow.serving.replace(Arc::clone(&version));
-            follow.before = Some(before);
             if old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &version)) {
                 follow.swaps += 1;
                 let from = old.as_ref().map(|old| old.version());
@@ -121,7 +128,8 @@ impl Followed {
                     to: Some(to),
                 });
             }
-            self.retired.extend(old);
+            let versions = old.into_iter().chain(follow.previous.take()).collect();
+            follow.replaced = Some(Replaced { versions, before });
         }
         changes
     }
@@ -130,10 +138,10 @@ impl Followed {
     /// version holds an `Arc` of it.
     pub fn settle(&mut self) {
         for (name, follow) in &mut self.tables {
-            if let Some(before) = follow.before.take() {
-                self.retired.extend(follow.previous.take());
+            if let Some(Replaced { versions, before }) = follow.replaced.take() {
                 let table = self.store.any_table(name);
-                follow.previous = follow.keep_previous(&table, before, &self.retired);
+                follow.previous = follow.keep_previous(&table, before, &versions);
+                self.retired.extend(versions);
             }
         }
         self.close_unread();

@@ -329,3 +329,25 @@ fn what_was_swapped_between_two_looks_serves_at_one_moment() {
     serving.refresh();
     assert_eq!(*seen.lock().unwrap(), [(Some(2), Some(2)); 2]);
 }
+
+#[test]
+fn what_is_opened_anew_is_so_for_a_rollback_too() {
+    let followed = followed();
+    followed.swap(2);
+    followed.look();
+    let table = followed.store.table(&name("t")).unwrap();
+    let runs = root().join("tables/t/runs");
+    for run in followed.disk.list(&runs).unwrap() {
+        if run.starts_with("1-") {
+            followed.disk.tamper(&runs.join(run), |bytes| bytes[0] ^= 1);
+        }
+    }
+    followed.serving.reopen(&name("t"));
+    assert_eq!(followed.state().previous, Some(1));
+    table.rollback().unwrap();
+    assert_eq!(followed.look(), Some(1));
+    let version = followed.serving.table(b"t").unwrap();
+    let keys = rows(1, 50).into_keys();
+    let failed = keys.filter(|key| version.get(key).is_err()).count();
+    assert!(failed > 0, "the files of before are still open");
+}
