@@ -61,6 +61,7 @@ def test_kill_9_at_random_moments_of_a_push(store, source):
 
 def test_two_pushes_at_once_to_a_table(store, source):
     store.push("people", source(10, version=1))
+    store.run("push", "people", source(10, version=1), "--onto", "current")
     big = source(30_000, version=2)
     # Some seconds, so that the second push surely comes while the first is at work.
     first = store.start(*push_words("people", big, "--force", "--rate", "500K"))
@@ -71,9 +72,10 @@ def test_two_pushes_at_once_to_a_table(store, source):
         time.sleep(0.005)
     refused = store.run(*push_words("people", source(10)), code=4)
     assert "another push" in refused.err and str(first.pid) in refused.err
+    assert "another push" in store.run("compact", "people", code=4).err
     assert store.finish(first).code == 0
-    assert [v["version"] for v in store.json("versions", "people")] == [1, 2]
-    assert store.push("people", source(10, version=3), args=["--force"])["version"] == 3
+    assert [v["version"] for v in store.json("versions", "people")] == [1, 2, 3]
+    assert store.push("people", source(10, version=3), args=["--force"])["version"] == 4
 
 
 def test_pushes_to_different_tables_do_not_meet(store, source):
