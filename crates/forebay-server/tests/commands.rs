@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Fixture, Reply, encode};
+use std::net::TcpStream;
+
+use common::{Client, Fixture, Reply, encode};
 
 #[test]
 fn values_of_all_kinds() {
@@ -141,6 +143,25 @@ fn errors_say_what_is_wrong() {
     assert_eq!(client.text("GET words:k0001"), "value 1");
 }
 
+/// One SCAN of a walk; returns the cursor to go on with.
+fn scan_on(
+    client: &mut Client<TcpStream>,
+    cursor: &str,
+    count: u32,
+    keys: &mut Vec<String>,
+) -> String {
+    let Reply::Array(reply) = client.ask(&format!("SCAN {cursor} COUNT {count}")) else {
+        panic!()
+    };
+    let Reply::Array(found) = &reply[1] else {
+        panic!()
+    };
+    keys.extend(found.iter().map(common::text_of));
+    let cursor = common::text_of(&reply[0]);
+    assert!(cursor.parse::<u64>().expect("a number") < 1 << 53);
+    cursor
+}
+
 /// Walks all keys; after the first reply the table is of the other order.
 fn scanned_across_orders(before: forebay_run::Order, after: forebay_run::Order) -> Vec<String> {
     let mut fixture = Fixture::store();
@@ -153,15 +174,7 @@ fn scanned_across_orders(before: forebay_run::Order, after: forebay_run::Order) 
     let mut client = fixture.client();
     let (mut cursor, mut keys, mut rounds) = ("0".to_owned(), Vec::new(), 0);
     while rounds == 0 || cursor != "0" {
-        let Reply::Array(reply) = client.ask(&format!("SCAN {cursor} COUNT 20")) else {
-            panic!()
-        };
-        let Reply::Array(found) = &reply[1] else {
-            panic!()
-        };
-        keys.extend(found.iter().map(common::text_of));
-        cursor = common::text_of(&reply[0]);
-        assert!(cursor.parse::<u64>().expect("a number") < 1 << 53);
+        cursor = scan_on(&mut client, &cursor, 20, &mut keys);
         rounds += 1;
         if rounds == 1 {
             fixture.push("t", after, common::bytes(), rows(b"new"));
@@ -189,15 +202,7 @@ fn scans_find_every_key_once_and_go_on_across_swaps() {
     let mut client = fixture.client();
     let (mut cursor, mut keys, mut rounds) = ("0".to_owned(), Vec::new(), 0);
     loop {
-        let Reply::Array(reply) = client.ask(&format!("SCAN {cursor} COUNT 37")) else {
-            panic!()
-        };
-        let Reply::Array(found) = &reply[1] else {
-            panic!()
-        };
-        keys.extend(found.iter().map(common::text_of));
-        cursor = common::text_of(&reply[0]);
-        assert!(cursor.parse::<u64>().expect("a number") < 1 << 53);
+        cursor = scan_on(&mut client, &cursor, 37, &mut keys);
         rounds += 1;
         if rounds == 5 {
             let row = |n: u32| (format!("k{n:04}").into_bytes(), b"new".to_vec());
