@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._command import Boundaries, Path
@@ -173,13 +173,29 @@ class _Job:
             with watched(self._draws, stages, cancel):
                 yield
         except BaseException as error:
-            cancel()
+            self._quietly(cancel)
+            if _was_interrupted(error):
+                raise KeyboardInterrupt from error
             told = _told(error)
             if told is None:
                 raise
             raise told from error
         finally:
-            context.removeJobTag(self._tag)
+            self._quietly(lambda: context.removeJobTag(self._tag))
+
+    @staticmethod
+    def _quietly(call: Callable[[], None]) -> None:
+        """An interrupt may take the connection to Java with it. What it was for is told already."""
+        java: Any = importlib.import_module("py4j.protocol")
+        with suppress(java.Py4JError):
+            call()
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """An interrupt within a call to Java may come out as an error of the connection."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _told(error: BaseException) -> Error | None:

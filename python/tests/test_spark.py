@@ -410,7 +410,7 @@ def test_a_push_that_is_interrupted_leaves_nothing(path, birds, tmp_path):
     finally:
         process.kill()
         process.wait()
-    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.rstrip().endswith("KeyboardInterrupt"), errors
     with forebay.open(path) as store:
         assert store["t"][5] == b"bird 5" and len(store["t"].versions()) == 1
     assert forebay.push(birds, "t", key="{id}", value="name", store=path).version == 2
