@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use forebay_engine::live::{Batch, Budget, Durability, LiveOptions, LiveTable};
+use forebay_engine::live::{Batch, Budget, Durability, LiveDraft, LiveTable};
 use forebay_engine::{Store, TableName};
 use forebay_io::{OsDisk, SystemClock, SystemRandom};
 use forebay_run::operation::DeltaKind;
@@ -35,11 +35,11 @@ impl Forebay {
             Arc::new(SystemRandom),
             path,
         )?;
-        let mut options = LiveOptions::ordered(Vec::new()).delta(DeltaKind::AddI64);
-        options.durability = durability;
-        options.factor = FACTOR;
+        let mut draft = LiveDraft::ordered(Vec::new()).delta(DeltaKind::AddI64);
+        draft.options.durability = durability;
+        draft.options.factor = FACTOR;
         let name: TableName = "bench".parse()?;
-        let table = store.create_live(&name, options, &Budget::new(BUDGET_BYTES))?;
+        let table = store.create_live(&name, draft, &Budget::new(BUDGET_BYTES))?;
         Ok(Self {
             table,
             batch: durability.map(|_| Batch::new()),

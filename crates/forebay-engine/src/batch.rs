@@ -22,8 +22,7 @@ impl Version {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
             let mut routes = [Route::default(); BATCH];
             for (route, key) in routes.iter_mut().zip(keys) {
-                route.hash = self.router.hash(key.as_ref());
-                route.partition = self.router.partition(route.hash, key.as_ref());
+                *route = self.route(key.as_ref())?;
             }
             let routes = &mut routes[..keys.len()];
             if keys.len() > 1 {

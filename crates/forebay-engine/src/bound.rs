@@ -1,4 +1,4 @@
-//! Where a partition begins.
+//! Where a partition begins, or ends.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::key_text::{from_hex, show_key, to_hex};
 
-/// The first place of a partition in its table's order. A partition ends where the next one begins.
+/// A place in a table's order.
 ///
 /// In JSON: `{"slot": 4096}`, `{"key": "text"}`, or `{"key_hex": "00ff"}` for a key that is no UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +16,22 @@ pub enum Bound {
     Slot(u16),
     /// Of an ordered table: a key; the empty one comes before all.
     Key(Vec<u8>),
+}
+
+impl Bound {
+    pub(crate) fn into_slot(self) -> Option<u16> {
+        match self {
+            Bound::Slot(slot) => Some(slot),
+            Bound::Key(_) => None,
+        }
+    }
+
+    pub(crate) fn into_key(self) -> Option<Vec<u8>> {
+        match self {
+            Bound::Key(key) => Some(key),
+            Bound::Slot(_) => None,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]

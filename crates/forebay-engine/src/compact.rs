@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 
 use crate::error::{PushError, ReadError};
 use crate::manifest::{Manifest, ManifestDraft, OperationCounts, RunRef};
+use crate::partition::Held;
 use crate::push::{Push, PushOptions};
-use crate::route::Router;
 use crate::table::Table;
 use crate::version::open_run;
 
@@ -116,7 +116,7 @@ impl Push {
         advance: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<RunRef>, PushError> {
         let runs = &manifest.partitions[partition].runs;
-        let router = Router::new(self.table().name(), manifest.order, manifest.lowers());
+        let router = manifest.router(&Held::All);
         let (disk, files) = (self.table().disk(), &self.table().files);
         let open = |run| open_run(disk, files, manifest, run, &router, false).map(Arc::new);
         let inputs: Vec<Arc<Run>> = runs[range.clone()]

@@ -166,6 +166,15 @@ pub enum ReadError {
          push it with the order \"ordered\""
     )]
     NoKeyOrder { table: TableName },
+    /// Whether the key is there is not known here.
+    #[error(
+        "version {version} of table {table}: the partition of key {key} is not open here; ask where it is"
+    )]
+    NotHere {
+        table: TableName,
+        version: u64,
+        key: String,
+    },
     #[error("table {table}, key {key} of version {versions}: {problem}")]
     Value {
         table: TableName,

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use crate::error::StoreError;
 use crate::layout::tables_dir;
 use crate::name::TableName;
+use crate::partition::Held;
 use crate::pointer::Pointer;
 use crate::serving_set::{Change, ServingState, TableState, Tables};
 use crate::store::Store;
@@ -317,7 +318,7 @@ impl Follow {
         }
         let known: Vec<&Version> = open().map(|open| &**open).collect();
         table
-            .open_version_beside(version, &known)
+            .open_partitions(version, &Held::All, &known)
             .map_err(|error| error.to_string())
     }
 
@@ -335,7 +336,7 @@ impl Follow {
             Some(open) => Some(Arc::clone(open)),
             None => {
                 let known: Vec<&Version> = open.iter().map(|open| &**open).collect();
-                table.open_version_beside(before, &known).ok()
+                table.open_partitions(before, &Held::All, &known).ok()
             }
         }
     }

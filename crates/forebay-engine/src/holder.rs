@@ -45,18 +45,27 @@ pub(crate) fn wait_lock(
     path: &Path,
     what: &str,
 ) -> Result<Box<dyn Lock>, StoreError> {
+    let lock = lock_within(disk, clock, path, what, PATIENCE)?;
+    lock.map_err(|holder| StoreError::Locked {
+        path: path.to_path_buf(),
+        holder,
+    })
+}
+
+/// Takes the lock, waiting for so long; or gives the words of who has it then.
+pub(crate) fn lock_within(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    path: &Path,
+    what: &str,
+    patience: Duration,
+) -> Result<Result<Box<dyn Lock>, String>, StoreError> {
     let words = holder_words(disk, clock, what);
     let start = clock.monotonic();
     loop {
         match try_lock(disk, path, &words)? {
-            Ok(lock) => return Ok(lock),
-            Err(holder) if clock.monotonic().saturating_sub(start) >= PATIENCE => {
-                return Err(StoreError::Locked {
-                    path: path.to_path_buf(),
-                    holder,
-                });
-            }
-            Err(_) => clock.sleep(RETRY),
+            Err(_) if clock.monotonic().saturating_sub(start) < patience => clock.sleep(RETRY),
+            outcome => return Ok(outcome),
         }
     }
 }

@@ -25,6 +25,7 @@ mod layout;
 pub mod live;
 mod manifest;
 mod name;
+mod partition;
 mod pointer;
 mod push;
 mod reserve;
@@ -38,6 +39,7 @@ mod serving_set;
 mod source;
 mod store;
 mod table;
+mod upgrade;
 mod verify;
 mod version;
 mod walk;
@@ -52,10 +54,11 @@ pub use holder::utc;
 pub use install::{Install, VersionFile};
 pub use key_text::{from_hex, show_key, to_hex, write_hex};
 pub use manifest::{
-    ColumnStats, MANIFEST_FORMAT, MAX_PARTITIONS, Manifest, ManifestDraft, OperationCounts,
-    Partition, RunRef, Totals, Ttl, ValueKind,
+    ColumnStats, MANIFEST_FORMAT, Manifest, ManifestDraft, OperationCounts, Partition, RunRef,
+    Totals, Ttl, ValueKind,
 };
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
+pub use partition::{Bounds, Held, MAX_PARTITIONS, PartitionId, PartitionRange};
 pub use pointer::{POINTER_FORMAT, Pointer};
 pub use push::{NewRun, Push, PushOptions, Ticket};
 pub use sample::{Comparison, NullShare, Share, compare_sampled};

@@ -3,7 +3,7 @@
 //! A manifest names every run of a version, partition by partition, with lengths, counts and content
 //! sums, and carries the schema of the rows. It is a sealed document: damage shows, and an unknown
 //! format is refused by its number. Nothing in a manifest is believed before [`Manifest::check`]
-//! passed it: names are plain, bounds rise from the very first place on, and all counts add up.
+//! passed it: names are plain, the partitions cover the whole order, and all counts add up.
 
 use forebay_run::content::ContentSum;
 use forebay_run::format::{Order, RunSummary};
@@ -14,12 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
 use crate::name::{RunId, TableName};
-use crate::seal::{DocumentError, seal, unseal};
+use crate::partition::{
+    Bounds, Held, PartitionId, PartitionRange, check_apart, check_whole, numbered,
+};
+use crate::route::Router;
+use crate::seal::{DocumentError, seal, unseal_upgrading};
+use crate::upgrade::name_partitions;
 
-/// The format number of manifests that this program writes and reads.
-pub const MANIFEST_FORMAT: u64 = 1;
-/// The most partitions a table can have: one a slot.
-pub const MAX_PARTITIONS: usize = 1 << 14;
+/// The format number of manifests that this program writes. It reads the one before, too.
+pub const MANIFEST_FORMAT: u64 = 2;
 
 /// A version of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +48,7 @@ pub struct Manifest {
     /// The version whose runs this one goes on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onto: Option<u64>,
-    /// Rising; the first one begins at the first place there is.
+    /// Side by side, from the beginning of the order to its end.
     pub partitions: Vec<Partition>,
     /// The sum over the partitions.
     pub totals: Totals,
@@ -71,11 +74,12 @@ pub enum ValueKind {
     List { column: String, item: Kind },
 }
 
-/// A range of a table in its sort order, from `lower` to the next partition's.
+/// A range of a table in its sort order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
-    pub lower: Bound,
+    pub id: PartitionId,
+    pub bounds: Bounds,
     /// The sum over the runs. Of several, newer records may hide or remove older ones, so that readers
     /// find fewer rows.
     pub totals: Totals,
@@ -193,15 +197,26 @@ impl<'a> FromIterator<&'a Totals> for Totals {
 }
 
 impl Partition {
-    /// A partition of at most one run, as a whole push makes it.
-    pub fn of_run(lower: Bound, run: Option<RunRef>) -> Self {
-        Self::of_runs(lower, run.into_iter().collect())
+    /// The partitions of a table that is made whole: each from its place to the next one's, numbered from 0,
+    /// with its runs, oldest first.
+    pub fn side_by_side(parts: impl IntoIterator<Item = (Bound, Vec<RunRef>)>) -> Vec<Self> {
+        let (lowers, runs): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let ranges = numbered(lowers).into_iter();
+        let partition = |(range, runs): (PartitionRange, Vec<RunRef>)| Self {
+            id: range.id,
+            bounds: range.bounds,
+            totals: sum(&runs),
+            runs,
+        };
+        ranges.zip(runs).map(partition).collect()
     }
 
-    /// A partition of these runs, oldest first.
-    pub fn of_runs(lower: Bound, runs: Vec<RunRef>) -> Self {
+    /// The partition with other runs, oldest first.
+    #[must_use]
+    pub fn with_runs(&self, runs: Vec<RunRef>) -> Self {
         Self {
-            lower,
+            id: self.id,
+            bounds: self.bounds.clone(),
             totals: sum(&runs),
             runs,
         }
@@ -316,15 +331,22 @@ impl Manifest {
     #[must_use]
     pub fn with_runs(mut self, partition: usize, runs: Vec<RunRef>) -> Self {
         if let Some(part) = self.partitions.get_mut(partition) {
-            *part = Partition::of_runs(part.lower.clone(), runs);
+            *part = part.with_runs(runs);
         }
         self.totals = self.partitions.iter().map(|part| &part.totals).collect();
         self
     }
 
-    /// Where the partitions begin.
-    pub(crate) fn lowers(&self) -> impl ExactSizeIterator<Item = &Bound> {
-        self.partitions.iter().map(|partition| &partition.lower)
+    /// The bounds of the partitions that are held, each with its place in the list.
+    pub(crate) fn held<'a>(&'a self, held: &'a Held) -> impl Iterator<Item = (usize, &'a Bounds)> {
+        let places = self.partitions.iter().enumerate();
+        let here = places.filter(|(_, partition)| held.holds(partition.id));
+        here.map(|(place, partition)| (place, &partition.bounds))
+    }
+
+    /// Finds the partition of a key.
+    pub(crate) fn router(&self, held: &Held) -> Router {
+        Router::new(&self.table, self.order, self.held(held))
     }
 
     /// All runs, in the order of the partitions.
@@ -356,7 +378,9 @@ impl Manifest {
     /// Reads a manifest file's bytes and checks all that can be checked without the runs. The number
     /// returned with it is its checksum, which tells it from any other manifest.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
-        let (manifest, sum) = unseal::<Self>(bytes, "forebay_manifest", MANIFEST_FORMAT)?;
+        let field = "forebay_manifest";
+        let (manifest, sum) =
+            unseal_upgrading::<Self>(bytes, field, MANIFEST_FORMAT, name_partitions)?;
         manifest.check().map_err(DocumentError::Inconsistent)?;
         Ok((manifest, sum))
     }
@@ -373,10 +397,10 @@ impl Manifest {
         }
         self.check_bounds()?;
         self.check_runs()?;
-        for (index, partition) in self.partitions.iter().enumerate() {
-            partition
-                .check()
-                .map_err(|problem| format!("partition {index}: {problem}"))?;
+        for partition in &self.partitions {
+            let id = partition.id;
+            let checked = partition.check();
+            checked.map_err(|problem| format!("partition {id}: {problem}"))?;
         }
         let sum: Totals = self
             .partitions
@@ -393,32 +417,10 @@ impl Manifest {
     }
 
     fn check_bounds(&self) -> Result<(), String> {
-        let count = self.partitions.len();
-        if count == 0 || count > MAX_PARTITIONS {
-            return Err(format!(
-                "{count} partitions: there must be 1 to {MAX_PARTITIONS}"
-            ));
-        }
-        let first = match self.order {
-            Order::Hashed => Bound::Slot(0),
-            Order::Ordered => Bound::Key(Vec::new()),
-        };
-        if self.partitions[0].lower != first {
-            let lower = &self.partitions[0].lower;
-            return Err(format!(
-                "the first partition begins at {lower}, not at {first}"
-            ));
-        }
-        for pair in self.partitions.windows(2) {
-            let (a, b) = (&pair[0].lower, &pair[1].lower);
-            if std::mem::discriminant(a) != std::mem::discriminant(b) {
-                return Err(format!("a bound of the wrong kind: {b}"));
-            }
-            if a >= b {
-                return Err(format!("partition bounds do not rise: {a}, then {b}"));
-            }
-        }
-        Ok(())
+        let parts = self.partitions.iter();
+        let bounds = parts.clone().map(|part| (part.id, &part.bounds));
+        check_apart(self.order, bounds)?;
+        check_whole(self.order, parts.map(|part| &part.bounds))
     }
 
     fn check_runs(&self) -> Result<(), String> {

@@ -41,20 +41,15 @@ fn manifest(partitions: Vec<Partition>, order: Order) -> Manifest {
 }
 
 fn hashed() -> Manifest {
-    let partition = |slot, id, rows| Partition::of_run(Bound::Slot(slot), Some(run(id, rows)));
-    manifest(
-        vec![partition(0, "a", 10), partition(100, "b", 20)],
-        Order::Hashed,
-    )
+    let part = |slot, id, rows| (Bound::Slot(slot), vec![run(id, rows)]);
+    let parts = [part(0, "a", 10), part(100, "b", 20)];
+    manifest(Partition::side_by_side(parts), Order::Hashed)
 }
 
 fn ordered() -> Manifest {
-    let partition =
-        |key: &[u8], id, rows| Partition::of_run(Bound::Key(key.to_vec()), Some(run(id, rows)));
-    manifest(
-        vec![partition(b"", "a", 10), partition(b"m\xff", "b", 20)],
-        Order::Ordered,
-    )
+    let part = |key: &[u8], id, rows| (Bound::Key(key.to_vec()), vec![run(id, rows)]);
+    let parts = [part(b"", "a", 10), part(b"m\xff", "b", 20)];
+    manifest(Partition::side_by_side(parts), Order::Ordered)
 }
 
 fn round_trip(manifest: &Manifest) -> Result<Manifest, DocumentError> {
@@ -67,7 +62,7 @@ fn manifests_come_back_as_they_were() {
         assert_eq!(round_trip(&manifest), Ok(manifest));
     }
     let mut empty = hashed();
-    empty.partitions = vec![Partition::of_run(Bound::Slot(0), None)];
+    empty.partitions = Partition::side_by_side([(Bound::Slot(0), Vec::new())]);
     empty.totals = Totals::default();
     empty.stats.clear();
     assert_eq!(round_trip(&empty), Ok(empty));
@@ -88,10 +83,17 @@ fn whatever_does_not_add_up_is_refused() {
             m.partitions.clear();
             m.totals = Totals::default();
         }),
-        ("first bound", |m| m.partitions[0].lower = Bound::Slot(1)),
-        ("falling", |m| m.partitions[1].lower = Bound::Slot(0)),
+        ("first bound", |m| {
+            m.partitions[0].bounds.lower = Bound::Slot(1)
+        }),
+        ("falling", |m| m.partitions[1].bounds.lower = Bound::Slot(0)),
+        ("a gap", |m| m.partitions[1].bounds.lower = Bound::Slot(101)),
+        ("an end", |m| {
+            m.partitions[1].bounds.upper = Some(Bound::Slot(200))
+        }),
+        ("one id twice", |m| m.partitions[1].id = m.partitions[0].id),
         ("kind of bound", |m| {
-            m.partitions[1].lower = Bound::Key(b"x".to_vec())
+            m.partitions[1].bounds.lower = Bound::Key(b"x".to_vec())
         }),
         ("order", |m| m.order = Order::Ordered),
         ("same run twice", |m| {
@@ -114,10 +116,10 @@ fn whatever_does_not_add_up_is_refused() {
 #[test]
 fn unknown_formats_fields_and_paths_are_refused() {
     let mut newer = hashed();
-    newer.forebay_manifest = 2;
+    newer.forebay_manifest = 3;
     assert_eq!(
         round_trip(&newer),
-        Err(DocumentError::Format { found: 2, known: 1 })
+        Err(DocumentError::Format { found: 3, known: 2 })
     );
 
     let text = serde_json::to_value(hashed()).expect("json");
@@ -150,8 +152,7 @@ fn several_runs_say_between_which_numbers_the_rows_are() {
     let mut several = hashed();
     several.partitions[0].runs.push(newer);
     assert!(round_trip(&several).is_err(), "the totals are the old ones");
-    let lower = several.partitions[0].lower.clone();
-    several.partitions[0] = Partition::of_runs(lower, several.partitions[0].runs.clone());
+    several.partitions[0] = several.partitions[0].with_runs(several.partitions[0].runs.clone());
     several.totals.add(&Totals::of_run(&run("c", 5).summary));
     assert_eq!(round_trip(&several), Ok(several.clone()));
     assert_eq!(several.rows_between(), (28, 33));
@@ -178,6 +179,43 @@ fn what_a_table_declares_comes_back() {
                 number,
             };
             assert_eq!(round_trip(&declared), Ok(declared.clone()));
+        }
+    }
+}
+
+/// The manifest as format 1 had it.
+fn of_format_1(manifest: &Manifest) -> serde_json::Value {
+    let mut old = serde_json::to_value(manifest).expect("json");
+    old["forebay_manifest"] = 1.into();
+    for partition in old["partitions"].as_array_mut().expect("a list") {
+        let partition = partition.as_object_mut().expect("an object");
+        partition.remove("id");
+        let bounds = partition.remove("bounds").expect("bounds");
+        partition.insert("lower".to_owned(), bounds["lower"].clone());
+    }
+    old
+}
+
+#[test]
+fn format_1_is_read_as_partitions_side_by_side() {
+    for manifest in [hashed(), ordered()] {
+        let old = of_format_1(&manifest);
+        let (bytes, sum) = seal(&old).expect("sealed");
+        assert_eq!(Manifest::parse(&bytes), Ok((manifest, sum)));
+        // What it lacks, has in excess, or says wrongly is refused as ever.
+        let mut without = old.clone();
+        without["partitions"][1]
+            .as_object_mut()
+            .expect("an object")
+            .remove("lower");
+        let mut with = old.clone();
+        with["partitions"][1]["id"] = 7.into();
+        with["surprise"] = 1.into();
+        let mut falling = old.clone();
+        falling["partitions"][1]["lower"] = old["partitions"][0]["lower"].clone();
+        for bad in [without, with, falling] {
+            let (bytes, _) = seal(&bad).expect("sealed");
+            assert!(Manifest::parse(&bytes).is_err(), "{bad}");
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, tables_dir};
 use crate::manifest::{Manifest, ManifestDraft};
 use crate::name::{RunId, TableName};
+use crate::partition::Held;
 use crate::reserve::Reserve;
 use crate::store::Store;
 use crate::table::{Table, check_files};
@@ -234,6 +235,7 @@ impl Push {
             &self.table.files,
             manifest.clone(),
             0,
+            &Held::All,
             &[],
         )?;
         Ok(Arc::new(version))

@@ -2,13 +2,20 @@
 //!
 //! This is on the path of every read, so it is one load from a table of 32 KiB for hashed tables (none
 //! at all for a single partition), and a binary search over the bounds for ordered ones.
+//!
+//! The order is cut into *segments*: each is a partition, or a gap between partitions, which are not
+//! here then.
+
+use std::ops::{Bound as RangeBound, Range};
 
 use forebay_run::Order;
 use forebay_run::batch::Ahead;
 use forebay_run::hash::{KeyHasher, SLOTS, slot_of};
+use forebay_run::scan::{Position, ScanRange};
 
 use crate::bound::Bound;
 use crate::name::TableName;
+use crate::partition::{Bounds, first_bound};
 
 /// Where a key of a batch is looked up, and how far its look-up has come.
 #[derive(Clone, Copy, Default)]
@@ -24,40 +31,47 @@ pub(crate) struct Router {
     hasher: KeyHasher,
     order: Order,
     map: Map,
+    /// The partition of each segment, or [`GAP`].
+    owners: Box<[u16]>,
 }
+
+/// Stands for no partition.
+const GAP: u16 = u16::MAX;
 
 #[derive(Debug)]
 enum Map {
     One,
-    /// The partition of each slot.
-    Slots(Box<[u16; SLOTS as usize]>),
-    /// The lower bounds of all partitions but the first.
+    Slots {
+        /// The partition of each slot, or [`GAP`].
+        of: Box<[u16; SLOTS as usize]>,
+        /// Where segments begin.
+        starts: Vec<u16>,
+    },
+    /// Where segments begin.
     Keys(Vec<Vec<u8>>),
 }
 
 impl Router {
-    /// `lowers`: where the partitions begin. REQUIRES: they rise from the first place there is, and are
-    /// of this order.
+    /// `held`: the partitions that are here, by the numbers that they are found by. REQUIRES: their bounds
+    /// rise, do not overlap, and are of this order.
     pub fn new<'a>(
         table: &TableName,
         order: Order,
-        lowers: impl ExactSizeIterator<Item = &'a Bound>,
+        held: impl Iterator<Item = (usize, &'a Bounds)>,
     ) -> Self {
+        let segments = segments(order, held);
+        let owners: Box<[u16]> = segments.iter().map(|(_, owner)| *owner).collect();
+        let starts = segments.into_iter().map(|(start, _)| start);
         let map = match order {
-            _ if lowers.len() == 1 => Map::One,
-            Order::Hashed => Map::Slots(slot_map(lowers)),
-            Order::Ordered => {
-                let keys = lowers.skip(1).filter_map(|lower| match lower {
-                    Bound::Key(key) => Some(key.clone()),
-                    Bound::Slot(_) => None,
-                });
-                Map::Keys(keys.collect())
-            }
+            _ if starts.len() == 1 => Map::One,
+            Order::Hashed => slot_map(starts, &owners),
+            Order::Ordered => Map::Keys(starts.filter_map(Bound::into_key).collect()),
         };
         Self {
             hasher: KeyHasher::new(&table.wire_prefix()),
             order,
             map,
+            owners,
         }
     }
 
@@ -74,56 +88,98 @@ impl Router {
         }
     }
 
-    /// The index of the partition of a key, whose hash the caller has.
+    /// The partition of a key, whose hash the caller has; `None`: it is not here.
     #[inline]
-    pub fn partition(&self, hash: u64, key: &[u8]) -> usize {
-        match &self.map {
+    pub fn partition(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let owner = match &self.map {
+            Map::One => self.owners[0],
+            Map::Slots { of, .. } => of[usize::from(slot_of(hash))],
+            Map::Keys(starts) => self.owners[segment_of_key(starts, key)],
+        };
+        (owner != GAP).then_some(usize::from(owner))
+    }
+
+    /// The partition of a segment; `None` of a gap.
+    pub fn owner(&self, segment: usize) -> Option<usize> {
+        let owner = self.owners[segment];
+        (owner != GAP).then_some(usize::from(owner))
+    }
+
+    /// The segments that have a part in a range.
+    pub fn segments(&self, range: &ScanRange) -> Range<usize> {
+        let segment = |at: &Position| match &self.map {
             Map::One => 0,
-            Map::Slots(slots) => usize::from(slots[usize::from(slot_of(hash))]),
-            Map::Keys(lowers) => lowers.partition_point(|lower| &lower[..] <= key),
-        }
+            Map::Slots { starts, .. } => {
+                let slot = slot_of(at.hash);
+                starts.partition_point(|start| *start <= slot) - 1
+            }
+            Map::Keys(starts) => segment_of_key(starts, &at.key),
+        };
+        let first = match &range.from {
+            RangeBound::Included(at) | RangeBound::Excluded(at) => segment(at),
+            RangeBound::Unbounded => 0,
+        };
+        let last = match (&range.to, &self.map) {
+            // A range that ends where a segment begins has no part in that.
+            (RangeBound::Excluded(at), Map::Keys(starts)) => {
+                starts[1..].partition_point(|start| *start < at.key)
+            }
+            (RangeBound::Included(at) | RangeBound::Excluded(at), _) => segment(at),
+            (RangeBound::Unbounded, _) => self.owners.len() - 1,
+        };
+        first..last + 1
+    }
+
+    /// Where in a range of keys the first place lies that is not here; `None`: all of it is.
+    pub fn gap_in(&self, range: &ScanRange) -> Option<Vec<u8>> {
+        let gap = self.segments(range).find(|at| self.owners[*at] == GAP)?;
+        let start = match &self.map {
+            Map::Keys(starts) => starts[gap].clone(),
+            _ => Vec::new(),
+        };
+        let from = match &range.from {
+            RangeBound::Included(at) | RangeBound::Excluded(at) => &at.key[..],
+            RangeBound::Unbounded => &[],
+        };
+        Some(start.max(from.to_vec()))
     }
 }
 
-fn slot_map<'a>(lowers: impl Iterator<Item = &'a Bound>) -> Box<[u16; SLOTS as usize]> {
-    let mut map = Box::new([0u16; SLOTS as usize]);
-    for (index, lower) in lowers.enumerate() {
-        if let Bound::Slot(lower) = lower {
-            map[usize::from(*lower)..].fill(index as u16);
+/// The first one begins where the order does, so that there is one below any key.
+#[inline]
+fn segment_of_key(starts: &[Vec<u8>], key: &[u8]) -> usize {
+    starts[1..].partition_point(|start| &start[..] <= key)
+}
+
+/// Where segments begin, and whose they are.
+fn segments<'a>(
+    order: Order,
+    held: impl Iterator<Item = (usize, &'a Bounds)>,
+) -> Vec<(Bound, u16)> {
+    let mut segments: Vec<(Bound, u16)> = vec![(first_bound(order), GAP)];
+    for (partition, bounds) in held {
+        // The gap before it is none where the last one ends here.
+        if segments
+            .last()
+            .is_some_and(|(start, _)| *start == bounds.lower)
+        {
+            segments.pop();
         }
+        segments.push((bounds.lower.clone(), partition as u16));
+        segments.extend(bounds.upper.clone().map(|upper| (upper, GAP)));
     }
-    map
+    segments
+}
+
+fn slot_map(starts: impl Iterator<Item = Bound>, owners: &[u16]) -> Map {
+    let starts: Vec<u16> = starts.filter_map(Bound::into_slot).collect();
+    let mut of = Box::new([GAP; SLOTS as usize]);
+    for (start, owner) in starts.iter().zip(owners) {
+        of[usize::from(*start)..].fill(*owner);
+    }
+    Map::Slots { of, starts }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_key_is_in_the_last_partition_that_begins_at_or_below_it(
-            bounds in proptest::collection::btree_set(
-                proptest::collection::vec(0u8..4, 1..4), 0..20),
-            key in proptest::collection::vec(0u8..4, 1..5),
-        ) {
-            let keys = std::iter::once(Vec::new()).chain(bounds);
-            let lowers: Vec<Bound> = keys.map(Bound::Key).collect();
-            let wanted = lowers.iter().rposition(|lower| *lower <= Bound::Key(key.clone()));
-            let router = Router::new(&TableName::new("t").unwrap(), Order::Ordered, lowers.iter());
-            prop_assert_eq!(Some(router.partition(router.hash(&key), &key)), wanted);
-        }
-
-        #[test]
-        fn a_slot_is_in_the_last_partition_that_begins_at_or_below_it(
-            bounds in proptest::collection::btree_set(1u16..SLOTS as u16, 0..40),
-            key in proptest::collection::vec(any::<u8>(), 1..8),
-        ) {
-            let lowers: Vec<Bound> = std::iter::once(0).chain(bounds).map(Bound::Slot).collect();
-            let router = Router::new(&TableName::new("t").unwrap(), Order::Hashed, lowers.iter());
-            let slot = KeyHasher::new(b"t:").slot(&key);
-            let wanted = lowers.iter().rposition(|lower| *lower <= Bound::Slot(slot));
-            prop_assert_eq!(Some(router.partition(router.hash(&key), &key)), wanted);
-        }
-    }
-}
+#[path = "route_tests.rs"]
+mod tests;

@@ -22,12 +22,13 @@ pub struct VersionScan {
 }
 
 impl Version {
-    /// Walks all records.
+    /// Walks all records of the open partitions.
     pub fn scan(self: &Arc<Self>, direction: Direction) -> VersionScan {
         self.scan_range(ScanRange::all(), direction)
     }
 
-    /// Walks the records between two keys. Only for ordered tables: [`ReadError::NoKeyOrder`].
+    /// Walks the records between two keys. Only for ordered tables: [`ReadError::NoKeyOrder`]; and where all
+    /// partitions of the range are open: [`ReadError::NotHere`].
     pub fn scan_keys(
         self: &Arc<Self>,
         from: Bound<&[u8]>,
@@ -35,22 +36,22 @@ impl Version {
         direction: Direction,
     ) -> Result<VersionScan, ReadError> {
         match self.order() {
-            Order::Ordered => Ok(self.scan_range(ScanRange::keys(from, to), direction)),
+            Order::Ordered => {
+                let range = ScanRange::keys(from, to);
+                match self.router.gap_in(&range) {
+                    Some(key) => Err(self.not_here(&key)),
+                    None => Ok(self.scan_range(range, direction)),
+                }
+            }
             Order::Hashed => Err(ReadError::NoKeyOrder {
                 table: self.table().clone(),
             }),
         }
     }
 
-    /// Walks the records of a range of positions in the table's own order.
+    /// Walks the records of a range of positions in the table's own order, in the open partitions.
     pub fn scan_range(self: &Arc<Self>, range: ScanRange, direction: Direction) -> VersionScan {
-        let walk = Walk::new(
-            &self.router,
-            self.parts.len(),
-            range,
-            direction,
-            self.now_ms(),
-        );
+        let walk = Walk::new(&self.router, range, direction, self.now_ms());
         VersionScan {
             version: Arc::clone(self),
             walk,
@@ -59,11 +60,13 @@ impl Version {
 
     fn cursors(
         &self,
-        partition: usize,
+        segment: usize,
         range: &ScanRange,
         direction: Direction,
     ) -> (Vec<RunScan>, DeltaKind) {
-        let runs = self.parts[partition].runs.iter();
+        let partition = self.router.owner(segment);
+        let runs = partition.map_or(&[][..], |partition| &self.parts[partition].runs);
+        let runs = runs.iter();
         let scan = |run| RunScan::new(Arc::clone(run), range.clone(), direction);
         // A table without a kind of deltas has none, so that any kind will do.
         let kind = self.manifest().delta.unwrap_or(DeltaKind::Append);
@@ -82,7 +85,7 @@ impl VersionScan {
     /// Moves to the next record; `false` when there is none.
     pub fn advance(&mut self) -> Result<bool, ReadError> {
         let version = &self.version;
-        let enter = |partition, range: &_, direction| version.cursors(partition, range, direction);
+        let enter = |segment, range: &_, direction| version.cursors(segment, range, direction);
         let moved = self.walk.advance(enter);
         moved.map_err(|error| version.read_error(error))
     }

@@ -20,7 +20,7 @@ fn manifest(columns: Vec<Column>, value: ValueKind, key: &str, order: Order) -> 
         delta: None,
         ttl: None,
         onto: None,
-        partitions: vec![Partition::of_run(lower, None)],
+        partitions: Partition::side_by_side([(lower, Vec::new())]),
         stats: Vec::new(),
         source: String::new(),
     };

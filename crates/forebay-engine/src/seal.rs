@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,8 +30,7 @@ pub enum DocumentError {
 
 /// The document's bytes for the file, and its checksum.
 pub fn seal<T: Serialize>(document: &T) -> Result<(Vec<u8>, u64), DocumentError> {
-    let mut bytes = serde_json::to_vec_pretty(document)
-        .map_err(|error| DocumentError::Shape(error.to_string()))?;
+    let mut bytes = serde_json::to_vec_pretty(document).map_err(shape)?;
     bytes.push(b'\n');
     let sum = xxh3_64(&bytes);
     Ok((seal_text(bytes), sum))
@@ -51,6 +51,36 @@ pub fn unseal<T: DeserializeOwned>(
     format_field: &str,
     known: u64,
 ) -> Result<(T, u64), DocumentError> {
+    let (body, sum) = checked_body(bytes)?;
+    check_format(body, format_field, known)?;
+    Ok((serde_json::from_slice(body).map_err(shape)?, sum))
+}
+
+/// [`unseal`] of a document that may also be of the format before. `upgrade` makes such a one the same
+/// document in the known format, but for the number; `None`: it lacks what its format has.
+pub(crate) fn unseal_upgrading<T: DeserializeOwned>(
+    bytes: &[u8],
+    format_field: &str,
+    known: u64,
+    upgrade: fn(&mut Value) -> Option<()>,
+) -> Result<(T, u64), DocumentError> {
+    let (body, sum) = checked_body(bytes)?;
+    if format_of(body, format_field)? == known {
+        return Ok((serde_json::from_slice(body).map_err(shape)?, sum));
+    }
+    check_format(body, format_field, known - 1).map_err(|error| match error {
+        DocumentError::Format { found, .. } => DocumentError::Format { found, known },
+        other => other,
+    })?;
+    let mut document: Value = serde_json::from_slice(body).map_err(shape)?;
+    let lacking = || DocumentError::Shape("it lacks what its format has".to_owned());
+    upgrade(&mut document).ok_or_else(lacking)?;
+    document[format_field] = known.into();
+    Ok((serde_json::from_value(document).map_err(shape)?, sum))
+}
+
+/// What is sealed, and its checksum.
+fn checked_body(bytes: &[u8]) -> Result<(&[u8], u64), DocumentError> {
     let cut = bytes
         .len()
         .checked_sub(LAST_LINE_BYTES)
@@ -63,27 +93,29 @@ pub fn unseal<T: DeserializeOwned>(
     if line != last_line(sum).as_bytes() {
         return Err(DocumentError::Checksum);
     }
-    check_format(body, format_field, known)?;
-    let document =
-        serde_json::from_slice(body).map_err(|error| DocumentError::Shape(error.to_string()))?;
-    Ok((document, sum))
-}
-
-fn last_line(sum: u64) -> String {
-    format!("xxh3 {sum:016x}\n")
+    Ok((body, sum))
 }
 
 /// Later formats may look different altogether, so the number is read before anything else.
 pub(crate) fn check_format(body: &[u8], field: &str, known: u64) -> Result<(), DocumentError> {
-    let value: serde_json::Value =
-        serde_json::from_slice(body).map_err(|error| DocumentError::Shape(error.to_string()))?;
-    match value.get(field).and_then(serde_json::Value::as_u64) {
-        Some(found) if found == known => Ok(()),
-        Some(found) => Err(DocumentError::Format { found, known }),
-        None => Err(DocumentError::Shape(format!(
-            "the field {field:?} is missing"
-        ))),
+    match format_of(body, field)? {
+        found if found == known => Ok(()),
+        found => Err(DocumentError::Format { found, known }),
     }
+}
+
+fn format_of(body: &[u8], field: &str) -> Result<u64, DocumentError> {
+    let value: Value = serde_json::from_slice(body).map_err(shape)?;
+    let found = value.get(field).and_then(Value::as_u64);
+    found.ok_or_else(|| DocumentError::Shape(format!("the field {field:?} is missing")))
+}
+
+fn shape(error: serde_json::Error) -> DocumentError {
+    DocumentError::Shape(error.to_string())
+}
+
+fn last_line(sum: u64) -> String {
+    format!("xxh3 {sum:016x}\n")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::error::ReadError;
 use crate::live::{LiveError, LiveLookup, LiveScan, LiveTable};
 use crate::manifest::ValueKind;
 use crate::name::TableName;
+use crate::partition::PartitionRange;
 use crate::scan::VersionScan;
 use crate::version::{Lookup, Value, Version};
 
@@ -77,6 +78,14 @@ impl<'a> Source<'a> {
         match self {
             Source::Batch(version) => version.order(),
             Source::Live(table) => table.order(),
+        }
+    }
+
+    /// The partitions that are here, in the table's order.
+    pub fn partitions(self) -> Vec<PartitionRange> {
+        match self {
+            Source::Batch(version) => version.partitions(),
+            Source::Live(table) => table.partitions(),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::holder::wait_lock;
 use crate::layout::{TableFiles, version_of};
 use crate::manifest::Manifest;
 use crate::name::TableName;
+use crate::partition::Held;
 use crate::pointer::Pointer;
 use crate::store::Store;
 use crate::version::Version;
@@ -216,18 +217,21 @@ impl Table {
     /// Opens a version for reading. It stays readable until the last handle is dropped, whatever
     /// becomes of its files' names.
     pub fn open_version(&self, version: u64) -> Result<Arc<Version>, ReadError> {
-        self.open_version_beside(version, &[])
+        self.open_partitions(version, &Held::All, &[])
     }
 
-    /// [`Table::open_version`], sharing the runs that others of its versions have open.
-    pub(crate) fn open_version_beside(
+    /// [`Table::open_version`] of some of its partitions, sharing the runs that `known`, versions of this
+    /// table, have open: the same version with other partitions among them. Of partitions that are not
+    /// held no file is touched.
+    pub fn open_partitions(
         &self,
         version: u64,
+        held: &Held,
         known: &[&Version],
     ) -> Result<Arc<Version>, ReadError> {
         let (manifest, sum) = self.manifest_and_sum(version)?;
         let (store, files) = (&self.store, &self.files);
-        Version::open(store, files, manifest, sum, known).map(Arc::new)
+        Version::open(store, files, manifest, sum, held, known).map(Arc::new)
     }
 
     /// Lets `version` serve. Before the pointer moves, the version's manifest is checked and all its

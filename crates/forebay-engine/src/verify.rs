@@ -15,6 +15,7 @@ use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
 use crate::manifest::{Manifest, Totals};
 use crate::name::RunId;
+use crate::partition::Held;
 use crate::route::Router;
 use crate::table::Table;
 use crate::version::open_run;
@@ -58,7 +59,7 @@ impl Table {
         uncached: bool,
         advance: &mut dyn FnMut(u64),
     ) -> VerifyReport {
-        let router = Router::new(self.name(), manifest.order, manifest.lowers());
+        let router = manifest.router(&Held::All);
         let mut report = VerifyReport {
             version: manifest.version,
             runs: 0,
@@ -163,7 +164,7 @@ fn check_run(
     for direction in [Direction::Forward, Direction::Backward] {
         let mut scan = run.scan(ScanRange::all(), direction);
         if scan.advance().map_err(explain)?
-            && router.partition(router.hash(scan.key()), scan.key()) != partition
+            && router.partition(router.hash(scan.key()), scan.key()) != Some(partition)
         {
             let (table, version) = (manifest.table.clone(), manifest.version);
             let (key, path) = (show_key(scan.key()), run.path().display());

@@ -14,9 +14,11 @@ use forebay_run::run::Run;
 use forebay_run::{Found, Lookup as RunLookup, Order, RunError};
 
 use crate::error::{ReadError, StoreError};
+use crate::key_text::show_key;
 use crate::layout::{TableFiles, run_of};
 use crate::manifest::{Manifest, RunRef};
 use crate::name::{RunId, TableName};
+use crate::partition::{Bounds, Held, PartitionRange};
 use crate::route::{Route, Router};
 use crate::store::Store;
 use forebay_io::{Clock, Disk};
@@ -40,6 +42,7 @@ pub struct Version {
     manifest: Manifest,
     /// The manifest's checksum; 0 before it is committed.
     sum: u64,
+    held: Held,
     pub(crate) router: Router,
     pub(crate) parts: Vec<VersionPart>,
     /// Tells what has expired.
@@ -48,29 +51,34 @@ pub struct Version {
     damaged: Mutex<BTreeSet<RunId>>,
 }
 
-/// The open runs of a partition, oldest first.
+/// The open runs of a partition, oldest first; none of a partition that is not held.
 #[derive(Debug)]
 pub(crate) struct VersionPart {
     pub runs: Box<[Arc<Run>]>,
 }
 
 impl Version {
-    /// Opens every run: their footers and indexes are read and compared with the manifest, no page
-    /// is. Runs that one of `known`, versions of the same table, has open are shared with it, with
+    /// Opens every run of the partitions `held`: their footers and indexes are read and compared with
+    /// the manifest, no page is. Runs that one of `known`, versions of the same table, has open are shared with it, with
     /// what is known of their pages.
     pub(crate) fn open(
         store: &Store,
         files: &TableFiles,
         manifest: Manifest,
         sum: u64,
+        held: &Held,
         known: &[&Version],
     ) -> Result<Self, ReadError> {
         let disk = store.disk();
-        let router = Router::new(&manifest.table, manifest.order, manifest.lowers());
+        let router = manifest.router(held);
         let mut parts = Vec::with_capacity(manifest.partitions.len());
         for (at, partition) in manifest.partitions.iter().enumerate() {
-            let mut runs = Vec::with_capacity(partition.runs.len());
-            for reference in &partition.runs {
+            let named = match held.holds(partition.id) {
+                true => &partition.runs[..],
+                false => &[],
+            };
+            let mut runs = Vec::with_capacity(named.len());
+            for reference in named {
                 runs.push(
                     match known.iter().find_map(|known| known.shared(at, reference)) {
                         Some(run) => run,
@@ -85,6 +93,7 @@ impl Version {
         Ok(Self {
             manifest,
             sum,
+            held: held.clone(),
             router,
             parts,
             clock: Arc::clone(store.clock()),
@@ -116,6 +125,16 @@ impl Version {
         self.manifest.version
     }
 
+    /// The partitions that are open, in the table's order.
+    pub fn partitions(&self) -> Vec<PartitionRange> {
+        let open = self.manifest.held(&self.held);
+        let range = |(place, bounds): (usize, &Bounds)| PartitionRange {
+            id: self.manifest.partitions[place].id,
+            bounds: bounds.clone(),
+        };
+        open.map(range).collect()
+    }
+
     /// Computes the hash64 of this table's keys.
     pub fn hasher(&self) -> &KeyHasher {
         self.router.hasher()
@@ -132,21 +151,33 @@ impl Version {
     /// The value of a key. Waits for the device when it must.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>, ReadError> {
-        self.get_at(self.route(key), key)
+        self.get_at(self.route(key)?, key)
     }
 
-    /// The index of the partition that a key lies in.
-    pub fn partition_of(&self, key: &[u8]) -> usize {
-        self.route(key).partition
+    /// The place in the manifest of the partition that a key lies in; `None` where that is not open.
+    pub fn partition_of(&self, key: &[u8]) -> Option<usize> {
+        self.router.partition(self.router.hash(key), key)
     }
 
     #[inline]
-    fn route(&self, key: &[u8]) -> Route<'static> {
+    pub(crate) fn route(&self, key: &[u8]) -> Result<Route<'static>, ReadError> {
         let hash = self.router.hash(key);
-        Route {
-            hash,
-            partition: self.router.partition(hash, key),
-            ahead: None,
+        match self.router.partition(hash, key) {
+            Some(partition) => Ok(Route {
+                hash,
+                partition,
+                ahead: None,
+            }),
+            None => Err(self.not_here(key)),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn not_here(&self, key: &[u8]) -> ReadError {
+        ReadError::NotHere {
+            table: self.manifest.table.clone(),
+            version: self.manifest.version,
+            key: show_key(key),
         }
     }
 
@@ -168,7 +199,7 @@ impl Version {
     /// The value of a key, without waiting for the device.
     #[inline]
     pub fn try_get(&self, key: &[u8]) -> Result<Lookup<'_>, ReadError> {
-        self.try_get_at(self.route(key), key)
+        self.try_get_at(self.route(key)?, key)
     }
 
     #[inline]
@@ -191,7 +222,7 @@ impl Version {
     pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, ReadError> {
         let Route {
             hash, partition, ..
-        } = self.route(key);
+        } = self.route(key)?;
         let runs = &self.parts[partition].runs;
         let found = self.resolve(runs, hash, key, |run| run.get(hash, key));
         let found = found.map_err(|error| self.read_error(error))?;

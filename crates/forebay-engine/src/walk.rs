@@ -1,11 +1,11 @@
 //! Walking records over partitions, either way: what scans of versions and of live tables have in common.
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
 use forebay_run::RunError;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::DeltaKind;
-use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
+use forebay_run::scan::{Cursor, Direction, ScanRange};
 
 use crate::route::Router;
 
@@ -14,8 +14,8 @@ use crate::route::Router;
 pub(crate) struct Walk<C> {
     pub range: ScanRange,
     direction: Direction,
-    /// The partitions still to come.
-    partitions: Range<usize>,
+    /// The router's segments still to come.
+    segments: Range<usize>,
     current: Option<PartWalk<C>>,
     /// How many records may still come.
     left: u64,
@@ -30,27 +30,11 @@ enum PartWalk<C> {
 }
 
 impl<C: Cursor> Walk<C> {
-    /// `partitions`: how many there are.
-    pub fn new(
-        router: &Router,
-        partitions: usize,
-        range: ScanRange,
-        direction: Direction,
-        now_ms: u64,
-    ) -> Self {
-        let partition = |at: &Position| router.partition(at.hash, &at.key);
-        let first = match &range.from {
-            Bound::Included(at) | Bound::Excluded(at) => partition(at),
-            Bound::Unbounded => 0,
-        };
-        let last = match &range.to {
-            Bound::Included(at) | Bound::Excluded(at) => partition(at),
-            Bound::Unbounded => partitions - 1,
-        };
+    pub fn new(router: &Router, range: ScanRange, direction: Direction, now_ms: u64) -> Self {
         Self {
+            segments: router.segments(&range),
             range,
             direction,
-            partitions: first..last + 1,
             current: None,
             left: u64::MAX,
             now_ms,
@@ -63,7 +47,7 @@ impl<C: Cursor> Walk<C> {
     }
 
     /// Moves to the next record; `false` when there is none. `enter` gives cursors over all sources of a
-    /// partition, oldest first, whose operations compose by the kind.
+    /// segment's partition, oldest first, whose operations compose by the kind; none of a gap.
     #[inline]
     pub fn advance(
         &mut self,
@@ -96,8 +80,8 @@ impl<C: Cursor> Walk<C> {
     #[inline(never)]
     fn enter_next(&mut self, enter: impl Fn(usize, &ScanRange, Direction) -> (Vec<C>, DeltaKind)) {
         let next = match self.direction {
-            Direction::Forward => self.partitions.next(),
-            Direction::Backward => self.partitions.next_back(),
+            Direction::Forward => self.segments.next(),
+            Direction::Backward => self.segments.next_back(),
         };
         self.current = next.map(|next| {
             let (cursors, kind) = enter(next, &self.range, self.direction);

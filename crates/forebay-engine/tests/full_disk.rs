@@ -5,7 +5,7 @@
 mod common;
 
 use common::{View, name, push, rows, store_on, view};
-use forebay_engine::live::{Budget, LiveOptions};
+use forebay_engine::live::{Budget, LiveDraft};
 use forebay_engine::{Store, StoreError};
 use forebay_io::sim::{Fault, SimDisk};
 use forebay_io::{Disk, is_out_of_space};
@@ -244,7 +244,7 @@ fn a_table_that_cannot_be_made_leaves_nothing() {
         pushed.map(drop).map_err(|error| error.to_string())
     });
     leaves_nothing(|store| {
-        let options = LiveOptions::ordered(vec![b"k".to_vec()]);
+        let options = LiveDraft::ordered(vec![b"k".to_vec()]);
         let made = store.create_live(&name("other"), options, &Budget::new(0));
         made.map(drop).map_err(|error| error.to_string())
     });

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use common::{Rows, draft, name, read_all, root, rows, store_on, write_run};
 use forebay_engine::{
-    Lookup, MAX_RUNS, Manifest, ManifestDraft, Partition, PushOptions, Serving, Store, Table,
-    Version, compare_sampled, diff, due,
+    Lookup, MAX_RUNS, Manifest, ManifestDraft, PushOptions, Serving, Store, Table, Version,
+    compare_sampled, diff, due,
 };
 use forebay_io::Clock;
 use forebay_io::sim::{Dice, Fault, SimDisk};
@@ -100,7 +100,7 @@ fn onto(table: &Table, base: u64, operations: &Operations) -> u64 {
     let opened = table.open_version(base.version).unwrap();
     let mut partitions = base.partitions.clone();
     for (index, partition) in partitions.iter_mut().enumerate() {
-        let inside = |key: &[u8]| opened.partition_of(key) == index;
+        let inside = |key: &[u8]| opened.partition_of(key) == Some(index);
         let inside: Vec<(&[u8], Operation<'_>)> = operations
             .iter()
             .filter(|(key, _)| inside(key))
@@ -110,7 +110,7 @@ fn onto(table: &Table, base: u64, operations: &Operations) -> u64 {
         if !inside.is_empty() {
             runs.push(write_run(&push, index, base.order, &inside).unwrap());
         }
-        *partition = Partition::of_runs(partition.lower.clone(), runs);
+        *partition = partition.with_runs(runs);
     }
     let draft = ManifestDraft::like(&base, partitions, "a test".to_owned());
     let mut manifest = push.manifest(draft).unwrap();

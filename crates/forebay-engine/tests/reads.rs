@@ -158,7 +158,7 @@ fn commit(
     };
     let merged = runs.len() <= 1;
     let manifest = push
-        .manifest(draft(order, vec![Partition::of_runs(lower, runs)]))
+        .manifest(draft(order, Partition::side_by_side([(lower, runs)])))
         .unwrap();
     let version = push.commit(manifest).unwrap();
     let table = store.table(&name("t")).unwrap();

@@ -198,6 +198,7 @@ fn of_read(error: &ReadError) -> Failure {
     match error {
         ReadError::Run { source, .. } => of_run(source),
         ReadError::NoKeyOrder { .. } => Failure::Usage,
+        ReadError::NotHere { .. } => Failure::Missing,
         ReadError::Value { .. } => Failure::Damaged,
         ReadError::Store(error) => of_store(error),
     }
@@ -205,7 +206,7 @@ fn of_read(error: &ReadError) -> Failure {
 
 fn of_live(error: &LiveError) -> Failure {
     match error {
-        LiveError::NoTable { .. } => Failure::Missing,
+        LiveError::NoTable { .. } | LiveError::NotHere { .. } => Failure::Missing,
         LiveError::Exists { .. }
         | LiveError::Batch { .. }
         | LiveError::Options { .. }

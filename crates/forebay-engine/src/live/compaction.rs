@@ -13,9 +13,10 @@ use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
 use crate::live::flush::Output;
 use crate::live::levels::{Due, due};
-use crate::live::manifest::LiveManifest;
+use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::part::{LiveRun, PartView};
 use crate::live::shared::LiveShared;
+use crate::partition::PartitionId;
 
 impl LiveShared {
     /// Whether some runs are to be merged.
@@ -24,16 +25,12 @@ impl LiveShared {
     }
 
     /// The cheapest merge that is due, and in which partition.
-    fn next_merge(&self, manifest: &LiveManifest) -> Option<(usize, Due)> {
+    fn next_merge(&self, manifest: &LiveManifest) -> Option<(PartitionId, Due)> {
         let factor = self.options.factor as usize;
-        let dues = manifest
-            .partitions
-            .iter()
-            .enumerate()
-            .filter_map(|(partition, runs)| {
-                let levels: Vec<u32> = runs.iter().map(|run| run.level).collect();
-                due(&levels, factor).map(|due| (partition, due))
-            });
+        let dues = manifest.partitions.iter().filter_map(|partition| {
+            let levels: Vec<u32> = partition.runs.iter().map(|run| run.level).collect();
+            due(&levels, factor).map(|due| (partition.id, due))
+        });
         dues.min_by_key(|(_, due)| due.level)
     }
 
@@ -51,8 +48,8 @@ impl LiveShared {
     pub fn compact(&self) -> Result<(), LiveError> {
         self.flush()?;
         let compacting = self.compacting.lock();
-        for partition in 0..self.parts.len() {
-            let runs = self.structure.lock().partitions[partition].clone();
+        let partitions = self.structure.lock().partitions.clone();
+        for LivePartition { id, runs, .. } in partitions {
             let level = runs.iter().map(|run| run.level).max().unwrap_or(0);
             // A single run may still hold what only a merge with the oldest one drops, if it was added
             // as it came.
@@ -61,7 +58,7 @@ impl LiveShared {
                     runs: 0..runs.len(),
                     level,
                 };
-                self.closing(self.merge_runs(&compacting, partition, due))?;
+                self.closing(self.merge_runs(&compacting, id, due))?;
             }
         }
         Ok(())
@@ -73,12 +70,13 @@ impl LiveShared {
     fn merge_runs(
         &self,
         _compacting: &MutexGuard<'_, ()>,
-        partition: usize,
+        id: PartitionId,
         due: Due,
     ) -> Result<(), LiveError> {
         let now_ms = self.shape.now_ms();
+        let partition = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         let (view, buffered) = {
-            let part = self.parts[partition].lock();
+            let part = self.parts.at(partition).lock();
             (Arc::clone(&part.view), part.memtable.deltas_since_ms())
         };
         let inputs: Vec<Arc<LiveRun>> = view.runs[due.runs.clone()].to_vec();
@@ -130,13 +128,14 @@ impl LiveShared {
     ) -> Result<(), LiveError> {
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
-        let runs = &mut next.partitions[partition];
+        let id = self.parts.id_at(partition);
+        let runs = next.runs_of(id).ok_or_else(|| self.no_partition(id))?;
         let first = runs.iter().position(|run| run.id == inputs[0].reference.id);
         let range = first.map_or(0..0, |first| first..first + inputs.len());
         runs.splice(range.clone(), merged.map(|run| run.reference.clone()));
         self.replace_manifest(&next)?;
         *manifest = next;
-        let mut part = self.parts[partition].lock();
+        let mut part = self.parts.at(partition).lock();
         let mut runs = part.view.runs.to_vec();
         runs.splice(range, merged.cloned());
         part.view = Arc::new(PartView {

@@ -57,6 +57,11 @@ pub enum LiveError {
         first: String,
         second: String,
     },
+    /// Whether the key is there is not known here, and it takes no writes.
+    #[error("table {table}: the partition of key {key} is not open here; ask where it is")]
+    NotHere { table: TableName, key: String },
+    #[error("table {table}: {problem}")]
+    Partition { table: TableName, problem: String },
     #[error("table {table} is kept in the order of hashes: it has no ranges of keys")]
     NoKeyOrder { table: TableName },
     /// The table takes no writes until it is opened anew; reads go on.

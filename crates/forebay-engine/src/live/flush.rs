@@ -37,7 +37,7 @@ impl LiveShared {
     /// there is nothing new.
     pub fn freeze(&self) -> u64 {
         let mut frozen = self.frozen.lock();
-        let mut parts = self.lock_parts();
+        let mut parts = self.parts.lock_all();
         for part in &mut parts {
             part.seal(&self.memory);
         }
@@ -106,7 +106,7 @@ impl LiveShared {
     }
 
     fn write_generation(&self, written: &mut Vec<Option<Arc<LiveRun>>>) -> Result<(), LiveError> {
-        for part in &self.parts {
+        for part in self.parts.iter() {
             let now_ms = self.shape.now_ms();
             let (view, buffered) = {
                 let part = part.lock();
@@ -149,8 +149,12 @@ impl LiveShared {
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
         next.log_from = next.log_from.max(frozen.log_from);
-        for (runs, new) in next.partitions.iter_mut().zip(written) {
-            runs.extend(new.iter().map(|run| run.reference.clone()));
+        for (place, run) in written.iter().enumerate() {
+            let Some(run) = run else { continue };
+            // A partition is released when nothing of it waits to be written.
+            let runs = next.runs_of(self.parts.id_at(place));
+            let runs = runs.ok_or_else(|| self.no_partition(self.parts.id_at(place)))?;
+            runs.push(run.reference.clone());
         }
         self.replace_manifest(&next)?;
         *manifest = next;
@@ -240,7 +244,7 @@ impl LiveShared {
     }
 
     pub fn run_options(&self, output: &Output) -> RunOptions {
-        let prefix = self.shape.router.hasher().prefix();
+        let prefix = self.shape.hasher.prefix();
         let options = RunOptions::new(self.shape.order, self.options.compression, prefix);
         let record_bytes = output.bytes / output.records.max(1);
         let filter_bytes = output.records * forebay_run::filter::BITS_PER_KEY / 8;
@@ -306,7 +310,9 @@ impl LiveShared {
 
     /// Keeps count of what readers have to look through.
     pub fn count_runs(&self, manifest: &LiveManifest) {
-        let most = manifest.partitions.iter().map(Vec::len).max().unwrap_or(0);
+        let runs = manifest.partitions.iter();
+        let most = runs.map(|partition| partition.runs.len()).max();
+        let most = most.unwrap_or(0);
         self.counts.most_runs.store(most, Ordering::Relaxed);
         let memory = self.parts.iter().map(|part| {
             let view = Arc::clone(&part.lock().view);

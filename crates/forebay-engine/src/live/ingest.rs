@@ -20,12 +20,14 @@ use crate::live::manifest::LiveRunRef;
 use crate::live::part::{LiveRun, PartView};
 use crate::live::shared::{GATE_PAUSED, LiveShared};
 use crate::name::RunId;
+use crate::partition::PartitionId;
 use crate::push::NewRun;
+use crate::route::Router;
 
 /// A finished run to be added to a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestRun {
-    pub partition: usize,
+    pub partition: PartitionId,
     pub id: RunId,
 }
 
@@ -62,7 +64,7 @@ impl LiveShared {
 
     fn ingest_as(&self, runs: &[IngestRun], load: Option<&RunId>) -> Result<(), LiveError> {
         let _one_at_a_time = self.ingesting.lock();
-        self.check_new(runs)?;
+        self.check_new(runs.iter().map(|run| &run.id))?;
         let opened = self.open_ingested(runs);
         let added = opened.and_then(|opened| {
             self.flush()?;
@@ -78,13 +80,15 @@ impl LiveShared {
 
     /// Refuses a run that is part of the table already, or is given twice: the first merge of one would
     /// remove the file of both.
-    fn check_new(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
+    pub fn check_new<'a>(
+        &self,
+        mut runs: impl Iterator<Item = &'a RunId>,
+    ) -> Result<(), LiveError> {
         let manifest = self.structure.lock();
         let mut ids: HashSet<&RunId> = manifest.runs().map(|run| &run.id).collect();
-        match runs.iter().find(|run| !ids.insert(&run.id)) {
+        match runs.find(|run| !ids.insert(run)) {
             Some(run) => Err(self.refused(format!(
-                "run {} is part of it already, or was given twice: write each to a path of its own",
-                run.id
+                "run {run} is part of it already, or was given twice: write each to a path of its own"
             ))),
             None => Ok(()),
         }
@@ -92,39 +96,49 @@ impl LiveShared {
 
     fn open_ingested(&self, runs: &[IngestRun]) -> Result<Vec<(usize, Arc<LiveRun>)>, LiveError> {
         let open = |new: &IngestRun| -> Result<(usize, Arc<LiveRun>), LiveError> {
-            if new.partition >= self.parts.len() {
-                return Err(self.refused(format!("there is no partition {}", new.partition)));
-            }
-            let path = self.files.run(&new.id);
-            let run = forebay_run::Run::open(&**self.disk(), &path);
-            let run = run.map_err(|source| self.shape.run_error(source))?;
-            let summary = *run.summary();
-            let bytes = summary.file_bytes + summary.ext_bytes;
-            let level_0_bytes = self.budget().memtable_share() / self.parts.len();
-            let level = level_of(bytes, level_0_bytes as u64, u64::from(self.options.factor));
-            let run = self.open_run(LiveRunRef {
-                id: new.id.clone(),
-                level,
-                deltas_since_ms: Some(0),
-                summary,
-            })?;
-            self.check_bounds(new.partition, &run)?;
-            Ok((new.partition, run))
+            let place = self.parts.find(new.partition);
+            let place = place.ok_or_else(|| self.no_partition(new.partition))?;
+            let run = self.open_new(&new.id)?;
+            self.check_bounds(&self.parts.router(), place, &run)?;
+            Ok((place, run))
         };
         runs.iter().map(open).collect()
     }
 
+    /// Opens a run that was written for this table and is not part of it yet.
+    pub fn open_new(&self, id: &RunId) -> Result<Arc<LiveRun>, LiveError> {
+        let path = self.files.run(id);
+        let run = forebay_run::Run::open(&**self.disk(), &path);
+        let run = run.map_err(|source| self.shape.run_error(source))?;
+        let summary = *run.summary();
+        let bytes = summary.file_bytes + summary.ext_bytes;
+        let level_0_bytes = self.budget().memtable_share() / self.parts.places().max(1);
+        let level = level_of(bytes, level_0_bytes as u64, u64::from(self.options.factor));
+        self.open_run(LiveRunRef {
+            id: id.clone(),
+            level,
+            deltas_since_ms: Some(0),
+            summary,
+        })
+    }
+
     /// The first and the last key tell of all.
-    fn check_bounds(&self, partition: usize, run: &LiveRun) -> Result<(), LiveError> {
+    pub fn check_bounds(
+        &self,
+        router: &Router,
+        partition: usize,
+        run: &LiveRun,
+    ) -> Result<(), LiveError> {
         for direction in [Direction::Forward, Direction::Backward] {
             let mut scan = RunScan::new(Arc::clone(&run.run), ScanRange::all(), direction);
             let found = scan
                 .advance()
                 .map_err(|source| self.shape.run_error(source))?;
-            if found && self.shape.place(scan.key()).partition != partition {
+            let hash = self.shape.place(scan.key()).hash;
+            if found && router.partition(hash, scan.key()) != Some(partition) {
                 let path = run.run.path();
                 let what = format!(
-                    "its key {} does not lie in partition {partition}, to which it was to be added",
+                    "its key {} does not lie in the partition to which it was to be added",
                     crate::key_text::show_key(scan.key())
                 );
                 return Err(self.shape.run_error(RunError::refused(path, what)));
@@ -141,12 +155,14 @@ impl LiveShared {
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
         next.last_load = load.cloned().or(next.last_load);
-        for (partition, run) in added {
-            next.partitions[*partition].push(run.reference.clone());
+        for (place, run) in added {
+            let id = self.parts.id_at(*place);
+            let runs = next.runs_of(id).ok_or_else(|| self.no_partition(id))?;
+            runs.push(run.reference.clone());
         }
         self.replace_manifest(&next)?;
         *manifest = next;
-        let mut parts = self.lock_parts();
+        let mut parts = self.parts.lock_all();
         for (number, part) in parts.iter_mut().enumerate() {
             let new = added.iter().filter(|(partition, _)| *partition == number);
             let new = new.map(|(_, run)| Arc::clone(run));
@@ -168,16 +184,23 @@ impl LiveShared {
             problem,
         }
     }
+
+    pub fn no_partition(&self, id: PartitionId) -> LiveError {
+        LiveError::Partition {
+            table: self.shape.table.clone(),
+            problem: format!("there is no partition {id} here"),
+        }
+    }
 }
 
 /// No write passes while this lives.
-struct Pause<'a>(&'a LiveShared);
+pub(crate) struct Pause<'a>(&'a LiveShared);
 
 impl<'a> Pause<'a> {
-    fn new(shared: &'a LiveShared) -> Self {
+    pub fn new(shared: &'a LiveShared) -> Self {
         shared.gate.close(GATE_PAUSED);
         // Those that passed the gate before have the lock of their partition.
-        drop(shared.lock_parts());
+        drop(shared.parts.lock_all());
         Self(shared)
     }
 }

@@ -7,12 +7,14 @@
 use forebay_run::format::RunSummary;
 use serde::{Deserialize, Serialize};
 
-use crate::live::options::LiveOptions;
+use crate::live::options::{LiveDraft, LiveOptions};
 use crate::name::{RunId, TableName};
-use crate::seal::{DocumentError, seal, unseal};
+use crate::partition::{Bounds, PartitionId, PartitionRange, check_apart};
+use crate::seal::{DocumentError, seal, unseal_upgrading};
+use crate::upgrade::name_live_partitions;
 
-/// The format number of live manifests that this program writes and reads.
-pub const LIVE_MANIFEST_FORMAT: u64 = 1;
+/// The format number of live manifests that this program writes. It reads the one before, too.
+pub const LIVE_MANIFEST_FORMAT: u64 = 2;
 
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +32,17 @@ pub(crate) struct LiveManifest {
     /// The load that was added last: whoever takes loads asks whether one is in already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_load: Option<RunId>,
-    /// The runs of each partition, oldest first.
-    pub partitions: Vec<Vec<LiveRunRef>>,
+    /// Those that are here, in the table's order.
+    pub partitions: Vec<LivePartition>,
+}
+
+/// A partition and its runs, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LivePartition {
+    pub id: PartitionId,
+    pub bounds: Bounds,
+    pub runs: Vec<LiveRunRef>,
 }
 
 /// One run of a partition.
@@ -48,12 +59,12 @@ pub(crate) struct LiveRunRef {
 }
 
 impl LiveManifest {
-    pub fn new(
-        table: TableName,
-        table_id: u64,
-        created_unix_ms: u64,
-        options: LiveOptions,
-    ) -> Self {
+    pub fn new(table: TableName, table_id: u64, created_unix_ms: u64, draft: LiveDraft) -> Self {
+        let partition = |range: PartitionRange| LivePartition {
+            id: range.id,
+            bounds: range.bounds,
+            runs: Vec::new(),
+        };
         Self {
             forebay_live: LIVE_MANIFEST_FORMAT,
             table,
@@ -61,8 +72,8 @@ impl LiveManifest {
             created_unix_ms,
             log_from: 0,
             last_load: None,
-            partitions: vec![Vec::new(); options.lowers.len()],
-            options,
+            options: draft.options,
+            partitions: draft.partitions.into_iter().map(partition).collect(),
         }
     }
 
@@ -71,23 +82,53 @@ impl LiveManifest {
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let (manifest, _): (Self, _) = unseal(bytes, "forebay_live", LIVE_MANIFEST_FORMAT)?;
-        let wrong = |what: String| Err(DocumentError::Inconsistent(what));
-        if let Err(problem) = manifest.options.check() {
-            return wrong(problem);
-        }
-        let (lists, partitions) = (manifest.partitions.len(), manifest.options.lowers.len());
-        if lists != partitions {
-            return wrong(format!(
-                "it lists the runs of {lists} partitions, there are {partitions}"
-            ));
-        }
+        let (manifest, _): (Self, _) = unseal_upgrading(
+            bytes,
+            "forebay_live",
+            LIVE_MANIFEST_FORMAT,
+            name_live_partitions,
+        )?;
+        let checked = manifest.options.check();
+        let checked = checked.and_then(|()| manifest.check_partitions());
+        checked.map_err(DocumentError::Inconsistent)?;
         Ok(manifest)
+    }
+
+    /// Whether the partitions lie apart; the text says what is wrong.
+    pub fn check_partitions(&self) -> Result<(), String> {
+        let partitions = self.partitions.iter();
+        check_apart(
+            self.options.order,
+            partitions.map(|partition| (partition.id, &partition.bounds)),
+        )
+    }
+
+    /// The ids and bounds of the partitions.
+    pub fn ranges(&self) -> Vec<PartitionRange> {
+        self.partitions.iter().map(LivePartition::range).collect()
+    }
+
+    /// The runs of a partition that is here.
+    pub fn runs_of(&mut self, id: PartitionId) -> Option<&mut Vec<LiveRunRef>> {
+        let found = self
+            .partitions
+            .iter_mut()
+            .find(|partition| partition.id == id);
+        found.map(|partition| &mut partition.runs)
     }
 
     /// All runs.
     pub fn runs(&self) -> impl Iterator<Item = &LiveRunRef> {
-        self.partitions.iter().flatten()
+        self.partitions.iter().flat_map(|partition| &partition.runs)
+    }
+}
+
+impl LivePartition {
+    pub fn range(&self) -> PartitionRange {
+        PartitionRange {
+            id: self.id,
+            bounds: self.bounds.clone(),
+        }
     }
 }
 
@@ -98,9 +139,9 @@ mod tests {
     #[test]
     fn a_manifest_comes_back_and_any_changed_byte_shows() {
         let table = TableName::new("t").unwrap();
-        let mut manifest = LiveManifest::new(table, 7, 5, LiveOptions::hashed());
+        let mut manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
         let id = RunId::new("a-1").unwrap();
-        manifest.partitions[1].push(LiveRunRef {
+        manifest.partitions[1].runs.push(LiveRunRef {
             id,
             level: 2,
             deltas_since_ms: Some(4),
@@ -116,10 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_do_not_fit_the_partitions_are_refused() {
+    fn partitions_that_overlap_are_refused() {
         let table = TableName::new("t").unwrap();
-        let mut manifest = LiveManifest::new(table, 7, 5, LiveOptions::hashed());
-        manifest.partitions.pop();
+        let mut manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
+        manifest.partitions.remove(1);
+        assert!(LiveManifest::parse(&manifest.to_bytes().unwrap()).is_ok());
+        manifest.partitions[0].bounds.upper = None;
         let bytes = manifest.to_bytes().unwrap();
         assert!(matches!(
             LiveManifest::parse(&bytes),

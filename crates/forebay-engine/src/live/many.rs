@@ -39,7 +39,8 @@ impl LiveShared {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
         let mut values = Vec::with_capacity(keys.len());
         for keys in keys.chunks(BATCH) {
-            let routes: Vec<LiveRoute> = keys.iter().map(|key| self.route(key.as_ref())).collect();
+            let routes = keys.iter().map(|key| self.route(key.as_ref()));
+            let routes: Vec<LiveRoute> = routes.collect::<Result<_, _>>()?;
             for route in &routes {
                 if let Some(run) = route.only_run() {
                     run.run.approach(route.place.hash);
@@ -63,14 +64,14 @@ impl LiveShared {
         Ok(values)
     }
 
-    fn route(&self, key: &[u8]) -> LiveRoute {
+    fn route(&self, key: &[u8]) -> Result<LiveRoute, LiveError> {
         let place = self.shape.place(key);
-        let (newest, view) = self.newest(place, key);
-        LiveRoute {
+        let (newest, view) = self.newest(place, key)?;
+        Ok(LiveRoute {
             place,
             newest,
             view,
-        }
+        })
     }
 
     fn finish(

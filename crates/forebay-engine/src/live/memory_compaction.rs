@@ -19,7 +19,7 @@ impl LiveShared {
     /// somebody reads. Else all of them are merged when they are flushed, once. Another thread may do the
     /// same: whose outcome comes first is taken.
     pub fn compact_memory(&self, partition: usize) -> Result<(), LiveError> {
-        let part = self.parts[partition].lock();
+        let part = self.parts.at(partition).lock();
         let is_read = self.counts.memory_is_read.load(Ordering::Relaxed);
         if !part.is_repetitive && !is_read && part.view.minis.len() < MOST_BUFFERS {
             return Ok(());
@@ -34,8 +34,8 @@ impl LiveShared {
 
     /// Merges what snapshots have cut into small buffers: there may be many of those, and somebody reads.
     pub fn compact_memory_after_snapshot(&self) {
-        for partition in 0..self.parts.len() {
-            let view = Arc::clone(&self.parts[partition].lock().view);
+        for partition in 0..self.parts.places() {
+            let view = Arc::clone(&self.parts.at(partition).lock().view);
             if let Some((minis, level)) = view.due_buffers()
                 && let Err(error) = self.merge_in_memory(partition, minis, level)
             {
@@ -46,9 +46,9 @@ impl LiveShared {
 
     /// Merges runs in memory, of all partitions, while some are due.
     pub fn tidy_memory(&self) -> Result<(), LiveError> {
-        for partition in 0..self.parts.len() {
+        for partition in 0..self.parts.places() {
             loop {
-                let view = Arc::clone(&self.parts[partition].lock().view);
+                let view = Arc::clone(&self.parts.at(partition).lock().view);
                 let due = view.due_buffers().or_else(|| view.due_large_minis());
                 let Some((minis, level)) = due else { break };
                 self.merge_in_memory(partition, minis, level)?;
@@ -67,7 +67,7 @@ impl LiveShared {
         let merged = Arc::new(merged.map_err(|source| self.shape.run_error(source))?);
         let bytes = merged.memory_bytes();
         let old: usize = minis.iter().map(|mini| mini.memory_bytes()).sum();
-        let mut part = self.parts[partition].lock();
+        let mut part = self.parts.at(partition).lock();
         if part.replace_minis(minis, merged) {
             self.memory.regrow(old, bytes);
             if part.view.due_large_minis().is_some() {

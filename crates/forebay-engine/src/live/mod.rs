@@ -10,6 +10,7 @@
 //! | `options`, `manifest`, `open` | what a table is made with and consists of; opening it  |
 //! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
+//! | `parts`, `holding` | the partitions that are here; giving one up, taking one in         |
 //! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
 //! | `snapshot`, `scan` | reading                                                            |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
@@ -18,7 +19,7 @@
 //!
 //! ```
 //! use forebay_engine::TableName;
-//! use forebay_engine::live::{Budget, Durability, LiveOptions};
+//! use forebay_engine::live::{Budget, Durability, LiveDraft};
 //! use forebay_run::operation::DeltaKind;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,10 +27,10 @@
 //! # let dir = dir.path();
 //! let store = forebay_engine::open(dir)?;
 //! let budget = Budget::new(256 << 20);
-//! let options = LiveOptions::hashed()
+//! let draft = LiveDraft::hashed()
 //!     .delta(DeltaKind::AddI64)
 //!     .durability(Durability::EveryMs(100));
-//! let clicks = store.create_live(&TableName::new("clicks")?, options, &budget)?;
+//! let clicks = store.create_live(&TableName::new("clicks")?, draft, &budget)?;
 //!
 //! clicks.delta(b"page-7", &1i64.to_le_bytes())?.wait()?;
 //! clicks.delta(b"page-7", &2i64.to_le_bytes())?.wait()?;
@@ -51,6 +52,7 @@ mod cursor;
 mod error;
 mod expiry;
 mod flush;
+mod holding;
 mod ingest;
 mod levels;
 mod load;
@@ -64,6 +66,7 @@ mod open;
 mod options;
 mod pace;
 mod part;
+mod parts;
 mod record;
 mod scan;
 mod settle;
@@ -94,7 +97,7 @@ pub use self::ingest::IngestRun;
 pub use self::load::{Load, LoadError, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::open::LiveInfo;
-pub use self::options::LiveOptions;
+pub use self::options::{LiveDraft, LiveOptions};
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
 pub use self::stats::LiveStats;
@@ -103,7 +106,8 @@ pub use self::write::MAX_VALUE_BYTES;
 use self::background::Threads;
 use self::shared::LiveShared;
 use self::write::Wait;
-use crate::name::TableName;
+use crate::name::{RunId, TableName};
+use crate::partition::{PartitionId, PartitionRange};
 use crate::push::NewRun;
 
 /// An open live table. Clones are handles to the same table, for any number of threads; the last one
@@ -138,12 +142,33 @@ impl LiveTable {
 
     /// Computes the hash64 of this table's keys.
     pub fn hasher(&self) -> &KeyHasher {
-        self.shared().shape.router.hasher()
+        &self.shared().shape.hasher
     }
 
-    /// The number of the partition that a key lies in.
-    pub fn partition(&self, key: &[u8]) -> usize {
-        self.shared().shape.place(key).partition
+    /// The partition that a key lies in; `None`: it is not here.
+    pub fn partition_of(&self, key: &[u8]) -> Option<PartitionId> {
+        let (parts, place) = (&self.shared().parts, self.shared().shape.place(key));
+        let found = parts.place_of(place.hash, key);
+        found.map(|place| parts.id_at(place))
+    }
+
+    /// The partitions that are here, in the table's order.
+    pub fn partitions(&self) -> Vec<PartitionRange> {
+        self.shared().parts.ranges()
+    }
+
+    /// Gives a partition up: from one moment on its keys are [`LiveError::NotHere`]. What was written before
+    /// can be read in snapshots taken before; its runs are removed. Writes to the table wait while memory
+    /// is flushed.
+    pub fn release(&self, id: PartitionId) -> Result<(), LiveError> {
+        self.shared().release(id)
+    }
+
+    /// Takes a partition in, with runs that were written for this table, oldest first: see
+    /// [`LiveTable::new_run`]. Its id and bounds must be apart from those that are here. After an error
+    /// it was not taken in, and the runs' files are removed.
+    pub fn adopt(&self, range: PartitionRange, runs: &[RunId]) -> Result<(), LiveError> {
+        self.shared().adopt(range, runs)
     }
 
     /// Sets a key's value if the key is absent.

@@ -23,12 +23,14 @@ use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
 use crate::live::load::kept_for_load;
 use crate::live::log::{Log, LogOptions};
-use crate::live::manifest::LiveManifest;
-use crate::live::options::LiveOptions;
+use crate::live::manifest::{LiveManifest, LivePartition};
+use crate::live::options::{LiveDraft, LiveOptions};
 use crate::live::part::{LivePart, PartView};
+use crate::live::parts::LiveParts;
 use crate::live::shape::Shape;
 use crate::live::shared::{Counts, Gate, LiveShared, Progress, open_run};
 use crate::name::TableName;
+use crate::partition::PartitionRange;
 use crate::push::take_push_lock;
 use crate::store::Store;
 
@@ -36,6 +38,8 @@ use crate::store::Store;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveInfo {
     pub options: LiveOptions,
+    /// Those that are here, in the table's order.
+    pub partitions: Vec<PartitionRange>,
     pub created_unix_ms: u64,
     /// Records in the runs; several of one key count severally, what is in the log alone does not.
     pub run_records: u64,
@@ -73,6 +77,7 @@ impl Store {
             created_unix_ms: manifest.created_unix_ms,
             run_records: sum(|summary| summary.records),
             file_bytes: sum(|summary| summary.file_bytes + summary.ext_bytes),
+            partitions: manifest.ranges(),
             options: manifest.options,
         })
     }
@@ -104,11 +109,11 @@ impl Store {
     pub fn create_live(
         &self,
         name: &TableName,
-        options: LiveOptions,
+        draft: LiveDraft,
         budget: &Arc<Budget>,
     ) -> Result<LiveTable, LiveError> {
         let table = name.clone();
-        if let Err(problem) = options.check() {
+        if let Err(problem) = draft.check() {
             return Err(LiveError::Options { table, problem });
         }
         let files = TableFiles::new(self.root(), name);
@@ -127,7 +132,7 @@ impl Store {
         if batch.exists()? {
             return Err(LiveError::Batch { table });
         }
-        let made = self.make_live(name, &files, options);
+        let made = self.make_live(name, &files, draft);
         let made = made.and_then(|manifest| self.open_locked(manifest, files, lock, budget));
         made.inspect_err(|_| self.unmake_live(name))
     }
@@ -137,11 +142,11 @@ impl Store {
         &self,
         name: &TableName,
         files: &TableFiles,
-        options: LiveOptions,
+        draft: LiveDraft,
     ) -> Result<LiveManifest, LiveError> {
         self.clear_for_live(files)?;
         let id = self.random().next_u64();
-        let manifest = LiveManifest::new(name.clone(), id, self.clock().unix_ms(), options);
+        let manifest = LiveManifest::new(name.clone(), id, self.clock().unix_ms(), draft);
         let path = files.live_manifest();
         let bytes = manifest.to_bytes().map_err(|problem| StoreError::Damaged {
             path: path.clone(),
@@ -273,9 +278,10 @@ impl Store {
             Arc::clone(self.clock()),
         );
         let shape = Arc::new(shape);
-        let mut parts = open_parts(disk, &files, &shape, &manifest)?;
+        let parts = open_parts(disk, &files, &shape, &manifest)?;
+        let parts = LiveParts::new(&shape, parts);
         let memory = budget.join();
-        let log = self.open_log(&manifest, &files, &shape, &mut parts, &memory)?;
+        let log = self.open_log(&manifest, &files, &shape, &parts, &memory)?;
         let merge_rate = manifest.options.merge_bytes_per_second;
         let merge_throttle = Throttle::new(merge_rate, Arc::clone(self.clock()));
         let shared = Arc::new(LiveShared {
@@ -283,7 +289,7 @@ impl Store {
             options: manifest.options.clone(),
             store: self.clone(),
             files,
-            parts: parts.into_iter().map(Mutex::new).collect(),
+            parts,
             log,
             structure: Mutex::new(manifest),
             compacting: Mutex::default(),
@@ -310,7 +316,7 @@ impl Store {
         manifest: &LiveManifest,
         files: &TableFiles,
         shape: &Shape,
-        parts: &mut [LivePart],
+        parts: &LiveParts,
         memory: &Member,
     ) -> Result<Option<Log>, LiveError> {
         let Some(durability) = manifest.options.durability else {
@@ -336,16 +342,13 @@ impl Store {
 }
 
 /// Does the operations of one record of the log again.
-fn replay(
-    shape: &Shape,
-    parts: &mut [LivePart],
-    memory: &Member,
-    payload: &[u8],
-) -> Result<(), String> {
+fn replay(shape: &Shape, parts: &LiveParts, memory: &Member, payload: &[u8]) -> Result<(), String> {
     let mut records = Records::new(payload);
     for (key, operation) in records.by_ref() {
         let place = shape.place(key);
-        let part = &mut parts[place.partition];
+        let partition = parts.place_of(place.hash, key);
+        let partition = partition.ok_or_else(|| shape.not_here(key).to_string())?;
+        let mut part = parts.at(partition).lock();
         let added = part.memtable.add(shape, place, key, operation);
         added.map_err(|error| error.to_string())?;
         if part.memtable.is_full() {
@@ -364,19 +367,19 @@ fn open_parts(
     files: &TableFiles,
     shape: &Shape,
     manifest: &LiveManifest,
-) -> Result<Vec<LivePart>, LiveError> {
-    let open = |runs: &Vec<_>| -> Result<LivePart, LiveError> {
-        let runs = runs
-            .iter()
-            .map(|run| open_run(disk, files, shape, Clone::clone(run)));
+) -> Result<Vec<(PartitionRange, LivePart)>, LiveError> {
+    let open = |partition: &LivePartition| -> Result<_, LiveError> {
+        let runs = partition.runs.iter();
+        let runs = runs.map(|run| open_run(disk, files, shape, run.clone()));
         let view = PartView {
             runs: runs.collect::<Result<_, _>>()?,
             ..PartView::default()
         };
-        Ok(LivePart {
+        let part = LivePart {
             view: Arc::new(view),
             ..LivePart::default()
-        })
+        };
+        Ok((partition.range(), part))
     };
     manifest.partitions.iter().map(open).collect()
 }

@@ -1,4 +1,4 @@
-//! What a live table is made with. Kept in its manifest; fixed once the table exists.
+//! What a live table is made with.
 
 use forebay_run::format::{Compression, Order};
 use forebay_run::hash::SLOTS;
@@ -9,16 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::bound::Bound;
 use crate::live::expiry::Expiry;
 use crate::live::log::Durability;
-use crate::manifest::{MAX_PARTITIONS, ValueKind};
+use crate::manifest::ValueKind;
+use crate::partition::{Held, PartitionRange, check_apart, numbered};
 
-/// How to make a live table.
+/// What a live table is, from when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveOptions {
     pub order: Order,
-    /// Where the partitions begin, rising from the first place there is; see
-    /// [`LiveOptions::hashed`] and [`LiveOptions::ordered`].
-    pub lowers: Vec<Bound>,
     /// What `+` means in this table; without it deltas are refused.
     pub delta: Option<DeltaKind>,
     /// When a write is acknowledged; without it the table has no log, and what was written since the last
@@ -38,27 +36,34 @@ pub struct LiveOptions {
     pub schema: Schema,
 }
 
+/// How to make a live table: see [`LiveDraft::hashed`] and [`LiveDraft::ordered`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveDraft {
+    pub options: LiveOptions,
+    /// Rising. Keys that lie in none of them are not here: [`LiveError::NotHere`](crate::live::LiveError::NotHere).
+    pub partitions: Vec<PartitionRange>,
+}
+
 /// Partitions of a hashed table unless told otherwise.
 const HASHED_PARTITIONS: u32 = 4;
 
-impl LiveOptions {
+impl LiveDraft {
     /// A hashed table of four partitions with bytes as values, every write synced, the paper's factor.
     pub fn hashed() -> Self {
         Self::new(Order::Hashed, Vec::new()).partitions(HASHED_PARTITIONS)
     }
 
-    /// An ordered table; otherwise as [`LiveOptions::hashed`]. `boundaries` are the keys at which
+    /// An ordered table; otherwise as [`LiveDraft::hashed`]. `boundaries` are the keys at which
     /// partitions begin, but for the first, which begins before all keys.
     pub fn ordered(boundaries: Vec<Vec<u8>>) -> Self {
         let keys = std::iter::once(Vec::new()).chain(boundaries);
-        Self::new(Order::Ordered, keys.map(Bound::Key).collect())
+        Self::new(Order::Ordered, numbered(keys.map(Bound::Key).collect()))
     }
 
-    fn new(order: Order, lowers: Vec<Bound>) -> Self {
+    fn new(order: Order, partitions: Vec<PartitionRange>) -> Self {
         let column = "value".to_owned();
-        Self {
+        let options = LiveOptions {
             order,
-            lowers,
             delta: None,
             durability: Some(Durability::Sync),
             expiry: Expiry::Never,
@@ -67,6 +72,10 @@ impl LiveOptions {
             compression: Compression::None,
             schema: Schema::new(vec![Column::new(&column, Kind::Binary, false)]),
             value: ValueKind::Bytes { column },
+        };
+        Self {
+            options,
+            partitions,
         }
     }
 
@@ -74,64 +83,65 @@ impl LiveOptions {
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> Self {
         let slot = |number: u32| Bound::Slot((number * SLOTS / partitions.max(1)) as u16);
-        self.lowers = (0..partitions.min(SLOTS)).map(slot).collect();
+        self.partitions = numbered((0..partitions.min(SLOTS)).map(slot).collect());
+        self
+    }
+
+    /// Without the partitions that are not `held`.
+    #[must_use]
+    pub fn holding(mut self, held: &Held) -> Self {
+        self.partitions.retain(|range| held.holds(range.id));
         self
     }
 
     #[must_use]
     pub fn delta(mut self, kind: DeltaKind) -> Self {
-        self.delta = Some(kind);
+        self.options.delta = Some(kind);
         self
     }
 
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
+        self.options.durability = Some(durability);
         self
     }
 
     /// Does without a log: see [`LiveOptions::durability`].
     #[must_use]
     pub fn unlogged(mut self) -> Self {
-        self.durability = None;
+        self.options.durability = None;
         self
     }
 
     #[must_use]
     pub fn expiry(mut self, expiry: Expiry) -> Self {
-        self.expiry = expiry;
+        self.options.expiry = expiry;
         self
     }
 
     #[must_use]
     pub fn factor(mut self, factor: u32) -> Self {
-        self.factor = factor;
+        self.options.factor = factor;
         self
     }
 
+    /// What is wrong with it, if anything.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.partitions.is_empty() {
+            return Err("it has no partition".into());
+        }
+        let ranges = self.partitions.iter();
+        check_apart(
+            self.options.order,
+            ranges.map(|range| (range.id, &range.bounds)),
+        )?;
+        self.options.check()
+    }
+}
+
+impl LiveOptions {
     /// What is wrong with the options, if anything.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let first = match self.order {
-            Order::Hashed => Bound::Slot(0),
-            Order::Ordered => Bound::Key(Vec::new()),
-        };
-        let of_order =
-            |bound: &Bound| matches!(bound, Bound::Slot(_)) == matches!(first, Bound::Slot(_));
-        if self.lowers.first() != Some(&first) {
-            return Err("the first partition does not begin at the first place there is".into());
-        }
-        if self.lowers.len() > MAX_PARTITIONS {
-            return Err(format!("more than {MAX_PARTITIONS} partitions"));
-        }
-        if !self.lowers.iter().all(of_order) {
-            return Err("its partitions begin at places of another order".into());
-        }
-        if let Some(pair) = self.lowers.windows(2).find(|pair| pair[0] >= pair[1]) {
-            return Err(format!(
-                "the boundaries do not rise: {} is not below {}",
-                pair[0], pair[1]
-            ));
-        }
         if !(2..=32).contains(&self.factor) {
             return Err(format!("the factor {} is not from 2 to 32", self.factor));
         }
@@ -148,26 +158,29 @@ impl LiveOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition::PartitionId;
 
     #[test]
-    fn partitions_that_do_not_rise_from_the_start_are_refused() {
+    fn partitions_that_do_not_rise_are_refused() {
+        let second = Held::Only([PartitionId(1)].into());
         for good in [
-            LiveOptions::hashed(),
-            LiveOptions::hashed().partitions(1),
-            LiveOptions::hashed().partitions(SLOTS),
-            LiveOptions::ordered(Vec::new()),
-            LiveOptions::ordered(vec![b"g".to_vec(), b"p".to_vec()]),
+            LiveDraft::hashed(),
+            LiveDraft::hashed().partitions(1),
+            LiveDraft::hashed().partitions(SLOTS),
+            LiveDraft::hashed().holding(&second),
+            LiveDraft::ordered(Vec::new()),
+            LiveDraft::ordered(vec![b"g".to_vec(), b"p".to_vec()]),
         ] {
             assert_eq!(good.check(), Ok(()), "{good:?}");
         }
         for bad in [
-            LiveOptions::hashed().partitions(0),
-            LiveOptions::ordered(vec![b"p".to_vec(), b"g".to_vec()]),
-            LiveOptions::ordered(vec![Vec::new()]),
-            LiveOptions::hashed().factor(1),
-            LiveOptions {
-                lowers: vec![Bound::Key(Vec::new())],
-                ..LiveOptions::hashed()
+            LiveDraft::hashed().partitions(0),
+            LiveDraft::ordered(vec![b"p".to_vec(), b"g".to_vec()]),
+            LiveDraft::ordered(vec![Vec::new()]),
+            LiveDraft::hashed().factor(1),
+            LiveDraft {
+                partitions: numbered(vec![Bound::Key(Vec::new())]),
+                ..LiveDraft::hashed()
             },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
@@ -176,7 +189,7 @@ mod tests {
 
     #[test]
     fn options_come_back_from_json() {
-        let options = LiveOptions::ordered(vec![b"m".to_vec()]).delta(DeltaKind::AddI64);
+        let options = LiveDraft::hashed().delta(DeltaKind::AddI64).options;
         let text = serde_json::to_string(&options).unwrap();
         assert_eq!(serde_json::from_str::<LiveOptions>(&text).unwrap(), options);
     }

@@ -61,6 +61,8 @@ pub(crate) struct LivePart {
     pub is_repetitive: bool,
     /// For the record that goes to the log.
     pub scratch: Vec<u8>,
+    /// Whether the partition is here no longer: what was routed to it meanwhile is not here.
+    pub is_released: bool,
 }
 
 /// The outcome of a look-up that may not wait for the device.

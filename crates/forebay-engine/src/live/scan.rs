@@ -1,13 +1,10 @@
 //! Walking a snapshot's records in its table's order, either way, over all partitions.
 
-use std::sync::Arc;
-
 use forebay_run::scan::{Direction, ScanRange};
 
 use crate::live::cursor::SourceCursor;
 use crate::live::error::LiveError;
-use crate::live::part::PartView;
-use crate::live::shape::Shape;
+use crate::live::snapshot::Snapshot;
 use crate::walk::Walk;
 
 /// A walk over records, in hash order or key order as the table is. It holds the files and memory of its snapshot.
@@ -15,20 +12,15 @@ use crate::walk::Walk;
 /// After [`LiveScan::advance`] returned `true`, `key` and `value` are those of the record that it moved
 /// to; otherwise they mean nothing. What had expired when the walk was begun is left out.
 pub struct LiveScan {
-    shape: Arc<Shape>,
-    parts: Arc<[Arc<PartView>]>,
+    snapshot: Snapshot,
     walk: Walk<SourceCursor>,
 }
 
 impl LiveScan {
-    pub(crate) fn new(
-        shape: Arc<Shape>,
-        parts: Arc<[Arc<PartView>]>,
-        range: ScanRange,
-        direction: Direction,
-    ) -> Self {
-        let walk = Walk::new(&shape.router, parts.len(), range, direction, shape.now_ms());
-        Self { shape, parts, walk }
+    pub(crate) fn new(snapshot: Snapshot, range: ScanRange, direction: Direction) -> Self {
+        let now_ms = snapshot.shape.now_ms();
+        let walk = Walk::new(&snapshot.router, range, direction, now_ms);
+        Self { snapshot, walk }
     }
 
     /// Ends the walk after `records`.
@@ -41,10 +33,15 @@ impl LiveScan {
     /// Moves to the next record; `false` when there is none.
     #[inline]
     pub fn advance(&mut self) -> Result<bool, LiveError> {
-        let (shape, parts) = (&self.shape, &self.parts);
-        let moved = self.walk.advance(|partition, range, direction| {
-            let cursors = parts[partition].cursors(shape, range, direction);
-            (cursors, shape.kind())
+        let Snapshot {
+            shape,
+            router,
+            parts,
+        } = &self.snapshot;
+        let moved = self.walk.advance(|segment, range, direction| {
+            let view = router.owner(segment).map(|partition| &parts[partition]);
+            let cursors = view.map(|view| view.cursors(shape, range, direction));
+            (cursors.unwrap_or_default(), shape.kind())
         });
         moved.map_err(|source| shape.run_error(source))
     }
@@ -68,7 +65,7 @@ impl LiveScan {
 impl std::fmt::Debug for LiveScan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveScan")
-            .field("table", &self.shape.table)
+            .field("table", &self.snapshot.shape.table)
             .field("range", &self.walk.range)
             .finish_non_exhaustive()
     }

@@ -1,32 +1,30 @@
-//! What every part of a live table needs to know of it: name, order, partitions, kind of deltas.
+//! What every part of a live table needs to know of it: name, order, kind of deltas.
 
 use std::sync::Arc;
 
 use forebay_io::Clock;
 use forebay_run::filter::filter_hash;
-use forebay_run::hash::key_head;
+use forebay_run::hash::{KeyHasher, key_head};
 use forebay_run::operation::{CowOperation, DeltaKind, OperandError, Operation};
 use forebay_run::{Order, RunError};
 
 use crate::live::error::LiveError;
 use crate::live::options::LiveOptions;
 use crate::name::TableName;
-use crate::route::Router;
 
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub table: TableName,
     pub order: Order,
-    pub router: Router,
+    pub hasher: KeyHasher,
     pub delta: Option<DeltaKind>,
     /// Tells what has expired.
     clock: Arc<dyn Clock>,
 }
 
-/// Where a key lies.
+/// Where a key lies in the order, whatever partition that is in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyPlace {
-    pub partition: usize,
     /// Its hash64 in a hashed table, else 0: what runs want along with the key.
     pub hash: u64,
     /// The first eight bytes of its place in the order. Where two differ, they decide.
@@ -37,11 +35,10 @@ pub(crate) struct KeyPlace {
 
 impl Shape {
     pub fn new(table: TableName, options: &LiveOptions, clock: Arc<dyn Clock>) -> Self {
-        let router = Router::new(&table, options.order, options.lowers.iter());
         Self {
+            hasher: KeyHasher::new(&table.wire_prefix()),
             table,
             order: options.order,
-            router,
             delta: options.delta,
             clock,
         }
@@ -54,18 +51,12 @@ impl Shape {
 
     #[inline]
     pub fn place(&self, key: &[u8]) -> KeyPlace {
-        let hash = self.router.hash(key);
-        let partition = self.router.partition(hash, key);
-        let (head, spread) = match self.order {
-            Order::Hashed => (hash, hash),
-            Order::Ordered => (key_head(key), filter_hash(key)),
+        let (hash, head) = self.hash_and_head(key);
+        let spread = match self.order {
+            Order::Hashed => hash,
+            Order::Ordered => filter_hash(key),
         };
-        KeyPlace {
-            partition,
-            hash,
-            head,
-            spread,
-        }
+        KeyPlace { hash, head, spread }
     }
 
     /// The hash that a cursor tells of a key, and the head that it is sorted by.
@@ -73,7 +64,7 @@ impl Shape {
     pub fn hash_and_head(&self, key: &[u8]) -> (u64, u64) {
         match self.order {
             Order::Hashed => {
-                let hash = self.router.hash(key);
+                let hash = self.hasher.hash64(key);
                 (hash, hash)
             }
             Order::Ordered => (0, key_head(key)),
@@ -96,6 +87,14 @@ impl Shape {
     ) -> Result<CowOperation<'static>, LiveError> {
         let composed = newer.after(older, self.kind());
         composed.map_err(|source| self.operand(key, source))
+    }
+
+    #[cold]
+    pub fn not_here(&self, key: &[u8]) -> LiveError {
+        LiveError::NotHere {
+            table: self.table.clone(),
+            key: crate::key_text::show_key(key),
+        }
     }
 
     pub fn run_error(&self, source: RunError) -> LiveError {

@@ -1,7 +1,7 @@
 //! The state of an open live table, which its handles and its background threads share.
 //!
 //! Locks are taken in this order: `ingesting`, `compacting`, `structure`, `frozen`, those of the partitions
-//! by number, `progress`.
+//! by place, `progress`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use forebay_io::{Clock, Disk, Lock, Throttle};
 use forebay_run::Run;
 use forebay_run::verify::read_back;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use tracing::error;
 
 use crate::layout::TableFiles;
@@ -19,7 +19,8 @@ use crate::live::error::LiveError;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::options::LiveOptions;
-use crate::live::part::{LivePart, LiveRun};
+use crate::live::part::LiveRun;
+use crate::live::parts::LiveParts;
 use crate::live::shape::Shape;
 use crate::store::Store;
 
@@ -30,7 +31,7 @@ pub(crate) struct LiveShared {
     pub options: LiveOptions,
     pub store: Store,
     pub files: TableFiles,
-    pub parts: Box<[Mutex<LivePart>]>,
+    pub parts: LiveParts,
     /// Absent in an unlogged table.
     pub log: Option<Log>,
     /// What the disk's manifest says; held while it is replaced.
@@ -38,7 +39,7 @@ pub(crate) struct LiveShared {
     /// Held by whoever merges runs, so that no two merge the same ones.
     pub compacting: Mutex<()>,
     pub merge_throttle: Throttle,
-    /// Held by whoever adds runs.
+    /// Held by whoever adds runs, or takes partitions in or gives them up.
     pub ingesting: Mutex<()>,
     /// Generations that wait to be written, oldest first.
     pub frozen: Mutex<VecDeque<Frozen>>,
@@ -144,11 +145,6 @@ impl LiveShared {
         self.memory.budget()
     }
 
-    /// All partitions locked: a moment of the whole table.
-    pub fn lock_parts(&self) -> Vec<MutexGuard<'_, LivePart>> {
-        self.parts.iter().map(Mutex::lock).collect()
-    }
-
     /// Takes no more writes; reads go on. The first reason stays.
     pub fn fail(&self, why: &str) {
         self.is_stuck(why);
@@ -229,7 +225,7 @@ pub(crate) fn open_run(
     if run.order() != shape.order {
         return Err(refused("it is of another order than its table"));
     }
-    if run.hasher() != shape.router.hasher() {
+    if run.hasher() != &shape.hasher {
         return Err(refused("it was made for a table of another name"));
     }
     let run = Arc::new(run);

@@ -15,6 +15,7 @@ use crate::live::scan::LiveScan;
 use crate::live::shape::{KeyPlace, Shape};
 use crate::live::shared::LiveShared;
 use crate::live::write::LOCK_TRY;
+use crate::route::Router;
 
 /// The answer of a look-up that must not wait for the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum LiveLookup {
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) shape: Arc<Shape>,
+    pub(crate) router: Arc<Router>,
+    /// By their places.
     pub(crate) parts: Arc<[Arc<PartView>]>,
 }
 
@@ -54,7 +57,7 @@ impl LiveShared {
     #[inline]
     fn look_up(&self, key: &[u8], wait: bool) -> Result<PartFound, LiveError> {
         let place = self.shape.place(key);
-        let Some((newest, view)) = self.newest_or_wait(place, key, wait) else {
+        let Some((newest, view)) = self.newest_or_wait(place, key, wait)? else {
             return Ok(PartFound::Waits);
         };
         view.get(&self.shape, place, key, newest, wait)
@@ -63,7 +66,7 @@ impl LiveShared {
     /// `None` where it would have to wait and may not.
     pub fn expires_ms(&self, key: &[u8], wait: bool) -> Result<Option<Option<u64>>, LiveError> {
         let place = self.shape.place(key);
-        let Some((newest, view)) = self.newest_or_wait(place, key, wait) else {
+        let Some((newest, view)) = self.newest_or_wait(place, key, wait)? else {
             return Ok(None);
         };
         let resolved = view.resolve(&self.shape, place, key, newest, wait)?;
@@ -76,29 +79,52 @@ impl LiveShared {
 
     /// What the partition's buffer says of a key, and what lies below it at the same moment.
     #[inline]
-    pub fn newest(&self, place: KeyPlace, key: &[u8]) -> Newest {
-        self.newest_in(self.parts[place.partition].lock(), place, key)
+    pub fn newest(&self, place: KeyPlace, key: &[u8]) -> Result<Newest, LiveError> {
+        let part = self.parts.at(self.partition_at(place, key)?).lock();
+        self.newest_in(part, place, key)
+    }
+
+    /// The place of the partition that a key lies in.
+    #[inline]
+    pub fn partition_at(&self, place: KeyPlace, key: &[u8]) -> Result<usize, LiveError> {
+        let partition = self.parts.place_of(place.hash, key);
+        partition.ok_or_else(|| self.shape.not_here(key))
     }
 
     /// `None` where it may not wait and the partition stays locked.
     #[inline]
-    fn newest_or_wait(&self, place: KeyPlace, key: &[u8], wait: bool) -> Option<Newest> {
-        let part = match (&self.parts[place.partition], wait) {
-            (part, true) => part.lock(),
-            (part, false) => part.try_lock_for(LOCK_TRY)?,
+    fn newest_or_wait(
+        &self,
+        place: KeyPlace,
+        key: &[u8],
+        wait: bool,
+    ) -> Result<Option<Newest>, LiveError> {
+        let part = self.parts.at(self.partition_at(place, key)?);
+        let part = match wait {
+            true => Some(part.lock()),
+            false => part.try_lock_for(LOCK_TRY),
         };
-        Some(self.newest_in(part, place, key))
+        part.map(|part| self.newest_in(part, place, key))
+            .transpose()
     }
 
     #[inline]
-    fn newest_in(&self, part: MutexGuard<'_, LivePart>, place: KeyPlace, key: &[u8]) -> Newest {
+    fn newest_in(
+        &self,
+        part: MutexGuard<'_, LivePart>,
+        place: KeyPlace,
+        key: &[u8],
+    ) -> Result<Newest, LiveError> {
+        if part.is_released {
+            return Err(self.shape.not_here(key));
+        }
         let newest = part.memtable.get(place, key).map(|found| found.to_owned());
         let view = Arc::clone(&part.view);
         drop(part);
         if !self.counts.memory_is_read.load(Ordering::Relaxed) {
             self.memory_is_read(&view);
         }
-        (newest, view)
+        Ok((newest, view))
     }
 
     /// From now on sorted buffers are merged as they come, and those that wait for it soon.
@@ -114,11 +140,12 @@ impl LiveShared {
     /// between two of them.
     pub fn snapshot(&self) -> Snapshot {
         let mut freeze = false;
-        let mut parts = self.lock_parts();
+        let mut parts = self.parts.lock_all();
         for part in &mut parts {
             freeze |= part.seal(&self.memory);
         }
         let views = parts.iter().map(|part| Arc::clone(&part.view)).collect();
+        let router = self.parts.router();
         drop(parts);
         if freeze {
             self.freeze();
@@ -126,6 +153,7 @@ impl LiveShared {
         self.compact_memory_after_snapshot();
         Snapshot {
             shape: Arc::clone(&self.shape),
+            router,
             parts: views,
         }
     }
@@ -135,18 +163,22 @@ impl Snapshot {
     /// The value of a key. Waits for the device when it must.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
         let place = self.shape.place(key);
-        match self.parts[place.partition].get(&self.shape, place, key, None, true)? {
+        let Some(partition) = self.router.partition(place.hash, key) else {
+            return Err(self.shape.not_here(key));
+        };
+        match self.parts[partition].get(&self.shape, place, key, None, true)? {
             PartFound::Value(value) => Ok(value),
             PartFound::Waits => Ok(None),
         }
     }
 
-    /// Walks all records.
+    /// Walks all records of the partitions that are here.
     pub fn scan(&self, direction: Direction) -> LiveScan {
         self.scan_range(ScanRange::all(), direction)
     }
 
-    /// Walks the records between two keys. Only for ordered tables: [`LiveError::NoKeyOrder`].
+    /// Walks the records between two keys. Only for ordered tables: [`LiveError::NoKeyOrder`]; and where all
+    /// partitions of the range are here: [`LiveError::NotHere`].
     pub fn scan_keys(
         &self,
         from: Bound<&[u8]>,
@@ -154,20 +186,21 @@ impl Snapshot {
         direction: Direction,
     ) -> Result<LiveScan, LiveError> {
         match self.shape.order {
-            Order::Ordered => Ok(self.scan_range(ScanRange::keys(from, to), direction)),
+            Order::Ordered => {
+                let range = ScanRange::keys(from, to);
+                match self.router.gap_in(&range) {
+                    Some(key) => Err(self.shape.not_here(&key)),
+                    None => Ok(self.scan_range(range, direction)),
+                }
+            }
             Order::Hashed => Err(LiveError::NoKeyOrder {
                 table: self.shape.table.clone(),
             }),
         }
     }
 
-    /// Walks the records of a range of positions in the table's own order.
+    /// Walks the records of a range of positions in the table's own order, in the partitions that are here.
     pub fn scan_range(&self, range: ScanRange, direction: Direction) -> LiveScan {
-        LiveScan::new(
-            Arc::clone(&self.shape),
-            Arc::clone(&self.parts),
-            range,
-            direction,
-        )
+        LiveScan::new(self.clone(), range, direction)
     }
 }

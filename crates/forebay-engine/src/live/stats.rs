@@ -64,8 +64,9 @@ impl LiveShared {
         let sum = |of: fn(&forebay_run::RunSummary) -> u64| {
             manifest.runs().map(|run| of(&run.summary)).sum::<u64>()
         };
+        let parts = manifest.partitions.iter();
         let mut stats = LiveStats {
-            runs: manifest.partitions.iter().map(Vec::len).collect(),
+            runs: parts.map(|partition| partition.runs.len()).collect(),
             run_records: sum(|summary| summary.records),
             file_bytes: sum(|summary| summary.file_bytes + summary.ext_bytes),
             ..LiveStats::default()

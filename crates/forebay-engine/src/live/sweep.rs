@@ -24,7 +24,7 @@ impl LiveShared {
         }
         self.counts.swept_ms.store(now_ms, Ordering::Relaxed);
         let too_many = self.maps_too_much();
-        for part in &self.parts {
+        for part in self.parts.iter() {
             let runs: Arc<[Arc<LiveRun>]> = Arc::clone(&part.lock().view.runs);
             for run in runs.iter() {
                 run.run.forget_evicted();

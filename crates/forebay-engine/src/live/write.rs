@@ -57,7 +57,8 @@ impl LiveShared {
         }
         self.check(key, &operation)?;
         let place = self.shape.place(key);
-        let mut part = self.lock_waiting(place.partition)?;
+        let partition = self.partition_at(place, key)?;
+        let mut part = self.lock_waiting(partition, key)?;
         let lsn = match &self.log {
             None => None,
             Some(log) => {
@@ -70,7 +71,7 @@ impl LiveShared {
             }
         };
         part.memtable.add(&self.shape, place, key, operation)?;
-        self.finish_write(part, place.partition, lsn)
+        self.finish_write(part, partition, lsn)
     }
 
     pub fn write_batch_waiting(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
@@ -80,24 +81,24 @@ impl LiveShared {
 
     /// `None` where it would have to wait and may not.
     pub fn write_batch(&self, batch: &Batch, wait: Wait) -> Result<Option<Commit<'_>>, LiveError> {
-        let Some(partition) = self.check_batch(batch)? else {
+        let Some((partition, key)) = self.check_batch(batch)? else {
             return Ok(Some(Commit::nothing(self)));
         };
         if self.must_settle(batch) {
             return self.write_settled(batch, wait);
         }
-        let Some(part) = self.lock_to_write(partition, wait)? else {
+        let Some(part) = self.lock_to_write(partition, key, wait)? else {
             return Ok(None);
         };
         self.apply_batch(part, partition, batch).map(Some)
     }
 
-    /// The partition of all keys of a batch; `None` of an empty one.
-    pub fn check_batch(&self, batch: &Batch) -> Result<Option<usize>, LiveError> {
+    /// The partition of all keys of a batch, and the first of them; `None` of an empty one.
+    fn check_batch<'b>(&self, batch: &'b Batch) -> Result<Option<(usize, &'b [u8])>, LiveError> {
         let mut first: Option<(usize, &[u8])> = None;
         for (key, operation) in batch.records() {
             self.check(key, &operation)?;
-            let partition = self.shape.place(key).partition;
+            let partition = self.partition_at(self.shape.place(key), key)?;
             match first {
                 None => first = Some((partition, key)),
                 Some((other, first)) if other != partition => {
@@ -110,7 +111,7 @@ impl LiveShared {
             let (_, key) = first.unwrap_or_default();
             return Err(self.too_large(key, batch.bytes().len(), MAX_BATCH_BYTES));
         }
-        Ok(first.map(|(partition, _)| partition))
+        Ok(first)
     }
 
     fn across(&self, first: &[u8], second: &[u8]) -> LiveError {
@@ -182,14 +183,16 @@ impl LiveShared {
         decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
         let places: Vec<KeyPlace> = keys.iter().map(|key| self.shape.place(key)).collect();
-        let Some(first) = places.first() else {
+        let (Some(&first), Some(&key)) = (places.first(), keys.first()) else {
             let (batch, outcome) = decide(Vec::new());
             let written = self.write_batch(&batch, wait)?;
             return Ok(written.map(|commit| (commit, outcome)));
         };
-        let partition = first.partition;
-        if let Some(other) = places.iter().position(|place| place.partition != partition) {
-            return Err(self.across(keys[0], keys[other]));
+        let partition = self.partition_at(first, key)?;
+        for (&place, other) in places.iter().zip(keys) {
+            if self.partition_at(place, other)? != partition {
+                return Err(self.across(key, other));
+            }
         }
         let Some((part, values)) = self.lock_and_read(partition, &places, keys, wait)? else {
             return Ok(None);
@@ -198,10 +201,7 @@ impl LiveShared {
         let (batch, outcome) = decide(values);
         match self.check_batch(&batch)? {
             None => Ok(Some((Commit::nothing(self), outcome))),
-            Some(other) if other != partition => {
-                let key = batch.records().next().map_or(&[][..], |(key, _)| key);
-                Err(self.across(keys[0], key))
-            }
+            Some((other, first)) if other != partition => Err(self.across(key, first)),
             Some(_) => {
                 let settled = self.settled_batch(&part, keys, present, &batch)?;
                 let batch = settled.as_ref().unwrap_or(&batch);
@@ -249,7 +249,7 @@ impl LiveShared {
     ) -> Result<Option<(MutexGuard<'_, LivePart>, Values)>, LiveError> {
         const TRIES: usize = 3;
         for attempt in 0..=TRIES {
-            let Some(part) = self.lock_to_write(partition, wait)? else {
+            let Some(part) = self.lock_to_write(partition, keys[0], wait)? else {
                 return Ok(None);
             };
             let mut values = Vec::with_capacity(keys.len());
@@ -280,19 +280,24 @@ impl LiveShared {
         Err(self.ended())
     }
 
-    /// The partition locked, with writes let through; `None` where that means to wait and it may not.
+    /// The partition of a key locked, with writes let through; `None` where that means to wait and it may
+    /// not.
     #[inline]
     fn lock_to_write(
         &self,
         partition: usize,
+        key: &[u8],
         wait: Wait,
     ) -> Result<Option<MutexGuard<'_, LivePart>>, LiveError> {
         if wait == Wait::AsNeeded {
-            return self.lock_waiting(partition).map(Some);
+            return self.lock_waiting(partition, key).map(Some);
         }
-        let Some(part) = self.parts[partition].try_lock_for(LOCK_TRY) else {
+        let Some(part) = self.parts.at(partition).try_lock_for(LOCK_TRY) else {
             return Ok(None);
         };
+        if part.is_released {
+            return Err(self.shape.not_here(key));
+        }
         match self.gate.reasons() {
             0 => Ok(Some(part)),
             reasons if reasons & GATE_ENDED != 0 => Err(self.ended()),
@@ -301,9 +306,16 @@ impl LiveShared {
     }
 
     #[inline]
-    fn lock_waiting(&self, partition: usize) -> Result<MutexGuard<'_, LivePart>, LiveError> {
+    fn lock_waiting(
+        &self,
+        partition: usize,
+        key: &[u8],
+    ) -> Result<MutexGuard<'_, LivePart>, LiveError> {
         loop {
-            let part = self.parts[partition].lock();
+            let part = self.parts.at(partition).lock();
+            if part.is_released {
+                return Err(self.shape.not_here(key));
+            }
             if self.gate.reasons() == 0 {
                 return Ok(part);
             }

@@ -158,9 +158,9 @@ pub fn fill_at(
             true => None,
             false => Some(write_run_at(push, new_run(index), order, &inside)?),
         };
-        partitions.push(Partition::of_run(lower.clone(), run));
+        partitions.push((lower.clone(), run.into_iter().collect()));
     }
-    push.manifest(draft(order, partitions))
+    push.manifest(draft(order, Partition::side_by_side(partitions)))
 }
 
 /// A draft of a table of plain bytes.

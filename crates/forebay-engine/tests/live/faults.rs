@@ -25,10 +25,10 @@ fn do_everything(life: &mut Life, dice: &mut Dice) {
         let key = &keys[dice.below(40) as usize];
         let absent = value(dice, kind);
         let _ = life.modify(key, &absent);
-        let partition = life.table.partition(key);
+        let partition = life.table.partition_of(key);
         let mut unit = vec![Op::Delete(key.clone())];
         unit.extend((0..12).map(|_| op(dice, kind)));
-        unit.retain(|op| life.table.partition(op.key()) == partition);
+        unit.retain(|op| life.table.partition_of(op.key()) == partition);
         let _ = life.write_batch(unit, true);
         let _ = life.flush();
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forebay_engine::StoreError;
-use forebay_engine::live::{Budget, Durability, LiveError, LiveOptions, LiveTable};
+use forebay_engine::live::{Budget, Durability, LiveDraft, LiveError, LiveTable};
 use forebay_io::sim::Dice;
 use forebay_io::{Clock, SystemClock};
 use forebay_run::Order;
@@ -76,7 +76,7 @@ fn next_number(table: &LiveTable) -> u64 {
     next
 }
 
-fn killed_again_and_again(test: &str, options: LiveOptions, rounds: u64, numbers: u64) {
+fn killed_again_and_again(test: &str, options: LiveDraft, rounds: u64, numbers: u64) {
     if let Some(store) = std::env::var_os(STORE) {
         write_until_killed(Path::new(&store));
     }
@@ -120,20 +120,16 @@ fn killed_again_and_again(test: &str, options: LiveOptions, rounds: u64, numbers
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kills_when_synced() {
-    let options = LiveOptions::hashed().delta(DeltaKind::Append);
+    let options = LiveDraft::hashed().delta(DeltaKind::Append);
     let test = "kill::nothing_acknowledged_is_lost_by_kills_when_synced";
     killed_again_and_again(test, options, 5, 1500);
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kills_when_left_to_the_system() {
-    let options = LiveOptions::ordered(vec![b"key:3".to_vec()]).delta(DeltaKind::Append);
-    let options = LiveOptions {
-        factor: 2,
-        ..options
-    }
-    .durability(Durability::Os);
-    assert_eq!(options.order, Order::Ordered);
+    let options = LiveDraft::ordered(vec![b"key:3".to_vec()]).delta(DeltaKind::Append);
+    let options = options.factor(2).durability(Durability::Os);
+    assert_eq!(options.options.order, Order::Ordered);
     let test = "kill::nothing_acknowledged_is_lost_by_kills_when_left_to_the_system";
     killed_again_and_again(test, options, 6, 12_000);
 }

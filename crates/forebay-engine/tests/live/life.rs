@@ -1,12 +1,13 @@
 //! A table on a simulated disk with its history beside it, and what can be done to both.
 
+use forebay_engine::PartitionRange;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_engine::live::{
-    Batch, Budget, Durability, IngestRun, LiveError, LiveLookup, LiveOptions, LiveScan, LiveTable,
-    LogError, Snapshot,
+    Batch, Budget, Durability, IngestRun, LiveDraft, LiveError, LiveLookup, LiveOptions, LiveScan,
+    LiveTable, LogError, Snapshot,
 };
 use forebay_io::Disk;
 use forebay_io::sim::{Dice, SimDisk};
@@ -60,21 +61,14 @@ pub fn keys() -> Vec<Vec<u8>> {
     keys
 }
 
-pub fn options(
-    order: Order,
-    kind: Option<DeltaKind>,
-    durability: Option<Durability>,
-) -> LiveOptions {
-    let options = match order {
-        Order::Hashed => LiveOptions::hashed().partitions(3),
-        Order::Ordered => LiveOptions::ordered(vec![b"k2".to_vec(), b"k33".to_vec()]),
+pub fn options(order: Order, kind: Option<DeltaKind>, durability: Option<Durability>) -> LiveDraft {
+    let mut draft = match order {
+        Order::Hashed => LiveDraft::hashed().partitions(3),
+        Order::Ordered => LiveDraft::ordered(vec![b"k2".to_vec(), b"k33".to_vec()]),
     };
-    LiveOptions {
-        delta: kind,
-        durability,
-        factor: 2,
-        ..options
-    }
+    draft.options.delta = kind;
+    draft.options.durability = durability;
+    draft.factor(2)
 }
 
 pub fn budget() -> Arc<Budget> {
@@ -95,14 +89,22 @@ pub fn is_full(error: &LiveError) -> bool {
 }
 
 impl Life {
-    pub fn new(options: LiveOptions) -> Self {
+    pub fn new(draft: LiveDraft) -> Self {
         let disk = SimDisk::new();
-        let table = store_on(&disk, 7).create_live(&name("t"), options.clone(), &budget());
+        let table = store_on(&disk, 7).create_live(&name("t"), draft.clone(), &budget());
         Self {
             table: table.unwrap(),
-            history: History::new(options.delta),
-            options,
+            history: History::new(draft.options.delta),
+            options: draft.options,
             disk,
+        }
+    }
+
+    /// How to make another table like it.
+    pub fn draft(&self) -> LiveDraft {
+        LiveDraft {
+            options: self.options.clone(),
+            partitions: self.table.partitions(),
         }
     }
 
@@ -190,7 +192,7 @@ impl Life {
             None => Op::Delete(key.to_vec()),
         };
         let unit = vec![set(a, &before[1]), set(b, &before[0])];
-        if self.table.partition(a) != self.table.partition(b) {
+        if self.table.partition_of(a) != self.table.partition_of(b) {
             let refused = self.table.transact(&[a, b], |_| (Batch::new(), ()));
             assert!(matches!(refused, Err(LiveError::AcrossPartitions { .. })));
             return Ok(());
@@ -282,10 +284,10 @@ impl Life {
         ops.sort_by_key(|op| (hash(op), op.key().to_vec()));
         ops.dedup_by_key(|op| op.key().to_vec());
         let mut runs = Vec::new();
-        for partition in 0..self.options.lowers.len() {
+        for PartitionRange { id: partition, .. } in self.table.partitions() {
             let inside = ops
                 .iter()
-                .filter(|op| self.table.partition(op.key()) == partition);
+                .filter(|op| self.table.partition_of(op.key()) == Some(partition));
             let inside: Vec<&Op> = inside.collect();
             if inside.is_empty() {
                 continue;

@@ -60,7 +60,7 @@ fn refused(life: &mut Life, dice: &mut Dice) {
             let keys = keys();
             let other = keys
                 .iter()
-                .find(|key| table.partition(key) != table.partition(&keys[0]));
+                .find(|key| table.partition_of(key) != table.partition_of(&keys[0]));
             let unit = [&keys[0], other.unwrap()]
                 .map(|key| Op::Delete(key.clone()))
                 .to_vec();
@@ -73,11 +73,11 @@ fn refused(life: &mut Life, dice: &mut Dice) {
 fn some_batch(life: &Life, dice: &mut Dice) -> Vec<Op> {
     let kind = life.options.delta;
     let first = op(dice, kind);
-    let partition = life.table.partition(first.key());
+    let partition = life.table.partition_of(first.key());
     let mut unit = vec![first];
     for _ in 0..dice.below(8) {
         let next = op(dice, kind);
-        if life.table.partition(next.key()) == partition {
+        if life.table.partition_of(next.key()) == partition {
             unit.push(next);
         }
     }
@@ -91,7 +91,7 @@ fn end(life: &mut Life, dice: &mut Dice, words: &str) {
         0 => {
             let disk = life.disk.clone();
             // The old table has to be gone before the new one is opened.
-            let other = Life::new(life.options.clone()).table;
+            let other = Life::new(life.draft()).table;
             drop(std::mem::replace(&mut life.table, other));
             life.reopen_on(disk, !logged, &format!("{words}, closed"));
         }

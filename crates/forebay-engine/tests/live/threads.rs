@@ -1,12 +1,11 @@
 //! Readers, writers, flushes, merges, ingestion and drops at the same time, on the machine's own disk.
 
+use forebay_engine::PartitionId;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use forebay_engine::live::{
-    Batch, Budget, Durability, IngestRun, LiveOptions, LiveTable, Snapshot,
-};
+use forebay_engine::live::{Batch, Budget, Durability, IngestRun, LiveDraft, LiveTable, Snapshot};
 use forebay_engine::{Store, StoreError};
 use forebay_io::sim::Dice;
 use forebay_io::{Disk, OsDisk, SystemClock, SystemRandom};
@@ -70,11 +69,12 @@ struct Shared {
 
 impl Shared {
     fn new(table: LiveTable) -> Self {
-        let partitions = table.options().lowers.len();
+        let partitions = table.partitions().len();
         let key_in = |name: &str, partition: usize| {
             let starts = ["a-", "stamp:", "zz-"];
             let mut keys = (0..).map(|n| format!("{}{name}:{n}", starts[n % 3]).into_bytes());
-            keys.find(|key| table.partition(key) == partition).unwrap()
+            keys.find(|key| table.partition_of(key) == Some(PartitionId(partition as u32)))
+                .unwrap()
         };
         Self {
             partitions,
@@ -195,14 +195,14 @@ fn ingest(table: &LiveTable, keys: &[Vec<u8>], stamp: i64) {
             .unwrap();
         writer.finish().unwrap();
         runs.push(IngestRun {
-            partition,
+            partition: PartitionId(partition as u32),
             id: new.id,
         });
     }
     table.ingest(&runs).unwrap();
 }
 
-fn all_at_once(options: LiveOptions) {
+fn all_at_once(options: LiveDraft) {
     let dir = tempfile::tempdir().unwrap();
     let store = store_in(&dir.path().join("store"));
     // So little memory that flushes and merges go on all the time.
@@ -242,7 +242,7 @@ fn all_at_once(options: LiveOptions) {
 /// Something to stand where a table was that is to be closed.
 fn other_table(dir: &tempfile::TempDir) -> LiveTable {
     let store = store_in(&dir.path().join("other"));
-    let made = store.create_live(&name("t"), LiveOptions::hashed(), &Budget::new(0));
+    let made = store.create_live(&name("t"), LiveDraft::hashed(), &Budget::new(0));
     made.unwrap()
 }
 
@@ -261,16 +261,12 @@ fn drop_while_read(store: &Store, table: LiveTable) {
     assert!(!store.is_live(&name("t")).unwrap());
 }
 
-fn options_of(order: Order) -> LiveOptions {
-    let options = match order {
-        Order::Hashed => LiveOptions::hashed().partitions(3),
-        Order::Ordered => LiveOptions::ordered(vec![b"stamp:".to_vec(), b"stamp:z".to_vec()]),
+fn options_of(order: Order) -> LiveDraft {
+    let draft = match order {
+        Order::Hashed => LiveDraft::hashed().partitions(3),
+        Order::Ordered => LiveDraft::ordered(vec![b"stamp:".to_vec(), b"stamp:z".to_vec()]),
     };
-    LiveOptions {
-        factor: 2,
-        ..options
-    }
-    .delta(DeltaKind::AddI64)
+    draft.factor(2).delta(DeltaKind::AddI64)
 }
 
 #[test]

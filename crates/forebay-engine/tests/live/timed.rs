@@ -1,12 +1,13 @@
 //! Tables whose records expire, against a map that knows when: random operations, with a clock that only the
 //! test moves.
 
+use forebay_engine::{PartitionId, PartitionRange};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::Store;
-use forebay_engine::live::{Batch, Expiry, IngestRun, LiveOptions, LiveTable, Snapshot};
+use forebay_engine::live::{Batch, Expiry, IngestRun, LiveDraft, LiveOptions, LiveTable, Snapshot};
 use forebay_io::sim::{Dice, HandClock, SimDisk};
 use forebay_io::{Clock, Disk};
 use forebay_run::format::MAX_KEY_BYTES;
@@ -39,15 +40,15 @@ fn store(disk: &SimDisk, clock: &Arc<HandClock>, seed: u64) -> Store {
 }
 
 impl TimedLife {
-    fn new(options: LiveOptions) -> Self {
+    fn new(draft: LiveDraft) -> Self {
         let (disk, clock) = (SimDisk::new(), Arc::new(HandClock::of_dates(1_000_000)));
         let store = store(&disk, &clock, 7);
-        let table = store.create_live(&name("t"), options.clone(), &budget());
+        let table = store.create_live(&name("t"), draft.clone(), &budget());
         Self {
             disk,
             clock,
             table: table.unwrap(),
-            options,
+            options: draft.options,
             state: Timed::new(),
         }
     }
@@ -90,11 +91,11 @@ impl TimedLife {
     fn write(&mut self, dice: &mut Dice) {
         let mut batch = Batch::new();
         let first = op(dice, self.options.delta);
-        let partition = self.table.partition(first.key());
+        let partition = self.table.partition_of(first.key());
         let more = (0..dice.below(4)).map(|_| op(dice, self.options.delta));
         let ops: Vec<Op> = std::iter::once(first).chain(more).collect();
         for op in ops {
-            if self.table.partition(op.key()) == partition {
+            if self.table.partition_of(op.key()) == partition {
                 let moment = self.moment(dice);
                 let times = Times::until(moment.unwrap_or(u64::MAX));
                 batch.push(op.key(), op.operation().with_times(times));
@@ -113,7 +114,10 @@ impl TimedLife {
             Order::Ordered => 0,
         };
         let mut ops: Vec<Op> = (0..10).map(|_| op(dice, self.options.delta)).collect();
-        ops.retain(|op| !matches!(op, Op::Insert(..)) && self.table.partition(op.key()) == 0);
+        ops.retain(|op| {
+            !matches!(op, Op::Insert(..))
+                && self.table.partition_of(op.key()) == Some(PartitionId(0))
+        });
         ops.sort_by_key(|op| (hash(op.key()), op.key().to_vec()));
         ops.dedup_by_key(|op| op.key().to_vec());
         if ops.is_empty() {
@@ -136,7 +140,7 @@ impl TimedLife {
         }
         writer.finish().unwrap();
         let run = IngestRun {
-            partition: 0,
+            partition: PartitionId(0),
             id: new.id,
         };
         self.table.ingest(&[run]).unwrap();
@@ -238,10 +242,10 @@ fn timed_life(seed: u64) {
         std::thread::yield_now();
     }
     life.clock.advance(Duration::from_secs(1));
-    for partition in 0..life.options.lowers.len() {
+    for PartitionRange { id: partition, .. } in life.table.partitions() {
         let key = keys()
             .into_iter()
-            .find(|key| life.table.partition(key) == partition);
+            .find(|key| life.table.partition_of(key) == Some(partition));
         let gone = Op::Delete(key.unwrap());
         life.table.delete(gone.key()).unwrap().wait().unwrap();
         life.apply(&gone, None);

@@ -145,7 +145,7 @@ fn carry_out(
         throttle: &throttle,
         progress,
     };
-    let new_run = |partition| load.new_run(partition);
+    let new_run = |at: usize| load.new_run(load.partitions()[at].id);
     let built = job.build(&read.collected, &cuts(&load), &new_run);
     let built = built.map_err(|error| error.in_files(&read.files))?;
     // What was collected is written, and its memory may serve to open the table.
@@ -155,8 +155,9 @@ fn carry_out(
     }
     let runs = built.runs.iter().enumerate();
     let runs: Vec<IngestRun> = runs
-        .filter_map(|(partition, run)| {
+        .filter_map(|(at, run)| {
             let id = run.as_ref()?.id.clone();
+            let partition = load.partitions()[at].id;
             Some(IngestRun { partition, id })
         })
         .collect();
@@ -210,7 +211,8 @@ fn cuts(load: &Load) -> Cuts {
         forebay_engine::Bound::Slot(slot) => Cut::Slot(*slot),
         forebay_engine::Bound::Key(key) => Cut::Key(key.clone()),
     };
-    Cuts::at(load.options().lowers.iter().map(cut).collect())
+    let lowers = load.partitions().iter().map(|range| &range.bounds.lower);
+    Cuts::at(lowers.map(cut).collect())
 }
 
 /// Whether the runs get filters: one is kept in memory while its run is written.

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay_engine::live::{Durability, Expiry, LiveOptions, LiveTable};
+use forebay_engine::live::{Durability, Expiry, LiveDraft, LiveTable};
 use forebay_engine::{ValueKind, open};
 use forebay_run::row::{Column, Kind, Schema};
 
@@ -18,7 +18,7 @@ struct Place {
 
 impl Place {
     /// A store with a live table `t`.
-    fn new(options: LiveOptions) -> Self {
+    fn new(options: LiveDraft) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = open(&dir.path().join("store")).unwrap();
         let options = options.durability(Durability::Os);
@@ -92,8 +92,8 @@ fn request(source: &Path, key: &str) -> LoadRequest {
 #[test]
 fn many_rows_replace_what_was_written_before_in_every_partition() {
     for options in [
-        LiveOptions::hashed().partitions(7),
-        LiveOptions::ordered(vec![b"3".to_vec(), b"6".to_vec()]),
+        LiveDraft::hashed().partitions(7),
+        LiveDraft::ordered(vec![b"3".to_vec(), b"6".to_vec()]),
     ] {
         let place = Place::new(options);
         place.write("7", b"old");
@@ -139,7 +139,7 @@ fn many_rows_replace_what_was_written_before_in_every_partition() {
 
 #[test]
 fn rows_do_what_their_column_says_in_their_order() {
-    let place = Place::new(LiveOptions::hashed().delta(DeltaKind::Append));
+    let place = Place::new(LiveDraft::hashed().delta(DeltaKind::Append));
     for key in ["a", "b", "c"] {
         place.write(key, b"old");
     }
@@ -179,7 +179,7 @@ fn deltas_that_commute_are_read_by_several_threads_and_come_to_the_same() {
         (DeltaKind::Max, false),
         (DeltaKind::AddI64Saturating, true),
     ] {
-        let place = Place::new(LiveOptions::ordered(Vec::new()).delta(kind));
+        let place = Place::new(LiveDraft::ordered(Vec::new()).delta(kind));
         let mut sources = Vec::new();
         for file in 0..8 {
             let row = |row: i64| format!("k{},{}\n", row % 50, row * (file - 3));
@@ -226,7 +226,7 @@ fn deltas_that_commute_are_read_by_several_threads_and_come_to_the_same() {
 
 #[test]
 fn deltas_add_up_and_bad_rows_are_named() {
-    let place = Place::new(LiveOptions::ordered(Vec::new()).delta(DeltaKind::AddI64));
+    let place = Place::new(LiveDraft::ordered(Vec::new()).delta(DeltaKind::AddI64));
     place.write("p", &5i64.to_le_bytes());
     let path = place.file("a.csv", "page,n\np,2\np,3\nq,1\n,9\nr,x\n");
     let mut deltas = LoadRequest {
@@ -254,10 +254,10 @@ fn deltas_add_up_and_bad_rows_are_named() {
     assert_eq!(number(b"q"), Some(1i64.to_le_bytes().to_vec()));
 }
 
-fn people() -> LiveOptions {
-    let mut options = LiveOptions::hashed();
-    options.value = ValueKind::Row;
-    options.schema = Schema::new(vec![
+fn people() -> LiveDraft {
+    let mut options = LiveDraft::hashed();
+    options.options.value = ValueKind::Row;
+    options.options.schema = Schema::new(vec![
         Column::new("name", Kind::Text, true),
         Column::new("age", Kind::Int64, true),
     ]);
@@ -290,7 +290,7 @@ fn columns_of_rows_are_matched_by_name_and_the_key_may_be_another() {
 
 #[test]
 fn what_does_not_fit_the_table_is_refused_with_the_next_step() {
-    let place = Place::new(LiveOptions::hashed());
+    let place = Place::new(LiveDraft::hashed());
     let path = place.file("a.csv", "id,a,b\n1,2,3\n");
     place.refused(&request(&path, "{id}"), &["--value COLUMN", "id, a, b"]);
     let astray = LoadRequest {
@@ -323,7 +323,7 @@ fn what_does_not_fit_the_table_is_refused_with_the_next_step() {
 
 #[test]
 fn rows_expire_as_the_table_or_their_column_says() {
-    let place = Place::new(LiveOptions::hashed().expiry(Expiry::AfterMs(60_000)));
+    let place = Place::new(LiveDraft::hashed().expiry(Expiry::AfterMs(60_000)));
     let path = place.file("a.csv", "id,text,until\n1,a,100\n2,b,\n3,c,0\n");
     let by_column = LoadRequest {
         ttl: Some(Ttl::Column("until".to_owned())),

@@ -115,7 +115,7 @@ impl Layer {
     }
 
     pub fn cuts(&self) -> Cuts {
-        let cut = |partition: &Partition| match &partition.lower {
+        let cut = |partition: &Partition| match &partition.bounds.lower {
             Bound::Slot(slot) => Cut::Slot(*slot),
             Bound::Key(key) => Cut::Key(key.clone()),
         };
@@ -141,7 +141,7 @@ impl Layer {
         for (partition, built) in partitions.iter_mut().zip(built) {
             let mut runs = partition.runs.clone();
             runs.extend(built);
-            *partition = Partition::of_runs(partition.lower.clone(), runs);
+            *partition = partition.with_runs(runs);
         }
         let source = request.sources.to_string();
         let draft = ManifestDraft::like(self.manifest(), partitions, source);

@@ -48,7 +48,9 @@ pub fn bound(cut: &Cut) -> Bound {
 
 /// The partitions of a table that is pushed whole, each of its one run.
 pub fn of_runs(cuts: &Cuts, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
-    let partition =
-        |(at, run): (usize, Option<RunRef>)| Partition::of_run(bound(cuts.lower(at)), run);
-    runs.into_iter().enumerate().map(partition).collect()
+    let part = |(at, run): (usize, Option<RunRef>)| {
+        let runs = run.into_iter().collect();
+        (bound(cuts.lower(at)), runs)
+    };
+    Partition::side_by_side(runs.into_iter().enumerate().map(part))
 }

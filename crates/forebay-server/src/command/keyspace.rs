@@ -134,14 +134,9 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
 /// An ordered table has no place that a number alone could choose, but its partitions' bounds.
 fn random_partition(source: Source<'_>, random: u64) -> ScanRange {
     use std::ops::Bound::{Included, Unbounded};
-    let lowers: Vec<&Bound> = match source {
-        Source::Batch(version) => {
-            let partitions = version.manifest().partitions.iter();
-            partitions.map(|partition| &partition.lower).collect()
-        }
-        Source::Live(table) => table.options().lowers.iter().collect(),
-    };
-    match lowers.get((random % lowers.len().max(1) as u64) as usize) {
+    let partitions = source.partitions();
+    let chosen = partitions.get((random % partitions.len().max(1) as u64) as usize);
+    match chosen.map(|range| &range.bounds.lower) {
         Some(Bound::Key(key)) => ScanRange::keys(Included(key), Unbounded),
         _ => ScanRange::all(),
     }

@@ -4,6 +4,7 @@
 //! does not is written blindly. Either way its operations are one batch: one record of the log, seen whole
 //! or not at all. Keys in several partitions are changed one partition after the other.
 
+use forebay_engine::PartitionId;
 use forebay_engine::TableName;
 use forebay_engine::live::{Batch, LiveError, LiveTable, Stored};
 use forebay_io::Clock;
@@ -40,8 +41,8 @@ struct Place<'a> {
     key: &'a [u8],
 }
 
-/// Keys of one partition of a table.
-type Group<'a> = (&'a LiveTable, usize, Vec<Place<'a>>);
+/// Keys of one partition of a table; where that is none, of those that are not here, which a write refuses.
+type Group<'a> = (&'a LiveTable, Option<PartitionId>, Vec<Place<'a>>);
 
 impl<'a> RangeDelete<'a> {
     pub fn live(&mut self, table: &[u8]) -> Result<&'a LiveTable, CommandError> {
@@ -218,7 +219,7 @@ impl View<'_> {
             let (table, key) = split(args.get(argument))?;
             let table = find_live(self.tables, self.user, command, table)?;
             check_key(table, key)?;
-            let partition = table.partition(key);
+            let partition = table.partition_of(key);
             let place = Place { argument, key };
             let same =
                 |group: &&mut Group<'_>| group.0.name() == table.name() && group.1 == partition;

@@ -136,7 +136,7 @@ fn describe_live(table: &LiveTable) -> Value {
         "delta": options.delta,
         "durability": options.durability,
         "ttl": options.expiry.to_string(),
-        "partitions": options.lowers.len(),
+        "partitions": table.partitions().len(),
         "run_records": stats.run_records,
         "memory_records": stats.memory_records,
         "file_bytes": stats.file_bytes,

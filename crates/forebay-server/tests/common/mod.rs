@@ -165,7 +165,7 @@ impl Fixture {
             delta: None,
             ttl: None,
             onto: None,
-            partitions: vec![Partition::of_run(lower, Some(run))],
+            partitions: Partition::side_by_side([(lower, vec![run])]),
             stats: Vec::new(),
             source: "a test".to_owned(),
         };

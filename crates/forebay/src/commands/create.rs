@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_engine::live::{Budget, Durability, Expiry, LiveOptions};
+use forebay_engine::live::{Budget, Durability, Expiry, LiveDraft};
 use forebay_engine::{TableName, ValueKind};
 use forebay_load::sources::parse_schema;
 use forebay_run::operation::DeltaKind;
@@ -123,11 +123,12 @@ fn parse_ttl(text: &str) -> Result<Expiry, String> {
 }
 
 pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
-    let options = args.options()?;
+    let draft = args.draft()?;
     let store = context.open_or_create_store()?;
-    let table = store.create_live(&args.table, options, &Budget::new(0))?;
+    let table = store.create_live(&args.table, draft, &Budget::new(0))?;
     let (options, name) = (table.options(), &args.table);
-    let (order, partitions, durability) = (options.order, options.lowers.len(), args.durability);
+    let (order, partitions, durability) =
+        (options.order, table.partitions().len(), args.durability);
     let ttl = options.expiry;
     let object = json!({
         "table": name,
@@ -145,14 +146,14 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 impl Create {
-    fn options(&self) -> anyhow::Result<LiveOptions> {
-        let mut options = match self.order {
+    fn draft(&self) -> anyhow::Result<LiveDraft> {
+        let mut draft = match self.order {
             Order::Hashed if !self.boundary.is_empty() => {
                 bail!("--boundary is for ordered tables: give a hashed one --partitions")
             }
             Order::Hashed => match self.partitions {
-                Some(partitions) => LiveOptions::hashed().partitions(partitions),
-                None => LiveOptions::hashed(),
+                Some(partitions) => LiveDraft::hashed().partitions(partitions),
+                None => LiveDraft::hashed(),
             },
             Order::Ordered if self.partitions.is_some() => {
                 bail!(
@@ -162,9 +163,10 @@ impl Create {
             }
             Order::Ordered => {
                 let keys = self.boundary.iter().map(|key| self.form.parse(key));
-                LiveOptions::ordered(keys.collect::<anyhow::Result<_>>()?)
+                LiveDraft::ordered(keys.collect::<anyhow::Result<_>>()?)
             }
         };
+        let options = &mut draft.options;
         (options.value, options.schema) = self.values()?;
         options.delta = self.delta.map(DeltaKind::from);
         options.expiry = self.ttl.unwrap_or(match self.delta {
@@ -175,7 +177,7 @@ impl Create {
         options.factor = self.factor;
         options.merge_bytes_per_second = self.merge_rate;
         options.compression = self.compression.into();
-        Ok(options)
+        Ok(draft)
     }
 
     fn values(&self) -> anyhow::Result<(ValueKind, Schema)> {

@@ -29,10 +29,11 @@ use thiserror::Error;
 use tracing::warn;
 
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
+use crate::holder::lock_within;
 use crate::layout::TableFiles;
 use crate::live::{Budget, IngestRun, LiveError, LiveOptions, LiveTable};
 use crate::name::{RunId, TableName};
+use crate::partition::{PartitionId, PartitionRange};
 use crate::push::NewRun;
 use crate::store::Store;
 pub(crate) use offer::kept_for_load;
@@ -42,6 +43,8 @@ pub use take::Taken;
 /// How long an offer may wait while a process has the table open: a server looks several times a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
+/// Who opens the table holds the loader's lock for a moment, to clean up after a load that died.
+const CLEANING: Duration = Duration::from_secs(1);
 
 /// A load that did not come to its end. Nothing of it was added, unless the text says that this is not
 /// known.
@@ -78,6 +81,7 @@ pub struct Load {
     id: RunId,
     table_id: u64,
     options: LiveOptions,
+    partitions: Vec<PartitionRange>,
     _lock: Box<dyn Lock>,
 }
 
@@ -93,12 +97,12 @@ impl Store {
         }
         let files = TableFiles::new(self.root(), name);
         let disk = &**self.disk();
-        let words = holder_words(disk, &**self.clock(), "a load");
-        let lock =
-            try_lock(disk, &files.push_lock(), &words)?.map_err(|holder| LoadError::Busy {
-                table: table.clone(),
-                holder,
-            })?;
+        let path = files.push_lock();
+        let lock = lock_within(disk, &**self.clock(), &path, "a load", CLEANING)?;
+        let lock = lock.map_err(|holder| LoadError::Busy {
+            table: table.clone(),
+            holder,
+        })?;
         sweep(disk, &files)?;
         let manifest = self.read_live_manifest(name, &files)?;
         let manifest = manifest.ok_or_else(|| LiveError::NoTable {
@@ -110,6 +114,7 @@ impl Store {
             files,
             id: RunId::plain(format!("{:016x}", self.random().next_u64())),
             table_id: manifest.table_id,
+            partitions: manifest.ranges(),
             options: manifest.options,
             _lock: lock,
         })
@@ -125,10 +130,15 @@ impl Load {
         &self.options
     }
 
+    /// The partitions that the table had when the load began, in its order.
+    pub fn partitions(&self) -> &[PartitionRange] {
+        &self.partitions
+    }
+
     /// An id and a path for a run of a partition. Each call gives another one.
-    pub fn new_run(&self, partition: usize) -> NewRun {
+    pub fn new_run(&self, partition: PartitionId) -> NewRun {
         let chance = self.store.random().next_u64();
-        let id = RunId::plain(format!("{partition:05}-{chance:016x}"));
+        let id = RunId::plain(format!("{:05}-{chance:016x}", partition.0));
         let path = self.files.run(&staged(&id));
         NewRun { id, path }
     }

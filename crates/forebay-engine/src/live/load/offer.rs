@@ -13,6 +13,7 @@ use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, extent_file, run_file};
 use crate::live::IngestRun;
 use crate::name::RunId;
+use crate::partition::PartitionId;
 use crate::seal::{DocumentError, seal, unseal};
 
 /// The format number of offers that this program writes and reads.
@@ -68,7 +69,7 @@ pub struct Offer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfferedRun {
-    partition: usize,
+    partition: PartitionId,
     id: RunId,
 }
 

@@ -1,5 +1,6 @@
 //! Loads whose loader or owner fails or dies at each call, and owners that come and go.
 
+use crate::partition::PartitionId;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use forebay_run::operation::Operation;
 
 use super::offer::{OfferState, file_of, staged};
 use super::{Load, LoadError, Taken};
-use crate::live::{Budget, IngestRun, LiveOptions, LiveTable};
+use crate::live::{Budget, IngestRun, LiveDraft, LiveTable};
 use crate::name::TableName;
 use crate::store::Store;
 
@@ -33,7 +34,7 @@ fn store_by(disk: &SimDisk, clock: Arc<dyn Clock>) -> Store {
 /// A table of two partitions, in which everything is old.
 fn table() -> (SimDisk, LiveTable) {
     let disk = SimDisk::new();
-    let options = LiveOptions::ordered(vec![b"m".to_vec()]);
+    let options = LiveDraft::ordered(vec![b"m".to_vec()]);
     let table = store_on(&disk).create_live(&name(), options, &Budget::new(64 << 20));
     let table = table.unwrap();
     for key in KEYS {
@@ -59,7 +60,7 @@ fn value_of_all(table: &LiveTable) -> Vec<u8> {
 fn build(load: &Load, disk: &SimDisk) -> Result<Vec<IngestRun>, forebay_run::RunError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut runs = Vec::new();
-    for (partition, keys) in [(0, &KEYS[..2]), (1, &KEYS[2..])] {
+    for (partition, keys) in [(PartitionId(0), &KEYS[..2]), (PartitionId(1), &KEYS[2..])] {
         let new = load.new_run(partition);
         let mut writer = RunWriter::create(&disk, &new.path, load.run_options())?;
         for key in keys {

@@ -8,7 +8,7 @@ use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::scan::Direction;
 
 use super::{Model, both_orders, check, collect, create, write_some};
-use crate::live::{Batch, LiveError, LiveOptions};
+use crate::live::{Batch, LiveDraft, LiveError};
 
 #[test]
 fn what_was_written_is_read_in_memory_in_runs_and_in_between() {
@@ -61,7 +61,7 @@ fn a_snapshot_stays_as_it_was() {
 
 #[test]
 fn ranges_are_walked_both_ways_with_limits() {
-    let (_disk, table) = create(LiveOptions::ordered(vec![b"c".to_vec(), b"e".to_vec()]));
+    let (_disk, table) = create(LiveDraft::ordered(vec![b"c".to_vec(), b"e".to_vec()]));
     for key in ["a", "b", "c", "d", "e", "f"] {
         table.update(key.as_bytes(), b"v").unwrap().wait().unwrap();
         if key == "c" {
@@ -101,14 +101,14 @@ fn ranges_are_walked_both_ways_with_limits() {
 
 #[test]
 fn hashed_tables_have_no_ranges_of_keys() {
-    let (_disk, table) = create(LiveOptions::hashed());
+    let (_disk, table) = create(LiveDraft::hashed());
     let scan = table.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
     assert!(matches!(scan, Err(LiveError::NoKeyOrder { .. })));
 }
 
 #[test]
 fn a_batch_of_one_partition_is_written_and_others_are_refused() {
-    let (_disk, table) = create(LiveOptions::ordered(vec![b"m".to_vec()]));
+    let (_disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
     let mut batch = Batch::new();
     batch.update(b"a", b"1");
     batch.insert(b"a", b"2");
@@ -130,7 +130,7 @@ fn a_batch_of_one_partition_is_written_and_others_are_refused() {
 
 #[test]
 fn what_is_read_and_written_in_one_step_counts_every_step() {
-    let (_disk, table) = create(LiveOptions::hashed());
+    let (_disk, table) = create(LiveDraft::hashed());
     let add = |value: Option<&[u8]>| {
         let count: u64 = value.map_or(0, |value| String::from_utf8_lossy(value).parse().unwrap());
         let next = (count + 1).to_string().into_bytes();
@@ -158,7 +158,7 @@ fn what_is_read_and_written_in_one_step_counts_every_step() {
 
 #[test]
 fn what_a_table_cannot_hold_is_refused_at_the_door() {
-    let (_disk, table) = create(LiveOptions::hashed());
+    let (_disk, table) = create(LiveDraft::hashed());
     assert!(matches!(
         table.update(b"", b"v"),
         Err(LiveError::Key { .. })
@@ -171,7 +171,7 @@ fn what_a_table_cannot_hold_is_refused_at_the_door() {
         table.delta(b"k", b"v"),
         Err(LiveError::NoDelta { .. })
     ));
-    let (_disk, counters) = create(LiveOptions::hashed().delta(DeltaKind::AddI64));
+    let (_disk, counters) = create(LiveDraft::hashed().delta(DeltaKind::AddI64));
     assert!(matches!(
         counters.delta(b"k", b"1"),
         Err(LiveError::Operand { .. })
@@ -219,7 +219,7 @@ fn values_larger_than_every_buffer_are_kept() {
 
 #[test]
 fn many_snapshots_leave_few_runs_in_memory() {
-    let (_, table) = create(LiveOptions::hashed().partitions(2));
+    let (_, table) = create(LiveDraft::hashed().partitions(2));
     for number in 0..3000u64 {
         table
             .update(&super::key(number), b"v")
@@ -229,7 +229,7 @@ fn many_snapshots_leave_few_runs_in_memory() {
         let mut scan = table.entries();
         assert!(scan.advance().unwrap());
     }
-    for part in &table.shared().parts {
+    for part in table.shared().parts.iter() {
         let minis = part.lock().view.minis.len();
         assert!(minis < 100, "{minis} runs in memory");
     }

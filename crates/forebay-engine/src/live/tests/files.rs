@@ -10,7 +10,7 @@ use forebay_run::operation::DeltaKind;
 
 use super::{Model, both_orders, check, create, create_on, name, open, store_on, write_some};
 use crate::error::StoreError;
-use crate::live::{Budget, LiveError, LiveOptions};
+use crate::live::{Budget, LiveDraft, LiveError};
 use crate::push::PushOptions;
 use crate::store::Store;
 
@@ -46,7 +46,7 @@ fn a_table_opened_again_is_as_it_was() {
 
 #[test]
 fn an_unlogged_table_keeps_what_was_flushed() {
-    let (disk, table) = create(LiveOptions::hashed().unlogged());
+    let (disk, table) = create(LiveDraft::hashed().unlogged());
     let mut model = Model::new();
     write_some(&table, &mut model, &mut Dice(5), 400);
     table.flush().unwrap();
@@ -88,7 +88,7 @@ fn small_memory_makes_many_runs_which_are_merged_and_removed() {
         let stats = table.stats();
         assert!(stats.merges > 0);
         assert_eq!(stats.run_records, 8001);
-        let partitions = table.options().lowers.len();
+        let partitions = table.partitions().len();
         assert!(run_files(&disk) <= partitions, "{:?}", disk.files());
         assert_eq!(
             table.get(b"round").unwrap(),
@@ -101,7 +101,7 @@ fn small_memory_makes_many_runs_which_are_merged_and_removed() {
 
 #[test]
 fn files_that_no_manifest_names_are_removed_when_the_table_is_opened() {
-    let (disk, table) = create(LiveOptions::hashed());
+    let (disk, table) = create(LiveDraft::hashed());
     table.update(b"k", b"v").unwrap().wait().unwrap();
     table.flush().unwrap();
     let stray = table.new_run();
@@ -122,7 +122,7 @@ fn files_that_no_manifest_names_are_removed_when_the_table_is_opened() {
 
 #[test]
 fn a_table_is_open_once_and_of_one_mode() {
-    let (disk, table) = create(LiveOptions::hashed());
+    let (disk, table) = create(LiveDraft::hashed());
     let store = store_on(Arc::new(disk.clone()), 9);
     let budget = Budget::new(1 << 20);
     let in_use = store.live_table(&name(), &budget).unwrap_err();
@@ -136,7 +136,7 @@ fn a_table_is_open_once_and_of_one_mode() {
     ));
     drop(table);
     let exists = store
-        .create_live(&name(), LiveOptions::hashed(), &budget)
+        .create_live(&name(), LiveDraft::hashed(), &budget)
         .unwrap_err();
     assert!(matches!(exists, LiveError::Exists { .. }), "{exists}");
     assert!(store.begin_push(&name(), PushOptions::default()).is_err());
@@ -150,14 +150,14 @@ fn a_table_is_open_once_and_of_one_mode() {
     let gone = store.live_table(&name(), &budget).unwrap_err();
     assert!(matches!(gone, LiveError::NoTable { .. }), "{gone}");
     let again = store
-        .create_live(&name(), LiveOptions::ordered(Vec::new()), &budget)
+        .create_live(&name(), LiveDraft::ordered(Vec::new()), &budget)
         .unwrap();
     assert_eq!(again.get(b"k").unwrap(), None);
 }
 
 #[test]
 fn without_space_reads_go_on_and_writes_come_back_with_the_space() {
-    let (disk, table) = create(LiveOptions::hashed().unlogged());
+    let (disk, table) = create(LiveDraft::hashed().unlogged());
     table.update(b"k", b"1").unwrap().wait().unwrap();
     disk.plan(0, Fault::Full);
     let error = table.flush().unwrap_err();
@@ -173,7 +173,7 @@ fn without_space_reads_go_on_and_writes_come_back_with_the_space() {
 
 #[test]
 fn after_an_error_of_the_device_no_write_is_taken_and_reads_go_on() {
-    let (disk, table) = create(LiveOptions::hashed().unlogged());
+    let (disk, table) = create(LiveDraft::hashed().unlogged());
     table.update(b"k", b"1").unwrap().wait().unwrap();
     // The first call of the flush creates the file; any later one is a write or a sync.
     disk.plan(2, Fault::Error);
@@ -191,7 +191,7 @@ fn pages_beyond_the_limit_are_given_back_and_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = crate::store::open(dir.path()).unwrap();
     let budget = Budget::with_mapped_limit(16 << 20, Some(0));
-    let options = LiveOptions::hashed().unlogged();
+    let options = LiveDraft::hashed().unlogged();
     let table = store.create_live(&name(), options, &budget).unwrap();
     let mut model = Model::new();
     write_some(&table, &mut model, &mut Dice(5), 2000);
@@ -207,7 +207,7 @@ fn pages_beyond_the_limit_are_given_back_and_read_again() {
 
 #[test]
 fn verifying_reads_every_run_and_tells_of_the_damaged_one() {
-    let (disk, table) = create(LiveOptions::hashed().partitions(1));
+    let (disk, table) = create(LiveDraft::hashed().partitions(1));
     for number in 0..100u64 {
         table
             .update(&number.to_be_bytes(), b"v")
@@ -232,7 +232,7 @@ fn a_table_that_cannot_be_written_does_not_hold_others_up_without_a_word() {
     let budget = Budget::new(1 << 20);
     let disks = [SimDisk::new(), SimDisk::new()];
     let [full, fine] =
-        [0, 1].map(|at| create_on(&disks[at], LiveOptions::hashed().unlogged(), &budget));
+        [0, 1].map(|at| create_on(&disks[at], LiveDraft::hashed().unlogged(), &budget));
     disks[0].plan(0, Fault::Full);
     let value = vec![b'v'; 40_000];
     let refused = (0u32..).find_map(|number| full.update(&number.to_be_bytes(), &value).err());
@@ -257,8 +257,8 @@ fn a_merge_keeps_to_its_rate_whatever_the_size_of_records() {
         let random = Arc::new(SeededRandom::new(1));
         let disk = Arc::new(SimDisk::new());
         let store = Store::open_or_create(disk, clock.clone(), random, Path::new("/s")).unwrap();
-        let mut options = LiveOptions::hashed();
-        options.merge_bytes_per_second = Some(RATE_BYTES);
+        let mut options = LiveDraft::hashed();
+        options.options.merge_bytes_per_second = Some(RATE_BYTES);
         let budget = Budget::new(64 << 20);
         let table = store.create_live(&name(), options, &budget).unwrap();
         for half in 0..2 {

@@ -1,16 +1,17 @@
 //! Runs built elsewhere.
 
+use crate::partition::PartitionId;
 use forebay_io::sim::{Fault, SimDisk};
 use forebay_run::RunWriter;
 use forebay_run::operation::{DeltaKind, Operation};
 
 use super::{create, open};
-use crate::live::{IngestRun, LiveError, LiveOptions, LiveTable};
+use crate::live::{IngestRun, LiveDraft, LiveError, LiveTable};
 
 fn build(
     disk: &SimDisk,
     table: &LiveTable,
-    partition: usize,
+    partition: u32,
     records: &[(&str, Operation<'_>)],
 ) -> IngestRun {
     let new = table.new_run();
@@ -22,13 +23,13 @@ fn build(
     }
     writer.finish().unwrap();
     IngestRun {
-        partition,
+        partition: PartitionId(partition),
         id: new.id,
     }
 }
 
 fn table() -> (SimDisk, LiveTable) {
-    create(LiveOptions::ordered(vec![b"m".to_vec()]).delta(DeltaKind::Append))
+    create(LiveDraft::ordered(vec![b"m".to_vec()]).delta(DeltaKind::Append))
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn a_run_that_does_not_belong_there_is_refused_and_removed() {
     let nowhere = build(&disk, &table, 7, &[("a", Operation::Delete)]);
     assert!(matches!(
         table.ingest(&[nowhere]),
-        Err(LiveError::Ingest { .. })
+        Err(LiveError::Partition { .. })
     ));
     table.update(b"k", b"v").unwrap().wait().unwrap();
 }

@@ -3,6 +3,7 @@
 mod basic;
 mod expiry;
 mod files;
+mod holding;
 mod ingest;
 mod unwaiting;
 
@@ -14,7 +15,7 @@ use forebay_io::sim::{Dice, SeededRandom, SimDisk};
 use forebay_io::{Disk, SystemClock};
 use forebay_run::scan::Direction;
 
-use crate::live::{Budget, LiveError, LiveOptions, LiveScan, LiveTable};
+use crate::live::{Budget, LiveDraft, LiveError, LiveScan, LiveTable};
 use crate::name::TableName;
 use crate::store::Store;
 
@@ -31,13 +32,13 @@ fn name() -> TableName {
 }
 
 /// A store in memory with a fresh live table in it.
-fn create(options: LiveOptions) -> (SimDisk, LiveTable) {
+fn create(options: LiveDraft) -> (SimDisk, LiveTable) {
     let disk = SimDisk::new();
     let table = create_on(&disk, options, &Budget::new(64 << 20));
     (disk, table)
 }
 
-fn create_on(disk: &SimDisk, options: LiveOptions, budget: &Arc<Budget>) -> LiveTable {
+fn create_on(disk: &SimDisk, options: LiveDraft, budget: &Arc<Budget>) -> LiveTable {
     store_on(Arc::new(disk.clone()), 1)
         .create_live(&name(), options, budget)
         .unwrap()
@@ -48,10 +49,10 @@ fn open(disk: &SimDisk) -> Result<LiveTable, LiveError> {
     store_on(Arc::new(disk.clone()), disk.calls()).live_table(&name(), &Budget::new(64 << 20))
 }
 
-fn both_orders() -> [LiveOptions; 2] {
+fn both_orders() -> [LiveDraft; 2] {
     [
-        LiveOptions::hashed(),
-        LiveOptions::ordered(vec![b"key-3".to_vec(), b"key-6".to_vec()]),
+        LiveDraft::hashed(),
+        LiveDraft::ordered(vec![b"key-3".to_vec(), b"key-6".to_vec()]),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! Writers that must not wait.
 
+use crate::live::part::LivePart;
 use std::sync::Arc;
 
 use forebay_io::sim::SimDisk;
@@ -8,7 +9,7 @@ use forebay_run::operation::CowOperation;
 use super::{Model, create};
 use crate::live::part::PartView;
 use crate::live::shared::{GATE_ENDED, GATE_PAUSED};
-use crate::live::{Batch, LiveError, LiveLookup, LiveOptions, LiveTable, Stored};
+use crate::live::{Batch, LiveDraft, LiveError, LiveLookup, LiveTable, Stored};
 
 fn batch(key: &[u8], value: &[u8]) -> Batch {
     let mut batch = Batch::new();
@@ -16,9 +17,15 @@ fn batch(key: &[u8], value: &[u8]) -> Batch {
     batch
 }
 
+fn part_of<'a>(table: &'a LiveTable, key: &[u8]) -> &'a parking_lot::Mutex<LivePart> {
+    let parts = &table.shared().parts;
+    let id = table.partition_of(key).unwrap();
+    parts.at(parts.find(id).unwrap())
+}
+
 #[test]
 fn they_are_told_where_they_would_have_to() {
-    let (_disk, table) = create(LiveOptions::hashed());
+    let (_disk, table) = create(LiveDraft::hashed());
     let first = table.try_write(&batch(b"a", b"1")).unwrap().unwrap();
     let ticket = first.ticket();
     table.commit(ticket).wait().unwrap();
@@ -42,7 +49,7 @@ fn they_are_told_where_they_would_have_to() {
     commit.wait().unwrap();
     assert_eq!(table.get(b"a").unwrap().as_deref(), Some(&b"3"[..]));
 
-    let locked = table.shared().parts[table.partition(b"a")].lock();
+    let locked = part_of(&table, b"a").lock();
     assert!(table.try_write(&batch(b"a", b"4")).unwrap().is_none());
     assert_eq!(table.try_get(b"a").unwrap(), LiveLookup::NotResident);
     assert_eq!(table.try_expires_ms(b"a").unwrap(), None);
@@ -59,7 +66,7 @@ fn they_are_told_where_they_would_have_to() {
 
 /// A table of one partition with 150,000 writes in its memory.
 fn filled(read_before: bool) -> (SimDisk, LiveTable, Model) {
-    let (disk, table) = create(LiveOptions::hashed().partitions(1).unlogged());
+    let (disk, table) = create(LiveDraft::hashed().partitions(1).unlogged());
     if read_before {
         assert_eq!(table.get(b"absent").unwrap(), None);
     }
@@ -74,7 +81,7 @@ fn filled(read_before: bool) -> (SimDisk, LiveTable, Model) {
 }
 
 fn view(table: &LiveTable) -> Arc<PartView> {
-    Arc::clone(&table.shared().parts[0].lock().view)
+    Arc::clone(&table.shared().parts.at(0).lock().view)
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn files(store: &Store, version: u64) -> (Files, String) {
     let parts = manifest.partitions.iter().map(|part| {
         let run = part.runs.first();
         (
-            part.lower.to_string(),
+            part.bounds.lower.to_string(),
             run.and_then(|run| read(run, "run")),
             run.and_then(|run| read(run, "ext")),
         )
