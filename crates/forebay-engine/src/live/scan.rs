@@ -1,10 +1,14 @@
 //! Walking a snapshot's records in its table's order, either way, over all partitions.
 
+use std::sync::Arc;
+
 use forebay_run::scan::{Direction, ScanRange};
 
 use crate::live::cursor::SourceCursor;
 use crate::live::error::LiveError;
-use crate::live::snapshot::Snapshot;
+use crate::live::part::PartView;
+use crate::live::shape::Shape;
+use crate::route::Router;
 use crate::walk::Walk;
 
 /// A walk over records, in hash order or key order as the table is. It holds the files and memory of its snapshot.
@@ -12,15 +16,28 @@ use crate::walk::Walk;
 /// After [`LiveScan::advance`] returned `true`, `key` and `value` are those of the record that it moved
 /// to; otherwise they mean nothing. What had expired when the walk was begun is left out.
 pub struct LiveScan {
-    snapshot: Snapshot,
+    shape: Arc<Shape>,
+    router: Arc<Router>,
+    /// By their places.
+    parts: Arc<[Arc<PartView>]>,
     walk: Walk<SourceCursor>,
 }
 
 impl LiveScan {
-    pub(crate) fn new(snapshot: Snapshot, range: ScanRange, direction: Direction) -> Self {
-        let now_ms = snapshot.shape.now_ms();
-        let walk = Walk::new(&snapshot.router, range, direction, now_ms);
-        Self { snapshot, walk }
+    pub(crate) fn new(
+        shape: Arc<Shape>,
+        router: Arc<Router>,
+        parts: Arc<[Arc<PartView>]>,
+        range: ScanRange,
+        direction: Direction,
+    ) -> Self {
+        let walk = Walk::new(&router, range, direction, shape.now_ms());
+        Self {
+            shape,
+            router,
+            parts,
+            walk,
+        }
     }
 
     /// Ends the walk after `records`.
@@ -33,11 +50,7 @@ impl LiveScan {
     /// Moves to the next record; `false` when there is none.
     #[inline]
     pub fn advance(&mut self) -> Result<bool, LiveError> {
-        let Snapshot {
-            shape,
-            router,
-            parts,
-        } = &self.snapshot;
+        let (shape, router, parts) = (&self.shape, &self.router, &self.parts);
         let moved = self.walk.advance(|segment, range, direction| {
             let view = router.owner(segment).map(|partition| &parts[partition]);
             let cursors = view.map(|view| view.cursors(shape, range, direction));
@@ -65,7 +78,7 @@ impl LiveScan {
 impl std::fmt::Debug for LiveScan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveScan")
-            .field("table", &self.snapshot.shape.table)
+            .field("table", &self.shape.table)
             .field("range", &self.walk.range)
             .finish_non_exhaustive()
     }

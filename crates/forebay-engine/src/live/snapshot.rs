@@ -201,6 +201,7 @@ impl Snapshot {
 
     /// Walks the records of a range of positions in the table's own order, in the partitions that are here.
     pub fn scan_range(&self, range: ScanRange, direction: Direction) -> LiveScan {
-        LiveScan::new(self.clone(), range, direction)
+        let (shape, router) = (Arc::clone(&self.shape), Arc::clone(&self.router));
+        LiveScan::new(shape, router, Arc::clone(&self.parts), range, direction)
     }
 }

@@ -1,6 +1,7 @@
 //! Each call to the disk failing in each way, in the midst of everything that a table does, and what the
 //! table, its next opening and a power cut then make of it.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use forebay_engine::live::{Durability, LiveError};
@@ -297,4 +298,64 @@ fn a_table_synced_every_so_often_is_so_by_itself() {
     while !durable() {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
+    let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
+    do_everything(&mut life, &mut Dice(11));
+    let range = life.table.partitions()[1].clone();
+    let all = collect(life.table.entries());
+    let is_inside = |key: &Vec<u8>| life.table.partition_of(key) == Some(range.id);
+    let (inside, outside): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        all.into_iter().partition(|(key, _)| is_inside(key));
+    assert!(!inside.is_empty() && !outside.is_empty());
+    let base = life.disk.after_kill();
+    let open = |store: &Store, words: &str| {
+        let table = store.live_table(&name("t"), &budget());
+        table.unwrap_or_else(|error| panic!("{words}: {error}"))
+    };
+    let release = |store: &Store| {
+        let table = store.live_table(&name("t"), &budget());
+        let released = table.and_then(|table| table.release(range.id));
+        released.map_err(|error| error.to_string())
+    };
+    at_every_call(&base, release, |store, done, words| {
+        let table = open(store, words);
+        let mut found = collect(table.entries());
+        if table.partitions().contains(&range) {
+            assert!(!done, "{words}: it had said that it was given up");
+            let (was_inside, rest) = found
+                .into_iter()
+                .partition(|(key, _)| inside.contains_key(key));
+            assert_eq!(inside, was_inside, "{words}");
+            found = rest;
+        }
+        assert_eq!(found, outside, "{words}");
+    });
+
+    open(&store_on(&base, 4), "released")
+        .release(range.id)
+        .unwrap();
+    let base = base.after_kill();
+    let adopt = |store: &Store| {
+        let table = store.live_table(&name("t"), &budget());
+        let adopted = table.and_then(|table| table.adopt(range.clone(), &[]));
+        adopted.map_err(|error| error.to_string())
+    };
+    at_every_call(&base, adopt, |store, done, words| {
+        let table = open(store, words);
+        assert_eq!(collect(table.entries()), outside, "{words}");
+        let is_here = table.partitions().contains(&range);
+        assert!(
+            is_here || !done,
+            "{words}: it had said that it was taken in"
+        );
+        if !is_here {
+            table.adopt(range.clone(), &[]).unwrap();
+        }
+        let key = inside.keys().next().unwrap();
+        table.update(key, b"again").unwrap().wait().unwrap();
+        assert_eq!(table.get(key).unwrap().as_deref(), Some(&b"again"[..]));
+    });
 }

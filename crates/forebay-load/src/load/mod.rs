@@ -156,8 +156,7 @@ fn carry_out(
     let runs = built.runs.iter().enumerate();
     let runs: Vec<IngestRun> = runs
         .filter_map(|(at, run)| {
-            let id = run.as_ref()?.id.clone();
-            let partition = load.partitions()[at].id;
+            let (partition, id) = (load.partitions()[at].id, run.as_ref()?.id.clone());
             Some(IngestRun { partition, id })
         })
         .collect();
