@@ -130,8 +130,20 @@ def test_pull_as_a_command_and_whose_a_directory_is(remote, source, tmp_path):
     done = remote.json("pull", "people", "--to", tmp_path / "copy")
     assert done["version"] == 1 and done["bytes"] > 10_000
     assert remote.json("pull", "people", "--to", tmp_path / "copy")["bytes"] == 0
+    remote.push("others", source(500, version=1))
+    remote.push("people", source(1200, version=2))
+    several = ("pull", "people", "others")
+    error = remote.refuse(*several, "nobody", "--to", tmp_path / "copy")
+    assert "no table nobody" in error
     local = {**os.environ, "FOREBAY_STORE": str(tmp_path / "copy")}
     other = remote.through(remote.server.url)
+    other.environment = lambda: local
+    serving = {table["table"]: table["serving"] for table in other.json("tables")}
+    assert serving.get("people") == 1 and serving.get("others") is None, "none without all"
+    done = remote.run(*several, "--to", tmp_path / "copy", "--json").json_lines()
+    assert [(one["table"], one["version"]) for one in done] == [("people", 2), ("others", 1)]
+    remote.run("rollback", "people")
+    assert remote.json("pull", "people", "--to", tmp_path / "copy")["version"] == 1
     other.environment = lambda: local
     assert other.json("verify", "people")["rows"] == 1000
     own = tmp_path / "own"

@@ -27,5 +27,7 @@ pub use backend::{Patience, bucket, said, website};
 pub use disk::{Joined, RemoteDisk};
 pub use open::{RemoteStore, open};
 pub use open_error::OpenError;
-pub use pull::{PullError, PullOptions, PullRate, PullState, Puller, Pulling, Served, TablePull};
+pub use pull::{
+    Prepared, PullError, PullOptions, PullRate, PullState, Puller, Pulling, Served, TablePull,
+};
 pub use upload::Uploaded;

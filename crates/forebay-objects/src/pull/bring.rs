@@ -34,6 +34,29 @@ pub struct Bringer {
     writing: Mutex<BTreeMap<TableName, Arc<Mutex<()>>>>,
 }
 
+/// A version that is here whole and verified, and may serve.
+#[derive(Debug)]
+pub struct Prepared {
+    here: Table,
+    version: u64,
+    pointer: Pointer,
+    /// Whether it had to be brought.
+    came: bool,
+    /// How many of the files were brought that the version serving here should have had: who has it open
+    /// reads damaged ones.
+    pub repaired: u64,
+}
+
+impl Prepared {
+    pub fn table(&self) -> &TableName {
+        self.here.name()
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
 impl Bringer {
     pub fn new(
         objects: Objects,
@@ -69,7 +92,8 @@ impl Bringer {
             .collect())
     }
 
-    pub fn pull_now(&self, table: &TableName) -> Result<u64, PullError> {
+    /// Brings the version of a table that serves there.
+    pub fn prepare_serving(&self, table: &TableName) -> Result<Prepared, PullError> {
         let nothing = || {
             PullError::Store(StoreError::NothingServes {
                 table: table.clone(),
@@ -86,9 +110,8 @@ impl Bringer {
             }
             Err(source) => return Err(PullError::Request { name, source }),
         };
-        let version = pointer.serving.ok_or_else(nothing)?;
-        self.bring(table, &pointer, &AtomicBool::new(false))?;
-        Ok(version)
+        let prepared = self.prepare(table, &pointer, &AtomicBool::new(false))?;
+        prepared.ok_or_else(nothing)
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>, PullError> {
@@ -106,35 +129,39 @@ impl Bringer {
         self.get(&format!("tables/{table}/versions/{version}.manifest"))
     }
 
-    /// Lets the version serve here that the pointer names, if it is here whole; returns whether.
-    pub fn point(&self, table: &TableName, pointer: &Pointer) -> Result<bool, PullError> {
-        let Some(version) = pointer.serving else {
-            return Ok(true);
-        };
-        let Ok(here) = self.local.table(table) else {
-            return Ok(false);
+    /// The version that the pointer names, if it is here whole already.
+    pub fn prepared(
+        &self,
+        table: &TableName,
+        pointer: &Pointer,
+    ) -> Result<Option<Prepared>, PullError> {
+        let (Some(version), Ok(here)) = (pointer.serving, self.local.table(table)) else {
+            return Ok(None);
         };
         let manifest = self.manifest(table, version)?;
-        if !here.has_installed(version, &manifest)? {
-            return Ok(false);
-        }
-        here.point_as(pointer)?;
-        Ok(true)
+        let is_here = here.has_installed(version, &manifest)?;
+        Ok(is_here.then(|| Prepared {
+            here,
+            version,
+            pointer: pointer.clone(),
+            came: false,
+            repaired: 0,
+        }))
     }
 
-    /// Brings the version that the pointer names, and lets it serve here. Returns how many of the files
-    /// were brought that the version serving here should have had: who has it open reads damaged ones.
-    pub fn bring(
+    /// Brings the version that the pointer names, and verifies it. What serves here is not changed by that.
+    /// `None`: it names none.
+    pub fn prepare(
         &self,
         table: &TableName,
         pointer: &Pointer,
         cancelled: &AtomicBool,
-    ) -> Result<u64, PullError> {
+    ) -> Result<Option<Prepared>, PullError> {
         let Some(version) = pointer.serving else {
-            return Ok(0);
+            return Ok(None);
         };
-        if self.point(table, pointer)? {
-            return Ok(0);
+        if let Some(prepared) = self.prepared(table, pointer)? {
+            return Ok(Some(prepared));
         }
         let _turn = self.turn.lock();
         let writing = self.writing(table);
@@ -172,13 +199,42 @@ impl Bringer {
             self.bring_anew(table, &files, &report.damaged, cancelled)?;
         }
         let here = install.commit()?;
-        here.point_as(pointer)?;
-        self.state.table(table, |state| state.pulled += 1);
         info!(%table, version, bytes = total, "pulled");
-        if let Err(error) = here.retain(self.options.keep) {
-            warn!(%table, %error, "old versions were not removed");
+        Ok(Some(Prepared {
+            here,
+            version,
+            pointer: pointer.clone(),
+            came: true,
+            repaired,
+        }))
+    }
+
+    /// Lets a version serve that was prepared.
+    pub fn activate(&self, prepared: &Prepared) -> Result<(), PullError> {
+        let (here, table) = (&prepared.here, prepared.here.name());
+        here.point_as(&prepared.pointer)?;
+        if prepared.came {
+            self.state.table(table, |state| state.pulled += 1);
+            if let Err(error) = here.retain(self.options.keep) {
+                warn!(%table, %error, "old versions were not removed");
+            }
         }
-        Ok(repaired)
+        Ok(())
+    }
+
+    /// Lets the version serve that the pointer names, if it is here whole, or it names none; returns whether.
+    pub fn activate_if_here(
+        &self,
+        table: &TableName,
+        pointer: &Pointer,
+    ) -> Result<bool, PullError> {
+        if pointer.serving.is_none() {
+            return Ok(true);
+        }
+        match self.prepared(table, pointer)? {
+            Some(prepared) => self.activate(&prepared).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Looks whether the serving version's files are there at their lengths, and with `whole` reads them;

@@ -1,9 +1,9 @@
 //! Keeping a local store, a node's cache, in step with a store in object storage.
 //!
 //! A thread looks at every table's pointer there, by requests that bring nothing while nothing has
-//! changed. When one names a version that is not here, another thread brings it (`bring`): its files by
-//! ranges, throttled, resumable; then it is verified, and only then does the pointer here move, which
-//! servers follow. A version that is here already serves at once. Nothing here stops for a store that is
+//! changed. When one names a version that is not here, another thread brings it (`bring`), in two steps:
+//! it is prepared, its files fetched by ranges, throttled, resumable, and verified, which changes nothing that serves;
+//! then it is activated: the pointer here moves, which servers follow. A version that is here already serves at once. Nothing here stops for a store that is
 //! out of reach.
 
 mod bring;
@@ -30,6 +30,7 @@ use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
+pub use bring::Prepared;
 pub use error::PullError;
 pub use state::{PullState, TablePull};
 pub use throttle::PullRate;
@@ -130,9 +131,14 @@ impl Puller {
         self.bringer.tables()
     }
 
-    /// Brings the version of a table that serves there, once, and lets it serve here. Returns its number.
-    pub fn pull(&self, table: &TableName) -> Result<u64, PullError> {
-        self.bringer.pull_now(table)
+    /// Brings the version of a table that serves there, and verifies it; it does not serve here yet.
+    pub fn prepare(&self, table: &TableName) -> Result<Prepared, PullError> {
+        self.bringer.prepare_serving(table)
+    }
+
+    /// Lets a version serve here that was prepared.
+    pub fn activate(&self, prepared: &Prepared) -> Result<(), PullError> {
+        self.bringer.activate(prepared)
     }
 
     /// Follows the pointers until the result is dropped.

@@ -215,7 +215,7 @@ impl Watcher {
         if let Some(pointer) = &watched.wanted
             && now >= watched.retry_at
             && watched.bringing.as_ref().is_none_or(Job::is_cancelled)
-            && bringer.point(name, pointer).unwrap_or(false)
+            && bringer.activate_if_here(name, pointer).unwrap_or(false)
         {
             watched.wanted = None;
         }
@@ -375,7 +375,11 @@ fn bring_job(
     served: &Arc<dyn Served>,
 ) -> std::io::Result<Job> {
     spawn(bringer, name, served, move |bringer, name, stopped| {
-        bringer.bring(name, &pointer, stopped)
+        let Some(prepared) = bringer.prepare(name, &pointer, stopped)? else {
+            return Ok(0);
+        };
+        bringer.activate(&prepared)?;
+        Ok(prepared.repaired)
     })
 }
 

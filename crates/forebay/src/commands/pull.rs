@@ -11,13 +11,14 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 
-/// Bring the serving version of a table from object storage into a store in a directory
+/// Bring the serving versions of tables from object storage into a store in a directory
 ///
-/// It is verified, and serves there when all of it has come. A pull that was killed goes on where it stopped.
-/// With --json one object {table, version, bytes}.
+/// They are verified, and serve there when all of them have come: where one cannot be brought, none serves. A
+/// pull that was killed goes on where it stopped. With --json one object a table: {table, version, bytes}.
 #[derive(Debug, Args)]
 pub struct Pull {
-    pub table: TableName,
+    #[arg(value_name = "TABLE", required = true)]
+    pub tables: Vec<TableName>,
 
     /// The directory; it holds what comes from that store, and nothing else
     #[arg(long, value_name = "DIR")]
@@ -37,12 +38,24 @@ pub fn run(args: &Pull, context: &Context) -> anyhow::Result<Outcome> {
         ..PullOptions::default()
     };
     let (_, puller) = context.open_cache(&args.to, options)?;
-    let version = puller.pull(&args.table)?;
-    let bytes = puller.state().received_bytes;
-    let object = json!({"table": args.table, "version": version, "bytes": bytes});
-    context.print_done(Outcome::Done, &object, || {
-        let (table, dir) = (&args.table, args.to.display());
-        let came = human::bytes(bytes);
-        format!("{table} version {version} serves in {dir}: {came} came, the rest was there")
-    })
+    let mut before_bytes = 0;
+    let mut prepared = Vec::with_capacity(args.tables.len());
+    for table in &args.tables {
+        let version = puller.prepare(table)?;
+        let received_bytes = puller.state().received_bytes;
+        prepared.push((version, received_bytes - before_bytes));
+        before_bytes = received_bytes;
+    }
+    for (version, _) in &prepared {
+        puller.activate(version)?;
+    }
+    for (prepared, bytes) in &prepared {
+        let (table, version) = (prepared.table(), prepared.version());
+        let object = json!({"table": table, "version": version, "bytes": bytes});
+        context.print_done(Outcome::Done, &object, || {
+            let (dir, came) = (args.to.display(), human::bytes(*bytes));
+            format!("{table} version {version} serves in {dir}: {came} came, the rest was there")
+        })?;
+    }
+    Ok(Outcome::Done)
 }
