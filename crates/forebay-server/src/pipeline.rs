@@ -17,16 +17,15 @@ use crate::client::Client;
 use crate::command::{COMMANDS, CommandError, Run};
 use crate::commits::Commits;
 use crate::dispatch::{Dispatch, admit};
-use crate::execute::{Done, GET, Outcome, Task, Work, settle};
-use crate::gets::look_up;
+use crate::execute::{Outcome, View, settle};
+use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::table_view::TableView;
+use crate::work::{Done, Task, Work};
 
-/// How many GETs are looked up together.
-const GETS: usize = 64;
 /// Replies are sent before more are made, once there are so many bytes of them.
 pub const HIGH_WATER: usize = 256 << 10;
 
@@ -55,7 +54,7 @@ pub struct Pipeline {
     start: usize,
     /// Where the command begins that the parser is at: behind `start` by the GETs collected.
     at: usize,
-    gets: Vec<Get>,
+    gets: CollectedGets,
     pub reply: Reply,
     waiting: Option<Waiting>,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
@@ -66,14 +65,6 @@ pub struct Pipeline {
     table: Option<(TableName, Arc<TableMetrics>)>,
     no_table: Arc<TableMetrics>,
     last_command: usize,
-}
-
-/// A GET that was parsed: the place of its wire key in the input, and where the command ends.
-#[derive(Debug, Clone, Copy)]
-struct Get {
-    key: usize,
-    len: usize,
-    end: usize,
 }
 
 /// Commands that are being answered elsewhere.
@@ -94,7 +85,7 @@ impl Pipeline {
             input: Vec::new(),
             start: 0,
             at: 0,
-            gets: Vec::with_capacity(GETS),
+            gets: CollectedGets::default(),
             reply: Reply::default(),
             waiting: None,
             commits: Commits::default(),
@@ -134,7 +125,7 @@ impl Pipeline {
                 continue;
             }
             if !self.gets.is_empty() {
-                if let Some(wait) = self.answer_gets(&tables, &mut now) {
+                if let Some(wait) = self.answer_gets(&shared, &tables, &mut now) {
                     return wait;
                 }
                 // What was parsed behind them is parsed again.
@@ -163,14 +154,14 @@ impl Pipeline {
         let now = self.shared.store.clock().monotonic();
         let start = self.reply.len();
         self.reply.append(&done.replies);
-        let metrics = self.metrics_of(done.table.as_ref());
         // Others go there in any case.
         if matches!(COMMANDS[waiting.place].run, Run::Read(_) | Run::Edit { .. }) {
+            let metrics = self.metrics_of(done.table.as_ref());
             metrics.page_misses.fetch_add(1, Ordering::Relaxed);
         }
         let time = now.saturating_sub(waiting.since);
-        metrics.record(waiting.place, time, done.answered as u64);
-        (0..done.failed).for_each(|_| metrics.count_error(waiting.place));
+        let table = done.table.as_ref();
+        self.record(waiting.place, table, time, (done.answered, done.failed));
         self.commits.add_delay(done.delay);
         self.mute(waiting.replies_before, start);
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
@@ -232,7 +223,7 @@ impl Pipeline {
     /// lies in their table.
     #[inline]
     fn collect_get(&mut self, len: usize) -> bool {
-        if self.gets.len() == GETS || !self.session.is_plain() {
+        if self.gets.is_full() || !self.session.is_plain() {
             return false;
         }
         let command = &self.input[self.at..];
@@ -241,66 +232,45 @@ impl Pipeline {
         if args.len() != 2 || command[0] != b'*' || !args.is(0, "get") {
             return false;
         }
-        let wire = args.get(1);
-        let in_same_table = match self.gets.first() {
-            None => wire.contains(&b':'),
-            Some(first) => {
-                let first = &self.input[first.key..first.key + first.len];
-                let colon = first.iter().position(|&byte| byte == b':').unwrap_or(0);
-                wire.get(..=colon) == first.get(..=colon)
-            }
-        };
+        let end = self.at + len;
+        let wire = end - 2 - args.get(1).len()..end - 2;
+        let in_same_table = self.gets.push(&self.input, wire);
         if in_same_table {
-            // An array ends with its last argument and a line end.
-            let end = self.at + len;
-            self.gets.push(Get {
-                key: end - 2 - wire.len(),
-                len: wire.len(),
-                end,
-            });
             self.at = end;
         }
         in_same_table
     }
 
-    fn answer_gets(&mut self, tables: &TableView, now: &mut Duration) -> Option<Next> {
-        let count = self.gets.len();
-        let mut keys: [&[u8]; GETS] = [&[]; GETS];
-        let first = self.gets[0];
-        let wire = &self.input[first.key..first.key + first.len];
-        let colon = wire.iter().position(|&byte| byte == b':').unwrap_or(0);
-        for (key, get) in keys.iter_mut().zip(&self.gets) {
-            *key = &self.input[get.key + colon + 1..get.key + get.len];
-        }
+    fn answer_gets(
+        &mut self,
+        shared: &Shared,
+        tables: &TableView,
+        now: &mut Duration,
+    ) -> Option<Next> {
         let user = self.session.user.clone()?;
-        let looked_up = look_up(
+        let view = View {
             tables,
-            &user,
-            &wire[..colon],
-            &keys[..count],
-            &mut self.reply,
-        );
-        let (answered, failed) = (looked_up.answered, looked_up.failed);
-        let table = looked_up.table;
+            user: &user,
+            shared,
+            may_wait: false,
+        };
+        let gets = self.gets.answer(&self.input, &view, &mut self.reply);
         self.note_command(GET);
         let since = *now;
         *now = self.shared.store.clock().monotonic();
-        let metrics = self.metrics_of(table);
-        if answered > 0 {
-            metrics.record(GET, now.saturating_sub(since), answered as u64);
-            (0..failed).for_each(|_| metrics.count_error(GET));
-            self.start = self.gets[answered - 1].end;
+        if gets.answered > 0 {
+            let time = now.saturating_sub(since);
+            self.record(GET, gets.table, time, (gets.answered, gets.failed));
+            self.start = self.gets.end(gets.answered - 1);
         }
-        if answered == count {
+        let count = self.gets.len();
+        if gets.answered == count {
             self.gets.clear();
             return None;
         }
-        let left = &self.gets[answered..];
-        let wires = left
-            .iter()
-            .map(|get| &self.input[get.key..get.key + get.len]);
-        let task = Task::Gets(wires.collect());
-        let ends = left.iter().map(|get| get.end).collect();
+        let task = Task::Gets(self.gets.owned(&self.input, gets.answered));
+        let ends = (gets.answered..count).map(|left| self.gets.end(left));
+        let ends = ends.collect();
         Some(self.wait(task, GET, ends, since, tables, user))
     }
 
@@ -361,11 +331,9 @@ impl Pipeline {
             return Some(self.wait(task, place, vec![end], since, tables, user));
         }
         *now = self.shared.store.clock().monotonic();
-        let metrics = self.metrics_of(ran.table.as_ref());
-        metrics.record(place, now.saturating_sub(since), 1);
-        if ran.outcome == Outcome::Failed {
-            metrics.count_error(place);
-        }
+        let failed = usize::from(ran.outcome == Outcome::Failed);
+        let time = now.saturating_sub(since);
+        self.record(place, ran.table.as_ref(), time, (1, failed));
         self.pass(end);
         self.mute(before, reply_start);
         if self.commits.take_added() && self.reply.len() > reply_start {
@@ -398,6 +366,20 @@ impl Pipeline {
             self.last_command = place;
             self.session.client.details.lock().last_command = COMMANDS[place].name;
         }
+    }
+
+    /// Counts commands of one kind that were answered, some of them with an error, each after `time`.
+    #[inline]
+    fn record(
+        &mut self,
+        place: usize,
+        table: Option<&TableName>,
+        time: Duration,
+        (answered, failed): (usize, usize),
+    ) {
+        let metrics = self.metrics_of(table);
+        metrics.record(place, time, answered as u64);
+        (0..failed).for_each(|_| metrics.count_error(place));
     }
 
     #[inline]

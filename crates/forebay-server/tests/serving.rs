@@ -157,7 +157,11 @@ fn what_is_not_in_memory_is_waited_for_in_order() {
 #[test]
 fn replies_beyond_the_limit_are_refused_and_the_connection_goes_on() {
     let mut fixture = Fixture::store();
-    let large = vec![(b"k".to_vec(), vec![b'x'; 600_000])];
+    let value = |bytes: usize| vec![b'x'; bytes];
+    let large = vec![
+        (b"k".to_vec(), value(600_000)),
+        (b"too-large".to_vec(), value(1_100_000)),
+    ];
     fixture.push("large", Order::Hashed, bytes(), large);
     fixture.start(|config| config.limits.reply_bytes = 1 << 20);
     let mut client = fixture.client();
@@ -167,6 +171,14 @@ fn replies_beyond_the_limit_are_refused_and_the_connection_goes_on() {
             .text("MGET large:k large:k")
             .contains("reply is larger than")
     );
+    // The first one waits for the value, those behind it may find it in memory.
+    for _ in 0..3 {
+        let get = encode(&[b"GET", b"large:too-large"]);
+        client.send(&[&get[..], &get, b"GET large:too-large\r\n"].concat());
+        for _ in 0..3 {
+            assert!(common::text_of(&client.read()).contains("reply is larger than"));
+        }
+    }
     assert_eq!(client.text("PING"), "PONG");
 }
 
