@@ -30,6 +30,7 @@ mod signals;
 mod table_view;
 mod tls;
 mod users;
+mod wait;
 mod work;
 mod worker;
 

@@ -2,8 +2,9 @@
 //!
 //! Commands are answered in order. Those of one read share one clock reading where they can: GETs that
 //! follow each other in one table are looked up together, so that their waits for memory overlap. A
-//! command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands out its work,
-//! and [`Pipeline::resume`] takes the reply and goes on.
+//! command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands out what is to be
+//! waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it does before replies to
+//! writes that are not durable yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,20 +25,22 @@ use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::table_view::TableView;
+use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
 
 /// Replies are sent before more are made, once there are so many bytes of them.
 pub const HIGH_WATER: usize = 256 << 10;
 
-/// What a connection is to do next. Replies are to be sent before anything but `Wait`.
+/// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they tell of
+/// is durable then.
 #[derive(Debug)]
 pub enum Next {
     /// Read more.
     Read,
     /// Send, then call again.
     Flush,
-    /// Have this done by a thread that may wait, then resume.
-    Wait(Work),
+    /// Wait for the end of this, then resume.
+    Wait(Wait),
     Close,
 }
 
@@ -110,11 +113,11 @@ impl Pipeline {
         let mut now = shared.store.clock().monotonic();
         loop {
             if self.session.closing {
-                return Next::Close;
+                return self.after_waits(Next::Close);
             }
             if self.reply.len() >= HIGH_WATER {
                 self.rewind();
-                return Next::Flush;
+                return self.after_waits(Next::Flush);
             }
             let parsed = self
                 .parser
@@ -139,18 +142,27 @@ impl Pipeline {
                 }
                 Ok(None) => {
                     self.drop_answered();
-                    return Next::Read;
+                    return self.after_waits(Next::Read);
                 }
                 Err(error) => return self.give_up(&error),
             }
         }
     }
 
-    /// Takes the reply to the work that was handed out; then advance again.
-    pub fn resume(&mut self, done: &Done) {
-        let Some(waiting) = self.waiting.take() else {
-            return;
-        };
+    /// Takes what came of the wait that was handed out; then advance again.
+    pub fn resume(&mut self, waited: Waited) {
+        match (waited, self.waiting.take()) {
+            (Waited::Done(done), Some(waiting)) => self.take_answers(done, &waiting),
+            (Waited::Durable(outcome), _) => self.acknowledge(outcome),
+            (Waited::Broken, _) => {
+                self.reply.error("ERR internal error: see the server's log");
+                self.session.closing = true;
+            }
+            (Waited::Paused | Waited::Done(_), _) => {}
+        }
+    }
+
+    fn take_answers(&mut self, done: Done, waiting: &Waiting) {
         let now = self.shared.store.clock().monotonic();
         let start = self.reply.len();
         self.reply.append(&done.replies);
@@ -162,8 +174,9 @@ impl Pipeline {
         let time = now.saturating_sub(waiting.since);
         let table = done.table.as_ref();
         self.record(waiting.place, table, time, (done.answered, done.failed));
-        self.commits.add_delay(done.delay);
+        self.commits.merge(done.commits);
         self.mute(waiting.replies_before, start);
+        self.hold_reply(start);
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
         self.start = waiting
             .ends
@@ -173,24 +186,42 @@ impl Pipeline {
         self.rewind();
     }
 
-    /// What has to be durable before replies are sent.
-    pub fn take_commits(&mut self) -> Option<Commits> {
-        (!self.commits.is_empty()).then(|| self.commits.take())
+    /// What has to be waited for first, else `next`. No reply to a write is sent before the write is
+    /// durable, and nothing is read while the writer should pause.
+    fn after_waits(&mut self, next: Next) -> Next {
+        if !self.commits.is_empty() {
+            let durable = self.commits.take().durable();
+            return Next::Wait(Wait::event(async { Waited::Durable(durable.await) }));
+        }
+        let pauses = matches!(next, Next::Read) && self.commits.is_pause_due();
+        if !pauses || self.shared.is_stopping() {
+            return next;
+        }
+        if !self.reply.is_empty() {
+            return Next::Flush;
+        }
+        let delay = self.commits.take_delay();
+        Next::Wait(Wait::event(async move {
+            tokio::time::sleep(delay).await;
+            Waited::Paused
+        }))
+    }
+
+    /// The reply from there on is not to be sent before what was written is durable.
+    fn hold_reply(&mut self, start: usize) {
+        if self.commits.take_added() && self.reply.len() > start {
+            self.unacknowledged.push(start..self.reply.len());
+        }
     }
 
     /// What was waited for is durable, or is not known to be: its replies say so then.
-    pub fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
+    fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
         let replies = std::mem::take(&mut self.unacknowledged);
         if let Err(error) = outcome
             && let CommandError::Error(text) = CommandError::from(error)
         {
             self.reply.replace(&replies, &text);
         }
-    }
-
-    /// The pause that is due before more is read.
-    pub fn take_delay(&mut self) -> Option<Duration> {
-        self.commits.take_delay()
     }
 
     /// Goes back to the first command that was not answered.
@@ -216,7 +247,8 @@ impl Pipeline {
             self.reply.error(&format!("ERR {error}"));
         }
         self.shared.metrics.count_drop(Drop::Protocol);
-        Next::Close
+        self.session.closing = true;
+        self.after_waits(Next::Close)
     }
 
     /// Puts the command that was just parsed to the GETs to be looked up together, if it is one and
@@ -290,13 +322,13 @@ impl Pipeline {
             since,
             replies_before,
         });
-        Next::Wait(Work {
+        Next::Wait(Wait::Work(Work {
             task,
             tables: tables.keep(),
             user,
             shared: Arc::clone(&self.shared),
             resp3: self.reply.is_resp3(),
-        })
+        }))
     }
 
     /// Runs the command of `len` bytes that was parsed.
@@ -336,9 +368,7 @@ impl Pipeline {
         self.record(place, ran.table.as_ref(), time, (1, failed));
         self.pass(end);
         self.mute(before, reply_start);
-        if self.commits.take_added() && self.reply.len() > reply_start {
-            self.unacknowledged.push(reply_start..self.reply.len());
-        }
+        self.hold_reply(reply_start);
         None
     }
 

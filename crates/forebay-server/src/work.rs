@@ -1,13 +1,12 @@
 //! Commands that have to wait for the device, and the answer of the thread that runs them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_engine::TableName;
 
-use crate::command::{CommandError, Queued};
+use crate::command::Queued;
 use crate::commits::Commits;
-use crate::execute::{Outcome, View, settle};
+use crate::execute::{Outcome, View};
 use crate::gets::OwnedGets;
 use crate::resp::{OwnedArgs, Reply};
 use crate::shared::Shared;
@@ -44,12 +43,12 @@ pub struct Done {
     pub failed: usize,
     /// The first table that was read or written to.
     pub table: Option<TableName>,
-    /// How long the client should pause, for the sake of what it wrote.
-    pub delay: Duration,
+    /// What was written and is not durable yet.
+    pub commits: Commits,
 }
 
 impl Work {
-    /// Answers, waiting for the device where it must.
+    /// Answers, waiting for the device where it must. Whether writes are durable is not waited for here.
     pub fn run(self) -> Done {
         let view = View {
             tables: &self.tables,
@@ -59,7 +58,7 @@ impl Work {
         };
         let mut reply = Reply::new(self.resp3);
         let mut commits = Commits::default();
-        let (answered, mut failed, table) = match &self.task {
+        let (answered, failed, table) = match &self.task {
             Task::One(place, args) => {
                 one(view.run(*place, args.borrow(), &mut reply, &mut commits))
             }
@@ -69,16 +68,12 @@ impl Work {
                 (gets.answered, gets.failed, gets.table.cloned())
             }
         };
-        if let Err(error) = commits.wait() {
-            failed = answered;
-            settle(Err(CommandError::from(error)), 0, &mut reply);
-        }
         Done {
             replies: reply.into_bytes(),
             answered,
             failed,
             table,
-            delay: commits.delay(),
+            commits,
         }
     }
 }
