@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::{Fixture, Reply, bytes, encode};
 use forebay_engine::TableName;
+use forebay_engine::live::{Budget, LiveOptions};
 use forebay_run::Order;
 
 fn versioned(version: u32, keys: u32) -> common::Pairs {
@@ -152,6 +153,31 @@ fn what_is_not_in_memory_is_waited_for_in_order() {
         .and_then(|line| line.split(' ').nth(1)?.parse().ok())
         .expect("counted");
     assert!(misses > 0);
+}
+
+#[test]
+fn writes_that_go_to_several_partitions_are_answered_in_order_once_they_are_durable() {
+    let mut fixture = Fixture::store();
+    let name = TableName::new("counts").expect("a name");
+    let made = fixture
+        .store
+        .create_live(&name, LiveOptions::hashed(), &Budget::new(1 << 20));
+    drop(made.expect("a live table"));
+    fixture.start(|_| {});
+    let mut client = fixture.client();
+    let mut pipeline = Vec::new();
+    for n in 0..100u32 {
+        let keys = (0..8).map(|k| format!("counts:{k}"));
+        let pairs: Vec<String> = keys.flat_map(|key| [key, n.to_string()]).collect();
+        let words: Vec<&[u8]> = pairs.iter().map(String::as_bytes).collect();
+        pipeline.extend(encode(&[&[&b"MSET"[..]], &words[..]].concat()));
+        pipeline.extend(encode(&[b"GET", b"counts:7"]));
+    }
+    client.send(&pipeline);
+    for n in 0..100u32 {
+        assert_eq!(client.read(), Reply::Simple("OK".to_owned()));
+        assert_eq!(client.read(), Reply::Bulk(n.to_string().into_bytes()));
+    }
 }
 
 #[test]
