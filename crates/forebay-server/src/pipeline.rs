@@ -201,8 +201,9 @@ impl Pipeline {
             return Next::Flush;
         }
         let delay = self.commits.take_delay();
-        Next::Wait(Wait::event(async move {
-            tokio::time::sleep(delay).await;
+        let pause = self.shared.store.clock().wait(delay);
+        Next::Wait(Wait::event(async {
+            pause.await;
             Waited::Paused
         }))
     }
