@@ -1,7 +1,13 @@
 //! Time.
 
 use std::fmt::Debug;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
+
+/// A wait that holds no thread.
+pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Wall-clock and monotonic time.
 pub trait Clock: Debug + Send + Sync + 'static {
@@ -10,6 +16,18 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// Time since some fixed moment; never goes back.
     fn monotonic(&self) -> Duration;
     fn sleep(&self, time: Duration);
+    /// [`Clock::sleep`] of a task. REQUIRES: its runtime has tokio's timer.
+    fn wait(&self, time: Duration) -> Waiting;
+}
+
+/// What `work` gives, unless it takes longer than `limit`.
+pub async fn within<F: Future>(clock: &dyn Clock, limit: Duration, work: F) -> Option<F::Output> {
+    let (mut work, mut limit) = (pin!(work), clock.wait(limit));
+    let first = poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(given) => Poll::Ready(Some(given)),
+        Poll::Pending => limit.as_mut().poll(context).map(|()| None),
+    });
+    first.await
 }
 
 /// The machine's own clock.
@@ -31,5 +49,9 @@ impl Clock for SystemClock {
 
     fn sleep(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+
+    fn wait(&self, time: Duration) -> Waiting {
+        Box::pin(async move { tokio::time::sleep(time).await })
     }
 }

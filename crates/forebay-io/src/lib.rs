@@ -21,7 +21,7 @@ pub mod sim;
 mod threads;
 mod throttle;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, Waiting, within};
 pub use disk::{
     Disk, Lock, LogFile, ReadFile, WriteFile, dir_of, is_bad_device, is_out_of_space, put_file,
     replace_file,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::Clock;
+use crate::{Clock, Waiting};
 
 /// At most so much time is saved up while nobody takes any.
 const BURST: Duration = Duration::from_millis(100);
@@ -49,6 +49,11 @@ impl Throttle {
         if !wait.is_zero() {
             self.clock.sleep(wait);
         }
+    }
+
+    /// [`Throttle::take`] of a task.
+    pub fn wait(&self, bytes: u64) -> Waiting {
+        self.clock.wait(self.wait_for(bytes))
     }
 
     /// Takes `bytes` and says how long to wait before they may pass.

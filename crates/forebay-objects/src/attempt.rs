@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_io::{Disk, Lock, Random, replace_file};
+use forebay_io::{Clock, Disk, Lock, Random, replace_file};
 use parking_lot::Mutex;
 use tracing::warn;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -48,6 +48,7 @@ impl Attempt {
     pub fn begin(
         objects: &Objects,
         disk: &Arc<dyn Disk>,
+        clock: &Arc<dyn Clock>,
         dir: &Path,
         table: &str,
         holder: &str,
@@ -68,7 +69,7 @@ impl Attempt {
         let kept = journal.files()?.into_iter().collect();
         let uploads = Uploads::new(
             objects.clone(),
-            Arc::clone(disk),
+            (Arc::clone(disk), Arc::clone(clock)),
             journal.clone(),
             dir.join("runs"),
             format!("tables/{table}"),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_io::{Disk, ReadFile};
+use forebay_io::{Clock, Disk, ReadFile, within};
 use object_store::multipart::PartId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,7 @@ pub struct Uploaded {
 #[derive(Debug)]
 pub struct Uploads {
     work: Arc<Work>,
+    clock: Arc<dyn Clock>,
     tasks: Mutex<Vec<JoinHandle<io::Result<()>>>>,
 }
 
@@ -69,7 +70,7 @@ impl Uploads {
     /// `table`: the name of the table's directory in the store.
     pub fn new(
         objects: Objects,
-        disk: Arc<dyn Disk>,
+        (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>),
         journal: Journal,
         runs: PathBuf,
         table: String,
@@ -87,6 +88,7 @@ impl Uploads {
         };
         Self {
             work: Arc::new(work),
+            clock,
             tasks: Mutex::default(),
         }
     }
@@ -115,9 +117,9 @@ impl Uploads {
         for mut task in tasks {
             let ended = self.work.objects.runtime().block_on(async {
                 loop {
-                    match tokio::time::timeout(REPORT, &mut task).await {
-                        Ok(ended) => return ended,
-                        Err(_) => report(self.uploaded()),
+                    match within(&*self.clock, REPORT, &mut task).await {
+                        Some(ended) => return ended,
+                        None => report(self.uploaded()),
                     }
                 }
             });

@@ -26,14 +26,7 @@ impl Commits {
             return;
         }
         self.added = true;
-        let known = self
-            .waits
-            .iter_mut()
-            .find(|(known, _)| known.name() == table.name());
-        match known {
-            Some((_, ticket)) => *ticket = commit.ticket().max(*ticket),
-            None => self.waits.push((table.clone(), commit.ticket())),
-        }
+        self.wait_for(table.clone(), commit.ticket());
     }
 
     pub fn is_empty(&self) -> bool {
@@ -45,19 +38,34 @@ impl Commits {
         std::mem::take(&mut self.added)
     }
 
-    pub fn add_delay(&mut self, delay: Duration) {
-        self.delay += delay;
+    /// Adds what was written elsewhere for the same connection.
+    pub fn merge(&mut self, other: Self) {
+        self.added |= other.added;
+        self.delay += other.delay;
+        other
+            .waits
+            .into_iter()
+            .for_each(|(table, ticket)| self.wait_for(table, ticket));
     }
 
-    /// The pause that is due, once it is long enough for a timer.
-    pub fn take_delay(&mut self) -> Option<Duration> {
-        let due = self.delay >= Duration::from_millis(1);
-        due.then(|| std::mem::take(&mut self.delay))
+    fn wait_for(&mut self, table: LiveTable, ticket: LogTicket) {
+        let known = self
+            .waits
+            .iter_mut()
+            .find(|(known, _)| known.name() == table.name());
+        match known {
+            Some((_, last)) => *last = ticket.max(*last),
+            None => self.waits.push((table, ticket)),
+        }
     }
 
-    /// The pause that is due, however short.
-    pub fn delay(&self) -> Duration {
-        self.delay
+    /// Whether a pause is due that is long enough for a timer.
+    pub fn is_pause_due(&self) -> bool {
+        self.delay >= Duration::from_millis(1)
+    }
+
+    pub fn take_delay(&mut self) -> Duration {
+        std::mem::take(&mut self.delay)
     }
 
     /// Takes what has to be waited for.
@@ -86,11 +94,5 @@ impl Commits {
                 .unwrap_or(Err(LiveError::Closed { table: name }))?;
         }
         Ok(())
-    }
-
-    /// [`Commits::durable`] on a thread that may wait.
-    pub fn wait(&mut self) -> Result<(), LiveError> {
-        let mut waits = std::mem::take(&mut self.waits).into_iter();
-        waits.try_for_each(|(table, ticket)| table.commit(ticket).wait())
     }
 }

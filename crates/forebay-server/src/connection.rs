@@ -1,11 +1,10 @@
-//! One connection: reading, sending, and waiting for what is not in memory.
+//! One connection: reading, sending, and waiting in between.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tracing::error;
 
 use crate::client::Client;
 use crate::metrics::WorkerMetrics;
@@ -36,17 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut pipeline = Pipeline::new(&self.shared, self.worker, Arc::clone(&self.client));
         loop {
             match pipeline.advance() {
-                Next::Wait(work) => match tokio::task::spawn_blocking(|| work.run()).await {
-                    Ok(done) => pipeline.resume(&done),
-                    Err(failure) => {
-                        error!(%failure, "a command broke down");
-                        pipeline
-                            .reply
-                            .error("ERR internal error: see the server's log");
-                        self.send(&mut pipeline).await?;
-                        return Ok(());
-                    }
-                },
+                Next::Wait(wait) => pipeline.resume(wait.end().await),
                 Next::Flush => self.send(&mut pipeline).await?,
                 Next::Close => {
                     self.send(&mut pipeline).await?;
@@ -56,9 +45,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.send(&mut pipeline).await?;
                     if self.shared.is_stopping() && !pipeline.has_partial_input() {
                         return self.stream.shutdown().await;
-                    }
-                    if let Some(delay) = pipeline.take_delay() {
-                        tokio::time::sleep(delay).await;
                     }
                     if self.receive(&mut pipeline).await? == 0 {
                         return Ok(());
@@ -93,12 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(read)
     }
 
-    /// Sends the replies, those to writes once these are durable.
     async fn send(&mut self, pipeline: &mut Pipeline) -> io::Result<()> {
-        if let Some(commits) = pipeline.take_commits() {
-            let outcome = commits.durable().await;
-            pipeline.acknowledge(outcome);
-        }
         let bytes = pipeline.reply.bytes();
         if bytes.is_empty() {
             return Ok(());

@@ -6,11 +6,12 @@ use crate::command::{
     COMMANDS, Command, CommandError, Run, SessionCall, find, refuse_write, shown,
 };
 use crate::commits::Commits;
-use crate::execute::{Outcome, Task, View, settle};
+use crate::execute::{Outcome, View, settle};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::table_view::TableView;
+use crate::work::Task;
 
 /// What a command may change, and what it sees.
 pub struct Dispatch<'a> {

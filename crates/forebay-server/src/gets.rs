@@ -1,90 +1,192 @@
-//! Looking up the keys of several GETs together; in a live table one by one.
+//! GETs of one table that follow each other: they are collected, and looked up together.
 
-use forebay_engine::{Lookup, TableName};
+use std::ops::Range;
 
-use crate::command::{CommandError, find_source, reply_found};
-use crate::execute::{Outcome, settle};
-use crate::resp::Reply;
-use crate::table_view::TableView;
-use crate::users::User;
-use forebay_engine::{Source, SourceError};
+use forebay_engine::TableName;
 
-/// What a look-up of several keys came to; the keys behind the first `answered` have to wait.
-pub struct LookedUp<'a> {
+use crate::command::{KEYS_AT_ONCE, Reading, find_source, reply_values, split};
+use crate::execute::{Outcome, View, settle};
+use crate::resp::{OwnedArgs, Reply};
+
+/// The place of GET in the command table.
+pub const GET: usize = 0;
+/// A thread that answers several GETs hands over after so many bytes of replies.
+const HANDED_OVER_BYTES: usize = 1 << 20;
+
+/// GETs of one table, as places in the bytes that were read.
+#[derive(Debug, Default)]
+pub struct CollectedGets {
+    table: Range<usize>,
+    /// Where each key lies, without the table. Its command ends two bytes behind it.
+    keys: Vec<Range<usize>>,
+}
+
+/// GETs of one table for a thread that may wait.
+#[derive(Debug)]
+pub struct OwnedGets {
+    table: Vec<u8>,
+    keys: OwnedArgs,
+}
+
+/// What became of GETs; those behind the first `answered` have to wait.
+#[derive(Debug, Default)]
+pub struct AnsweredGets<'t> {
     pub answered: usize,
     pub failed: usize,
-    pub table: Option<&'a TableName>,
+    pub table: Option<&'t TableName>,
 }
 
-/// Replies with the values of keys of one table, as far as they are in memory.
-pub fn look_up<'t>(
-    tables: &'t TableView,
-    user: &User,
-    table: &[u8],
-    keys: &[&[u8]],
-    reply: &mut Reply,
-) -> LookedUp<'t> {
-    let source = match find_source(tables, user, table) {
-        Ok(source) => source,
-        Err(stop) => {
-            let refuse = |_: &&[u8]| settle(Err(stop.clone()), reply.len(), reply);
-            let failed = keys.iter().map(refuse).count();
-            return LookedUp {
-                answered: failed,
-                failed,
-                table: None,
+impl CollectedGets {
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.keys.len() == KEYS_AT_ONCE
+    }
+
+    pub fn clear(&mut self) {
+        self.keys.clear();
+    }
+
+    /// Takes a GET of the wire key that lies there in the input, if it is of the same table as the others.
+    #[inline]
+    pub fn push(&mut self, input: &[u8], wire: Range<usize>) -> bool {
+        let bytes = &input[wire.clone()];
+        let key = if self.keys.is_empty() {
+            let Ok((table, _)) = split(bytes) else {
+                return false;
             };
-        }
-    };
-    let (mut answered, mut failed, mut missed) = (0, 0, false);
-    while answered < keys.len() && !missed {
-        let outcome = try_get_many(source, &keys[answered..], |found| {
-            if missed {
-                return;
+            self.table = wire.start..wire.start + table.len();
+            self.table.end + 1
+        } else {
+            let prefix = &input[self.table.start..=self.table.end];
+            if !bytes.starts_with(prefix) {
+                return false;
             }
-            let start = reply.len();
-            match settle(reply_found(reply, source, &found), start, reply) {
-                Outcome::NotResident => missed = true,
-                outcome => {
-                    answered += 1;
-                    failed += usize::from(outcome == Outcome::Failed);
-                }
-            }
-        });
-        if let Err(error) = outcome
-            && !missed
-        {
-            settle(Err(CommandError::from(error)), reply.len(), reply);
-            answered += 1;
-            failed += 1;
-        }
+            wire.start + prefix.len()
+        };
+        self.keys.push(key..wire.end);
+        true
     }
-    LookedUp {
-        answered,
-        failed,
-        table: Some(source.table()),
+
+    /// Where the command at `index` ends: an array ends with its last argument and a line end.
+    pub fn end(&self, index: usize) -> usize {
+        self.keys[index].end + 2
+    }
+
+    /// Answers those that need not wait.
+    #[inline]
+    pub fn answer<'t>(&self, input: &[u8], view: &View<'t>, reply: &mut Reply) -> AnsweredGets<'t> {
+        let mut keys: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
+        for (key, place) in keys.iter_mut().zip(&self.keys) {
+            *key = &input[place.clone()];
+        }
+        view.gets(&input[self.table.clone()], &keys[..self.keys.len()], reply)
+    }
+
+    /// Those from `index` on.
+    pub fn owned(&self, input: &[u8], index: usize) -> OwnedGets {
+        let keys = self.keys[index..].iter();
+        OwnedGets {
+            table: input[self.table.clone()].to_vec(),
+            keys: keys.map(|place| &input[place.clone()]).collect(),
+        }
     }
 }
 
-/// What keys have, in their order; stops at the first error, and in a live table at the first key that
-/// would have to wait.
-fn try_get_many(
-    source: Source<'_>,
-    keys: &[&[u8]],
-    mut found: impl FnMut(Lookup<'_>),
-) -> Result<(), SourceError> {
-    match source {
-        Source::Batch(version) => Ok(version.try_get_many(keys, |_, value| found(value))?),
-        Source::Live(_) => {
-            for key in keys {
-                let value = source.try_get(key)?;
-                let waits = matches!(value, Lookup::NotResident);
-                found(value);
-                if waits {
-                    break;
+impl OwnedGets {
+    /// Answers some of them, the first in any case.
+    pub fn answer<'t>(&self, view: &View<'t>, reply: &mut Reply) -> AnsweredGets<'t> {
+        let mut all = AnsweredGets::default();
+        for key in self.keys.borrow().iter() {
+            if reply.len() > HANDED_OVER_BYTES {
+                break;
+            }
+            let one = view.gets(&self.table, &[key], reply);
+            all.answered += one.answered;
+            all.failed += one.failed;
+            all.table = all.table.or(one.table);
+        }
+        all
+    }
+}
+
+impl<'t> View<'t> {
+    /// Replies to GETs of keys of one table, as far as the first that has to wait.
+    #[inline]
+    fn gets(&self, table: &[u8], keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
+        let source = match find_source(self.tables, self.user, table) {
+            Ok(source) => source,
+            Err(stop) => {
+                let refuse = |_: &&[u8]| settle(Err(stop.clone()), reply.len(), reply);
+                let failed = keys.iter().map(refuse).count();
+                return AnsweredGets {
+                    answered: failed,
+                    failed,
+                    table: None,
+                };
+            }
+        };
+        let reading = Reading {
+            may_wait: self.may_wait,
+            txn: None,
+            limit_bytes: self.shared.config.limits.reply_bytes,
+            reply_start: None,
+        };
+        let (mut answered, mut failed) = (0, 0);
+        while answered < keys.len() {
+            let (more, answer) = reply_values(source, &keys[answered..], &reading, reply);
+            answered += more;
+            match settle(answer, reply.len(), reply) {
+                Outcome::Answered => {}
+                Outcome::NotResident => break,
+                Outcome::Failed => {
+                    answered += 1;
+                    failed += 1;
                 }
             }
-            Ok(())
         }
+        AnsweredGets {
+            answered,
+            failed,
+            table: Some(source.table()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::COMMANDS;
+
+    #[test]
+    fn get_is_where_it_is_said_to_be() {
+        assert_eq!(COMMANDS[GET].name, "get");
+    }
+
+    #[test]
+    fn only_keys_of_one_table_are_collected() {
+        let input = b"a:1 a:22 ab:3 a b:4 :5";
+        let mut gets = CollectedGets::default();
+        assert!(!gets.push(input, 14..15));
+        assert!(gets.push(input, 0..3));
+        assert!(gets.push(input, 4..8));
+        for other in [9..13, 14..15, 16..19, 20..22] {
+            assert!(!gets.push(input, other));
+        }
+        let owned = gets.owned(input, 1);
+        assert_eq!(
+            (&owned.table[..], owned.keys),
+            (&b"a"[..], [b"22"].into_iter().collect())
+        );
+        assert_eq!((gets.end(0), gets.end(1)), (5, 10));
+        gets.clear();
+        assert!(gets.push(input, 20..22));
+        assert_eq!(gets.owned(input, 0).table, b"");
     }
 }

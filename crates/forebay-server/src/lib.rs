@@ -30,6 +30,8 @@ mod signals;
 mod table_view;
 mod tls;
 mod users;
+mod wait;
+mod work;
 mod worker;
 
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};

@@ -2,8 +2,9 @@
 //!
 //! Commands are answered in order. Those of one read share one clock reading where they can: GETs that
 //! follow each other in one table are looked up together, so that their waits for memory overlap. A
-//! command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands out its work,
-//! and [`Pipeline::resume`] takes the reply and goes on.
+//! command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands out what is to be
+//! waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it does before replies to
+//! writes that are not durable yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,28 +18,29 @@ use crate::client::Client;
 use crate::command::{COMMANDS, CommandError, Run};
 use crate::commits::Commits;
 use crate::dispatch::{Dispatch, admit};
-use crate::execute::{Done, GET, Outcome, Task, Work, settle};
-use crate::gets::look_up;
+use crate::execute::{Outcome, View, settle};
+use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::table_view::TableView;
+use crate::wait::{Wait, Waited};
+use crate::work::{Done, Task, Work};
 
-/// How many GETs are looked up together.
-const GETS: usize = 64;
 /// Replies are sent before more are made, once there are so many bytes of them.
 pub const HIGH_WATER: usize = 256 << 10;
 
-/// What a connection is to do next. Replies are to be sent before anything but `Wait`.
+/// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they tell of
+/// is durable then.
 #[derive(Debug)]
 pub enum Next {
     /// Read more.
     Read,
     /// Send, then call again.
     Flush,
-    /// Have this done by a thread that may wait, then resume.
-    Wait(Work),
+    /// Wait for the end of this, then resume.
+    Wait(Wait),
     Close,
 }
 
@@ -55,7 +57,7 @@ pub struct Pipeline {
     start: usize,
     /// Where the command begins that the parser is at: behind `start` by the GETs collected.
     at: usize,
-    gets: Vec<Get>,
+    gets: CollectedGets,
     pub reply: Reply,
     waiting: Option<Waiting>,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
@@ -66,14 +68,6 @@ pub struct Pipeline {
     table: Option<(TableName, Arc<TableMetrics>)>,
     no_table: Arc<TableMetrics>,
     last_command: usize,
-}
-
-/// A GET that was parsed: the place of its wire key in the input, and where the command ends.
-#[derive(Debug, Clone, Copy)]
-struct Get {
-    key: usize,
-    len: usize,
-    end: usize,
 }
 
 /// Commands that are being answered elsewhere.
@@ -94,7 +88,7 @@ impl Pipeline {
             input: Vec::new(),
             start: 0,
             at: 0,
-            gets: Vec::with_capacity(GETS),
+            gets: CollectedGets::default(),
             reply: Reply::default(),
             waiting: None,
             commits: Commits::default(),
@@ -119,11 +113,11 @@ impl Pipeline {
         let mut now = shared.store.clock().monotonic();
         loop {
             if self.session.closing {
-                return Next::Close;
+                return self.after_waits(Next::Close);
             }
             if self.reply.len() >= HIGH_WATER {
                 self.rewind();
-                return Next::Flush;
+                return self.after_waits(Next::Flush);
             }
             let parsed = self
                 .parser
@@ -134,7 +128,7 @@ impl Pipeline {
                 continue;
             }
             if !self.gets.is_empty() {
-                if let Some(wait) = self.answer_gets(&tables, &mut now) {
+                if let Some(wait) = self.answer_gets(&shared, &tables, &mut now) {
                     return wait;
                 }
                 // What was parsed behind them is parsed again.
@@ -148,31 +142,41 @@ impl Pipeline {
                 }
                 Ok(None) => {
                     self.drop_answered();
-                    return Next::Read;
+                    return self.after_waits(Next::Read);
                 }
                 Err(error) => return self.give_up(&error),
             }
         }
     }
 
-    /// Takes the reply to the work that was handed out; then advance again.
-    pub fn resume(&mut self, done: &Done) {
-        let Some(waiting) = self.waiting.take() else {
-            return;
-        };
+    /// Takes what came of the wait that was handed out; then advance again.
+    pub fn resume(&mut self, waited: Waited) {
+        match (waited, self.waiting.take()) {
+            (Waited::Done(done), Some(waiting)) => self.take_answers(done, &waiting),
+            (Waited::Durable(outcome), _) => self.acknowledge(outcome),
+            (Waited::Broken, _) => {
+                self.reply.error("ERR internal error: see the server's log");
+                self.session.closing = true;
+            }
+            (Waited::Paused | Waited::Done(_), _) => {}
+        }
+    }
+
+    fn take_answers(&mut self, done: Done, waiting: &Waiting) {
         let now = self.shared.store.clock().monotonic();
         let start = self.reply.len();
         self.reply.append(&done.replies);
-        let metrics = self.metrics_of(done.table.as_ref());
         // Others go there in any case.
         if matches!(COMMANDS[waiting.place].run, Run::Read(_) | Run::Edit { .. }) {
+            let metrics = self.metrics_of(done.table.as_ref());
             metrics.page_misses.fetch_add(1, Ordering::Relaxed);
         }
         let time = now.saturating_sub(waiting.since);
-        metrics.record(waiting.place, time, done.answered as u64);
-        (0..done.failed).for_each(|_| metrics.count_error(waiting.place));
-        self.commits.add_delay(done.delay);
+        let table = done.table.as_ref();
+        self.record(waiting.place, table, time, (done.answered, done.failed));
+        self.commits.merge(done.commits);
         self.mute(waiting.replies_before, start);
+        self.hold_reply(start);
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
         self.start = waiting
             .ends
@@ -182,24 +186,43 @@ impl Pipeline {
         self.rewind();
     }
 
-    /// What has to be durable before replies are sent.
-    pub fn take_commits(&mut self) -> Option<Commits> {
-        (!self.commits.is_empty()).then(|| self.commits.take())
+    /// What has to be waited for first, else `next`. No reply to a write is sent before the write is
+    /// durable, and nothing is read while the writer should pause.
+    fn after_waits(&mut self, next: Next) -> Next {
+        if !self.commits.is_empty() {
+            let durable = self.commits.take().durable();
+            return Next::Wait(Wait::event(async { Waited::Durable(durable.await) }));
+        }
+        let pauses = matches!(next, Next::Read) && self.commits.is_pause_due();
+        if !pauses || self.shared.is_stopping() {
+            return next;
+        }
+        if !self.reply.is_empty() {
+            return Next::Flush;
+        }
+        let delay = self.commits.take_delay();
+        let pause = self.shared.store.clock().wait(delay);
+        Next::Wait(Wait::event(async {
+            pause.await;
+            Waited::Paused
+        }))
+    }
+
+    /// The reply from there on is not to be sent before what was written is durable.
+    fn hold_reply(&mut self, start: usize) {
+        if self.commits.take_added() && self.reply.len() > start {
+            self.unacknowledged.push(start..self.reply.len());
+        }
     }
 
     /// What was waited for is durable, or is not known to be: its replies say so then.
-    pub fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
+    fn acknowledge(&mut self, outcome: Result<(), LiveError>) {
         let replies = std::mem::take(&mut self.unacknowledged);
         if let Err(error) = outcome
             && let CommandError::Error(text) = CommandError::from(error)
         {
             self.reply.replace(&replies, &text);
         }
-    }
-
-    /// The pause that is due before more is read.
-    pub fn take_delay(&mut self) -> Option<Duration> {
-        self.commits.take_delay()
     }
 
     /// Goes back to the first command that was not answered.
@@ -225,14 +248,15 @@ impl Pipeline {
             self.reply.error(&format!("ERR {error}"));
         }
         self.shared.metrics.count_drop(Drop::Protocol);
-        Next::Close
+        self.session.closing = true;
+        self.after_waits(Next::Close)
     }
 
     /// Puts the command that was just parsed to the GETs to be looked up together, if it is one and
     /// lies in their table.
     #[inline]
     fn collect_get(&mut self, len: usize) -> bool {
-        if self.gets.len() == GETS || !self.session.is_plain() {
+        if self.gets.is_full() || !self.session.is_plain() {
             return false;
         }
         let command = &self.input[self.at..];
@@ -241,66 +265,45 @@ impl Pipeline {
         if args.len() != 2 || command[0] != b'*' || !args.is(0, "get") {
             return false;
         }
-        let wire = args.get(1);
-        let in_same_table = match self.gets.first() {
-            None => wire.contains(&b':'),
-            Some(first) => {
-                let first = &self.input[first.key..first.key + first.len];
-                let colon = first.iter().position(|&byte| byte == b':').unwrap_or(0);
-                wire.get(..=colon) == first.get(..=colon)
-            }
-        };
+        let end = self.at + len;
+        let wire = end - 2 - args.get(1).len()..end - 2;
+        let in_same_table = self.gets.push(&self.input, wire);
         if in_same_table {
-            // An array ends with its last argument and a line end.
-            let end = self.at + len;
-            self.gets.push(Get {
-                key: end - 2 - wire.len(),
-                len: wire.len(),
-                end,
-            });
             self.at = end;
         }
         in_same_table
     }
 
-    fn answer_gets(&mut self, tables: &TableView, now: &mut Duration) -> Option<Next> {
-        let count = self.gets.len();
-        let mut keys: [&[u8]; GETS] = [&[]; GETS];
-        let first = self.gets[0];
-        let wire = &self.input[first.key..first.key + first.len];
-        let colon = wire.iter().position(|&byte| byte == b':').unwrap_or(0);
-        for (key, get) in keys.iter_mut().zip(&self.gets) {
-            *key = &self.input[get.key + colon + 1..get.key + get.len];
-        }
+    fn answer_gets(
+        &mut self,
+        shared: &Shared,
+        tables: &TableView,
+        now: &mut Duration,
+    ) -> Option<Next> {
         let user = self.session.user.clone()?;
-        let looked_up = look_up(
+        let view = View {
             tables,
-            &user,
-            &wire[..colon],
-            &keys[..count],
-            &mut self.reply,
-        );
-        let (answered, failed) = (looked_up.answered, looked_up.failed);
-        let table = looked_up.table;
+            user: &user,
+            shared,
+            may_wait: false,
+        };
+        let gets = self.gets.answer(&self.input, &view, &mut self.reply);
         self.note_command(GET);
         let since = *now;
         *now = self.shared.store.clock().monotonic();
-        let metrics = self.metrics_of(table);
-        if answered > 0 {
-            metrics.record(GET, now.saturating_sub(since), answered as u64);
-            (0..failed).for_each(|_| metrics.count_error(GET));
-            self.start = self.gets[answered - 1].end;
+        if gets.answered > 0 {
+            let time = now.saturating_sub(since);
+            self.record(GET, gets.table, time, (gets.answered, gets.failed));
+            self.start = self.gets.end(gets.answered - 1);
         }
-        if answered == count {
+        let count = self.gets.len();
+        if gets.answered == count {
             self.gets.clear();
             return None;
         }
-        let left = &self.gets[answered..];
-        let wires = left
-            .iter()
-            .map(|get| &self.input[get.key..get.key + get.len]);
-        let task = Task::Gets(wires.collect());
-        let ends = left.iter().map(|get| get.end).collect();
+        let task = Task::Gets(self.gets.owned(&self.input, gets.answered));
+        let ends = (gets.answered..count).map(|left| self.gets.end(left));
+        let ends = ends.collect();
         Some(self.wait(task, GET, ends, since, tables, user))
     }
 
@@ -320,13 +323,13 @@ impl Pipeline {
             since,
             replies_before,
         });
-        Next::Wait(Work {
+        Next::Wait(Wait::Work(Work {
             task,
             tables: tables.keep(),
             user,
             shared: Arc::clone(&self.shared),
             resp3: self.reply.is_resp3(),
-        })
+        }))
     }
 
     /// Runs the command of `len` bytes that was parsed.
@@ -361,16 +364,12 @@ impl Pipeline {
             return Some(self.wait(task, place, vec![end], since, tables, user));
         }
         *now = self.shared.store.clock().monotonic();
-        let metrics = self.metrics_of(ran.table.as_ref());
-        metrics.record(place, now.saturating_sub(since), 1);
-        if ran.outcome == Outcome::Failed {
-            metrics.count_error(place);
-        }
+        let failed = usize::from(ran.outcome == Outcome::Failed);
+        let time = now.saturating_sub(since);
+        self.record(place, ran.table.as_ref(), time, (1, failed));
         self.pass(end);
         self.mute(before, reply_start);
-        if self.commits.take_added() && self.reply.len() > reply_start {
-            self.unacknowledged.push(reply_start..self.reply.len());
-        }
+        self.hold_reply(reply_start);
         None
     }
 
@@ -398,6 +397,20 @@ impl Pipeline {
             self.last_command = place;
             self.session.client.details.lock().last_command = COMMANDS[place].name;
         }
+    }
+
+    /// Counts commands of one kind that were answered, some of them with an error, each after `time`.
+    #[inline]
+    fn record(
+        &mut self,
+        place: usize,
+        table: Option<&TableName>,
+        time: Duration,
+        (answered, failed): (usize, usize),
+    ) {
+        let metrics = self.metrics_of(table);
+        metrics.record(place, time, answered as u64);
+        (0..failed).for_each(|_| metrics.count_error(place));
     }
 
     #[inline]

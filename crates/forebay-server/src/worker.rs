@@ -90,12 +90,14 @@ impl Worker {
             None => None,
         };
         let mut served: Vec<Served> = Vec::new();
-        let mut sweep = tokio::time::interval(SWEEP);
+        let clock = Arc::clone(self.shared.store.clock());
+        let mut sweep = clock.wait(SWEEP);
         let mut stop_by = None;
         loop {
             tokio::select! {
                 Some(accepted) = self.inbox.recv() => served.extend(self.begin(accepted)),
-                _ = sweep.tick() => {
+                () = &mut sweep => {
+                    sweep = clock.wait(SWEEP);
                     self.shared.tick();
                     served.retain(|served| !served.task.is_finished());
                     served.iter().for_each(|served| self.check(served));
@@ -256,7 +258,7 @@ async fn accept(
             }
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                shared.store.clock().wait(ACCEPT_PAUSE).await;
             }
         }
     }

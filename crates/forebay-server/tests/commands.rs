@@ -461,3 +461,52 @@ fn pipelines_and_inline_commands_keep_their_order() {
         }
     });
 }
+
+#[test]
+fn get_answers_the_same_wherever_it_stands() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let keys = [
+        "words:k0001",
+        "words:none",
+        "words:k0002",
+        "flights:3",
+        "flights:x",
+        "lists:5",
+        "log:k0001",
+        "nosuch:1",
+        "words:",
+        "words:k0999",
+    ];
+    let get = |key: &&str| encode(&[b"GET", key.as_bytes()]);
+    let pipeline: Vec<u8> = keys.iter().flat_map(get).collect();
+    client.send(&pipeline);
+    let pipelined: Vec<Reply> = keys.iter().map(|_| client.read()).collect();
+    let inline: String = keys.iter().map(|key| format!("GET {key}\r\n")).collect();
+    client.send(inline.as_bytes());
+    let of_lines: Vec<Reply> = keys.iter().map(|_| client.read()).collect();
+    let alone: Vec<Reply> = keys
+        .iter()
+        .map(|key| client.ask(&format!("GET {key}")))
+        .collect();
+    assert_eq!(client.text("MULTI"), "OK");
+    for key in keys {
+        assert_eq!(client.text(&format!("GET {key}")), "QUEUED");
+    }
+    let queued = client.ask("EXEC");
+    assert_eq!(pipelined[0], Reply::Bulk(b"value 1".to_vec()));
+    assert_eq!(pipelined[1], Reply::Null);
+    assert!(matches!(&pipelined[7], Reply::Error(text) if text.contains("no table 'nosuch'")));
+    assert_eq!(of_lines, pipelined);
+    assert_eq!(alone, pipelined);
+    assert_eq!(queued, Reply::Array(pipelined.clone()));
+    let served = keys.iter().filter(|key| !key.starts_with("nosuch"));
+    let wanted = pipelined
+        .iter()
+        .filter(|reply| !matches!(reply, Reply::Error(_)));
+    let of_mget = client.ask(&format!(
+        "MGET {}",
+        served.copied().collect::<Vec<_>>().join(" ")
+    ));
+    assert_eq!(of_mget, Reply::Array(wanted.cloned().collect()));
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::{Fixture, Reply, bytes, encode};
 use forebay_engine::TableName;
+use forebay_engine::live::{Budget, LiveOptions};
 use forebay_run::Order;
 
 fn versioned(version: u32, keys: u32) -> common::Pairs {
@@ -155,9 +156,38 @@ fn what_is_not_in_memory_is_waited_for_in_order() {
 }
 
 #[test]
+fn writes_that_go_to_several_partitions_are_answered_in_order_once_they_are_durable() {
+    let mut fixture = Fixture::store();
+    let name = TableName::new("counts").expect("a name");
+    let made = fixture
+        .store
+        .create_live(&name, LiveOptions::hashed(), &Budget::new(1 << 20));
+    drop(made.expect("a live table"));
+    fixture.start(|_| {});
+    let mut client = fixture.client();
+    let mut pipeline = Vec::new();
+    for n in 0..100u32 {
+        let keys = (0..8).map(|k| format!("counts:{k}"));
+        let pairs: Vec<String> = keys.flat_map(|key| [key, n.to_string()]).collect();
+        let words: Vec<&[u8]> = pairs.iter().map(String::as_bytes).collect();
+        pipeline.extend(encode(&[&[&b"MSET"[..]], &words[..]].concat()));
+        pipeline.extend(encode(&[b"GET", b"counts:7"]));
+    }
+    client.send(&pipeline);
+    for n in 0..100u32 {
+        assert_eq!(client.read(), Reply::Simple("OK".to_owned()));
+        assert_eq!(client.read(), Reply::Bulk(n.to_string().into_bytes()));
+    }
+}
+
+#[test]
 fn replies_beyond_the_limit_are_refused_and_the_connection_goes_on() {
     let mut fixture = Fixture::store();
-    let large = vec![(b"k".to_vec(), vec![b'x'; 600_000])];
+    let value = |bytes: usize| vec![b'x'; bytes];
+    let large = vec![
+        (b"k".to_vec(), value(600_000)),
+        (b"too-large".to_vec(), value(1_100_000)),
+    ];
     fixture.push("large", Order::Hashed, bytes(), large);
     fixture.start(|config| config.limits.reply_bytes = 1 << 20);
     let mut client = fixture.client();
@@ -167,6 +197,14 @@ fn replies_beyond_the_limit_are_refused_and_the_connection_goes_on() {
             .text("MGET large:k large:k")
             .contains("reply is larger than")
     );
+    // The first one waits for the value, those behind it may find it in memory.
+    for _ in 0..3 {
+        let get = encode(&[b"GET", b"large:too-large"]);
+        client.send(&[&get[..], &get, b"GET large:too-large\r\n"].concat());
+        for _ in 0..3 {
+            assert!(common::text_of(&client.read()).contains("reply is larger than"));
+        }
+    }
     assert_eq!(client.text("PING"), "PONG");
 }
 

@@ -1,16 +1,25 @@
 //! A clock that a test moves.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::{Clock, SystemClock};
+use crate::{Clock, SystemClock, Waiting};
 
 /// Time that passes when a test says so.
 #[derive(Debug)]
 pub struct HandClock {
+    hands: Arc<Hands>,
+    sleep: Sleep,
+}
+
+/// The clock and the waits on it.
+#[derive(Debug, Default)]
+struct Hands {
     state: Mutex<ClockState>,
     moved: Condvar,
-    sleep: Sleep,
 }
 
 #[derive(Debug, Default)]
@@ -19,6 +28,16 @@ struct ClockState {
     passed: Duration,
     /// No sleep takes any time from now on.
     over: bool,
+    /// Tasks that wait for the clock to be moved.
+    wakers: Vec<Waker>,
+}
+
+/// A task's wait for a moment.
+#[derive(Debug)]
+struct HandWait {
+    hands: Arc<Hands>,
+    until: Duration,
+    polled: bool,
 }
 
 /// What a sleeper does.
@@ -56,47 +75,81 @@ impl HandClock {
     }
 
     fn new(start_ms: u64, sleep: Sleep) -> Self {
-        Self {
-            state: Mutex::new(ClockState {
-                start_ms,
-                ..ClockState::default()
-            }),
-            moved: Condvar::new(),
-            sleep,
-        }
+        let hands = Arc::<Hands>::default();
+        hands.lock().start_ms = start_ms;
+        Self { hands, sleep }
     }
 
     pub fn advance(&self, time: Duration) {
-        self.lock().passed += time;
-        self.moved.notify_all();
+        self.hands.change(|state| state.passed += time);
     }
 
     /// Lets the date be `unix_ms`.
     pub fn set(&self, unix_ms: u64) {
-        let mut state = self.lock();
+        let mut state = self.hands.lock();
         state.start_ms = unix_ms.saturating_sub(state.passed.as_millis() as u64);
     }
 
     /// Lets all who wait go on, now and later.
     pub fn end(&self) {
-        self.lock().over = true;
-        self.moved.notify_all();
+        self.hands.change(|state| state.over = true);
     }
+}
 
+impl Hands {
     fn lock(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ClockState)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.moved.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl ClockState {
+    fn is_past(&self, moment: Duration) -> bool {
+        self.over || self.passed >= moment
+    }
+}
+
+impl Future for HandWait {
+    type Output = ();
+
+    /// Never ready at once: a task that waits again and again lets others run, as with a real clock.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let polled = std::mem::replace(&mut self.polled, true);
+        let mut state = self.hands.lock();
+        match (state.is_past(self.until), polled) {
+            (true, true) => return Poll::Ready(()),
+            (true, false) => context.waker().wake_by_ref(),
+            (false, _) => {
+                if !state
+                    .wakers
+                    .iter()
+                    .any(|waker| waker.will_wake(context.waker()))
+                {
+                    state.wakers.push(context.waker().clone());
+                }
+            }
+        }
+        Poll::Pending
     }
 }
 
 impl Clock for HandClock {
     fn unix_ms(&self) -> u64 {
-        let state = self.lock();
+        let state = self.hands.lock();
         state.start_ms + state.passed.as_millis() as u64
     }
 
     fn monotonic(&self) -> Duration {
         match self.sleep {
-            Sleep::Moves | Sleep::Waits => self.lock().passed,
+            Sleep::Moves | Sleep::Waits => self.hands.lock().passed,
             Sleep::Really => SystemClock.monotonic(),
         }
     }
@@ -106,12 +159,73 @@ impl Clock for HandClock {
             Sleep::Moves => self.advance(time),
             Sleep::Really => SystemClock.sleep(time),
             Sleep::Waits => {
-                let state = self.lock();
+                let state = self.hands.lock();
                 let until = state.passed + time;
-                let waits = |state: &mut ClockState| state.passed < until && !state.over;
-                let waited = self.moved.wait_while(state, waits);
+                let waits = |state: &mut ClockState| !state.is_past(until);
+                let waited = self.hands.moved.wait_while(state, waits);
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
             }
         }
+    }
+
+    fn wait(&self, time: Duration) -> Waiting {
+        if self.sleep == Sleep::Really {
+            return SystemClock.wait(time);
+        }
+        let until = self.hands.lock().passed + time;
+        if self.sleep == Sleep::Moves {
+            self.advance(time);
+        }
+        Box::pin(HandWait {
+            hands: Arc::clone(&self.hands),
+            until,
+            polled: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::within;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn poll(future: Pin<&mut impl Future>) -> bool {
+        future
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    }
+
+    #[test]
+    fn tasks_wait_until_the_clock_is_moved() {
+        let clock = HandClock::waiting();
+        let (mut short, mut long) = (clock.wait(SECOND), clock.wait(2 * SECOND));
+        assert!(!poll(Pin::new(&mut short)) && !poll(Pin::new(&mut long)));
+        clock.advance(SECOND / 2);
+        assert!(!poll(Pin::new(&mut short)));
+        clock.advance(SECOND / 2);
+        assert!(poll(Pin::new(&mut short)) && !poll(Pin::new(&mut long)));
+        clock.end();
+        assert!(poll(Pin::new(&mut long)));
+    }
+
+    #[test]
+    fn who_waits_moves_a_clock_that_sleepers_move() {
+        let clock = HandClock::default();
+        let mut wait = clock.wait(SECOND);
+        assert_eq!(clock.monotonic(), SECOND);
+        assert!(!poll(Pin::new(&mut wait)));
+        assert!(poll(Pin::new(&mut wait)));
+    }
+
+    #[test]
+    fn work_has_its_time_and_no_more() {
+        let clock = HandClock::waiting();
+        let mut never = Box::pin(within(&clock, SECOND, std::future::pending::<()>()));
+        let mut done = Box::pin(within(&clock, SECOND, std::future::ready(7)));
+        assert!(!poll(never.as_mut()) && poll(done.as_mut()));
+        clock.advance(SECOND);
+        assert!(poll(never.as_mut()));
     }
 }

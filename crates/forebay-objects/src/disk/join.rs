@@ -40,11 +40,12 @@ impl RemoteDisk {
         let Parts {
             objects,
             local,
+            clock,
             random,
             ..
         } = &shared.parts;
         let dir = shared.work_dir(table);
-        let attempt = Attempt::begin(objects, local, &dir, table, holder, &**random)?;
+        let attempt = Attempt::begin(objects, local, clock, &dir, table, holder, &**random)?;
         let attempt = attempt.map_err(|holder| {
             let dir = dir.display();
             io::Error::other(format!(

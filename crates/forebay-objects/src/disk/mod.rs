@@ -221,7 +221,8 @@ impl Shared {
         let parts = &self.parts;
         let dir = self.work_dir(table);
         let (objects, local, random) = (&parts.objects, &parts.local, &*parts.random);
-        let attempt = match Attempt::begin(objects, local, &dir, table, holder, random)? {
+        let begun = Attempt::begin(objects, local, &parts.clock, &dir, table, holder, random)?;
+        let attempt = match begun {
             Ok(attempt) => Arc::new(attempt),
             Err(holder) => return Ok(Err(holder)),
         };

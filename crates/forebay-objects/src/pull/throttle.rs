@@ -94,7 +94,7 @@ impl PullThrottle {
     /// Waits until so many bytes may be brought.
     pub async fn take(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
-        tokio::time::sleep(self.throttle.wait_for(bytes)).await;
+        self.throttle.wait(bytes).await;
     }
 
     /// The same for bytes that are read here. Only serving's having become slow holds that up: the ceiling

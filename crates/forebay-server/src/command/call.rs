@@ -7,7 +7,7 @@ use forebay_run::row::RowError;
 use tracing::error;
 
 use super::txn::{NEVER_MS, Txn};
-use super::{CommandError, shown};
+use super::{Answer, CommandError, shown};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -30,6 +30,18 @@ pub struct Call<'a> {
     pub first: Option<&'a TableName>,
     /// The transaction that it is a part of, if that writes.
     pub txn: Option<&'a Txn<'a>>,
+}
+
+/// How keys are read.
+pub struct Reading<'a> {
+    /// Whether it may wait for the device.
+    pub may_wait: bool,
+    /// The transaction that holds the keys, if there is one that writes.
+    pub txn: Option<&'a Txn<'a>>,
+    /// The most bytes of a reply.
+    pub limit_bytes: usize,
+    /// Where the reply begins that all values are part of; none: each is a reply of its own.
+    pub reply_start: Option<usize>,
 }
 
 /// A command about the connection or the server.
@@ -65,16 +77,16 @@ impl<'a> Call<'a> {
 
     #[inline]
     pub fn value(&self, source: Source<'a>, key: &[u8]) -> Result<Option<Value<'a>>, CommandError> {
-        if let Some(txn) = self.txn {
-            return Ok(txn.get(key).map(|stored| Cow::Owned(stored.value.clone())));
-        }
-        if self.may_wait {
-            return Ok(source.get(key)?);
-        }
-        match source.try_get(key)? {
-            Lookup::Found(value) => Ok(Some(value)),
-            Lookup::Absent => Ok(None),
-            Lookup::NotResident => Err(CommandError::NotResident),
+        self.reading().value(source, key)
+    }
+
+    #[inline]
+    pub fn reading(&self) -> Reading<'a> {
+        Reading {
+            may_wait: self.may_wait,
+            txn: self.txn,
+            limit_bytes: self.shared.config.limits.reply_bytes,
+            reply_start: Some(self.reply_start),
         }
     }
 
@@ -96,8 +108,41 @@ impl<'a> Call<'a> {
 
     /// Ends a command whose reply grew beyond the limit; called between its parts.
     pub fn check_size(&self) -> Result<(), CommandError> {
-        let limit = self.shared.config.limits.reply_bytes;
-        if self.reply.len() - self.reply_start <= limit {
+        self.reading().check(self.reply, self.reply_start)
+    }
+}
+
+impl Reading<'_> {
+    /// Whether keys are looked up together: not where each may have to wait, or is held already.
+    #[inline]
+    pub fn finds_many(&self) -> bool {
+        !self.may_wait && self.txn.is_none()
+    }
+
+    #[inline]
+    pub fn value<'s>(
+        &self,
+        source: Source<'s>,
+        key: &[u8],
+    ) -> Result<Option<Value<'s>>, CommandError> {
+        if let Some(txn) = self.txn {
+            return Ok(txn.get(key).map(|stored| Cow::Owned(stored.value.clone())));
+        }
+        if self.may_wait {
+            return Ok(source.get(key)?);
+        }
+        match source.try_get(key)? {
+            Lookup::Found(value) => Ok(Some(value)),
+            Lookup::Absent => Ok(None),
+            Lookup::NotResident => Err(CommandError::NotResident),
+        }
+    }
+
+    /// Ends a reply that grew beyond the limit; `value_start` is where its last value begins.
+    #[inline]
+    pub fn check(&self, reply: &Reply, value_start: usize) -> Answer {
+        let limit = self.limit_bytes;
+        if reply.len() - self.reply_start.unwrap_or(value_start) <= limit {
             return Ok(());
         }
         Err(CommandError::error(format!(

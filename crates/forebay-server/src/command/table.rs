@@ -3,8 +3,8 @@
 use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
-    cluster, connection, count, expire, hash, hash_edit, introspect, keyspace, list, list_edit,
-    put, range, scan, string, transaction,
+    cluster, connection, count, expire, get, hash, hash_edit, introspect, keyspace, list,
+    list_edit, put, range, scan, string, transaction,
 };
 use crate::resp::Args;
 
@@ -168,8 +168,8 @@ const MSET: Run = Run::Many {
 #[rustfmt::skip]
 /// All commands that are known. A command's place in it is its number in the metrics.
 pub static COMMANDS: &[Command] = &[
-    read("get", 2, ONE, "string", "The value of a key; rows and lists as JSON.", string::get),
-    read("mget", -2, ALL, "string", "The values of several keys.", string::mget),
+    read("get", 2, ONE, "string", "The value of a key; rows and lists as JSON.", get::get),
+    read("mget", -2, ALL, "string", "The values of several keys.", get::mget),
     read("exists", -2, ALL, "keyspace", "How many of the keys are there.", string::exists),
     read("touch", -2, ALL, "keyspace", "How many of the keys are there.", string::exists),
     read("strlen", 2, ONE, "string", "The length of what GET gives.", string::strlen),

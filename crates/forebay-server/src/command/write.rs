@@ -268,10 +268,12 @@ impl View<'_> {
     /// One command of a MULTI; what it answers stays, also when that is an error.
     fn run_within(&self, txn: &mut Txn<'_>, command: &Command, args: Args<'_>, reply: &mut Reply) {
         let start = reply.len();
-        let mut keys = command.key_places(args.len()).map(|place| args.get(place));
-        let checked = keys.try_for_each(|key| check_key(txn.table, split(key)?.1));
+        let checked = match command.writes() {
+            true => check_keys(txn.table, command, &args),
+            false => Ok(()),
+        };
         let answer = match command.run {
-            _ if command.writes() && checked.is_err() => checked,
+            _ if checked.is_err() => checked,
             Run::Edit { run, .. } => run(&mut Edit { args, txn, reply }),
             Run::Many { run, done, .. } => {
                 let places: Vec<usize> = command.key_places(args.len()).collect();
@@ -366,6 +368,11 @@ fn check_key(table: &LiveTable, key: &[u8]) -> Answer {
         bytes: key.len(),
         limit: MAX_KEY_BYTES,
     }))
+}
+
+fn check_keys(table: &LiveTable, command: &Command, args: &Args<'_>) -> Answer {
+    let mut keys = command.key_places(args.len()).map(|place| args.get(place));
+    keys.try_for_each(|key| check_key(table, split(key)?.1))
 }
 
 /// A live table that the user may write to.

@@ -18,6 +18,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use forebay_io::within;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -59,7 +60,7 @@ pub fn run(shared: Arc<Shared>, tls: Option<TlsAcceptor>, listener: StdListener)
             .shutdown_time
             .min(Duration::from_secs(1));
         let all = connections.acquire_many(CONNECTIONS as u32);
-        let _ = tokio::time::timeout(limit, all).await;
+        let _ = within(&**shared.store.clock(), limit, all).await;
         Ok(())
     });
     runtime.shutdown_background();
@@ -93,7 +94,7 @@ fn router(shared: &Arc<Shared>) -> Router {
 
 async fn stopped(shared: &Shared) {
     while !shared.is_stopping() {
-        tokio::time::sleep(STOP_CHECK).await;
+        shared.store.clock().wait(STOP_CHECK).await;
     }
 }
 
@@ -113,18 +114,21 @@ async fn accept(
         match listener.accept().await {
             Ok((stream, address)) => {
                 let serving = serve(stream, router.clone(), tls.clone(), Arc::clone(&shared));
+                let clock = Arc::clone(shared.store.clock());
                 tokio::spawn(async move {
                     let _permit = permit;
-                    match tokio::time::timeout(CONNECTION_TIME, serving).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => debug!(%address, error, "an HTTP connection broke off"),
-                        Err(_) => debug!(%address, "an HTTP connection took too long"),
+                    match within(&*clock, CONNECTION_TIME, serving).await {
+                        Some(Ok(())) => {}
+                        Some(Err(error)) => {
+                            debug!(%address, error, "an HTTP connection broke off");
+                        }
+                        None => debug!(%address, "an HTTP connection took too long"),
                     }
                 });
             }
             Err(error) => {
                 warn!(%error, "cannot accept an HTTP connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                shared.store.clock().wait(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -139,10 +143,10 @@ async fn serve(
     let limit = shared.config.limits.http_header_time;
     match tls {
         None => talk(stream, router, limit).await,
-        Some(tls) => match tokio::time::timeout(limit, tls.accept(stream)).await {
-            Ok(Ok(stream)) => talk(stream, router, limit).await,
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the TLS handshake took too long".to_owned()),
+        Some(tls) => match within(&**shared.store.clock(), limit, tls.accept(stream)).await {
+            Some(Ok(stream)) => talk(stream, router, limit).await,
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("the TLS handshake took too long".to_owned()),
         },
     }
 }

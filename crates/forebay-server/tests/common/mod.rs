@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_engine::{
     Bound, ManifestDraft, Partition, PushOptions, RunRef, Store, TableName, ValueKind,
 };
-use forebay_io::{OsDisk, SystemClock, SystemRandom};
+use forebay_io::{Clock, OsDisk, SystemClock, SystemRandom};
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::row::{Column, Datum, Kind, ListWriter, RowWriter, Schema};
@@ -28,9 +28,13 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn store() -> Self {
+        Self::store_by(Arc::new(SystemClock))
+    }
+
+    pub fn store_by(clock: Arc<dyn Clock>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let root = dir.path().join("store");
-        let (disk, clock) = (Arc::new(OsDisk::default()), Arc::new(SystemClock));
+        let disk = Arc::new(OsDisk::default());
         let store = Store::open_or_create(disk, clock, Arc::new(SystemRandom), &root);
         Self {
             dir,

@@ -1,0 +1,87 @@
+//! GET and MGET. Whatever replies with values of keys does it by [`reply_values`]: a GET, several that
+//! follow each other in a pipeline, one in MULTI, one on a thread that may wait, and MGET.
+
+use forebay_engine::{Lookup, Source, SourceError};
+
+use super::call::{Call, Reading};
+use super::value::reply_value;
+use super::{Answer, CommandError};
+use crate::resp::Reply;
+
+/// How many keys are looked up together.
+pub const KEYS_AT_ONCE: usize = 64;
+
+pub fn get(call: &mut Call<'_>) -> Answer {
+    let (source, key) = call.locate(call.args.get(1))?;
+    reply_values(source, &[key], &call.reading(), call.reply).1
+}
+
+/// Keys of any tables and slots; each table is read in batches.
+pub fn mget(call: &mut Call<'_>) -> Answer {
+    call.reply.array(call.args.len() - 1);
+    let mut keys = Vec::with_capacity(16);
+    let mut place = 1;
+    let mut next = Some(call.locate(call.args.get(place))?);
+    while let Some((source, key)) = next.take() {
+        keys.clear();
+        keys.push(key);
+        place += 1;
+        while place < call.args.len() {
+            let (table, key) = call.locate(call.args.get(place))?;
+            if keys.len() == KEYS_AT_ONCE || table.table() != source.table() {
+                next = Some((table, key));
+                break;
+            }
+            keys.push(key);
+            place += 1;
+        }
+        reply_values(source, &keys, &call.reading(), call.reply).1?;
+    }
+    Ok(())
+}
+
+/// Replies with what GET gives of keys of one table, in their order. Ends at the first that gives an
+/// error or has to wait, of which nothing is written. Returns how many were answered, and how it ended.
+#[inline]
+pub fn reply_values(
+    source: Source<'_>,
+    keys: &[&[u8]],
+    reading: &Reading<'_>,
+    reply: &mut Reply,
+) -> (usize, Answer) {
+    let (mut answered, mut outcome) = (0, Ok(()));
+    let mut take = |value: Option<&[u8]>, reply: &mut Reply| {
+        let start = reply.len();
+        let answer = reply_value(reply, source, value).and_then(|()| reading.check(reply, start));
+        match &answer {
+            Ok(()) => answered += 1,
+            Err(_) => reply.truncate(start),
+        }
+        answer
+    };
+    match source {
+        Source::Batch(version) if reading.finds_many() => {
+            let looked_up = version.try_get_many(keys, |_, found| {
+                if outcome.is_ok() {
+                    outcome = match &found {
+                        Lookup::Found(value) => take(Some(value), reply),
+                        Lookup::Absent => take(None, reply),
+                        Lookup::NotResident => Err(CommandError::NotResident),
+                    };
+                }
+            });
+            if let Err(error) = looked_up
+                && outcome.is_ok()
+            {
+                outcome = Err(CommandError::from(SourceError::from(error)));
+            }
+        }
+        _ => {
+            outcome = keys.iter().try_for_each(|key| {
+                let value = reading.value(source, key)?;
+                take(value.as_deref(), reply)
+            });
+        }
+    }
+    (answered, outcome)
+}

@@ -1,0 +1,59 @@
+//! What a connection waits for before its pipeline goes on, in order with its other commands.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use forebay_engine::live::LiveError;
+use tracing::error;
+
+use crate::work::{Done, Work};
+
+/// See the module's text.
+pub enum Wait {
+    /// Work that blocks, for a thread that may wait.
+    Work(Work),
+    /// Something that happens elsewhere. No thread is held meanwhile.
+    Event(Pin<Box<dyn Future<Output = Waited> + Send>>),
+}
+
+/// What a wait came to.
+#[derive(Debug)]
+pub enum Waited {
+    /// Commands were answered.
+    Done(Done),
+    /// What was written is durable, or is not known to be.
+    Durable(Result<(), LiveError>),
+    /// A pause is over.
+    Paused,
+    /// The work broke down: there is no answer.
+    Broken,
+}
+
+impl Wait {
+    pub fn event(event: impl Future<Output = Waited> + Send + 'static) -> Self {
+        Wait::Event(Box::pin(event))
+    }
+
+    pub async fn end(self) -> Waited {
+        match self {
+            Wait::Work(work) => match tokio::task::spawn_blocking(|| work.run()).await {
+                Ok(done) => Waited::Done(done),
+                Err(failure) => {
+                    error!(%failure, "a command broke down");
+                    Waited::Broken
+                }
+            },
+            Wait::Event(event) => event.await,
+        }
+    }
+}
+
+impl fmt::Debug for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wait::Work(work) => f.debug_tuple("Work").field(work).finish(),
+            Wait::Event(_) => f.write_str("Event"),
+        }
+    }
+}
