@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Fixture, Reply, bytes, encode};
 use forebay_engine::TableName;
-use forebay_engine::live::{Budget, LiveOptions};
+use forebay_engine::live::{Budget, LiveDraft};
 use forebay_run::Order;
 
 fn versioned(version: u32, keys: u32) -> common::Pairs {
@@ -161,7 +161,7 @@ fn writes_that_go_to_several_partitions_are_answered_in_order_once_they_are_dura
     let name = TableName::new("counts").expect("a name");
     let made = fixture
         .store
-        .create_live(&name, LiveOptions::hashed(), &Budget::new(1 << 20));
+        .create_live(&name, LiveDraft::hashed(), &Budget::new(1 << 20));
     drop(made.expect("a live table"));
     fixture.start(|_| {});
     let mut client = fixture.client();
