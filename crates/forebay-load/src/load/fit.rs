@@ -13,7 +13,8 @@ use super::{LoadError, LoadRequest};
 use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
 use crate::push::PushError;
 use crate::push::layer::{lacking, text_field};
-use crate::sources::SourceSet;
+use crate::push::looking::Opened;
+use crate::sources::{SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
 
 /// A load's sources, held against its table.
@@ -32,18 +33,18 @@ impl<'a> TableFit<'a> {
         }
     }
 
-    /// Opens the sources, and what encodes their rows.
-    pub fn open(&self) -> Result<(SourceSet, RowEncoder), LoadError> {
+    /// Opens the request's sources by these options, and what encodes their rows.
+    pub fn open(&self, options: &SourceOptions) -> Result<Opened, LoadError> {
         let request = self.request;
         let choice = self.operations()?;
-        let mut sources = self.sources()?;
+        let mut sources = self.sources(options)?;
         if matches!(self.options.value, ValueKind::List { .. }) && request.value_column.is_none() {
             // The table decides the type of the column that is left, once it is known which that is.
             let request = LoadRequest {
                 value_column: Some(self.value_column(&sources)?),
                 ..request.clone()
             };
-            return TableFit::new(&request, self.options, self.now_ms).open();
+            return TableFit::new(&request, self.options, self.now_ms).open(options);
         }
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
@@ -61,8 +62,8 @@ impl<'a> TableFit<'a> {
         Ok((sources, encoder))
     }
 
-    fn sources(&self) -> Result<SourceSet, LoadError> {
-        let mut options = self.request.source_options.clone();
+    fn sources(&self, options: &SourceOptions) -> Result<SourceSet, LoadError> {
+        let mut options = options.clone();
         let typed = self.typed().into_iter();
         options.table = typed
             .map(|field| (field.name().clone(), field.data_type().clone()))

@@ -33,14 +33,6 @@ pub fn tallies(collected: &[Collected]) -> (Tally, Tally) {
     (source, dropped)
 }
 
-/// Chooses the size of pages by the records that came in, unless it is given.
-pub fn settle_pages(plan: &mut SortPlan, page_bytes: Option<u32>, source: &Tally) {
-    if page_bytes.is_none() {
-        let run = plan.run.clone();
-        plan.run = run.for_records_of(source.bytes / source.records.max(1));
-    }
-}
-
 impl BuildJob<'_> {
     /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back of them
     /// against what came in.

@@ -14,13 +14,14 @@ use forebay_engine::{
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
+use super::looking::Opened;
 use super::rows::expiry_of;
 use super::{Onto, PushError, PushRequest};
 use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
 use crate::sort::{Cut, Cuts, Finish, SortError};
-use crate::sources::{SourceError, SourceSet};
+use crate::sources::{SourceError, SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
 
 /// The version that a push goes on with.
@@ -50,11 +51,15 @@ impl Layer {
         self.base.manifest()
     }
 
-    /// Opens the sources with the table's columns, and what encodes their rows.
-    pub fn open(&self, request: &PushRequest) -> Result<(SourceSet, RowEncoder), PushError> {
+    /// Opens the request's sources by these options with the table's columns, and what encodes their rows.
+    pub fn open(
+        &self,
+        request: &PushRequest,
+        options: &SourceOptions,
+    ) -> Result<Opened, PushError> {
         let manifest = self.manifest();
         let columns = manifest.schema.columns();
-        let mut options = request.source_options.clone();
+        let mut options = options.clone();
         let typed = columns
             .iter()
             .map(|column| (column.name.clone(), arrow_type(&column.kind)));

@@ -5,11 +5,12 @@ use forebay_engine::{ColumnStats, ManifestDraft, RunRef, Ttl, ValueKind};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
+use super::looking::Opened;
 use super::{PushError, PushRequest, partitions};
 use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::sort::Cuts;
-use crate::sources::SourceSet;
+use crate::sources::{Input, SourceOptions, SourceSet};
 
 /// See the module's text.
 #[derive(Debug, Clone)]
@@ -46,8 +47,8 @@ impl PushRows {
     }
 
     /// Opens the sources, and what encodes their rows.
-    pub fn open(&self, request: &PushRequest) -> Result<(SourceSet, RowEncoder), PushError> {
-        let mut sources = SourceSet::open(&request.sources, &request.source_options)?;
+    pub fn open(&self, sources: &Input, options: &SourceOptions) -> Result<Opened, PushError> {
+        let mut sources = SourceSet::open(sources, options)?;
         let encoder = RowEncoder::new(&sources.schema, &self.key, &self.value)?;
         if self.delta == Some(DeltaKind::Append)
             && !matches!(encoder.encoded(), Encoded::Bytes { .. })

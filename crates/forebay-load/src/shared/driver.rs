@@ -49,7 +49,8 @@ impl SharedPush {
         let none = RecordBatchIterator::new([], schema);
         request.sources = Input::Batches(Batches::new(name, Some(0), none));
         // The time of the push is settled with its lock, and matters to no check.
-        PushRows::of(&request, 0)?.open(&request)?;
+        let options = &request.source_options;
+        PushRows::of(&request, 0)?.open(&request.sources, options)?;
         let boundaries = request.boundaries.as_ref();
         let given = boundaries.map(|given| given.cuts(request.order));
         let given = given.transpose().map_err(PushError::from)?;
@@ -60,7 +61,7 @@ impl SharedPush {
         let push = store.begin_push(&request.table, options);
         let push = push.map_err(PushError::from)?;
         let rows = PushRows::of(&request, push.created_unix_ms())?;
-        let (_, encoder) = rows.open(&request)?;
+        let (_, encoder) = rows.open(&request.sources, &request.source_options)?;
         let cuts = given.or_else(|| match (request.order, request.partitions) {
             (Order::Hashed, Some(partitions)) => Some(Cuts::slots(partitions)),
             (Order::Ordered, Some(..=1)) => Some(Cuts::by_samples(1, Vec::new())),

@@ -17,8 +17,7 @@ use super::recipe::Recipe;
 use super::report::Report;
 use super::wire::{Arrived, CONTROL_ROW, WireRecord};
 use crate::progress::Silent;
-use crate::push::build::{BuildJob, Outputs, settle_pages};
-use crate::push::read::record_memory;
+use crate::push::build::{BuildJob, Outputs};
 use crate::sort::{AsTheyAre, Collector, Cuts, Duplicates, SortPlan, Tally};
 use forebay_io::Throttle;
 
@@ -55,15 +54,7 @@ impl PartTask {
             path: scratch.clone(),
             error,
         })?;
-        let plan = SortPlan {
-            disk: Arc::clone(store.disk()),
-            scratch,
-            run: recipe.run_options(),
-            duplicates: recipe.duplicates.duplicates(),
-            with_operations: recipe.with_operations(),
-            memory_bytes: record_memory(recipe.memory_bytes, 1),
-            threads: 1,
-        };
+        let plan = recipe.sort_plan(Arc::clone(store.disk()), scratch);
         let mut collector = Collector::new(&plan);
         collector.start_unit(0);
         Ok(Self {
@@ -184,7 +175,7 @@ impl PartTask {
         let Some(whole) = parts.values().next().map(|part| &part.controls.whole) else {
             return Ok(Vec::new());
         };
-        settle_pages(&mut self.plan, self.recipe.page_bytes, &whole.sent.into());
+        self.plan.settle_pages(&whole.sent.into());
         let mut outputs = self.write()?;
         self.recipe.ticket.sync(&self.store)?;
         let mut reports = Vec::new();

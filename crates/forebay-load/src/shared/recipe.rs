@@ -1,7 +1,11 @@
 //! What tasks need to know of a push, as a document that may travel anywhere. It holds no secrets: a task finds
 //! the credentials of the store in its own environment.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use forebay_engine::{Bound, MAX_PARTITIONS, Ticket, Ttl, seal, unseal};
+use forebay_io::Disk;
 use forebay_run::operation::DeltaKind;
 use forebay_run::row::Schema;
 use forebay_run::{Compression, Order, RunOptions};
@@ -12,7 +16,7 @@ use crate::convert::Loss;
 use crate::encode::{RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::push::rows::PushRows;
-use crate::sort::{Cut, Cuts, Duplicates};
+use crate::sort::{Cut, Cuts, Duplicates, SortPlan, SortSpace};
 use crate::types::{arrow_schema, row_schema};
 
 /// See the module's text.
@@ -137,12 +141,27 @@ impl Recipe {
         Ok(Cuts::at(self.partitions.iter().map(cut).collect()))
     }
 
-    /// How runs are written, but for the size of pages where that is left to the records.
-    pub(super) fn run_options(&self) -> RunOptions {
-        let prefix = self.ticket.table.wire_prefix();
-        let mut run = RunOptions::new(self.order, self.compression, &prefix);
-        run.page_bytes = self.page_bytes.unwrap_or(run.page_bytes);
-        run
+    /// How the task of a partition sorts: on one thread.
+    pub(super) fn sort_plan(&self, disk: Arc<dyn Disk>, scratch: PathBuf) -> SortPlan {
+        let run = RunOptions::new(
+            self.order,
+            self.compression,
+            &self.ticket.table.wire_prefix(),
+        );
+        let space = SortSpace {
+            disk,
+            scratch,
+            memory_bytes: self.memory_bytes,
+            threads: 1,
+        };
+        let duplicates = self.duplicates.duplicates();
+        SortPlan::new(
+            space,
+            run,
+            self.page_bytes,
+            duplicates,
+            self.with_operations(),
+        )
     }
 
     /// Whether records carry operations, as in [`crate::sort::SortPlan`].

@@ -27,6 +27,7 @@ use forebay_run::hash::KeyHasher;
 use super::layer::Layer;
 use super::looking::{Looking, Opened};
 use super::rejects::NotedRow;
+use super::report::rounded;
 use super::rows::{Counted, PushRows};
 use super::{Applied, PushError, PushRequest, partitions};
 use crate::convert::Lossy;
@@ -34,6 +35,7 @@ use crate::encode::RowEncoder;
 use crate::gate::Finding;
 use crate::progress::Progress;
 use crate::sort::{Cuts, Duplicates};
+use crate::sources::SourceOptions;
 use forebay_io::Throttle;
 use look::{Lens, Looked, look};
 
@@ -143,7 +145,7 @@ pub fn dry_run(
     let elapsed = || ground.clock.monotonic().saturating_sub(started);
     let opened = elapsed().saturating_sub(looked.took);
     let mut forecast = prepared.forecast(&encoder, looked, opened, progress)?;
-    forecast.seconds = forecast::rounded(elapsed().as_secs_f64());
+    forecast.seconds = rounded(elapsed().as_secs_f64());
     Ok(forecast)
 }
 
@@ -181,10 +183,10 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn open(&self, request: &PushRequest) -> Result<Opened, PushError> {
+    fn open(&self, options: &SourceOptions) -> Result<Opened, PushError> {
         match &self.way {
-            Way::Whole(rows) => rows.open(request),
-            Way::Onto(layer) => layer.open(request),
+            Way::Whole(rows) => rows.open(&self.request.sources, options),
+            Way::Onto(layer) => layer.open(self.request, options),
         }
     }
 
@@ -215,8 +217,8 @@ impl<'a> Prepared<'a> {
             throttle: &throttle,
             progress,
         };
-        let open = |request: &PushRequest| self.open(request);
-        looking.read_for(request, open, open(request)?, |sources, encoder| {
+        let (options, open) = (&request.source_options, |options: &_| self.open(options));
+        looking.read(options, open(options)?, open, |sources, encoder| {
             look(sources, encoder, lens, progress)
         })
     }
