@@ -25,7 +25,7 @@ use crate::push::rejects::without_empty_file;
 use crate::push::report::rounded;
 use crate::push::work::Work;
 use crate::push::{Applied, BadRows, PushError};
-use crate::sort::{AsTheyAre, Collected, Cut, Cuts, Duplicates, SortPlan, SortSpace};
+use crate::sort::{AsTheyAre, Collected, Cuts, Duplicates, SortPlan, SortSpace};
 use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
 
@@ -180,11 +180,7 @@ fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
 
 /// The partitions of the table.
 fn cuts(load: &Load) -> Cuts {
-    let cut = |bound: &forebay_engine::Bound| match bound {
-        forebay_engine::Bound::Slot(slot) => Cut::Slot(*slot),
-        forebay_engine::Bound::Key(key) => Cut::Key(key.clone()),
-    };
-    Cuts::at(load.options().lowers.iter().map(cut).collect())
+    Cuts::at(load.options().lowers.clone())
 }
 
 /// Whether the runs get filters: one is kept in memory while its run is written.

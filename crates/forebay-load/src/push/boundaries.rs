@@ -8,7 +8,7 @@ use forebay_engine::{Bound, MAX_PARTITIONS};
 use forebay_run::Order;
 use serde::Deserialize;
 
-use crate::sort::{Cut, Cuts};
+use crate::sort::Cuts;
 
 /// Boundaries as they were given. Whether they fit the table's order shows in [`Boundaries::cuts`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,11 +77,7 @@ impl Boundaries {
                 return Err(BoundariesError::Order { before, after });
             }
         }
-        let cut = |bound: &Bound| match bound {
-            Bound::Slot(slot) => Cut::Slot(*slot),
-            Bound::Key(key) => Cut::Key(key.clone()),
-        };
-        Ok(Cuts::at(bounds.into_iter().map(cut).collect()))
+        Ok(Cuts::at(bounds.into_iter().cloned().collect()))
     }
 }
 
@@ -95,7 +91,7 @@ fn slot_of(slot: u64) -> Result<Bound, BoundariesError> {
 mod tests {
     use super::*;
 
-    fn cuts(json: &str, order: Order) -> Result<Vec<Cut>, String> {
+    fn cuts(json: &str, order: Order) -> Result<Vec<Bound>, String> {
         let cuts = Boundaries::parse(json).and_then(|given| given.cuts(order));
         let cuts = cuts.map_err(|error| error.to_string())?;
         Ok((0..cuts.len()).map(|at| cuts.lower(at).clone()).collect())
@@ -103,7 +99,7 @@ mod tests {
 
     #[test]
     fn keys_and_slots_are_read_in_every_form() {
-        let key = |key: &[u8]| Cut::Key(key.to_vec());
+        let key = |key: &[u8]| Bound::Key(key.to_vec());
         let wanted = vec![key(b""), key(b"g"), key(b"p"), key(b"\xff\x00")];
         for json in [
             r#"["g", "p", {"key_hex": "ff00"}]"#,
@@ -111,11 +107,11 @@ mod tests {
         ] {
             assert_eq!(cuts(json, Order::Ordered), Ok(wanted.clone()));
         }
-        let wanted = vec![Cut::Slot(0), Cut::Slot(4096), Cut::Slot(8192)];
+        let wanted = vec![Bound::Slot(0), Bound::Slot(4096), Bound::Slot(8192)];
         for json in ["[4096, 8192]", r#"[0, {"slot": 4096}, 8192]"#] {
             assert_eq!(cuts(json, Order::Hashed), Ok(wanted.clone()));
         }
-        assert_eq!(cuts("[]", Order::Hashed), Ok(vec![Cut::Slot(0)]));
+        assert_eq!(cuts("[]", Order::Hashed), Ok(vec![Bound::Slot(0)]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use forebay_engine::{
-    Bound, Manifest, ManifestDraft, Partition, Push, RunRef, Table, Ttl, ValueKind, Version, due,
+    Manifest, ManifestDraft, Partition, Push, RunRef, Table, Ttl, ValueKind, Version, due,
 };
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
@@ -20,7 +20,7 @@ use super::{Onto, PushError, PushRequest};
 use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
-use crate::sort::{Cut, Cuts, Finish, SortError};
+use crate::sort::{Cuts, Finish, SortError};
 use crate::sources::{SourceError, SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
 
@@ -120,11 +120,8 @@ impl Layer {
     }
 
     pub fn cuts(&self) -> Cuts {
-        let cut = |partition: &Partition| match &partition.lower {
-            Bound::Slot(slot) => Cut::Slot(*slot),
-            Bound::Key(key) => Cut::Key(key.clone()),
-        };
-        Cuts::at(self.manifest().partitions.iter().map(cut).collect())
+        let partitions = self.manifest().partitions.iter();
+        Cuts::at(partitions.map(|part| part.lower.clone()).collect())
     }
 
     /// What the operations of a key compose by.

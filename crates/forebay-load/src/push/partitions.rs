@@ -1,10 +1,10 @@
 //! How many partitions a version gets, and where they begin.
 
-use forebay_engine::{Bound, Partition, RunRef};
+use forebay_engine::{Partition, RunRef};
 use forebay_run::Order;
 
 use super::PushRequest;
-use crate::sort::{Collected, Cut, Cuts};
+use crate::sort::{Collected, Cuts};
 
 /// Bytes of keys and values that make a partition, when the number is not given.
 const PARTITION_BYTES: u64 = 64 << 20;
@@ -39,16 +39,9 @@ pub fn whole(order: Order) -> Cuts {
     }
 }
 
-pub fn bound(cut: &Cut) -> Bound {
-    match cut {
-        Cut::Slot(slot) => Bound::Slot(*slot),
-        Cut::Key(key) => Bound::Key(key.clone()),
-    }
-}
-
 /// The partitions of a table that is pushed whole, each of its one run.
 pub fn of_runs(cuts: &Cuts, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
     let partition =
-        |(at, run): (usize, Option<RunRef>)| Partition::of_run(bound(cuts.lower(at)), run);
+        |(at, run): (usize, Option<RunRef>)| Partition::of_run(cuts.lower(at).clone(), run);
     runs.into_iter().enumerate().map(partition).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arrow_array::{RecordBatch, RecordBatchIterator};
 use arrow_schema::SchemaRef;
-use forebay_engine::{Bound, Push, PushOptions, Store};
+use forebay_engine::{Push, PushOptions, Store};
 use forebay_run::Order;
 
 use super::control::Whole;
@@ -15,7 +15,7 @@ use super::{SharedError, Sources, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
-use crate::push::partitions::{bound, by_size};
+use crate::push::partitions::by_size;
 use crate::push::rows::{Counted, PushRows};
 use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
 use crate::sort::{Cuts, Duplicates};
@@ -120,8 +120,7 @@ impl SharedPush {
     pub fn recipe(&self, store: &str) -> Result<Recipe, SharedError> {
         let request = &self.request;
         let columns = row_schema(self.encoder.batch_schema());
-        let cuts = self.cuts.iter();
-        let bounds = cuts.flat_map(|cuts| (0..cuts.len()).map(|at| bound(cuts.lower(at))));
+        let partitions = self.cuts.as_ref().map(|cuts| cuts.lowers().to_vec());
         Ok(Recipe {
             forebay_recipe: Recipe::FORMAT,
             store: store.to_owned(),
@@ -145,7 +144,7 @@ impl SharedPush {
             },
             skip_bad_rows: request.bad_rows == BadRows::Skip,
             memory_bytes: request.memory_bytes,
-            partitions: bounds.collect::<Vec<Bound>>(),
+            partitions: partitions.unwrap_or_default(),
         })
     }
 

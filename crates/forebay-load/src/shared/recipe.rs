@@ -16,7 +16,7 @@ use crate::convert::Loss;
 use crate::encode::{RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::push::rows::PushRows;
-use crate::sort::{Cut, Cuts, Duplicates, SortPlan, SortSpace};
+use crate::sort::{Cuts, Duplicates, SortPlan, SortSpace};
 use crate::types::{arrow_schema, row_schema};
 
 /// See the module's text.
@@ -134,11 +134,7 @@ impl Recipe {
         if self.partitions.is_empty() {
             return Err(SharedError::NotCut);
         }
-        let cut = |bound: &Bound| match bound {
-            Bound::Slot(slot) => Cut::Slot(*slot),
-            Bound::Key(key) => Cut::Key(key.clone()),
-        };
-        Ok(Cuts::at(self.partitions.iter().map(cut).collect()))
+        Ok(Cuts::at(self.partitions.clone()))
     }
 
     /// How the task of a partition sorts: on one thread.

@@ -29,7 +29,7 @@ use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::record::{decode, encode};
 
 pub use collector::{Collected, Collector};
-pub use cut::{Cut, Cuts};
+pub use cut::Cuts;
 pub use plan::{SortPlan, SortSpace, record_memory};
 pub use write::{AsTheyAre, Built, Finish, write_partitions};
 
