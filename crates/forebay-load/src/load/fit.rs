@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{Field, FieldRef, Schema};
+use arrow_schema::{Field, FieldRef};
 use forebay_engine::live::{self, LiveOptions};
 use forebay_engine::{Ttl, ValueKind};
 
 use super::{LoadError, LoadRequest};
 use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
 use crate::push::PushError;
-use crate::push::layer::{lacking, text_field};
+use crate::push::fit::{fit, open_typed, text_field};
 use crate::push::looking::Opened;
 use crate::sources::{SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
@@ -37,7 +37,7 @@ impl<'a> TableFit<'a> {
     pub fn open(&self, options: &SourceOptions) -> Result<Opened, LoadError> {
         let request = self.request;
         let choice = self.operations()?;
-        let mut sources = self.sources(options)?;
+        let sources = self.sources(options)?;
         if matches!(self.options.value, ValueKind::List { .. }) && request.value_column.is_none() {
             // The table decides the type of the column that is left, once it is known which that is.
             let request = LoadRequest {
@@ -49,26 +49,14 @@ impl<'a> TableFit<'a> {
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
         let key = request.key.settled(&sources.schema);
-        let encoder = RowEncoder::beside(&Arc::new(Schema::new(stored)), extra, &key, &value);
-        let encoder = encoder
-            .and_then(|encoder| encoder.with_operations(&choice, Vec::new()))
-            .map_err(PushError::from)?;
+        let (sources, encoder) = fit(sources, stored, extra, &key, &value, &choice)?;
         self.check_values(&encoder)?;
-        // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
-        let loose = encoder.batch_schema().fields().iter();
-        let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
-        let loose = Arc::new(Schema::new(loose.collect::<Vec<Field>>()));
-        sources.arrange(loose).map_err(PushError::from)?;
         Ok((sources, encoder))
     }
 
     fn sources(&self, options: &SourceOptions) -> Result<SourceSet, LoadError> {
-        let mut options = options.clone();
-        let typed = self.typed().into_iter();
-        options.table = typed
-            .map(|field| (field.name().clone(), field.data_type().clone()))
-            .collect();
-        SourceSet::open(&self.request.sources, &options).map_err(|error| self.lacks(lacking(error)))
+        let sources = open_typed(&self.request.sources, options, self.typed());
+        sources.map_err(|error| self.lacks(error))
     }
 
     fn operations(&self) -> Result<OperationChoice, LoadError> {
