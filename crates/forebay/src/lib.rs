@@ -10,6 +10,7 @@ macro_rules! tell {
     }};
 }
 
+mod choices;
 mod cli;
 mod commands;
 mod context;
