@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from ._command import boundaries_word, words
 from ._errors import UsageError
 from ._forebay import SharedPush
+from ._options import PushOptions
 from ._progress import Drawing
 from ._push import PushResult, outcome
 from ._sampling import SAMPLERS, Sampler
@@ -34,14 +35,14 @@ def check_sampler(sampler: str) -> None:
 def drive(
     job: Job,
     table: str,
-    options: dict[str, Any],
+    options: PushOptions,
     source: str,
     sampler: Sampler,
     seed: int,
     draws: Drawing | None,
 ) -> PushResult:
     """The whole push. `source` is what messages call the data."""
-    given = {**options, "boundaries": boundaries_word(options["boundaries"])}
+    given = {**options, "boundaries": boundaries_word(options.get("boundaries"))}
     try:
         shared = SharedPush(["push", *words(given), "--", table], job.schema, source)
         try:
