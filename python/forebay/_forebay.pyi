@@ -141,7 +141,7 @@ class RawScan:
 class RawRecords(Iterator[tuple[str, Any]]):
     def __next__(self) -> tuple[str, Any]: ...
 
-class SharedPush:
+class DistributedPush:
     """A push whose rows tasks bring, where its driver runs. It holds the table's push lock."""
 
     def __new__(cls, words: list[str], schema: Any, name: str) -> Self:
@@ -177,7 +177,7 @@ class TaskEncoder:
 
     def __new__(cls, recipe: bytes, source: int) -> Self: ...
     def sample(self, batch: Any, weight: int) -> Any:
-        """A batch of `key` and `bytes`, for `SharedPush.cut`; each row stands for `weight`."""
+        """A batch of `key` and `bytes`, for `DistributedPush.cut`; each row stands for `weight`."""
 
     def encode(self, batch: Any) -> Any:
         """A batch of records: `partition`, `key`, `record`, `source`, `row`."""

@@ -11,7 +11,7 @@ use forebay_run::row::Schema;
 use forebay_run::{Compression, Order, RunOptions};
 use serde::{Deserialize, Serialize};
 
-use super::SharedError;
+use super::DistributedError;
 use crate::convert::Loss;
 use crate::encode::{RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
@@ -70,15 +70,15 @@ impl Choice {
 impl Recipe {
     pub(super) const FORMAT: u64 = 1;
 
-    pub fn to_bytes(&self) -> Result<Vec<u8>, SharedError> {
-        let (bytes, _) = seal(self).map_err(SharedError::Recipe)?;
+    pub fn to_bytes(&self) -> Result<Vec<u8>, DistributedError> {
+        let (bytes, _) = seal(self).map_err(DistributedError::Recipe)?;
         Ok(bytes)
     }
 
-    pub fn parse(bytes: &[u8]) -> Result<Self, SharedError> {
-        let (recipe, _) =
-            unseal::<Self>(bytes, "forebay_recipe", Self::FORMAT).map_err(SharedError::Recipe)?;
-        recipe.check().map_err(SharedError::BadRecipe)?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, DistributedError> {
+        let (recipe, _) = unseal::<Self>(bytes, "forebay_recipe", Self::FORMAT)
+            .map_err(DistributedError::Recipe)?;
+        recipe.check().map_err(DistributedError::BadRecipe)?;
         Ok(recipe)
     }
 
@@ -109,10 +109,10 @@ impl Recipe {
         self.columns.columns().len()
     }
 
-    pub(super) fn rows(&self) -> Result<PushRows, SharedError> {
+    pub(super) fn rows(&self) -> Result<PushRows, DistributedError> {
         let key: Result<KeyTemplate, _> = self.key.parse();
         Ok(PushRows {
-            key: key.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
+            key: key.map_err(|error| DistributedError::BadRecipe(error.to_string()))?,
             value: self.value.clone(),
             delta: self.delta,
             ttl: self.ttl.clone(),
@@ -121,18 +121,18 @@ impl Recipe {
     }
 
     /// What encodes the rows.
-    pub(super) fn encoder(&self) -> Result<RowEncoder, SharedError> {
+    pub(super) fn encoder(&self) -> Result<RowEncoder, DistributedError> {
         let arrow = arrow_schema(&self.columns);
         // Columns that contradict each other are found there.
-        let bad = |problem: String| SharedError::BadRecipe(problem);
+        let bad = |problem: String| DistributedError::BadRecipe(problem);
         row_schema(&arrow).map_err(|error| bad(error.to_string()))?;
         let encoder = self.rows()?.encoder(&arrow);
         encoder.map_err(|error| bad(error.to_string()))
     }
 
-    pub(super) fn cuts(&self) -> Result<Cuts, SharedError> {
+    pub(super) fn cuts(&self) -> Result<Cuts, DistributedError> {
         if self.partitions.is_empty() {
-            return Err(SharedError::NotCut);
+            return Err(DistributedError::NotCut);
         }
         Ok(Cuts::at(self.partitions.clone()))
     }

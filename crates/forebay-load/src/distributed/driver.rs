@@ -11,7 +11,7 @@ use super::control::Whole;
 use super::recipe::{Choice, Recipe};
 use super::report::Report;
 use super::wire::samples_of;
-use super::{SharedError, Sources, Sum};
+use super::{DistributedError, Sources, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
@@ -24,7 +24,7 @@ use crate::types::row_schema;
 
 /// A push under way; see the module's text. Dropped before its commit it leaves nothing.
 #[derive(Debug)]
-pub struct SharedPush {
+pub struct DistributedPush {
     request: PushRequest,
     store: Store,
     push: Push,
@@ -34,7 +34,7 @@ pub struct SharedPush {
     started: Duration,
 }
 
-impl SharedPush {
+impl DistributedPush {
     /// Begins a push of rows with this schema: its own sources are passed over, `name` says in the manifest what it
     /// was made from. What the request asks for is checked against the schema; then the table's push lock is taken, and
     /// held.
@@ -43,7 +43,7 @@ impl SharedPush {
         store: Store,
         schema: SchemaRef,
         name: &str,
-    ) -> Result<Self, SharedError> {
+    ) -> Result<Self, DistributedError> {
         refuse(&request)?;
         let started = store.clock().monotonic();
         let none = RecordBatchIterator::new([], schema);
@@ -78,19 +78,19 @@ impl SharedPush {
         })
     }
 
-    /// Whether [`SharedPush::cut`] has to be called before rows can be encoded.
+    /// Whether [`DistributedPush::cut`] has to be called before rows can be encoded.
     pub fn needs_samples(&self) -> bool {
         self.cuts.is_none()
     }
 
     /// The number of partitions, once that is settled.
-    pub fn partitions(&self) -> Result<usize, SharedError> {
-        Ok(self.cuts.as_ref().ok_or(SharedError::NotCut)?.len())
+    pub fn partitions(&self) -> Result<usize, DistributedError> {
+        Ok(self.cuts.as_ref().ok_or(DistributedError::NotCut)?.len())
     }
 
     /// Settles where the partitions begin, by what [`super::RowTask::sample`] gave. `rows` is the number of all
     /// rows of the source.
-    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> Result<usize, SharedError> {
+    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> Result<usize, DistributedError> {
         if self.cuts.is_some() {
             return self.partitions();
         }
@@ -100,7 +100,7 @@ impl SharedPush {
         }
         let bytes: u128 = taken.iter().map(|(_, bytes)| u128::from(*bytes)).sum();
         if taken.is_empty() && rows > 0 {
-            return Err(SharedError::Samples {
+            return Err(DistributedError::Samples {
                 bytes,
                 rows,
                 problem: "none can be stored, or none was taken; look at the rows, or give --boundaries",
@@ -117,7 +117,7 @@ impl SharedPush {
     }
 
     /// What tasks need to know. Before the partitions are cut, it serves for taking samples only.
-    pub fn recipe(&self, store: &str) -> Result<Recipe, SharedError> {
+    pub fn recipe(&self, store: &str) -> Result<Recipe, DistributedError> {
         let request = &self.request;
         let columns = row_schema(self.encoder.batch_schema());
         let partitions = self.cuts.as_ref().map(|cuts| cuts.lowers().to_vec());
@@ -126,7 +126,7 @@ impl SharedPush {
             store: store.to_owned(),
             ticket: self.push.ticket().clone(),
             source: request.sources.to_string(),
-            columns: columns.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
+            columns: columns.map_err(|error| DistributedError::BadRecipe(error.to_string()))?,
             losses: self.losses(),
             key: self.encoder.template().to_string(),
             value: self.rows.value.clone(),
@@ -154,8 +154,8 @@ impl SharedPush {
         self,
         reports: &[String],
         progress: &dyn Progress,
-    ) -> Result<PushReport, SharedError> {
-        let cuts = self.cuts.as_ref().ok_or(SharedError::NotCut)?;
+    ) -> Result<PushReport, DistributedError> {
+        let cuts = self.cuts.as_ref().ok_or(DistributedError::NotCut)?;
         self.push.confirm()?;
         let reports = self.read(reports, cuts.len())?;
         let whole = self.settle(&reports)?;
@@ -217,12 +217,12 @@ impl SharedPush {
     }
 
     /// The reports, one for each partition, in their order.
-    fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, SharedError> {
+    fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, DistributedError> {
         let of = texts.len();
         let mut found: Vec<Option<Report>> = (0..partitions).map(|_| None).collect();
         let mut counts = vec![0; partitions];
         for (index, text) in texts.iter().enumerate() {
-            let bad = |problem| SharedError::Report {
+            let bad = |problem| DistributedError::Report {
                 number: index + 1,
                 of,
                 problem,
@@ -244,7 +244,7 @@ impl SharedPush {
         let reports: Vec<Report> = found.into_iter().flatten().collect();
         match counts.iter().position(|count| *count != 1) {
             None => Ok(reports),
-            Some(partition) => Err(SharedError::Reports {
+            Some(partition) => Err(DistributedError::Reports {
                 partition: partition as u32,
                 found: counts[partition],
                 reports: of,
@@ -254,7 +254,7 @@ impl SharedPush {
     }
 
     /// What the sources sent, when all partitions were built from the same ones, and nothing was lost.
-    fn settle(&self, reports: &[Report]) -> Result<Whole, SharedError> {
+    fn settle(&self, reports: &[Report]) -> Result<Whole, DistributedError> {
         let (mut whole, mut sources) = (Whole::default(), Sources::default());
         let mut came = Some(Sum::default());
         for report in reports {
@@ -262,7 +262,7 @@ impl SharedPush {
                 (whole, sources) = (report.whole.clone(), report.sources);
             }
             if (&report.whole, report.sources) != (&whole, sources) {
-                return Err(SharedError::Sources {
+                return Err(DistributedError::Sources {
                     partition: report.partition,
                     found: report.sources,
                     other: 0,
@@ -273,7 +273,7 @@ impl SharedPush {
         }
         match came {
             Some(came) if came == whole.sent => Ok(whole),
-            came => Err(SharedError::Total {
+            came => Err(DistributedError::Total {
                 sent: whole.sent,
                 came: came.unwrap_or_default(),
             }),
@@ -282,8 +282,8 @@ impl SharedPush {
 }
 
 /// What makes no sense, or cannot be, where tasks do the work.
-fn refuse(request: &PushRequest) -> Result<(), SharedError> {
-    let option = |option, reason| Err(SharedError::Option { option, reason });
+fn refuse(request: &PushRequest) -> Result<(), DistributedError> {
+    let option = |option, reason| Err(DistributedError::Option { option, reason });
     if request.onto.is_some() || request.operation_column.is_some() {
         return option(
             "--onto",
