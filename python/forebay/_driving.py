@@ -47,7 +47,7 @@ def drive(
         push = DistributedPush(["push", *words(given), "--", table], job.schema, source)
         try:
             if push.needs_samples:
-                push.cut(*job.samples(push.recipe(), sampler, seed))
+                push.set_boundaries(*job.samples(push.recipe(), sampler, seed))
             reports = job.reports(push.recipe(), push.partitions)
             held, text, messages = push.commit(reports, draws)
         except BaseException:

@@ -108,14 +108,14 @@ impl DistributedPush {
     }
 
     /// Settles where partitions begin, and gives their number.
-    fn cut(
+    fn set_boundaries(
         &self,
         py: Python<'_>,
         samples: Option<&Bound<'_, PyAny>>,
         rows: u64,
     ) -> PyResult<usize> {
         let samples = samples.map(batches_of).transpose()?.unwrap_or_default();
-        with(py, &self.push, |push| push.cut(&samples, rows))
+        with(py, &self.push, |push| push.set_boundaries(&samples, rows))
     }
 
     /// What tasks need to know.

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import forebay
-from forebay._forebay import PartWriter, DistributedPush, TaskEncoder
+from forebay._forebay import DistributedPush, PartWriter, TaskEncoder
 
 KEY = "--key=bird/{id:04}"
 BOUNDARIES = ["bird/0100", "bird/0640"]
@@ -34,7 +34,7 @@ class Engine:
             encoder = TaskEncoder(self.push.recipe(), number)
             taken = rows.take(list(range(0, rows.num_rows, step)))
             samples += [encoder.sample(batch, step) for batch in taken.to_batches()]
-        return self.push.cut(pa.Table.from_batches(samples), self.rows.num_rows)
+        return self.push.set_boundaries(pa.Table.from_batches(samples), self.rows.num_rows)
 
     def encode(self):
         records = []
@@ -158,7 +158,9 @@ def test_an_abandoned_push_leaves_nothing(birds, path):
 def test_errors_come_before_anything_runs(birds, path):
     def refused(*words):
         with pytest.raises(forebay.Error) as caught:
-            DistributedPush(["push", f"--store={path}", *words, "--", "birds"], birds.schema, "rows")
+            DistributedPush(
+                ["push", f"--store={path}", *words, "--", "birds"], birds.schema, "rows"
+            )
         assert not (Path(path) / "tables" / "birds" / "versions").exists()
         return str(caught.value)
 

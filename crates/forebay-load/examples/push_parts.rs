@@ -18,7 +18,9 @@ use forebay_load::encode::{RowEncoder, ValueChoice};
 use forebay_load::progress::Silent;
 use forebay_load::push::PushError;
 use forebay_load::sort::write_partitions;
-use forebay_load::sort::{AsTheyAre, Collected, Collector, Cuts, Duplicates, SortPlan, SortSpace};
+use forebay_load::sort::{
+    AsTheyAre, Boundaries, Collected, Collector, Duplicates, SortPlan, SortSpace,
+};
 use forebay_load::sources::{SourceOptions, SourceSet};
 use forebay_run::verify::read_back;
 use forebay_run::{Compression, Order, RunOptions};
@@ -128,11 +130,11 @@ fn measure(parts: &Parts, scratch: &std::path::Path) -> Result<(), AnyError> {
         println!("{what}: {:.2} s", start.elapsed().as_secs_f64());
     }
     let path = |partition: usize| -> PathBuf { scratch.join(format!("{partition}.run")) };
-    let (cuts, finish) = (Cuts::slots(PARTITIONS), AsTheyAre { filters: false });
+    let (boundaries, finish) = (Boundaries::slots(PARTITIONS), AsTheyAre { filters: false });
     let start = Instant::now();
     let built = write_partitions(
         &parts.plan,
-        &cuts,
+        &boundaries,
         &collected,
         &finish,
         &path,

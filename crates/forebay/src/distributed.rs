@@ -84,9 +84,9 @@ impl DistributedPush {
         Ok(self.push.partitions()?)
     }
 
-    /// See [`distributed::DistributedPush::cut`].
-    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> anyhow::Result<usize> {
-        Ok(self.push.cut(samples, rows)?)
+    /// See [`distributed::DistributedPush::set_boundaries`].
+    pub fn set_boundaries(&mut self, samples: &[RecordBatch], rows: u64) -> anyhow::Result<usize> {
+        Ok(self.push.set_boundaries(samples, rows)?)
     }
 
     pub fn recipe(&self) -> anyhow::Result<Vec<u8>> {

@@ -109,7 +109,7 @@ fn of_distributed(error: &DistributedError) -> Failure {
     match error {
         DistributedError::Push(error) => of_push(error),
         DistributedError::Option { .. }
-        | DistributedError::NotCut
+        | DistributedError::NoBoundaries
         | DistributedError::Recipe(_)
         | DistributedError::BadRecipe(_)
         | DistributedError::Source { .. }

@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::push::partitions::by_size;
 use crate::push::rows::{Counted, PushRows};
 use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
-use crate::sort::{Cuts, Duplicates};
+use crate::sort::{Boundaries, Duplicates};
 use crate::sources::{Batches, Input};
 use crate::types::row_schema;
 
@@ -30,7 +30,7 @@ pub struct DistributedPush {
     push: Push,
     rows: PushRows,
     encoder: RowEncoder,
-    cuts: Option<Cuts>,
+    boundaries: Option<Boundaries>,
     started: Duration,
 }
 
@@ -52,7 +52,7 @@ impl DistributedPush {
         let options = &request.source_options;
         PushRows::of(&request, 0)?.open(&request.sources, options)?;
         let boundaries = request.boundaries.as_ref();
-        let given = boundaries.map(|given| given.cuts(request.order));
+        let given = boundaries.map(|given| given.of_order(request.order));
         let given = given.transpose().map_err(PushError::from)?;
         let options = PushOptions {
             version: request.version,
@@ -62,9 +62,9 @@ impl DistributedPush {
         let push = push.map_err(PushError::from)?;
         let rows = PushRows::of(&request, push.created_unix_ms())?;
         let (_, encoder) = rows.open(&request.sources, &request.source_options)?;
-        let cuts = given.or_else(|| match (request.order, request.partitions) {
-            (Order::Hashed, Some(partitions)) => Some(Cuts::slots(partitions)),
-            (Order::Ordered, Some(..=1)) => Some(Cuts::by_samples(1, Vec::new())),
+        let boundaries = given.or_else(|| match (request.order, request.partitions) {
+            (Order::Hashed, Some(partitions)) => Some(Boundaries::slots(partitions)),
+            (Order::Ordered, Some(..=1)) => Some(Boundaries::by_samples(1, Vec::new())),
             _ => None,
         });
         Ok(Self {
@@ -73,25 +73,33 @@ impl DistributedPush {
             push,
             rows,
             encoder,
-            cuts,
+            boundaries,
             started,
         })
     }
 
-    /// Whether [`DistributedPush::cut`] has to be called before rows can be encoded.
+    /// Whether [`DistributedPush::set_boundaries`] has to be called before rows can be encoded.
     pub fn needs_samples(&self) -> bool {
-        self.cuts.is_none()
+        self.boundaries.is_none()
+    }
+
+    fn boundaries(&self) -> Result<&Boundaries, DistributedError> {
+        (self.boundaries.as_ref()).ok_or(DistributedError::NoBoundaries)
     }
 
     /// The number of partitions, once that is settled.
     pub fn partitions(&self) -> Result<usize, DistributedError> {
-        Ok(self.cuts.as_ref().ok_or(DistributedError::NotCut)?.len())
+        Ok(self.boundaries()?.len())
     }
 
     /// Settles where the partitions begin, by what [`super::RowTask::sample`] gave. `rows` is the number of all
     /// rows of the source.
-    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> Result<usize, DistributedError> {
-        if self.cuts.is_some() {
+    pub fn set_boundaries(
+        &mut self,
+        samples: &[RecordBatch],
+        rows: u64,
+    ) -> Result<usize, DistributedError> {
+        if self.boundaries.is_some() {
             return self.partitions();
         }
         let mut taken = Vec::new();
@@ -108,19 +116,20 @@ impl DistributedPush {
         }
         let by_size = || by_size(u64::try_from(bytes).unwrap_or(u64::MAX));
         let partitions = self.request.partitions.unwrap_or_else(by_size);
-        let cuts = match self.request.order {
-            Order::Hashed => Cuts::slots(partitions),
-            Order::Ordered => Cuts::by_samples(partitions.min(1 << 14), taken),
+        let boundaries = match self.request.order {
+            Order::Hashed => Boundaries::slots(partitions),
+            Order::Ordered => Boundaries::by_samples(partitions.min(1 << 14), taken),
         };
-        self.cuts = Some(cuts);
+        self.boundaries = Some(boundaries);
         self.partitions()
     }
 
-    /// What tasks need to know. Before the partitions are cut, it serves for taking samples only.
+    /// What tasks need to know. Before the boundaries are settled, it serves for taking samples only.
     pub fn recipe(&self, store: &str) -> Result<Recipe, DistributedError> {
         let request = &self.request;
         let columns = row_schema(self.encoder.batch_schema());
-        let partitions = self.cuts.as_ref().map(|cuts| cuts.lowers().to_vec());
+        let boundaries = self.boundaries.as_ref();
+        let partitions = boundaries.map(|boundaries| boundaries.as_slice().to_vec());
         Ok(Recipe {
             forebay_recipe: Recipe::FORMAT,
             store: store.to_owned(),
@@ -155,9 +164,9 @@ impl DistributedPush {
         reports: &[String],
         progress: &dyn Progress,
     ) -> Result<PushReport, DistributedError> {
-        let cuts = self.cuts.as_ref().ok_or(DistributedError::NotCut)?;
+        let boundaries = self.boundaries()?;
         self.push.confirm()?;
-        let reports = self.read(reports, cuts.len())?;
+        let reports = self.read(reports, boundaries.len())?;
         let whole = self.settle(&reports)?;
         let mut kept = Sum::default();
         let mut duplicates = 0;
@@ -176,7 +185,9 @@ impl DistributedPush {
         };
         let source = self.request.sources.to_string();
         let order = self.request.order;
-        let draft = self.rows.draft(&self.encoder, order, cuts, counted, source);
+        let draft = self
+            .rows
+            .draft(&self.encoder, order, boundaries, counted, source);
         let ready = Ready {
             manifest: self.push.manifest(draft).map_err(PushError::from)?,
             base: None,

@@ -3,7 +3,7 @@
 //!
 //! 1. The driver begins a [`DistributedPush`]: it holds the table's push lock from then on, and says in a [`Recipe`]
 //!    all that tasks need.
-//! 2. Where partitions begin is given, or cut from a sample that tasks take ([`RowTask::sample`]).
+//! 2. The boundaries of partitions are given, or found by a sample that tasks take ([`RowTask::sample`]).
 //! 3. For each part of the source a [`RowTask`] turns rows into records, each marked with its partition; when
 //!    it is done it adds a control row for every partition: what it sent there, and what it sent in all.
 //! 4. The engine brings the records of each partition together, in one [`PartTask`], which sorts them, writes the
@@ -51,7 +51,7 @@ pub enum DistributedError {
     #[error(
         "it is not known yet where the partitions begin: sample the rows and cut them first, or give --boundaries"
     )]
-    NotCut,
+    NoBoundaries,
     #[error("the samples stand for {bytes} bytes in {rows} rows: {problem}")]
     Samples {
         bytes: u128,

@@ -18,7 +18,7 @@ use super::report::Report;
 use super::wire::{Arrived, CONTROL_ROW, WireRecord};
 use crate::progress::Silent;
 use crate::push::build::{BuildJob, Outputs};
-use crate::sort::{AsTheyAre, Collector, Cuts, Duplicates, SortPlan, Tally};
+use crate::sort::{AsTheyAre, Boundaries, Collector, Duplicates, SortPlan, Tally};
 use forebay_io::Throttle;
 
 /// See the module's text. Dropped before it has finished, it removes what it wrote.
@@ -26,7 +26,7 @@ use forebay_io::Throttle;
 pub struct PartTask {
     recipe: Recipe,
     store: Store,
-    cuts: Cuts,
+    boundaries: Boundaries,
     plan: SortPlan,
     collector: Option<Collector>,
     parts: BTreeMap<u32, TaskPart>,
@@ -46,7 +46,7 @@ impl PartTask {
     /// `store` is that of the recipe. `scratch` is a directory of this machine, for what does not fit in memory;
     /// it is made where it is absent.
     pub fn new(recipe: Recipe, store: Store, scratch: &Path) -> Result<Self, DistributedError> {
-        let cuts = recipe.cuts()?;
+        let boundaries = recipe.boundaries()?;
         let name = format!("forebay-{:016x}", store.random().next_u64());
         let scratch = scratch.join(name);
         let made = store.disk().create_dir_all(&scratch);
@@ -60,7 +60,7 @@ impl PartTask {
         Ok(Self {
             recipe,
             store,
-            cuts,
+            boundaries,
             collector: Some(collector),
             plan,
             parts: BTreeMap::new(),
@@ -77,9 +77,9 @@ impl PartTask {
             let record = arrived.get(index);
             let partition = u32::try_from(record.partition)
                 .ok()
-                .filter(|partition| (*partition as usize) < self.cuts.len());
+                .filter(|partition| (*partition as usize) < self.boundaries.len());
             let partition = partition.ok_or_else(|| {
-                let (partition, partitions) = (record.partition, self.cuts.len());
+                let (partition, partitions) = (record.partition, self.boundaries.len());
                 DistributedError::Batch(format!("partition {partition} of {partitions}"))
             })?;
             if record.row == CONTROL_ROW {
@@ -189,7 +189,7 @@ impl PartTask {
             let dropped = report.kept().and_then(|kept| report.came.minus(kept));
             report.dropped = dropped.unwrap_or_default();
             left_out += report.dropped.records;
-            let checked = report.check(ticket, self.cuts.len(), self.plan.duplicates);
+            let checked = report.check(ticket, self.boundaries.len(), self.plan.duplicates);
             let text = checked.and_then(|()| report.to_text());
             reports.push(text.map_err(|problem| DistributedError::Control { partition, problem })?);
         }
@@ -218,7 +218,7 @@ impl PartTask {
             lock(&self.started).push(run.clone());
             run
         };
-        Ok(job.build(&collected, &self.cuts, &new_run)?)
+        Ok(job.build(&collected, &self.boundaries, &new_run)?)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::convert::Loss;
 use crate::encode::{RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::push::rows::PushRows;
-use crate::sort::{Cuts, Duplicates, SortPlan, SortSpace};
+use crate::sort::{Boundaries, Duplicates, SortPlan, SortSpace};
 use crate::types::{arrow_schema, row_schema};
 
 /// See the module's text.
@@ -44,7 +44,7 @@ pub struct Recipe {
     pub(super) skip_bad_rows: bool,
     /// For the records of one task.
     pub(super) memory_bytes: u64,
-    /// Where partitions begin; none before they are cut.
+    /// Where partitions begin; none before that is settled.
     pub(super) partitions: Vec<Bound>,
 }
 
@@ -130,11 +130,11 @@ impl Recipe {
         encoder.map_err(|error| bad(error.to_string()))
     }
 
-    pub(super) fn cuts(&self) -> Result<Cuts, DistributedError> {
+    pub(super) fn boundaries(&self) -> Result<Boundaries, DistributedError> {
         if self.partitions.is_empty() {
-            return Err(DistributedError::NotCut);
+            return Err(DistributedError::NoBoundaries);
         }
-        Ok(Cuts::at(self.partitions.clone()))
+        Ok(Boundaries::at(self.partitions.clone()))
     }
 
     /// How the task of a partition sorts: on one thread.

@@ -17,7 +17,7 @@ use crate::convert::{Loss, Lossy};
 use crate::encode::{Encoded, RowEncoder};
 use crate::push::read::count_nulls;
 use crate::push::rejects::Rejects;
-use crate::sort::{Cuts, Tally};
+use crate::sort::{Boundaries, Tally};
 use crate::sources::{Batches, Input, SourceOptions, SourceSet};
 
 /// See the module's text.
@@ -35,7 +35,7 @@ pub struct RowTask {
 
 #[derive(Debug)]
 struct Router {
-    cuts: Cuts,
+    boundaries: Boundaries,
     hasher: KeyHasher,
 }
 
@@ -64,7 +64,7 @@ impl RowTask {
         let router = match recipe.partitions.is_empty() {
             true => None,
             false => Some(Router {
-                cuts: recipe.cuts()?,
+                boundaries: recipe.boundaries()?,
                 hasher: KeyHasher::new(&recipe.ticket.table.wire_prefix()),
             }),
         };
@@ -125,11 +125,11 @@ impl RowTask {
             lossy,
             ..
         } = self;
-        let router = router.as_ref().ok_or(DistributedError::NotCut)?;
+        let router = router.as_ref().ok_or(DistributedError::NoBoundaries)?;
         let mut records = WireRecords::new(self.source, batch.num_rows());
         let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
         let changed = reader.read(batch, rejects, nulls, |number, key, operation| {
-            let partition = router.cuts.partition_of(key, &router.hasher);
+            let partition = router.boundaries.partition_of(key, &router.hasher);
             let (tag, payload) = record::encode(operation);
             sent[partition].add(key, &payload);
             if !with_operations {
@@ -150,7 +150,7 @@ impl RowTask {
     /// The control rows, one for each partition, when all rows of the part have been encoded.
     pub fn finish(self) -> Result<RecordBatch, DistributedError> {
         if self.router.is_none() {
-            return Err(DistributedError::NotCut);
+            return Err(DistributedError::NoBoundaries);
         }
         let mut all = Tally::default();
         self.sent.iter().for_each(|sent| all.merge(sent));

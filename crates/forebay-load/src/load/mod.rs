@@ -25,7 +25,7 @@ use crate::push::rejects::without_empty_file;
 use crate::push::report::rounded;
 use crate::push::work::Work;
 use crate::push::{Applied, BadRows, PushError};
-use crate::sort::{AsTheyAre, Collected, Cuts, Duplicates, SortPlan, SortSpace};
+use crate::sort::{AsTheyAre, Boundaries, Collected, Duplicates, SortPlan, SortSpace};
 use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
 
@@ -123,7 +123,7 @@ fn carry_out(
         filters: wants_filters(&read.collected, request.memory_bytes),
     };
     let new_run = |partition| load.new_run(partition);
-    let built = work.build(&read, &cuts(&load), &finish, &new_run)?;
+    let built = work.build(&read, &boundaries(&load), &finish, &new_run)?;
     // What was collected is written, and its memory may serve to open the table.
     drop(read.collected);
     let runs = built.runs.iter().enumerate();
@@ -179,8 +179,8 @@ fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
 }
 
 /// The partitions of the table.
-fn cuts(load: &Load) -> Cuts {
-    Cuts::at(load.options().lowers.clone())
+fn boundaries(load: &Load) -> Boundaries {
+    Boundaries::at(load.options().lowers.clone())
 }
 
 /// Whether the runs get filters: one is kept in memory while its run is written.

@@ -4,7 +4,9 @@ use forebay_engine::{NewRun, RunRef};
 
 use super::{Applied, PushError};
 use crate::progress::{Progress, Unit};
-use crate::sort::{Built, Collected, Cuts, Duplicates, Finish, SortPlan, Tally, write_partitions};
+use crate::sort::{
+    Boundaries, Built, Collected, Duplicates, Finish, SortPlan, Tally, write_partitions,
+};
 use forebay_io::Throttle;
 
 /// What building runs takes.
@@ -39,16 +41,16 @@ impl BuildJob<'_> {
     pub fn build(
         &self,
         collected: &[Collected],
-        cuts: &Cuts,
+        boundaries: &Boundaries,
         new_run: &dyn Fn(usize) -> NewRun,
     ) -> Result<Outputs, PushError> {
         let (source, dropped) = tallies(collected);
-        let new: Vec<NewRun> = (0..cuts.len()).map(new_run).collect();
+        let new: Vec<NewRun> = (0..boundaries.len()).map(new_run).collect();
         let records = source.records - dropped.records;
         self.progress.stage("building", Some(records), Unit::Rows);
         let built = write_partitions(
             self.plan,
-            cuts,
+            boundaries,
             collected,
             self.finish,
             &|partition: usize| new[partition].path.clone(),
@@ -57,7 +59,7 @@ impl BuildJob<'_> {
         )?;
         let kept = self.compare(&source, dropped, &built)?;
         let mut outputs = Outputs {
-            runs: (0..cuts.len()).map(|_| None).collect(),
+            runs: (0..boundaries.len()).map(|_| None).collect(),
             kept,
             duplicates: dropped.records,
         };

@@ -21,7 +21,7 @@ use super::{Onto, PushError, PushRequest};
 use crate::encode::{OperationChoice, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
-use crate::sort::{Cuts, Finish, SortError};
+use crate::sort::{Boundaries, Finish, SortError};
 use crate::sources::{SourceOptions, SourceSet};
 use crate::types::arrow_field;
 
@@ -106,9 +106,9 @@ impl Layer {
         }
     }
 
-    pub fn cuts(&self) -> Cuts {
+    pub fn boundaries(&self) -> Boundaries {
         let partitions = self.manifest().partitions.iter();
-        Cuts::at(partitions.map(|part| part.lower.clone()).collect())
+        Boundaries::at(partitions.map(|part| part.lower.clone()).collect())
     }
 
     /// What the operations of a key compose by.

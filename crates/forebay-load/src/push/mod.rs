@@ -17,11 +17,11 @@
 //!
 //! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
 
-mod boundaries;
 pub(crate) mod build;
 mod dry_run;
 mod error;
 pub(crate) mod fit;
+mod given_boundaries;
 mod layer;
 pub(crate) mod looking;
 pub(crate) mod partitions;
@@ -43,10 +43,10 @@ use crate::convert::Lossy;
 use crate::progress::Progress;
 use crate::sort::{AsTheyAre, Duplicates, SortPlan, SortSpace};
 
-pub use boundaries::{Boundaries, BoundariesError};
 use build::tallies;
 pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
 pub use error::PushError;
+pub use given_boundaries::{BoundariesError, GivenBoundaries};
 use layer::Layer;
 use publish::publish;
 use rejects::without_empty_file;
@@ -82,24 +82,28 @@ fn push_whole(
     let rows = PushRows::of(request, store.clock().unix_ms())?;
     let opened = rows.open(&request.sources, &request.source_options)?;
     let given = request.boundaries.as_ref();
-    let given = given.map(|given| given.cuts(request.order)).transpose()?;
+    let given = given
+        .map(|given| given.of_order(request.order))
+        .transpose()?;
     let push = store.begin_push(&request.table, options(request))?;
     let work = work(request, store, &push, None, progress)?;
     let (encoder, read) = work.read(&request.source_options, opened, |options| {
         rows.open(&request.sources, options)
     })?;
-    let cuts = given.unwrap_or_else(|| {
-        partitions::cuts(request, &read.collected, tallies(&read.collected).0.bytes)
+    let boundaries = given.unwrap_or_else(|| {
+        partitions::boundaries(request, &read.collected, tallies(&read.collected).0.bytes)
     });
     let finish = AsTheyAre { filters: false };
-    let built = work.build(&read, &cuts, &finish, &|partition| push.new_run(partition))?;
+    let built = work.build(&read, &boundaries, &finish, &|partition| {
+        push.new_run(partition)
+    })?;
     let counted = Counted {
         runs: built.runs,
         records: built.kept.records,
         nulls: &read.nulls,
     };
     let source = request.sources.to_string();
-    let draft = rows.draft(&encoder, request.order, &cuts, counted, source);
+    let draft = rows.draft(&encoder, request.order, &boundaries, counted, source);
     let ready = Ready {
         manifest: push.manifest(draft)?,
         base: None,
@@ -129,7 +133,7 @@ fn push_onto(
         layer.open(request, options)
     })?;
     let new_run = |partition| push.new_run(partition);
-    let built = work.build(&read, &layer.cuts(), &layer, &new_run)?;
+    let built = work.build(&read, &layer.boundaries(), &layer, &new_run)?;
     let applied = built.applied();
     let ready = Ready {
         manifest: layer.finish(request, &push, built.runs, progress)?,

@@ -4,7 +4,7 @@ use forebay_engine::{Partition, RunRef};
 use forebay_run::Order;
 
 use super::PushRequest;
-use crate::sort::{Collected, Cuts};
+use crate::sort::{Boundaries, Collected};
 
 /// Bytes of keys and values that make a partition, when the number is not given.
 const PARTITION_BYTES: u64 = 64 << 20;
@@ -23,25 +23,26 @@ pub fn by_size(bytes: u64) -> u32 {
         .clamp(least, MOST) as u32
 }
 
-pub fn cuts(request: &PushRequest, collected: &[Collected], bytes: u64) -> Cuts {
+pub fn boundaries(request: &PushRequest, collected: &[Collected], bytes: u64) -> Boundaries {
     let partitions = request.partitions.unwrap_or_else(|| by_size(bytes)).max(1);
     match request.order {
-        Order::Hashed => Cuts::slots(partitions),
-        Order::Ordered => Cuts::keys(partitions, collected),
+        Order::Hashed => Boundaries::slots(partitions),
+        Order::Ordered => Boundaries::keys(partitions, collected),
     }
 }
 
 /// One partition of everything.
-pub fn whole(order: Order) -> Cuts {
+pub fn whole(order: Order) -> Boundaries {
     match order {
-        Order::Hashed => Cuts::slots(1),
-        Order::Ordered => Cuts::by_samples(1, Vec::new()),
+        Order::Hashed => Boundaries::slots(1),
+        Order::Ordered => Boundaries::by_samples(1, Vec::new()),
     }
 }
 
 /// The partitions of a table that is pushed whole, each of its one run.
-pub fn of_runs(cuts: &Cuts, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
-    let partition =
-        |(at, run): (usize, Option<RunRef>)| Partition::of_run(cuts.lower(at).clone(), run);
+pub fn of_runs(boundaries: &Boundaries, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
+    let partition = |(at, run): (usize, Option<RunRef>)| {
+        Partition::of_run(boundaries.first_of(at).clone(), run)
+    };
     runs.into_iter().enumerate().map(partition).collect()
 }

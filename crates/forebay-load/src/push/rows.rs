@@ -9,7 +9,7 @@ use super::looking::Opened;
 use super::{PushError, PushRequest, partitions};
 use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
-use crate::sort::Cuts;
+use crate::sort::Boundaries;
 use crate::sources::{Input, SourceOptions, SourceSet};
 
 /// See the module's text.
@@ -85,7 +85,7 @@ impl PushRows {
         &self,
         encoder: &RowEncoder,
         order: Order,
-        cuts: &Cuts,
+        boundaries: &Boundaries,
         counted: Counted<'_>,
         source: String,
     ) -> ManifestDraft {
@@ -97,7 +97,7 @@ impl PushRows {
             delta: self.delta,
             ttl: self.ttl.clone(),
             onto: None,
-            partitions: partitions::of_runs(cuts, counted.runs),
+            partitions: partitions::of_runs(boundaries, counted.runs),
             stats: column_stats(encoder, counted.nulls, counted.records),
             source,
         }

@@ -11,7 +11,7 @@ use super::read::{self, Read};
 use super::{BadRows, PushError};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
-use crate::sort::{Cuts, Finish, SortPlan};
+use crate::sort::{Boundaries, Finish, SortPlan};
 use crate::sources::SourceOptions;
 
 /// A push or a load once it is known how it sorts.
@@ -80,7 +80,7 @@ impl<'a> Work<'a> {
     pub fn build(
         mut self,
         read: &Read,
-        cuts: &Cuts,
+        boundaries: &Boundaries,
         finish: &dyn Finish,
         new_run: &dyn Fn(usize) -> NewRun,
     ) -> Result<Outputs, PushError> {
@@ -91,7 +91,7 @@ impl<'a> Work<'a> {
             throttle: &self.throttle,
             progress: self.progress,
         };
-        let built = job.build(&read.collected, cuts, new_run);
+        let built = job.build(&read.collected, boundaries, new_run);
         let built = built.map_err(|error| error.in_files(&read.files))?;
         match built.kept.records == 0 && read.rejected > 0 {
             true => Err(PushError::NothingLeft),

@@ -4,7 +4,7 @@
 //!    budget. When the share is full, the records are sorted and spilled as one run (the same format
 //!    as the result's, `forebay_run`), and the collector starts again. Records that fit are never
 //!    spilled.
-//! 2. [`cut::Cuts`] divides the sort order into partitions: hashed ones at Redis slots, ordered ones
+//! 2. [`boundaries::Boundaries`] divides the sort order into partitions: hashed ones at Redis slots, ordered ones
 //!    at keys that halve the bytes seen.
 //! 3. [`write::write_partitions`] merges, per partition and in parallel, what lies in memory and in
 //!    the spilled runs, writes the partition's run, and reads it back from the device.
@@ -14,8 +14,8 @@
 //! collector the order of arrival is the order of age.
 
 mod arena;
+mod boundaries;
 mod collector;
-mod cut;
 mod order;
 mod plan;
 mod spill;
@@ -28,8 +28,8 @@ use forebay_run::content::ContentSum;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::record::{decode, encode};
 
+pub use boundaries::Boundaries;
 pub use collector::{Collected, Collector};
-pub use cut::Cuts;
 pub use plan::{SortPlan, SortSpace, record_memory};
 pub use write::{AsTheyAre, Built, Finish, write_partitions};
 

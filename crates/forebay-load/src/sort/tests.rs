@@ -83,20 +83,20 @@ fn collect(plan: &SortPlan, units: &[Vec<Record>]) -> Result<Vec<Collected>, Sor
     })
 }
 
-fn cuts(plan: &SortPlan, collected: &[Collected], partitions: u32) -> Cuts {
+fn boundaries(plan: &SortPlan, collected: &[Collected], partitions: u32) -> Boundaries {
     match plan.order() {
-        Order::Hashed => Cuts::slots(partitions),
-        Order::Ordered => Cuts::keys(partitions, collected),
+        Order::Hashed => Boundaries::slots(partitions),
+        Order::Ordered => Boundaries::keys(partitions, collected),
     }
 }
 
 fn build(plan: &SortPlan, units: &[Vec<Record>]) -> Result<(Vec<Built>, Tally), SortError> {
     let collected = collect(plan, units)?;
-    let cuts = cuts(plan, &collected, 5);
+    let boundaries = boundaries(plan, &collected, 5);
     let path_of = |partition| PathBuf::from(format!("/scratch/part-{partition}.run"));
     let built = write_partitions(
         plan,
-        &cuts,
+        &boundaries,
         &collected,
         &AsTheyAre { filters: false },
         &path_of,

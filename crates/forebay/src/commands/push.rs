@@ -10,7 +10,7 @@ use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
-use forebay_load::push::{Boundaries, Extent, Onto, PushError, PushRequest, push};
+use forebay_load::push::{Extent, GivenBoundaries, Onto, PushError, PushRequest, push};
 use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
@@ -280,8 +280,8 @@ impl Push {
 }
 
 /// Boundaries as they stand, or in a file.
-fn read_boundaries(text: &str, context: &Context) -> anyhow::Result<Boundaries> {
-    let parse = |text: &str| Boundaries::parse(text).map_err(PushError::from);
+fn read_boundaries(text: &str, context: &Context) -> anyhow::Result<GivenBoundaries> {
+    let parse = |text: &str| GivenBoundaries::parse(text).map_err(PushError::from);
     if text.trim_start().starts_with('[') {
         return Ok(parse(text)?);
     }

@@ -22,7 +22,7 @@ use super::wire::Arrived;
 use super::*;
 use crate::encode::ValueChoice;
 use crate::progress::Silent;
-use crate::push::{BadRows, Boundaries, PushReport, PushRequest, push};
+use crate::push::{BadRows, GivenBoundaries, PushReport, PushRequest, push};
 use crate::sort::Duplicates;
 use crate::sources::{Batches, Input, SourceOptions};
 
@@ -245,8 +245,8 @@ fn same_both_ways(request: PushRequest, rows: &RecordBatch, parts: usize) -> Pus
     distributed
 }
 
-fn boundaries(json: &str) -> Option<Boundaries> {
-    Some(Boundaries::parse(json).unwrap())
+fn boundaries(json: &str) -> Option<GivenBoundaries> {
+    Some(GivenBoundaries::parse(json).unwrap())
 }
 
 #[test]
@@ -281,11 +281,14 @@ fn ordered_partitions_are_cut_by_samples() {
     assert!(cluster.push.needs_samples());
     assert!(cluster.push.partitions().is_err());
     let mut task = RowTask::new(cluster.recipe(), 0).unwrap();
-    assert!(matches!(task.encode(&rows), Err(DistributedError::NotCut)));
+    assert!(matches!(
+        task.encode(&rows),
+        Err(DistributedError::NoBoundaries)
+    ));
     let every = |step: i64| birds((0..9000).step_by(step as usize));
     let samples = task.sample(&every(9), 9).unwrap();
     assert_eq!(samples.num_rows(), 1000);
-    assert_eq!(cluster.push.cut(&[samples], 9000).unwrap(), 4);
+    assert_eq!(cluster.push.set_boundaries(&[samples], 9000).unwrap(), 4);
     let records = cluster.encode_all(&rows, 2);
     for partition in 0..4 {
         let count = of_partition(&records, partition).num_rows() - 2;
@@ -301,14 +304,21 @@ fn ordered_partitions_are_cut_by_samples() {
         ..request()
     };
     let mut cluster = Cluster::begin(by_size, &rows);
-    let error = cluster.push.cut(&[], 9000).unwrap_err().to_string();
+    let error = cluster
+        .push
+        .set_boundaries(&[], 9000)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("9000 rows") && error.contains("--boundaries"),
         "{error}"
     );
     let mut task = RowTask::new(cluster.recipe(), 0).unwrap();
     let samples = task.sample(&every(9), 9_000).unwrap();
-    assert_eq!(cluster.push.cut(&[samples], 9_000_000).unwrap(), 8);
+    assert_eq!(
+        cluster.push.set_boundaries(&[samples], 9_000_000).unwrap(),
+        8
+    );
 }
 
 #[test]

@@ -77,8 +77,8 @@ impl Prepared<'_> {
     ) -> Result<Forecast, PushError> {
         let totals = ExpectedTotals::of(&looked);
         let (request, layer, clock) = (self.request, self.layer(), &**self.ground.clock);
-        let (sample, cuts) = (&looked.sample, self.cuts.clone());
-        let trial = trial::write(request, layer, sample, &totals.tally(), cuts, clock)?;
+        let (sample, boundaries) = (&looked.sample, self.boundaries.clone());
+        let trial = trial::write(request, layer, sample, &totals.tally(), boundaries, clock)?;
         let manifest = self.manifest(encoder);
         let compared = self.compare(&looked, &manifest, totals, progress)?;
         let (compared_with, gate) = compared.unzip();

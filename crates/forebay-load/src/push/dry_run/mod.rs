@@ -34,7 +34,7 @@ use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::gate::Finding;
 use crate::progress::Progress;
-use crate::sort::{Cuts, Duplicates};
+use crate::sort::{Boundaries, Duplicates};
 use crate::sources::SourceOptions;
 use forebay_io::Throttle;
 use look::{Lens, Looked, look};
@@ -128,7 +128,7 @@ struct Prepared<'a> {
     table: Option<Table>,
     way: Way,
     /// Where partitions begin, where that is settled.
-    cuts: Option<Cuts>,
+    boundaries: Option<Boundaries>,
     version: u64,
 }
 
@@ -157,10 +157,12 @@ impl<'a> Prepared<'a> {
             Some(store) => store.next_version(&request.table, request.version)?,
             None => request.version.unwrap_or(1),
         };
-        let (way, cuts) = match (request.onto, &table) {
+        let (way, boundaries) = match (request.onto, &table) {
             (None, _) => {
                 let given = request.boundaries.as_ref();
-                let given = given.map(|given| given.cuts(request.order)).transpose()?;
+                let given = given
+                    .map(|given| given.of_order(request.order))
+                    .transpose()?;
                 (Way::Whole(PushRows::of(request, now_ms)?), given)
             }
             (Some(_), None) => {
@@ -169,8 +171,8 @@ impl<'a> Prepared<'a> {
             }
             (Some(onto), Some(table)) => {
                 let layer = Layer::new(request, onto, table, now_ms)?;
-                let cuts = layer.cuts();
-                (Way::Onto(layer), Some(cuts))
+                let boundaries = layer.boundaries();
+                (Way::Onto(layer), Some(boundaries))
             }
         };
         Ok(Self {
@@ -178,7 +180,7 @@ impl<'a> Prepared<'a> {
             ground,
             table,
             way,
-            cuts,
+            boundaries,
             version,
         })
     }
@@ -239,13 +241,13 @@ impl<'a> Prepared<'a> {
         let source = self.request.sources.to_string();
         let draft = match &self.way {
             Way::Whole(rows) => {
-                let cuts = partitions::whole(self.request.order);
+                let boundaries = partitions::whole(self.request.order);
                 let none = Counted {
                     runs: vec![None],
                     records: 0,
                     nulls: &[],
                 };
-                rows.draft(encoder, self.request.order, &cuts, none, source)
+                rows.draft(encoder, self.request.order, &boundaries, none, source)
             }
             Way::Onto(layer) => {
                 let base = layer.base.manifest();

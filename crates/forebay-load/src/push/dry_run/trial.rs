@@ -13,7 +13,7 @@ use crate::progress::Silent;
 use crate::push::layer::Layer;
 use crate::push::{PushRequest, partitions, sort_plan};
 use crate::sort::{
-    AsTheyAre, Collector, Cuts, Duplicates, Finish, SortError, SortPlan, SortSpace, Tally,
+    AsTheyAre, Boundaries, Collector, Duplicates, Finish, SortError, SortPlan, SortSpace, Tally,
     write_partitions,
 };
 
@@ -29,14 +29,14 @@ pub struct Trial {
     pub partitions: usize,
 }
 
-/// Writes the sample. `whole` is what the version is expected to hold; `cuts` are the partitions, where they are
+/// Writes the sample. `whole` is what the version is expected to hold; `boundaries` are the partitions, where they are
 /// settled.
 pub fn write(
     request: &PushRequest,
     layer: Option<&Layer>,
     sample: &[Drawn],
     whole: &Tally,
-    cuts: Option<Cuts>,
+    boundaries: Option<Boundaries>,
     clock: &dyn Clock,
 ) -> Result<Trial, SortError> {
     let started = clock.monotonic();
@@ -54,10 +54,11 @@ pub fn write(
     }
     plan.settle_pages(whole);
     let collected = [collect(&plan, sample)?];
-    let cuts = cuts.unwrap_or_else(|| partitions::cuts(request, &collected, whole.bytes));
+    let boundaries =
+        boundaries.unwrap_or_else(|| partitions::boundaries(request, &collected, whole.bytes));
     // One run: of many small ones most of each would be its head.
     let all = match layer {
-        Some(layer) => layer.cuts(),
+        Some(layer) => layer.boundaries(),
         None => partitions::whole(plan.order()),
     };
     let as_they_are = AsTheyAre { filters: false };
@@ -74,7 +75,7 @@ pub fn write(
         file_bytes: sum(|run| run.file_bytes + run.ext_bytes),
         records: collected[0].seen.records,
         took: clock.monotonic().saturating_sub(started),
-        partitions: cuts.len(),
+        partitions: boundaries.len(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Where the sort order is cut into partitions.
+//! The boundaries that divide the sort order into partitions.
 
 use std::ops::{self, Range};
 
@@ -13,15 +13,15 @@ use super::collector::Collected;
 /// Samples taken of the records that a collector holds in memory.
 const SAMPLES: usize = 4096;
 
-/// Rising lower bounds, the first at the very start.
+/// Where partitions begin: rising, the first at the very start. Each ends where the next one begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cuts(Vec<Bound>);
+pub struct Boundaries(Vec<Bound>);
 
-impl Cuts {
-    /// These cuts, of which there is one at least; they rise from the very start.
-    pub fn at(cuts: Vec<Bound>) -> Self {
-        debug_assert!(!cuts.is_empty());
-        Self(cuts)
+impl Boundaries {
+    /// There is one at least; they rise from the very start.
+    pub fn at(boundaries: Vec<Bound>) -> Self {
+        debug_assert!(!boundaries.is_empty());
+        Self(boundaries)
     }
 
     /// Slots divided evenly over `partitions` (at most one a slot).
@@ -50,17 +50,17 @@ impl Cuts {
         samples.sort_unstable();
         let weight = |sample: &(Vec<u8>, u64)| u128::from(sample.1);
         let total: u128 = samples.iter().map(weight).sum();
-        let mut cuts = vec![Bound::Key(Vec::new())];
+        let mut boundaries = vec![Bound::Key(Vec::new())];
         let mut passed = 0;
         for (key, bytes) in samples {
-            let due = passed * u128::from(partitions) >= total * cuts.len() as u128;
-            let rises = !matches!(cuts.last(), Some(Bound::Key(last)) if *last >= key);
-            if due && rises && (cuts.len() as u32) < partitions {
-                cuts.push(Bound::Key(key));
+            let due = passed * u128::from(partitions) >= total * boundaries.len() as u128;
+            let rises = !matches!(boundaries.last(), Some(Bound::Key(last)) if *last >= key);
+            if due && rises && (boundaries.len() as u32) < partitions {
+                boundaries.push(Bound::Key(key));
             }
             passed += u128::from(bytes);
         }
-        Self(cuts)
+        Self(boundaries)
     }
 
     pub fn len(&self) -> usize {
@@ -71,11 +71,11 @@ impl Cuts {
         self.0.is_empty()
     }
 
-    pub fn lowers(&self) -> &[Bound] {
+    pub fn as_slice(&self) -> &[Bound] {
         &self.0
     }
 
-    pub fn lower(&self, partition: usize) -> &Bound {
+    pub fn first_of(&self, partition: usize) -> &Bound {
         &self.0[partition]
     }
 
@@ -84,17 +84,20 @@ impl Cuts {
         let above = match self.0.first() {
             Some(Bound::Slot(_)) => {
                 let slot = hasher.slot(key);
-                (self.0).partition_point(|cut| !matches!(cut, Bound::Slot(first) if *first > slot))
+                (self.0).partition_point(
+                    |boundary| !matches!(boundary, Bound::Slot(first) if *first > slot),
+                )
             }
-            _ => (self.0)
-                .partition_point(|cut| !matches!(cut, Bound::Key(first) if first.as_slice() > key)),
+            _ => (self.0).partition_point(
+                |boundary| !matches!(boundary, Bound::Key(first) if first.as_slice() > key),
+            ),
         };
         above.saturating_sub(1)
     }
 
     /// What partition number `partition` covers of a run.
     pub fn range(&self, partition: usize) -> ScanRange {
-        match (self.lower(partition), self.0.get(partition + 1)) {
+        match (self.first_of(partition), self.0.get(partition + 1)) {
             (Bound::Slot(from), next) => {
                 let to = match next {
                     Some(Bound::Slot(to)) => first_hash_of(u32::from(*to)),
