@@ -5,12 +5,15 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{Field, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef};
 use forebay_engine::live::{self, LiveOptions};
 use forebay_engine::{Ttl, ValueKind};
+use forebay_run::number::Number;
+use forebay_run::operation::DeltaKind;
 
 use super::{LoadError, LoadRequest};
-use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
+use crate::convert::Given;
+use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
 use crate::push::PushError;
 use crate::push::fit::{fit, open_typed, text_field};
 use crate::push::looking::Opened;
@@ -49,9 +52,34 @@ impl<'a> TableFit<'a> {
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
         let key = request.key.settled(&sources.schema);
-        let (sources, encoder) = fit(sources, stored, extra, &key, &value, &choice)?;
+        let fitted = fit(sources, stored, extra, &key, &value, &choice);
+        if let Err(PushError::Encode(EncodeError::NumberType { column, .. })) = &fitted
+            && let Some(options) = self.with_number(options, column)
+        {
+            return self.open(&options);
+        }
+        let (sources, encoder) = fitted?;
         self.check_values(&encoder)?;
         Ok((sources, encoder))
+    }
+
+    /// Where a late row changed what the column was guessed to be, the table's type makes bad rows of those that
+    /// are no such number.
+    fn with_number(&self, options: &SourceOptions, column: &str) -> Option<SourceOptions> {
+        let number = self.options.delta.and_then(DeltaKind::number)?;
+        let is_given = options.columns.iter().any(|given| given.path == column);
+        if options.guesses.is_none() || is_given {
+            return None;
+        }
+        let mut options = options.clone();
+        options.columns.push(Given::exact(
+            column,
+            match number {
+                Number::I64 => DataType::Int64,
+                Number::F64 => DataType::Float64,
+            },
+        ));
+        Some(options)
     }
 
     fn sources(&self, options: &SourceOptions) -> Result<SourceSet, LoadError> {
