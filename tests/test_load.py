@@ -174,6 +174,19 @@ def test_what_cannot_be_loaded_is_refused(store, source, tmp_path):
     assert leftovers(store) == []
 
 
+def test_a_late_row_that_is_no_number_is_a_bad_row(store, tmp_path):
+    """Beyond the first rows, by which types are guessed, as among them where the type is given."""
+    store.run("create", "t", "--delta", "i64")
+    path = write(tmp_path / "counts.csv", 7, 300_000)
+    with path.open("a") as file:
+        file.write("late,many\n")
+    rejects = tmp_path / "rejects.jsonl"
+    loaded = store.json(*words("t", path, "--bad-rows", rejects))
+    assert (loaded["rows"], loaded["rejected"]) == (300_000, 1)
+    assert "many" in rejects.read_text()
+    assert "many" in store.refuse(*words("t", path))
+
+
 def test_two_loads_at_once(made, tmp_path):
     path = write(tmp_path / "a.csv", "first")
     first = made.start(*words("t", path, "--rate", "100K"))

@@ -17,8 +17,7 @@ def instance(machines, partitions, seed=1):
     return {
         "machines": machines,
         "partitions": [
-            {"e": below(500), "n": below(500), "h": below(machines)}
-            for _ in range(partitions)
+            {"e": below(500), "n": below(500), "h": below(machines)} for _ in range(partitions)
         ],
     }
 
@@ -70,6 +69,20 @@ def test_plans_are_drawn(store, tmp_path, machines):
     root = ElementTree.fromstring(drawing.read_text())
     assert root.get("width") == "1200"
     assert drawing.stat().st_size < 2_000_000
+
+
+def test_a_drawing_replaces_a_file_as_an_export_does(store, tmp_path):
+    path = written(tmp_path / "in.json", instance(3, 20))
+    drawing, link = tmp_path / "plan.svg", tmp_path / "link.svg"
+    drawing.write_text("before")
+    drawing.chmod(0o600)
+    link.symlink_to(drawing)
+    store.run("plan", "insert", "--input", path, "--draw", link)
+    assert link.is_symlink() and drawing.stat().st_mode & 0o777 == 0o600
+    assert ElementTree.fromstring(drawing.read_text()).get("width") == "1200"
+    assert sorted(file.name for file in tmp_path.glob("*plan*")) == ["plan.svg"]
+    message = store.refuse("plan", "insert", "--input", path, "--draw", tmp_path)
+    assert "give a file's name" in message and str(tmp_path) in message
 
 
 def test_batches_and_regions_are_printed(store, tmp_path):

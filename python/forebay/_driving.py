@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from ._command import boundaries_word, words
 from ._errors import UsageError
-from ._forebay import SharedPush
+from ._forebay import DistributedPush
+from ._options import PushOptions
 from ._progress import Drawing
 from ._push import PushResult, outcome
 from ._sampling import SAMPLERS, Sampler
@@ -34,23 +35,23 @@ def check_sampler(sampler: str) -> None:
 def drive(
     job: Job,
     table: str,
-    options: dict[str, Any],
+    options: PushOptions,
     source: str,
     sampler: Sampler,
     seed: int,
     draws: Drawing | None,
 ) -> PushResult:
     """The whole push. `source` is what messages call the data."""
-    given = {**options, "boundaries": boundaries_word(options["boundaries"])}
+    given = {**options, "boundaries": boundaries_word(options.get("boundaries"))}
     try:
-        shared = SharedPush(["push", *words(given), "--", table], job.schema, source)
+        push = DistributedPush(["push", *words(given), "--", table], job.schema, source)
         try:
-            if shared.needs_samples:
-                shared.cut(*job.samples(shared.recipe(), sampler, seed))
-            reports = job.reports(shared.recipe(), shared.partitions)
-            held, text, messages = shared.commit(reports, draws)
+            if push.needs_samples:
+                push.set_boundaries(*job.samples(push.recipe(), sampler, seed))
+            reports = job.reports(push.recipe(), push.partitions)
+            held, text, messages = push.commit(reports, draws)
         except BaseException:
-            shared.abandon()
+            push.abandon()
             raise
     finally:
         if draws is not None:

@@ -141,7 +141,7 @@ class RawScan:
 class RawRecords(Iterator[tuple[str, Any]]):
     def __next__(self) -> tuple[str, Any]: ...
 
-class SharedPush:
+class DistributedPush:
     """A push whose rows tasks bring, where its driver runs. It holds the table's push lock."""
 
     def __new__(cls, words: list[str], schema: Any, name: str) -> Self:
@@ -155,7 +155,7 @@ class SharedPush:
     def partitions(self) -> int:
         """How many partitions there are, once that is settled."""
 
-    def cut(self, samples: Any | None, rows: int) -> int:
+    def set_boundaries(self, samples: Any | None, rows: int) -> int:
         """Settles where partitions begin, by what `TaskEncoder.sample` gave, a batch or a table.
 
         `rows` is how many the source has. Gives the number of partitions.
@@ -177,7 +177,7 @@ class TaskEncoder:
 
     def __new__(cls, recipe: bytes, source: int) -> Self: ...
     def sample(self, batch: Any, weight: int) -> Any:
-        """A batch of `key` and `bytes`, for `SharedPush.cut`; each row stands for `weight`."""
+        """A batch of `key` and `bytes`, for `set_boundaries`; each row stands for `weight`."""
 
     def encode(self, batch: Any) -> Any:
         """A batch of records: `partition`, `key`, `record`, `source`, `row`."""

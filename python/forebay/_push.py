@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import signature
-from typing import Any, Literal, get_overloads, overload
+from typing import Any, Literal, Unpack, overload
 
-from ._command import Boundaries, Path, boundaries_word, run_with
+from ._command import boundaries_word, run_with
 from ._data import Data
 from ._dry_run import DryRun, dry_run_result
 from ._errors import GateHeld
-from ._progress import ProgressOption
+from ._options import PushOptions, takes
 from ._results import Applied, Finding, Lossy, findings, losses
 from ._text import between, count, html_table, size
-
-Order = Literal["hashed", "ordered"]
-Duplicates = Literal["fail", "first", "last"]
-Delta = Literal["i64", "i64-saturating", "f64", "append", "min", "max"]
-Compression = Literal["none", "lz4", "zstd"]
-Format = Literal["parquet", "csv", "jsonl", "arrow", "pcap"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -136,49 +129,20 @@ def push(
     table: str,
     *,
     dry_run: Literal[True, "sample", "all"],
-    **options: Any,
+    **options: Unpack[PushOptions],
 ) -> DryRun: ...
 @overload
+def push(
+    data: Data, table: str, *, dry_run: Literal[False] = False, **options: Unpack[PushOptions]
+) -> PushResult: ...
+@takes(PushOptions)
 def push(
     data: Data,
     table: str,
     *,
-    key: str | None = None,
-    store: Path | None = None,
-    work_dir: Path | None = None,
-    value: str | None = None,
-    order: Order | None = None,
-    partitions: int | None = None,
-    boundaries: Boundaries | None = None,
-    duplicates: Duplicates | None = None,
-    bad_rows: Literal["fail", "skip"] | Path | None = None,
-    onto: Literal["current"] | int | None = None,
-    op: str | None = None,
-    delta: Delta | None = None,
-    ttl: str | None = None,
-    ttl_column: str | None = None,
-    column: Mapping[str, str] | Sequence[str] | None = None,
-    columns_from: Path | None = None,
-    format: Format | None = None,
-    csv_delimiter: str | None = None,
-    csv_null: str | Sequence[str] | None = None,
-    csv_quote: str | None = None,
-    csv_no_header: bool = False,
-    packet_data: bool = False,
-    version: int | None = None,
-    compression: Compression | None = None,
-    page_size: int | str | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    rate: int | str | None = None,
-    gate: str | Sequence[str] | None = None,
-    force: bool = False,
-    no_swap: bool = False,
-    keep: int | None = None,
-    dry_run: Literal[False] = False,
-    progress: ProgressOption = None,
-) -> PushResult: ...
-def push(data: Data, table: str, **options: Any) -> PushResult | DryRun:
+    dry_run: bool | Literal["sample", "all"] = False,
+    **options: Unpack[PushOptions],
+) -> PushResult | DryRun:
     """Builds a version of a table from data, checks it and swaps it in.
 
     `data` is anything that speaks Arrow (a data frame of pandas or polars, a DuckDB relation, a
@@ -212,21 +176,15 @@ def push(data: Data, table: str, **options: Any) -> PushResult | DryRun:
     >>> result.onto, result.applied.updates
     (1, 2)
     """
-    return carry_out(data, table, options)
+    return carry_out(data, table, dry_run, options)
 
 
-def carry_out(data: Data, table: str, options: Mapping[str, Any]) -> PushResult | DryRun:
+def carry_out(
+    data: Data, table: str, dry_run: bool | Literal["sample", "all"], options: PushOptions
+) -> PushResult | DryRun:
     """`push`, with its options as a mapping."""
-    bound = _SIGNATURE.bind(data, table, **options)
-    bound.apply_defaults()
-    given = dict(bound.arguments)
-    progress = given.pop("progress")
-    del given["data"], given["table"]
-    given["boundaries"] = boundaries_word(given["boundaries"])
+    given: dict[str, Any] = {**options, "dry_run": dry_run}
+    progress = given.pop("progress", None)
+    given["boundaries"] = boundaries_word(options.get("boundaries"))
     held, text, messages = run_with("push", table, data, given, progress)
-    return dry_run_result(text, messages) if given["dry_run"] else outcome(held, text, messages)
-
-
-# The options are listed once, where type checkers look for them.
-_SIGNATURE = signature(get_overloads(push)[-1])
-setattr(push, "__signature__", _SIGNATURE)  # noqa: B010
+    return dry_run_result(text, messages) if dry_run else outcome(held, text, messages)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from os import fspath
 from types import TracebackType
-from typing import Any, Literal, Self, cast, overload
+from typing import Any, Literal, Self, Unpack, cast, overload
 
 from ._command import Path, boundary_options, run
 from ._data import Data
 from ._dry_run import DryRun
 from ._errors import DamagedError, UsageError
 from ._forebay import RawScan, RawStore, RawTable
-from ._load import LoadResult, load_into
+from ._load import LoadResult, load
+from ._options import CreateOptions, LoadOptions, PushOptions, takes
 from ._progress import ProgressOption, drawing
-from ._push import Compression, Delta, Order, PushResult, carry_out
+from ._push import PushResult, carry_out
 from ._results import (
     TABLES,
     VERSIONS,
@@ -82,33 +83,31 @@ class Store(RawStore):
         table: str,
         *,
         dry_run: Literal[True, "sample", "all"],
-        **options: Any,
+        **options: Unpack[PushOptions],
     ) -> DryRun: ...
     @overload
     def push(
-        self, data: Data, table: str, *, dry_run: Literal[False] = False, **options: Any
-    ) -> PushResult: ...
-    def push(self, data: Data, table: str, **options: Any) -> PushResult | DryRun:
-        """`forebay.push` into this store, with the same options."""
-        return carry_out(data, table, {"store": self.url, **options})
-
-    def create(
         self,
+        data: Data,
         table: str,
         *,
-        order: Order | None = None,
-        partitions: int | None = None,
-        boundary: Sequence[str | bytes] | None = None,
-        value: Literal["bytes", "row", "list"] | None = None,
-        delta: Delta | None = None,
-        column: Mapping[str, str] | Sequence[str] | None = None,
-        item: str | None = None,
-        durability: str | None = None,
-        ttl: str | None = None,
-        factor: int | None = None,
-        merge_rate: int | str | None = None,
-        compression: Compression | None = None,
-    ) -> Table:
+        dry_run: Literal[False] = False,
+        **options: Unpack[PushOptions],
+    ) -> PushResult: ...
+    @takes(PushOptions)
+    def push(
+        self,
+        data: Data,
+        table: str,
+        *,
+        dry_run: bool | Literal["sample", "all"] = False,
+        **options: Unpack[PushOptions],
+    ) -> PushResult | DryRun:
+        """`forebay.push` into this store, with the same options."""
+        return carry_out(data, table, dry_run, {"store": self.url, **options})
+
+    @takes(CreateOptions)
+    def create(self, table: str, **options: Unpack[CreateOptions]) -> Table:
         """Makes a live table, with the options of `forebay create`, and opens it.
 
         >>> with forebay.open(store, create=True) as opened:
@@ -118,21 +117,8 @@ class Store(RawStore):
         ...     clicks["page-7"]
         7
         """
-        options = {
-            "order": order,
-            "partitions": partitions,
-            **boundary_options(boundary),
-            "value": value,
-            "delta": delta,
-            "column": column,
-            "item": item,
-            "durability": durability,
-            "ttl": ttl,
-            "factor": factor,
-            "merge_rate": merge_rate,
-            "compression": compression,
-        }
-        run("create", [table], options, store=self.url)
+        given = {**options, **boundary_options(options.get("boundary"))}
+        run("create", [table], given, store=self.url)
         return self[table]
 
     def drop(self, table: str) -> None:
@@ -206,16 +192,23 @@ class Table(RawTable):
 
     @overload
     def push(
-        self, data: Data, *, dry_run: Literal[True, "sample", "all"], **options: Any
+        self, data: Data, *, dry_run: Literal[True, "sample", "all"], **options: Unpack[PushOptions]
     ) -> DryRun: ...
     @overload
     def push(
-        self, data: Data, *, dry_run: Literal[False] = False, **options: Any
+        self, data: Data, *, dry_run: Literal[False] = False, **options: Unpack[PushOptions]
     ) -> PushResult: ...
-    def push(self, data: Data, **options: Any) -> PushResult | DryRun:
+    @takes(PushOptions)
+    def push(
+        self,
+        data: Data,
+        *,
+        dry_run: bool | Literal["sample", "all"] = False,
+        **options: Unpack[PushOptions],
+    ) -> PushResult | DryRun:
         """`forebay.push` to this table. Goes on to the version that serves then."""
         try:
-            return carry_out(data, self.name, {"store": self._store.url, **options})
+            return carry_out(data, self.name, dry_run, {"store": self._store.url, **options})
         finally:
             self.refresh()
 
@@ -297,9 +290,8 @@ class Table(RawTable):
         writes = (("put", key, value, ttl) for key, value in pairs)
         return self.write_many(writes, atomic=False)
 
-    def load(
-        self, data: Data, *, key: str, progress: ProgressOption = None, **options: Any
-    ) -> LoadResult:
+    @takes(LoadOptions)
+    def load(self, data: Data, *, key: str, **options: Unpack[LoadOptions]) -> LoadResult:
         """Adds many rows to a live table, all at one moment, with the options of `forebay.load`.
 
         >>> import pyarrow as pa
@@ -311,8 +303,8 @@ class Table(RawTable):
         ...     loaded.rows, clicks.get_many(["a", "b"])
         (2, [11, 20])
         """
-        options = {**options, "key": key, "store": self._store.url}
-        return load_into(self.name, data, options, progress)
+        options["store"] = self._store.url
+        return load(data, self.name, key=key, **options)
 
     def batch(self) -> Batch:
         """Writes that take effect together when the `with` block ends; their keys must lie in one

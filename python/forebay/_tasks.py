@@ -1,8 +1,8 @@
 """What the tasks of a push from a cluster do: batches in, batches out.
 
 The engine that runs them (Spark, Ray) sends the records from the ones to the others; see
-`_forebay.SharedPush` for the whole. These functions run in the engine's workers, which have this
-package too.
+`_forebay.DistributedPush` for the whole. These functions run in the engine's workers, which have
+this package too.
 """
 
 from __future__ import annotations

@@ -8,14 +8,13 @@ together they are the whole dataset, and commits. See docs/ray.md.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ._command import Boundaries, Path
 from ._driving import check_sampler, drive
 from ._errors import DataError, Error
-from ._progress import Drawing, ProgressOption, drawing
-from ._push import Compression, Delta, Duplicates, Order, PushResult
+from ._options import ClusterOptions, takes
+from ._progress import Drawing, drawing
+from ._push import PushResult
 from ._sampling import Sampler
 from ._tasks import Source, encoded, failure, of_no_rows, sampled, written
 from ._watching import POLL_S
@@ -28,35 +27,15 @@ __all__ = ["push"]
 _BATCH_ROWS = 10_000
 
 
+@takes(ClusterOptions)
 def push(
     dataset: Dataset,
     table: str,
     *,
     key: str,
-    store: Path | None = None,
-    work_dir: Path | None = None,
-    value: str | None = None,
-    order: Order | None = None,
-    partitions: int | None = None,
-    boundaries: Boundaries | None = None,
     sampler: Sampler = "interval",
     seed: int = 0,
-    duplicates: Duplicates | None = None,
-    bad_rows: Literal["fail", "skip"] | None = None,
-    delta: Delta | None = None,
-    ttl: str | None = None,
-    ttl_column: str | None = None,
-    column: Mapping[str, str] | Sequence[str] | None = None,
-    columns_from: Path | None = None,
-    version: int | None = None,
-    compression: Compression | None = None,
-    page_size: int | str | None = None,
-    memory: int | str | None = None,
-    gate: str | Sequence[str] | None = None,
-    force: bool = False,
-    no_swap: bool = False,
-    keep: int | None = None,
-    progress: ProgressOption = None,
+    **options: Unpack[ClusterOptions],
 ) -> PushResult:
     """Builds a version of a table from a dataset of Ray, by the tasks of its cluster.
 
@@ -67,22 +46,17 @@ def push(
     The dataset is computed once. Samples, where boundaries are to be found, are taken from its
     blocks.
     """
-    options: dict[str, Any] = {
-        name: option
-        for name, option in locals().items()
-        if name not in ("dataset", "table", "sampler", "seed", "progress")
-    }
     if not isinstance(dataset, importlib.import_module("ray.data").Dataset):
         raise TypeError(
             f"{type(dataset).__module__}.{type(dataset).__name__} is no dataset of Ray; "
             "forebay.push takes data frames, and whatever else speaks Arrow"
         )
     check_sampler(sampler)
-    draws = drawing(progress, table)
+    draws = drawing(options.pop("progress", None), table)
     errors: Any = importlib.import_module("ray.exceptions")
     try:
-        job = _Job(dataset, draws, in_order=duplicates in ("first", "last"))
-        return drive(job, table, options, "ray.data.Dataset", sampler, seed, draws)
+        job = _Job(dataset, draws, in_order=options.get("duplicates") in ("first", "last"))
+        return drive(job, table, {"key": key, **options}, "ray.data.Dataset", sampler, seed, draws)
     except errors.RayError as error:
         # A task's traceback comes as text. What was raised stands first below the indented lines.
         lines = str(error).splitlines() or [type(error).__name__]

@@ -10,15 +10,15 @@ from __future__ import annotations
 import importlib
 import os
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ._command import Boundaries, Path
 from ._driving import check_sampler, drive
 from ._errors import Error, UsageError
-from ._progress import Drawing, ProgressOption, drawing
-from ._push import Compression, Delta, Duplicates, Order, PushResult
+from ._options import ClusterOptions, takes
+from ._progress import Drawing, drawing
+from ._push import PushResult
 from ._sampling import Sampler
 from ._tasks import Source, encoded, failure, of_no_rows, sampled, written
 from ._watching import Stage, watched
@@ -33,35 +33,15 @@ _RECORDS = "partition int, key binary, record binary, source long, row long"
 _REPORTS = "report string"
 
 
+@takes(ClusterOptions)
 def push(
     df: DataFrame,
     table: str,
     *,
     key: str,
-    store: Path | None = None,
-    work_dir: Path | None = None,
-    value: str | None = None,
-    order: Order | None = None,
-    partitions: int | None = None,
-    boundaries: Boundaries | None = None,
     sampler: Sampler = "interval",
     seed: int = 0,
-    duplicates: Duplicates | None = None,
-    bad_rows: Literal["fail", "skip"] | None = None,
-    delta: Delta | None = None,
-    ttl: str | None = None,
-    ttl_column: str | None = None,
-    column: Mapping[str, str] | Sequence[str] | None = None,
-    columns_from: Path | None = None,
-    version: int | None = None,
-    compression: Compression | None = None,
-    page_size: int | str | None = None,
-    memory: int | str | None = None,
-    gate: str | Sequence[str] | None = None,
-    force: bool = False,
-    no_swap: bool = False,
-    keep: int | None = None,
-    progress: ProgressOption = None,
+    **options: Unpack[ClusterOptions],
 ) -> PushResult:
     """Builds a version of a table from a data frame of Spark, by the tasks of its cluster.
 
@@ -78,15 +58,10 @@ def push(
     The data frame has to be the same rows each time it is computed; where it is not, the push fails
     rather than mix them.
     """
-    options: dict[str, Any] = {
-        name: option
-        for name, option in locals().items()
-        if name not in ("df", "table", "sampler", "seed", "progress")
-    }
-    _check(df, sampler, partitions)
-    draws = drawing(progress, table)
-    job = _Job(df, draws, by_age=duplicates in ("first", "last"))
-    return drive(job, table, options, "spark.DataFrame", sampler, seed, draws)
+    _check(df, sampler, options.get("partitions"))
+    draws = drawing(options.pop("progress", None), table)
+    job = _Job(df, draws, by_age=options.get("duplicates") in ("first", "last"))
+    return drive(job, table, {"key": key, **options}, "spark.DataFrame", sampler, seed, draws)
 
 
 def _check(df: Any, sampler: str, partitions: int | None) -> None:

@@ -5,6 +5,7 @@
 //! interpreter meanwhile, and every object may be used by several threads.
 
 mod command;
+mod distributed;
 mod errors;
 mod expiry;
 mod keys;
@@ -13,7 +14,6 @@ mod operations;
 mod pack;
 mod scan;
 mod shape;
-mod shared;
 mod store;
 mod table;
 mod taker;
@@ -29,9 +29,9 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::RawTable>()?;
     module.add_class::<scan::RawScan>()?;
     module.add_class::<scan::RawRecords>()?;
-    module.add_class::<shared::SharedPush>()?;
-    module.add_class::<shared::TaskEncoder>()?;
-    module.add_class::<shared::PartWriter>()?;
+    module.add_class::<distributed::DistributedPush>()?;
+    module.add_class::<distributed::TaskEncoder>()?;
+    module.add_class::<distributed::PartWriter>()?;
     module.add("version", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

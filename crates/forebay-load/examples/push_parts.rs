@@ -18,7 +18,9 @@ use forebay_load::encode::{RowEncoder, ValueChoice};
 use forebay_load::progress::Silent;
 use forebay_load::push::PushError;
 use forebay_load::sort::write_partitions;
-use forebay_load::sort::{AsTheyAre, Collected, Collector, Cuts, Duplicates, SortPlan};
+use forebay_load::sort::{
+    AsTheyAre, Boundaries, Collected, Collector, Duplicates, SortPlan, SortSpace,
+};
 use forebay_load::sources::{SourceOptions, SourceSet};
 use forebay_run::verify::read_back;
 use forebay_run::{Compression, Order, RunOptions};
@@ -99,18 +101,17 @@ fn main() -> Result<(), AnyError> {
     let encoder = RowEncoder::new(&sources.schema, &key.parse()?, &ValueChoice::Row)?;
     let scratch = std::env::temp_dir().join(format!("push-parts-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
+    let space = SortSpace {
+        disk: Arc::new(forebay_io::OsDisk::default()),
+        scratch: scratch.clone(),
+        memory_bytes: 8 << 30,
+        threads,
+    };
+    let run = RunOptions::new(Order::Hashed, Compression::None, b"parts:");
     let parts = Parts {
         sources,
         encoder,
-        plan: SortPlan {
-            disk: Arc::new(forebay_io::OsDisk::default()),
-            scratch: scratch.clone(),
-            run: RunOptions::new(Order::Hashed, Compression::None, b"parts:"),
-            duplicates: Duplicates::Fail,
-            with_operations: false,
-            memory_bytes: 8 << 30,
-            threads,
-        },
+        plan: SortPlan::new(space, run, None, Duplicates::Fail, false),
     };
     let result = measure(&parts, &scratch);
     std::fs::remove_dir_all(&scratch)?;
@@ -129,11 +130,11 @@ fn measure(parts: &Parts, scratch: &std::path::Path) -> Result<(), AnyError> {
         println!("{what}: {:.2} s", start.elapsed().as_secs_f64());
     }
     let path = |partition: usize| -> PathBuf { scratch.join(format!("{partition}.run")) };
-    let (cuts, finish) = (Cuts::slots(PARTITIONS), AsTheyAre { filters: false });
+    let (boundaries, finish) = (Boundaries::slots(PARTITIONS), AsTheyAre { filters: false });
     let start = Instant::now();
     let built = write_partitions(
         &parts.plan,
-        &cuts,
+        &boundaries,
         &collected,
         &finish,
         &path,

@@ -3,10 +3,11 @@
 //! `sources` reads Parquet, CSV, JSON lines and Arrow files as batches, whose values `convert` brings to the types of the
 //! table; `encode` makes keys and values
 //! of their rows; `sort` brings them in order within a memory budget and writes runs; `gate` compares
-//! a version with the one that serves; `push` is all of it together, `shared` a push that tasks of another engine
+//! a version with the one that serves; `push` is all of it together, `distributed` a push that tasks of another engine
 //! build, and `load` the same into live tables.
 
 pub mod convert;
+pub mod distributed;
 pub mod encode;
 pub mod export;
 pub mod gate;
@@ -15,7 +16,6 @@ pub mod load;
 mod near;
 pub mod progress;
 pub mod push;
-pub mod shared;
 pub mod sort;
 pub mod sources;
 pub mod type_name;

@@ -2,9 +2,9 @@
 
 use forebay_engine::live::{LiveError, LoadError as EngineLoadError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
+use forebay_load::distributed::DistributedError;
 use forebay_load::load::LoadError;
 use forebay_load::push::PushError;
-use forebay_load::shared::SharedError;
 use forebay_load::sort::SortError;
 use forebay_load::sources::SourceError;
 use forebay_objects::{OpenError, PullError};
@@ -49,7 +49,7 @@ impl Failure {
         let found = (error.downcast_ref().map(of_push))
             .or_else(|| error.downcast_ref().map(of_engine))
             .or_else(|| error.downcast_ref().map(of_load))
-            .or_else(|| error.downcast_ref().map(of_shared))
+            .or_else(|| error.downcast_ref().map(of_distributed))
             .or_else(|| error.downcast_ref().map(of_store))
             .or_else(|| error.downcast_ref().map(of_read))
             .or_else(|| error.downcast_ref().map(of_live))
@@ -105,24 +105,24 @@ fn of_push(error: &PushError) -> Failure {
     }
 }
 
-fn of_shared(error: &SharedError) -> Failure {
+fn of_distributed(error: &DistributedError) -> Failure {
     match error {
-        SharedError::Push(error) => of_push(error),
-        SharedError::Option { .. }
-        | SharedError::NotCut
-        | SharedError::Recipe(_)
-        | SharedError::BadRecipe(_)
-        | SharedError::Source { .. }
-        | SharedError::Batch(_) => Failure::Usage,
-        SharedError::Samples { .. }
-        | SharedError::Columns { .. }
-        | SharedError::Shuffle { .. }
-        | SharedError::Control { .. }
-        | SharedError::Report { .. }
-        | SharedError::Reports { .. }
-        | SharedError::Sources { .. }
-        | SharedError::Total { .. } => Failure::Data,
-        SharedError::Scratch { .. } => Failure::Other,
+        DistributedError::Push(error) => of_push(error),
+        DistributedError::Option { .. }
+        | DistributedError::NoBoundaries
+        | DistributedError::Recipe(_)
+        | DistributedError::BadRecipe(_)
+        | DistributedError::Source { .. }
+        | DistributedError::Batch(_) => Failure::Usage,
+        DistributedError::Samples { .. }
+        | DistributedError::Columns { .. }
+        | DistributedError::Shuffle { .. }
+        | DistributedError::Control { .. }
+        | DistributedError::Report { .. }
+        | DistributedError::Reports { .. }
+        | DistributedError::Sources { .. }
+        | DistributedError::Total { .. } => Failure::Data,
+        DistributedError::Scratch { .. } => Failure::Other,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The forebay command: the parser, and one file a command under `commands/`. The work itself is
 //! done by the libraries. [`main`] is the binary; [`embed`] runs the same commands for a program that
-//! they are part of, and [`shared`] a push whose rows its tasks bring.
+//! they are part of, and [`distributed`] a push whose rows its tasks bring.
 
 /// Writes a line to standard error, where it can be written: what the command does does not depend on it.
 macro_rules! tell {
@@ -10,9 +10,11 @@ macro_rules! tell {
     }};
 }
 
+mod choices;
 mod cli;
 mod commands;
 mod context;
+pub mod distributed;
 pub mod embed;
 mod exit;
 mod failure;
@@ -26,7 +28,6 @@ mod progress;
 mod pulling;
 mod render;
 mod result_file;
-pub mod shared;
 mod target;
 mod uploading;
 

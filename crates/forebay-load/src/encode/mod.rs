@@ -149,52 +149,44 @@ enum ValueWriter {
 }
 
 impl RowEncoder {
+    /// Rows of this schema update their keys.
     pub fn new(
         schema: &SchemaRef,
         key: &KeyTemplate,
         value: &ValueChoice,
     ) -> Result<RowEncoder, EncodeError> {
-        Self::beside(schema, Vec::new(), key, value)
+        Self::beside(schema, Vec::new(), key, value, None)
     }
 
-    /// The same for rows of `stored` that come beside other columns, which the key may name.
+    /// Rows of `stored` come beside other columns, which the key and the choice of operations may name. Without that
+    /// choice they update their keys.
     pub fn beside(
         stored: &SchemaRef,
         extra: Vec<FieldRef>,
         key: &KeyTemplate,
         value: &ValueChoice,
+        choice: Option<&OperationChoice>,
     ) -> Result<RowEncoder, EncodeError> {
         let arrow = joined(stored, extra);
         let schema = row_schema(&plain_schema(stored))?;
+        let all = row_schema(&arrow)?;
         let template = key.settled(&arrow);
-        let keys = KeyWriter::new(&row_schema(&arrow)?, &template)?;
+        let keys = KeyWriter::new(&all, &template)?;
         let (values, encoded) = value_writer(&schema, value)?;
+        let operations = choice.map(|choice| Operations::new(&all, &schema, choice));
         let (key, value) = (Vec::new(), Vec::new());
         Ok(RowEncoder {
             arrow,
+            operations: operations.transpose()?,
             schema,
             encoded,
             template,
             keys,
             values,
-            operations: None,
             verb: Verb::Update,
             key,
             value,
         })
-    }
-
-    /// Makes operations of the rows as `choice` says. `extra` are columns of the batches behind those of
-    /// the rows, for the choice to name.
-    pub fn with_operations(
-        mut self,
-        choice: &OperationChoice,
-        extra: Vec<FieldRef>,
-    ) -> Result<RowEncoder, EncodeError> {
-        self.arrow = joined(&self.arrow, extra);
-        let all = row_schema(&self.arrow)?;
-        self.operations = Some(Operations::new(&all, &self.schema, choice)?);
-        Ok(self)
     }
 
     /// How keys are made, with all that was settled by the source.

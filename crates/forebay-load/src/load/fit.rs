@@ -5,15 +5,19 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{Field, FieldRef, Schema};
+use arrow_schema::{DataType, Field, FieldRef};
 use forebay_engine::live::{self, LiveOptions};
 use forebay_engine::{Ttl, ValueKind};
+use forebay_run::number::Number;
+use forebay_run::operation::DeltaKind;
 
 use super::{LoadError, LoadRequest};
-use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
+use crate::convert::Given;
+use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
 use crate::push::PushError;
-use crate::push::layer::{lacking, text_field};
-use crate::sources::SourceSet;
+use crate::push::fit::{fit, open_typed, text_field};
+use crate::push::looking::Opened;
+use crate::sources::{SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
 
 /// A load's sources, held against its table.
@@ -32,42 +36,55 @@ impl<'a> TableFit<'a> {
         }
     }
 
-    /// Opens the sources, and what encodes their rows.
-    pub fn open(&self) -> Result<(SourceSet, RowEncoder), LoadError> {
+    /// Opens the request's sources by these options, and what encodes their rows.
+    pub fn open(&self, options: &SourceOptions) -> Result<Opened, LoadError> {
         let request = self.request;
         let choice = self.operations()?;
-        let mut sources = self.sources()?;
+        let sources = self.sources(options)?;
         if matches!(self.options.value, ValueKind::List { .. }) && request.value_column.is_none() {
             // The table decides the type of the column that is left, once it is known which that is.
             let request = LoadRequest {
                 value_column: Some(self.value_column(&sources)?),
                 ..request.clone()
             };
-            return TableFit::new(&request, self.options, self.now_ms).open();
+            return TableFit::new(&request, self.options, self.now_ms).open(options);
         }
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
         let key = request.key.settled(&sources.schema);
-        let encoder = RowEncoder::beside(&Arc::new(Schema::new(stored)), extra, &key, &value);
-        let encoder = encoder
-            .and_then(|encoder| encoder.with_operations(&choice, Vec::new()))
-            .map_err(PushError::from)?;
+        let fitted = fit(sources, stored, extra, &key, &value, &choice);
+        if let Err(PushError::Encode(EncodeError::NumberType { column, .. })) = &fitted
+            && let Some(options) = self.with_number(options, column)
+        {
+            return self.open(&options);
+        }
+        let (sources, encoder) = fitted?;
         self.check_values(&encoder)?;
-        // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
-        let loose = encoder.batch_schema().fields().iter();
-        let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
-        let loose = Arc::new(Schema::new(loose.collect::<Vec<Field>>()));
-        sources.arrange(loose).map_err(PushError::from)?;
         Ok((sources, encoder))
     }
 
-    fn sources(&self) -> Result<SourceSet, LoadError> {
-        let mut options = self.request.source_options.clone();
-        let typed = self.typed().into_iter();
-        options.table = typed
-            .map(|field| (field.name().clone(), field.data_type().clone()))
-            .collect();
-        SourceSet::open(&self.request.sources, &options).map_err(|error| self.lacks(lacking(error)))
+    /// Where a late row changed what the column was guessed to be, the table's type makes bad rows of those that
+    /// are no such number.
+    fn with_number(&self, options: &SourceOptions, column: &str) -> Option<SourceOptions> {
+        let number = self.options.delta.and_then(DeltaKind::number)?;
+        let is_given = options.columns.iter().any(|given| given.path == column);
+        if options.guesses.is_none() || is_given {
+            return None;
+        }
+        let mut options = options.clone();
+        options.columns.push(Given::exact(
+            column,
+            match number {
+                Number::I64 => DataType::Int64,
+                Number::F64 => DataType::Float64,
+            },
+        ));
+        Some(options)
+    }
+
+    fn sources(&self, options: &SourceOptions) -> Result<SourceSet, LoadError> {
+        let sources = open_typed(&self.request.sources, options, self.typed());
+        sources.map_err(|error| self.lacks(error))
     }
 
     fn operations(&self) -> Result<OperationChoice, LoadError> {

@@ -20,16 +20,14 @@ use crate::convert::Lossy;
 use crate::encode::Verb;
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
-use crate::push::build::{BuildJob, settle_pages, tallies};
-use crate::push::looking::{Looking, of_table};
-use crate::push::read::{read, record_memory};
+use crate::push::build::tallies;
 use crate::push::rejects::without_empty_file;
-
+use crate::push::report::rounded;
+use crate::push::work::Work;
 use crate::push::{Applied, BadRows, PushError};
-use crate::sort::{AsTheyAre, Collected, Cut, Cuts, Duplicates, SortPlan};
+use crate::sort::{AsTheyAre, Boundaries, Collected, Duplicates, SortPlan, SortSpace};
 use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
-use forebay_io::Throttle;
 
 /// What to load, and how.
 #[derive(Debug, Clone)]
@@ -114,45 +112,20 @@ fn carry_out(
     let started = store.clock().monotonic();
     let load = store.begin_load(&request.table)?;
     let now_ms = store.clock().unix_ms();
-    let open = |request: &LoadRequest| TableFit::new(request, load.options(), now_ms).open();
-    let opened = open(request)?;
-    let throttle = Throttle::new(request.rate_bytes, Arc::clone(store.clock()));
-    let mut plan = sort_plan(request, store, &load)?;
-    let looking = Looking {
-        plan: Some(&plan),
-        threads: plan.threads,
-        throttle: &throttle,
-        progress,
-    };
-    let reopen = |guesses| {
-        let mut request = request.clone();
-        request.source_options.guesses = Some(Arc::new(guesses));
-        open(&request)
-    };
-    let (_, read) = looking.read(opened, reopen, |sources, encoder| {
-        let bad_rows = &request.bad_rows;
-        read(
-            bad_rows, &plan, sources, encoder, &throttle, store, progress,
-        )
-        .map_err(of_table)
-    })?;
-    settle_pages(&mut plan, None, &tallies(&read.collected).0);
-    let job = BuildJob {
-        plan: &plan,
-        finish: &AsTheyAre {
-            filters: wants_filters(&read.collected, request.memory_bytes),
-        },
-        throttle: &throttle,
-        progress,
+    let fit = TableFit::new(request, load.options(), now_ms);
+    let options = &request.source_options;
+    let opened = fit.open(options)?;
+    let plan = sort_plan(request, store, &load)?;
+    let work = Work::new(plan, &request.bad_rows, request.rate_bytes, store, progress);
+    let work = work.with_table_types();
+    let (_, read) = work.read(options, opened, |options| fit.open(options))?;
+    let finish = AsTheyAre {
+        filters: wants_filters(&read.collected, request.memory_bytes),
     };
     let new_run = |at: usize| load.new_run(load.partitions()[at].id);
-    let built = job.build(&read.collected, &cuts(&load), &new_run);
-    let built = built.map_err(|error| error.in_files(&read.files))?;
+    let built = work.build(&read, &boundaries(&load), &finish, &new_run)?;
     // What was collected is written, and its memory may serve to open the table.
     drop(read.collected);
-    if built.kept.records == 0 && read.rejected > 0 {
-        return Err(PushError::NothingLeft.into());
-    }
     let runs = built.runs.iter().enumerate();
     let runs: Vec<IngestRun> = runs
         .filter_map(|(at, run)| {
@@ -173,7 +146,7 @@ fn carry_out(
         rejected: read.rejected,
         lossy: read.lossy,
         duplicates: built.duplicates,
-        seconds: (seconds * 1000.0).round() / 1000.0,
+        seconds: rounded(seconds),
     })
 }
 
@@ -181,19 +154,20 @@ fn sort_plan(request: &LoadRequest, store: &Store, load: &Load) -> Result<SortPl
     let only_updates = request.operation_column.is_none() && request.verb == Verb::Update;
     let kind = load.options().delta.unwrap_or(DeltaKind::Append);
     let expires = load.options().expiry != live::Expiry::Never;
-    Ok(SortPlan {
+    let space = SortSpace {
         disk: Arc::clone(store.disk()),
         scratch: load.scratch_dir()?,
-        run: load.run_options(),
-        duplicates: match only_updates {
-            true => request.duplicates,
-            false if commutes(request, kind) => Duplicates::ComposeInAnyOrder(kind),
-            false => Duplicates::Compose(kind),
-        },
-        with_operations: expires || !only_updates,
-        memory_bytes: record_memory(request.memory_bytes, request.threads),
-        threads: request.threads.max(1),
-    })
+        memory_bytes: request.memory_bytes,
+        threads: request.threads,
+    };
+    let duplicates = match only_updates {
+        true => request.duplicates,
+        false if commutes(request, kind) => Duplicates::ComposeInAnyOrder(kind),
+        false => Duplicates::Compose(kind),
+    };
+    let with_operations = expires || !only_updates;
+    let run = load.run_options();
+    Ok(SortPlan::new(space, run, None, duplicates, with_operations))
 }
 
 /// Whether the rows come to the same in whatever order: deltas that commute exactly, which floats do not, and that
@@ -205,13 +179,9 @@ fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
 }
 
 /// The partitions of the table.
-fn cuts(load: &Load) -> Cuts {
-    let cut = |bound: &forebay_engine::Bound| match bound {
-        forebay_engine::Bound::Slot(slot) => Cut::Slot(*slot),
-        forebay_engine::Bound::Key(key) => Cut::Key(key.clone()),
-    };
-    let lowers = load.partitions().iter().map(|range| &range.bounds.lower);
-    Cuts::at(lowers.map(cut).collect())
+fn boundaries(load: &Load) -> Boundaries {
+    let partitions = load.partitions().iter();
+    Boundaries::at(partitions.map(|part| part.bounds.lower.clone()).collect())
 }
 
 /// Whether the runs get filters: one is kept in memory while its run is written.

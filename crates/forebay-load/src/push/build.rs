@@ -4,7 +4,9 @@ use forebay_engine::{NewRun, RunRef};
 
 use super::{Applied, PushError};
 use crate::progress::{Progress, Unit};
-use crate::sort::{Built, Collected, Cuts, Duplicates, Finish, SortPlan, Tally, write_partitions};
+use crate::sort::{
+    Boundaries, Built, Collected, Duplicates, Finish, SortPlan, Tally, write_partitions,
+};
 use forebay_io::Throttle;
 
 /// What building runs takes.
@@ -33,30 +35,22 @@ pub fn tallies(collected: &[Collected]) -> (Tally, Tally) {
     (source, dropped)
 }
 
-/// Chooses the size of pages by the records that came in, unless it is given.
-pub fn settle_pages(plan: &mut SortPlan, page_bytes: Option<u32>, source: &Tally) {
-    if page_bytes.is_none() {
-        let run = plan.run.clone();
-        plan.run = run.for_records_of(source.bytes / source.records.max(1));
-    }
-}
-
 impl BuildJob<'_> {
     /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back of them
     /// against what came in.
     pub fn build(
         &self,
         collected: &[Collected],
-        cuts: &Cuts,
+        boundaries: &Boundaries,
         new_run: &dyn Fn(usize) -> NewRun,
     ) -> Result<Outputs, PushError> {
         let (source, dropped) = tallies(collected);
-        let new: Vec<NewRun> = (0..cuts.len()).map(new_run).collect();
+        let new: Vec<NewRun> = (0..boundaries.len()).map(new_run).collect();
         let records = source.records - dropped.records;
         self.progress.stage("building", Some(records), Unit::Rows);
         let built = write_partitions(
             self.plan,
-            cuts,
+            boundaries,
             collected,
             self.finish,
             &|partition: usize| new[partition].path.clone(),
@@ -65,7 +59,7 @@ impl BuildJob<'_> {
         )?;
         let kept = self.compare(&source, dropped, &built)?;
         let mut outputs = Outputs {
-            runs: (0..cuts.len()).map(|_| None).collect(),
+            runs: (0..boundaries.len()).map(|_| None).collect(),
             kept,
             duplicates: dropped.records,
         };

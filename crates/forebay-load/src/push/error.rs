@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_engine::StoreError;
 
-use super::boundaries::BoundariesError;
+use super::given_boundaries::BoundariesError;
 use crate::encode::EncodeError;
 use crate::sort::{SortError, Tally};
 use crate::sources::SourceError;

@@ -7,21 +7,21 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Schema};
-use forebay_engine::{
-    Bound, Manifest, ManifestDraft, Partition, Push, RunRef, Table, Ttl, ValueKind, Version, due,
-};
+use arrow_schema::FieldRef;
+use forebay_engine::{Manifest, ManifestDraft, Push, RunRef, Table, Ttl, ValueKind, Version, due};
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
+use super::fit::{fit, open_typed, text_field};
+use super::looking::Opened;
 use super::rows::expiry_of;
 use super::{Onto, PushError, PushRequest};
-use crate::encode::{OperationChoice, RowEncoder, ValueChoice};
+use crate::encode::{OperationChoice, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::progress::{Progress, Unit};
-use crate::sort::{Cut, Cuts, Finish, SortError};
-use crate::sources::{SourceError, SourceSet};
-use crate::types::{arrow_field, arrow_type};
+use crate::sort::{Boundaries, Finish, SortError};
+use crate::sources::{SourceOptions, SourceSet};
+use crate::types::arrow_field;
 
 /// The version that a push goes on with.
 pub struct Layer {
@@ -50,40 +50,30 @@ impl Layer {
         self.base.manifest()
     }
 
-    /// Opens the sources with the table's columns, and what encodes their rows.
-    pub fn open(&self, request: &PushRequest) -> Result<(SourceSet, RowEncoder), PushError> {
+    /// Opens the request's sources by these options with the table's columns, and what encodes their rows.
+    pub fn open(
+        &self,
+        request: &PushRequest,
+        options: &SourceOptions,
+    ) -> Result<Opened, PushError> {
+        let columns = self.manifest().schema.columns().iter();
+        let stored: Vec<FieldRef> = columns.map(arrow_field).collect();
+        let operation = request.operation_column.as_deref();
+        let extra: Vec<FieldRef> = operation.into_iter().map(text_field).collect();
+        let typed = stored.iter().chain(&extra).cloned();
+        let sources = open_typed(&request.sources, options, typed)?;
+        self.check_columns(&sources, operation)?;
         let manifest = self.manifest();
-        let columns = manifest.schema.columns();
-        let mut options = request.source_options.clone();
-        let typed = columns
-            .iter()
-            .map(|column| (column.name.clone(), arrow_type(&column.kind)));
-        let operation = request.operation_column.clone();
-        let texts = operation.iter().map(|name| (name.clone(), DataType::Utf8));
-        options.table = typed.chain(texts).collect();
-        let mut sources = SourceSet::open(&request.sources, &options).map_err(lacking)?;
-        self.check_columns(&sources, operation.as_deref())?;
-        let fields: Vec<FieldRef> = columns.iter().map(arrow_field).collect();
-        let extra = operation.iter().map(|name| text_field(name)).collect();
         let choice = OperationChoice {
-            column: operation.clone(),
+            column: request.operation_column.clone(),
             delta: manifest.delta,
             expiry: expiry_of(manifest.ttl.as_ref()),
             now_ms: self.now_ms,
             may_lack_values: true,
             ..OperationChoice::default()
         };
-        let encoder = RowEncoder::new(
-            &Arc::new(Schema::new(fields)),
-            &self.key()?,
-            &value_choice(manifest),
-        )?
-        .with_operations(&choice, extra)?;
-        // Deletes may leave out what other rows need; the encoder holds rows to it one by one.
-        let loose = encoder.batch_schema().fields().iter();
-        let loose = loose.map(|field| field.as_ref().clone().with_nullable(true));
-        sources.arrange(Arc::new(Schema::new(loose.collect::<Vec<Field>>())))?;
-        Ok((sources, encoder))
+        let (key, value) = (self.key()?, value_choice(manifest));
+        fit(sources, stored, extra, &key, &value, &choice)
     }
 
     pub fn key(&self) -> Result<KeyTemplate, PushError> {
@@ -114,12 +104,9 @@ impl Layer {
         }
     }
 
-    pub fn cuts(&self) -> Cuts {
-        let cut = |partition: &Partition| match &partition.bounds.lower {
-            Bound::Slot(slot) => Cut::Slot(*slot),
-            Bound::Key(key) => Cut::Key(key.clone()),
-        };
-        Cuts::at(self.manifest().partitions.iter().map(cut).collect())
+    pub fn boundaries(&self) -> Boundaries {
+        let partitions = self.manifest().partitions.iter();
+        Boundaries::at(partitions.map(|part| part.bounds.lower.clone()).collect())
     }
 
     /// What the operations of a key compose by.
@@ -185,26 +172,6 @@ impl Finish for Layer {
     fn wants_filter(&self, partition: usize) -> bool {
         !self.manifest().partitions[partition].runs.is_empty()
     }
-}
-
-/// A type is given for each column of the table, so that a missing one shows there.
-pub(crate) fn lacking(error: SourceError) -> PushError {
-    match error {
-        SourceError::UnknownColumn {
-            column,
-            columns,
-            hint,
-        } => PushError::Onto {
-            problem: format!(
-                "the sources have no column '{column}', which it needs; they have: {columns}{hint}"
-            ),
-        },
-        other => other.into(),
-    }
-}
-
-pub(crate) fn text_field(name: &str) -> FieldRef {
-    Arc::new(Field::new(name, DataType::Utf8, true))
 }
 
 fn value_choice(manifest: &Manifest) -> ValueChoice {

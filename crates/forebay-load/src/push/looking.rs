@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use super::{PushError, PushRequest};
+use super::PushError;
 use crate::encode::RowEncoder;
 use crate::progress::{Progress, Unit};
 use crate::sort::{SortError, SortPlan};
-use crate::sources::{Guesses, SourceError, SourceSet};
+use crate::sources::{Guesses, SourceError, SourceOptions, SourceSet};
 use forebay_io::Throttle;
 
 /// The stage that progress tells of.
@@ -29,12 +29,13 @@ pub struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    /// Reads what was opened. Where the guess of the types fails, `reopen` gets those of all rows, and is to
-    /// open the same sources with them; then they are read from their beginning.
+    /// Reads what was opened by `options`. Where the guess of the types fails, `open` gets options with those of
+    /// all rows, and is to open the same sources by them; then they are read from their beginning.
     pub fn read<R, E: From<PushError>>(
         &self,
+        options: &SourceOptions,
         (sources, encoder): Opened,
-        reopen: impl FnOnce(Guesses) -> Result<Opened, E>,
+        open: impl FnOnce(&SourceOptions) -> Result<Opened, E>,
         read: impl Fn(&SourceSet, &RowEncoder) -> Result<R, PushError>,
     ) -> Result<(RowEncoder, R), E> {
         let failed = match read(&sources, &encoder) {
@@ -49,25 +50,13 @@ impl Looking<'_> {
         ));
         let guesses = self.look(&sources)?;
         drop((sources, encoder));
-        let (sources, encoder) = reopen(guesses)?;
+        let options = SourceOptions {
+            guesses: Some(Arc::new(guesses)),
+            ..options.clone()
+        };
+        let (sources, encoder) = open(&options)?;
         let read = read(&sources, &encoder)?;
         Ok((encoder, read))
-    }
-
-    /// [`Looking::read`] for a push, which `open` opens.
-    pub fn read_for<R>(
-        &self,
-        request: &PushRequest,
-        open: impl Fn(&PushRequest) -> Result<Opened, PushError>,
-        opened: Opened,
-        read: impl Fn(&SourceSet, &RowEncoder) -> Result<R, PushError>,
-    ) -> Result<(RowEncoder, R), PushError> {
-        let reopen = |guesses| {
-            let mut request = request.clone();
-            request.source_options.guesses = Some(Arc::new(guesses));
-            open(&request)
-        };
-        self.read(opened, reopen, read)
     }
 
     fn look(&self, sources: &SourceSet) -> Result<Guesses, PushError> {

@@ -17,47 +17,45 @@
 //!
 //! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
 
-mod boundaries;
 pub(crate) mod build;
 mod dry_run;
 mod error;
-pub(crate) mod layer;
+pub(crate) mod fit;
+mod given_boundaries;
+mod layer;
 pub(crate) mod looking;
 pub(crate) mod partitions;
 mod publish;
 pub(crate) mod read;
 pub(crate) mod rejects;
-mod report;
+pub(crate) mod report;
 mod request;
 pub(crate) mod rows;
+pub(crate) mod work;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_engine::{Manifest, Push, PushOptions, Store};
-use forebay_io::Disk;
 use forebay_run::RunOptions;
 
 use crate::convert::Lossy;
-use crate::encode::RowEncoder;
 use crate::progress::Progress;
-use crate::sort::{AsTheyAre, Cuts, Duplicates, Finish, SortPlan};
+use crate::sort::{AsTheyAre, Duplicates, SortPlan, SortSpace};
 
-pub use boundaries::{Boundaries, BoundariesError};
-use build::{BuildJob, Outputs, settle_pages, tallies};
+use build::tallies;
 pub use dry_run::{Extent, Forecast, Ground, Outlook, Room, dry_run};
 pub use error::PushError;
-use forebay_io::Throttle;
+pub use given_boundaries::{BoundariesError, GivenBoundaries};
 use layer::Layer;
-use looking::{Looking, Opened, of_table};
 use publish::publish;
-use read::Read;
 use rejects::without_empty_file;
 pub use rejects::{BadRows, NotedRow};
+use report::rounded;
 pub use report::{Applied, PushReport};
 pub use request::{Onto, PushRequest};
 use rows::{Counted, PushRows};
+use work::Work;
 
 /// Rows of either version that the gate looks at.
 const GATE_SAMPLE_ROWS: u64 = 20_000;
@@ -82,30 +80,30 @@ fn push_whole(
     progress: &dyn Progress,
 ) -> Result<PushReport, PushError> {
     let rows = PushRows::of(request, store.clock().unix_ms())?;
-    let opened = rows.open(request)?;
+    let opened = rows.open(&request.sources, &request.source_options)?;
     let given = request.boundaries.as_ref();
-    let given = given.map(|given| given.cuts(request.order)).transpose()?;
+    let given = given
+        .map(|given| given.of_order(request.order))
+        .transpose()?;
     let push = store.begin_push(&request.table, options(request))?;
-    let plan = sort_plan(request, store.disk(), push.scratch_dir()?, None);
-    let work = Work {
-        request,
-        store,
-        throttle: Throttle::new(request.rate_bytes, Arc::clone(store.clock())),
-        progress,
-    };
-    let (encoder, read) = work.read(&plan, opened, |request| rows.open(request))?;
-    let cuts = given.unwrap_or_else(|| {
-        partitions::cuts(request, &read.collected, tallies(&read.collected).0.bytes)
+    let work = work(request, store, &push, None, progress)?;
+    let (encoder, read) = work.read(&request.source_options, opened, |options| {
+        rows.open(&request.sources, options)
+    })?;
+    let boundaries = given.unwrap_or_else(|| {
+        partitions::boundaries(request, &read.collected, tallies(&read.collected).0.bytes)
     });
     let finish = AsTheyAre { filters: false };
-    let built = work.build(&push, plan, &read, &cuts, &finish)?;
+    let built = work.build(&read, &boundaries, &finish, &|partition| {
+        push.new_run(partition)
+    })?;
     let counted = Counted {
         runs: built.runs,
         records: built.kept.records,
         nulls: &read.nulls,
     };
     let source = request.sources.to_string();
-    let draft = rows.draft(&encoder, request.order, &cuts, counted, source);
+    let draft = rows.draft(&encoder, request.order, &boundaries, counted, source);
     let ready = Ready {
         manifest: push.manifest(draft)?,
         base: None,
@@ -129,17 +127,13 @@ fn push_onto(
     store.table(&request.table)?;
     let push = store.begin_push(&request.table, options(request))?;
     let layer = Layer::new(request, onto, push.table(), push.created_unix_ms())?;
-    let opened = layer.open(request)?;
-    let plan = sort_plan(request, store.disk(), push.scratch_dir()?, Some(&layer));
-    let work = Work {
-        request,
-        store,
-        throttle: Throttle::new(request.rate_bytes, Arc::clone(store.clock())),
-        progress,
-    };
-    let read = work.read(&plan, opened, |request| layer.open(request));
-    let (_, read) = read.map_err(of_table)?;
-    let built = work.build(&push, plan, &read, &layer.cuts(), &layer)?;
+    let opened = layer.open(request, &request.source_options)?;
+    let work = work(request, store, &push, Some(&layer), progress)?.with_table_types();
+    let (_, read) = work.read(&request.source_options, opened, |options| {
+        layer.open(request, options)
+    })?;
+    let new_run = |partition| push.new_run(partition);
+    let built = work.build(&read, &layer.boundaries(), &layer, &new_run)?;
     let applied = built.applied();
     let ready = Ready {
         manifest: layer.finish(request, &push, built.runs, progress)?,
@@ -158,63 +152,6 @@ fn options(request: &PushRequest) -> PushOptions {
     PushOptions {
         version: request.version,
         ..PushOptions::default()
-    }
-}
-
-/// What both kinds of push do alike.
-struct Work<'a> {
-    request: &'a PushRequest,
-    store: &'a Store,
-    throttle: Throttle,
-    progress: &'a dyn Progress,
-}
-
-impl Work<'_> {
-    /// Reads what was opened. `open` opens it again, for a request that says more of the types.
-    fn read(
-        &self,
-        plan: &SortPlan,
-        opened: Opened,
-        open: impl Fn(&PushRequest) -> Result<Opened, PushError>,
-    ) -> Result<(RowEncoder, Read), PushError> {
-        let (request, throttle, progress) = (self.request, &self.throttle, self.progress);
-        let looking = Looking {
-            plan: Some(plan),
-            threads: plan.threads,
-            throttle,
-            progress,
-        };
-        looking.read_for(request, open, opened, |sources, encoder| {
-            let bad_rows = &request.bad_rows;
-            read::read(
-                bad_rows, plan, sources, encoder, throttle, self.store, progress,
-            )
-        })
-    }
-
-    fn build(
-        &self,
-        push: &Push,
-        mut plan: SortPlan,
-        read: &Read,
-        cuts: &Cuts,
-        finish: &dyn Finish,
-    ) -> Result<Outputs, PushError> {
-        let source = tallies(&read.collected).0;
-        settle_pages(&mut plan, self.request.page_bytes, &source);
-        let job = BuildJob {
-            plan: &plan,
-            finish,
-            throttle: &self.throttle,
-            progress: self.progress,
-        };
-        let new_run = |partition| push.new_run(partition);
-        let built = job.build(&read.collected, cuts, &new_run);
-        let built = built.map_err(|error| error.in_files(&read.files))?;
-        match built.kept.records == 0 && read.rejected > 0 {
-            true => Err(PushError::NothingLeft),
-            false => Ok(built),
-        }
     }
 }
 
@@ -250,11 +187,7 @@ pub(crate) fn conclude(
     let nothing = nothing.filter(|_| ready.rejected == 0);
     let warnings = nothing.map(|what| format!("the sources have no rows: {what}"));
     let outcome = publish(request, store, push, ready.manifest, ready.base, progress)?;
-    let seconds = store
-        .clock()
-        .monotonic()
-        .saturating_sub(started)
-        .as_secs_f64();
+    let seconds = store.clock().monotonic().saturating_sub(started);
     Ok(PushReport {
         table: request.table.clone(),
         version: outcome.version,
@@ -265,7 +198,7 @@ pub(crate) fn conclude(
         rejected: ready.rejected,
         lossy: ready.lossy,
         duplicates: ready.duplicates,
-        seconds: (seconds * 1000.0).round() / 1000.0,
+        seconds: rounded(seconds.as_secs_f64()),
         swapped: outcome.swapped,
         compared_with: outcome.compared_with,
         gate: outcome.gate,
@@ -274,28 +207,33 @@ pub(crate) fn conclude(
     })
 }
 
-fn sort_plan(
-    request: &PushRequest,
-    disk: &Arc<dyn Disk>,
-    scratch: PathBuf,
+fn work<'a>(
+    request: &'a PushRequest,
+    store: &'a Store,
+    push: &Push,
     layer: Option<&Layer>,
-) -> SortPlan {
-    let prefix = format!("{}:", request.table);
+    progress: &'a dyn Progress,
+) -> Result<Work<'a>, PushError> {
+    let space = SortSpace {
+        disk: Arc::clone(store.disk()),
+        scratch: push.scratch_dir()?,
+        memory_bytes: request.memory_bytes,
+        threads: request.threads,
+    };
+    let plan = sort_plan(request, space, layer);
+    let (bad_rows, rate_bytes) = (&request.bad_rows, request.rate_bytes);
+    Ok(Work::new(plan, bad_rows, rate_bytes, store, progress))
+}
+
+/// The sort of a whole push, or of one onto the version of `layer`.
+fn sort_plan(request: &PushRequest, space: SortSpace, layer: Option<&Layer>) -> SortPlan {
     let order = layer.map_or(request.order, |layer| layer.base.order());
-    let mut run = RunOptions::new(order, request.compression, prefix.as_bytes());
-    run.page_bytes = request.page_bytes.unwrap_or(run.page_bytes);
+    let run = RunOptions::new(order, request.compression, &request.table.wire_prefix());
     let duplicates = layer.map_or(request.duplicates, |layer| {
         Duplicates::Compose(layer.kind())
     });
-    SortPlan {
-        disk: Arc::clone(disk),
-        scratch,
-        run,
-        duplicates,
-        with_operations: layer.is_some() || request.ttl.is_some(),
-        memory_bytes: read::record_memory(request.memory_bytes, request.threads),
-        threads: request.threads.max(1),
-    }
+    let with_operations = layer.is_some() || request.ttl.is_some();
+    SortPlan::new(space, run, request.page_bytes, duplicates, with_operations)
 }
 
 #[cfg(test)]

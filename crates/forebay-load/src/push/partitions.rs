@@ -1,10 +1,10 @@
 //! How many partitions a version gets, and where they begin.
 
-use forebay_engine::{Bound, Partition, RunRef};
+use forebay_engine::{Partition, RunRef};
 use forebay_run::Order;
 
 use super::PushRequest;
-use crate::sort::{Collected, Cut, Cuts};
+use crate::sort::{Boundaries, Collected};
 
 /// Bytes of keys and values that make a partition, when the number is not given.
 const PARTITION_BYTES: u64 = 64 << 20;
@@ -23,34 +23,27 @@ pub fn by_size(bytes: u64) -> u32 {
         .clamp(least, MOST) as u32
 }
 
-pub fn cuts(request: &PushRequest, collected: &[Collected], bytes: u64) -> Cuts {
+pub fn boundaries(request: &PushRequest, collected: &[Collected], bytes: u64) -> Boundaries {
     let partitions = request.partitions.unwrap_or_else(|| by_size(bytes)).max(1);
     match request.order {
-        Order::Hashed => Cuts::slots(partitions),
-        Order::Ordered => Cuts::keys(partitions, collected),
+        Order::Hashed => Boundaries::slots(partitions),
+        Order::Ordered => Boundaries::keys(partitions, collected),
     }
 }
 
 /// One partition of everything.
-pub fn whole(order: Order) -> Cuts {
+pub fn whole(order: Order) -> Boundaries {
     match order {
-        Order::Hashed => Cuts::slots(1),
-        Order::Ordered => Cuts::by_samples(1, Vec::new()),
-    }
-}
-
-pub fn bound(cut: &Cut) -> Bound {
-    match cut {
-        Cut::Slot(slot) => Bound::Slot(*slot),
-        Cut::Key(key) => Bound::Key(key.clone()),
+        Order::Hashed => Boundaries::slots(1),
+        Order::Ordered => Boundaries::by_samples(1, Vec::new()),
     }
 }
 
 /// The partitions of a table that is pushed whole, each of its one run.
-pub fn of_runs(cuts: &Cuts, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
+pub fn of_runs(boundaries: &Boundaries, runs: Vec<Option<RunRef>>) -> Vec<Partition> {
     let part = |(at, run): (usize, Option<RunRef>)| {
         let runs = run.into_iter().collect();
-        (bound(cuts.lower(at)), runs)
+        (boundaries.first_of(at).clone(), runs)
     };
     Partition::side_by_side(runs.into_iter().enumerate().map(part))
 }

@@ -17,15 +17,6 @@ use crate::sort::{Collected, Collector, SortError, SortPlan};
 use crate::sources::{Feed, Origin, SourceError, SourceSet};
 use forebay_io::Throttle;
 
-/// Set aside of the budget for what reading a unit and writing a run take, a thread.
-const WORK_BYTES: u64 = 24 << 20;
-
-/// The part of a memory budget that records may fill.
-pub fn record_memory(budget_bytes: u64, threads: usize) -> usize {
-    let work = WORK_BYTES * threads.max(1) as u64;
-    budget_bytes.saturating_sub(work).max(budget_bytes / 4) as usize
-}
-
 /// What was read.
 #[derive(Debug)]
 pub struct Read {

@@ -69,3 +69,8 @@ impl PushReport {
         !self.swapped && self.gate.iter().any(|finding| !finding.passed)
     }
 }
+
+/// Seconds to the millisecond, as reports have them.
+pub(crate) fn rounded(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}

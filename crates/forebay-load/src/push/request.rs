@@ -6,7 +6,7 @@ use forebay_engine::{TableName, Ttl};
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order};
 
-use super::boundaries::Boundaries;
+use super::given_boundaries::GivenBoundaries;
 use super::rejects::BadRows;
 use crate::encode::ValueChoice;
 use crate::gate::Limit;
@@ -36,7 +36,7 @@ pub struct PushRequest {
     /// By default by size: [`super::partitions::by_size`].
     pub partitions: Option<u32>,
     /// Where the partitions begin; then their number is not given.
-    pub boundaries: Option<Boundaries>,
+    pub boundaries: Option<GivenBoundaries>,
     pub compression: Compression,
     /// By default as [`forebay_run::RunOptions::for_records_of`] chooses.
     pub page_bytes: Option<u32>,

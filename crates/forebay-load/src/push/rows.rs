@@ -5,11 +5,12 @@ use forebay_engine::{ColumnStats, ManifestDraft, RunRef, Ttl, ValueKind};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
 
+use super::looking::Opened;
 use super::{PushError, PushRequest, partitions};
 use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
-use crate::sort::Cuts;
-use crate::sources::SourceSet;
+use crate::sort::Boundaries;
+use crate::sources::{Input, SourceOptions, SourceSet};
 
 /// See the module's text.
 #[derive(Debug, Clone)]
@@ -46,39 +47,37 @@ impl PushRows {
     }
 
     /// Opens the sources, and what encodes their rows.
-    pub fn open(&self, request: &PushRequest) -> Result<(SourceSet, RowEncoder), PushError> {
-        let mut sources = SourceSet::open(&request.sources, &request.source_options)?;
-        let encoder = RowEncoder::new(&sources.schema, &self.key, &self.value)?;
+    pub fn open(&self, sources: &Input, options: &SourceOptions) -> Result<Opened, PushError> {
+        let mut sources = SourceSet::open(sources, options)?;
+        // By all columns that there are, so that errors name these.
+        let encoder = self.encoder(&sources.schema)?;
         if self.delta == Some(DeltaKind::Append)
             && !matches!(encoder.encoded(), Encoded::Bytes { .. })
         {
             return Err(PushError::AppendToNested { values: "lists" });
         }
-        if let Some(column) = self.value.column() {
-            let mut needed: Vec<&str> = self.key.columns().collect();
-            needed.push(column);
-            if let Some(Ttl::Column(name)) = &self.ttl {
-                needed.push(name);
-            }
-            sources.keep_columns(&needed)?;
+        let Some(column) = self.value.column() else {
+            return Ok((sources, encoder));
+        };
+        let mut needed: Vec<&str> = self.key.columns().collect();
+        needed.push(column);
+        if let Some(Ttl::Column(name)) = &self.ttl {
+            needed.push(name);
         }
+        sources.keep_columns(&needed)?;
         let encoder = self.encoder(&sources.schema)?;
         Ok((sources, encoder))
     }
 
     /// What encodes rows of these columns, which are those that the table needs.
     pub fn encoder(&self, schema: &SchemaRef) -> Result<RowEncoder, EncodeError> {
-        let encoder = RowEncoder::new(schema, &self.key, &self.value)?;
-        if self.ttl.is_none() {
-            return Ok(encoder);
-        }
-        let choice = OperationChoice {
+        let choice = self.ttl.as_ref().map(|ttl| OperationChoice {
             delta: self.delta,
-            expiry: expiry_of(self.ttl.as_ref()),
+            expiry: expiry_of(Some(ttl)),
             now_ms: self.now_ms,
             ..OperationChoice::default()
-        };
-        encoder.with_operations(&choice, Vec::new())
+        });
+        RowEncoder::beside(schema, Vec::new(), &self.key, &self.value, choice.as_ref())
     }
 
     /// What the version says of itself.
@@ -86,7 +85,7 @@ impl PushRows {
         &self,
         encoder: &RowEncoder,
         order: Order,
-        cuts: &Cuts,
+        boundaries: &Boundaries,
         counted: Counted<'_>,
         source: String,
     ) -> ManifestDraft {
@@ -98,7 +97,7 @@ impl PushRows {
             delta: self.delta,
             ttl: self.ttl.clone(),
             onto: None,
-            partitions: partitions::of_runs(cuts, counted.runs),
+            partitions: partitions::of_runs(boundaries, counted.runs),
             stats: column_stats(encoder, counted.nulls, counted.records),
             source,
         }

@@ -4,7 +4,7 @@
 //!    budget. When the share is full, the records are sorted and spilled as one run (the same format
 //!    as the result's, `forebay_run`), and the collector starts again. Records that fit are never
 //!    spilled.
-//! 2. [`cut::Cuts`] divides the sort order into partitions: hashed ones at Redis slots, ordered ones
+//! 2. [`boundaries::Boundaries`] divides the sort order into partitions: hashed ones at Redis slots, ordered ones
 //!    at keys that halve the bytes seen.
 //! 3. [`write::write_partitions`] merges, per partition and in parallel, what lies in memory and in
 //!    the spilled runs, writes the partition's run, and reads it back from the device.
@@ -14,24 +14,23 @@
 //! collector the order of arrival is the order of age.
 
 mod arena;
+mod boundaries;
 mod collector;
-mod cut;
 mod order;
+mod plan;
 mod spill;
 mod write;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use forebay_io::Disk;
+use forebay_run::RunError;
 use forebay_run::content::ContentSum;
-use forebay_run::hash::KeyHasher;
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::record::{decode, encode};
-use forebay_run::{Order, RunError, RunOptions};
 
+pub use boundaries::Boundaries;
 pub use collector::{Collected, Collector};
-pub use cut::{Cut, Cuts};
+pub use plan::{SortPlan, SortSpace, record_memory};
 pub use write::{AsTheyAre, Built, Finish, write_partitions};
 
 /// What to do with two records of the same key.
@@ -49,62 +48,6 @@ pub enum Duplicates {
     Compose(DeltaKind),
     /// Compose them where the order makes no difference.
     ComposeInAnyOrder(DeltaKind),
-}
-
-/// What all threads of a sort share.
-#[derive(Debug, Clone)]
-pub struct SortPlan {
-    pub disk: Arc<dyn Disk>,
-    /// Where runs are spilled; the directory exists.
-    pub scratch: PathBuf,
-    /// Order, compression and hash prefix of the result.
-    pub run: RunOptions,
-    pub duplicates: Duplicates,
-    /// Records carry operations, by [`Collector::push_operation`]; else all are updates.
-    pub with_operations: bool,
-    /// The memory for records of all collectors together.
-    pub memory_bytes: usize,
-    pub threads: usize,
-}
-
-impl SortPlan {
-    pub fn order(&self) -> Order {
-        self.run.order
-    }
-
-    pub(crate) fn hasher(&self) -> KeyHasher {
-        KeyHasher::new(&self.run.hash_prefix)
-    }
-
-    /// Removes what collectors have spilled, of which none may be in use.
-    pub fn remove_spills(&self) -> Result<(), SortError> {
-        let failed = |error| SortError::Scratch {
-            path: self.scratch.clone(),
-            error,
-        };
-        for name in self.disk.list(&self.scratch).map_err(failed)? {
-            if name.starts_with(SPILL_PREFIX) {
-                self.disk.remove(&self.scratch.join(name)).map_err(failed)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// How many threads may read and collect.
-    pub fn reading_threads(&self) -> usize {
-        match self.duplicates {
-            Duplicates::Compose(_) => 1,
-            _ => self.threads.max(1),
-        }
-    }
-
-    /// The payload of a record as its run has it: what counts in a [`Tally`].
-    fn payload<'v>(&self, collected: &'v [u8]) -> &'v [u8] {
-        match collected.split_first() {
-            Some((_, payload)) if self.with_operations => payload,
-            _ => collected,
-        }
-    }
 }
 
 /// The operation of a record as it was collected: its tag and payload, or the value of an update.

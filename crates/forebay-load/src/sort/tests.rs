@@ -1,12 +1,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use forebay_io::Disk;
 use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
-use forebay_run::{Compression, Run};
+use forebay_run::{Compression, Order, Run, RunOptions};
 
 use super::*;
 use crate::progress::Silent;
@@ -43,15 +45,16 @@ fn units(dice: &mut Dice, units: usize, each: usize, repeat: bool) -> Vec<Vec<Re
 
 fn plan(disk: &SimDisk, order: Order, duplicates: Duplicates, memory_bytes: usize) -> SortPlan {
     disk.create_dir_all(Path::new("/scratch")).unwrap();
-    SortPlan {
+    let space = SortSpace {
         disk: Arc::new(disk.clone()),
         scratch: PathBuf::from("/scratch"),
-        run: RunOptions::new(order, Compression::None, b"t:"),
-        duplicates,
-        with_operations: false,
-        memory_bytes,
+        memory_bytes: memory_bytes as u64,
         threads: 3,
-    }
+    };
+    let run = RunOptions::new(order, Compression::None, b"t:");
+    let mut plan = SortPlan::new(space, run, None, duplicates, false);
+    plan.memory_bytes = memory_bytes;
+    plan
 }
 
 /// Reads the units by several threads, as a push does.
@@ -80,20 +83,20 @@ fn collect(plan: &SortPlan, units: &[Vec<Record>]) -> Result<Vec<Collected>, Sor
     })
 }
 
-fn cuts(plan: &SortPlan, collected: &[Collected], partitions: u32) -> Cuts {
+fn boundaries(plan: &SortPlan, collected: &[Collected], partitions: u32) -> Boundaries {
     match plan.order() {
-        Order::Hashed => Cuts::slots(partitions),
-        Order::Ordered => Cuts::keys(partitions, collected),
+        Order::Hashed => Boundaries::slots(partitions),
+        Order::Ordered => Boundaries::keys(partitions, collected),
     }
 }
 
 fn build(plan: &SortPlan, units: &[Vec<Record>]) -> Result<(Vec<Built>, Tally), SortError> {
     let collected = collect(plan, units)?;
-    let cuts = cuts(plan, &collected, 5);
+    let boundaries = boundaries(plan, &collected, 5);
     let path_of = |partition| PathBuf::from(format!("/scratch/part-{partition}.run"));
     let built = write_partitions(
         plan,
-        &cuts,
+        &boundaries,
         &collected,
         &AsTheyAre { filters: false },
         &path_of,
@@ -176,10 +179,8 @@ fn a_duplicate_is_refused_by_name_in_memory_and_over_spills() {
         let twice = units[0][7].clone();
         units[39].push((twice.0.clone(), b"again".to_vec()));
         let disk = SimDisk::new();
-        let plan = SortPlan {
-            disk: Arc::new(disk.clone()),
-            ..plan
-        };
+        let mut plan = plan;
+        plan.disk = Arc::new(disk.clone());
         disk.create_dir_all(Path::new("/scratch")).unwrap();
         let error = build(&plan, &units).unwrap_err();
         let key = String::from_utf8(twice.0).unwrap();

@@ -12,7 +12,7 @@ use forebay_run::scan::{Cursor, Direction};
 use forebay_run::verify::read_back;
 use forebay_run::{RunError, RunOptions, RunSummary, RunWriter};
 
-use super::cut::Cuts;
+use super::boundaries::Boundaries;
 use super::spill::{MemoryCursor, SortedCursor};
 use super::{Collected, Duplicates, SortError, SortPlan, Tally};
 use crate::progress::Progress;
@@ -74,7 +74,7 @@ impl Finish for AsTheyAre {
 /// any thread.
 pub fn write_partitions(
     plan: &SortPlan,
-    cuts: &Cuts,
+    boundaries: &Boundaries,
     collected: &[Collected],
     finish: &dyn Finish,
     path_of: &(dyn Fn(usize) -> PathBuf + Sync),
@@ -87,12 +87,12 @@ pub fn write_partitions(
     let work = || {
         while !failed.load(Relaxed) {
             let partition = next.fetch_add(1, Relaxed);
-            if partition >= cuts.len() {
+            if partition >= boundaries.len() {
                 break;
             }
             let job = PartitionJob {
                 plan,
-                cuts,
+                boundaries,
                 collected,
                 finish,
                 partition,
@@ -125,7 +125,7 @@ pub fn write_partitions(
 
 struct PartitionJob<'a> {
     plan: &'a SortPlan,
-    cuts: &'a Cuts,
+    boundaries: &'a Boundaries,
     collected: &'a [Collected],
     finish: &'a dyn Finish,
     partition: usize,
@@ -195,7 +195,7 @@ impl PartitionJob<'_> {
         let filter_records = self.finish.wants_filter(self.partition).then(|| {
             let records = self.collected.iter().map(|part| {
                 let order = self.plan.order();
-                let entries = self.cuts.entries(self.partition, &part.rest, order);
+                let entries = self.boundaries.entries(self.partition, &part.rest, order);
                 let spilled = part.spills.iter().map(|spill| spill.run.summary().records);
                 entries.len() as u64 + spilled.sum::<u64>()
             });
@@ -214,10 +214,10 @@ impl PartitionJob<'_> {
         let mut cursors = Vec::new();
         for part in self.collected {
             for spill in &part.spills {
-                let range = self.cuts.range(self.partition);
+                let range = self.boundaries.range(self.partition);
                 cursors.push(SortedCursor::Spill(spill.cursor(range)));
             }
-            let entries = self.cuts.entries(self.partition, &part.rest, order);
+            let entries = self.boundaries.entries(self.partition, &part.rest, order);
             cursors.push(SortedCursor::Memory(MemoryCursor::new(
                 &part.rest, self.plan, entries,
             )));

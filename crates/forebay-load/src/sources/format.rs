@@ -1,7 +1,6 @@
 //! Formats and compressions, by the endings of names.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// A file format that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +18,16 @@ pub enum Format {
 impl Format {
     pub(super) const ENDINGS: &str = ".parquet, .csv, .tsv, .jsonl, .ndjson, .json, .arrow, .feather, .ipc, .arrows, .pcap, .pcapng or .cap";
 
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Csv => "csv",
+            Format::JsonLines => "jsonl",
+            Format::Arrow => "arrow",
+            Format::Capture => "pcap",
+        }
+    }
+
     /// The format that the ending of a name (without `.gz` or `.zst`) tells.
     pub fn of_name(name: &str) -> Option<Format> {
         let ending = name.rsplit_once('.')?.1;
@@ -35,30 +44,7 @@ impl Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Format::Parquet => "parquet",
-            Format::Csv => "csv",
-            Format::JsonLines => "jsonl",
-            Format::Arrow => "arrow",
-            Format::Capture => "pcap",
-        })
-    }
-}
-
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Format, String> {
-        match text {
-            "parquet" => Ok(Format::Parquet),
-            "csv" => Ok(Format::Csv),
-            "jsonl" => Ok(Format::JsonLines),
-            "arrow" => Ok(Format::Arrow),
-            "pcap" => Ok(Format::Capture),
-            _ => Err(format!(
-                "'{text}' is not one of parquet, csv, jsonl, arrow, pcap"
-            )),
-        }
+        formatter.write_str(self.name())
     }
 }
 

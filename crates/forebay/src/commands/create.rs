@@ -7,9 +7,10 @@ use forebay_engine::{TableName, ValueKind};
 use forebay_load::sources::parse_schema;
 use forebay_run::operation::DeltaKind;
 use forebay_run::row::{Column, Kind, Schema};
+use forebay_run::{Compression, Order};
 use serde_json::json;
 
-use crate::commands::push::{Compression, Delta, Order};
+use crate::choices::{COMPRESSIONS, DELTAS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -31,7 +32,7 @@ pub struct Create {
     pub mode: Mode,
 
     /// hashed for look-ups by key, ordered for ranges too
-    #[arg(long, value_enum, default_value = "hashed")]
+    #[arg(long, value_parser = ORDERS.parser(), default_value = "hashed")]
     pub order: Order,
 
     /// Number of partitions of a hashed table; 4 unless told otherwise
@@ -50,8 +51,8 @@ pub struct Create {
     pub value: Value,
 
     /// What KV.DELTA does to the values, which are numbers but for append: decimal text on the wire
-    #[arg(long, value_enum, help_heading = "Values")]
-    pub delta: Option<Delta>,
+    #[arg(long, value_parser = DELTAS.parser(), help_heading = "Values")]
+    pub delta: Option<DeltaKind>,
 
     /// A column of the rows: 'score:int64', 'name:text'; may be repeated
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Values")]
@@ -91,7 +92,7 @@ pub struct Create {
     pub merge_rate: Option<u64>,
 
     /// Compression of the pages
-    #[arg(long, value_enum, default_value = "none", help_heading = "Work")]
+    #[arg(long, value_parser = COMPRESSIONS.parser(), default_value = "none", help_heading = "Work")]
     pub compression: Compression,
 }
 
@@ -140,7 +141,7 @@ pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
     });
     context.print_done(Outcome::Done, &object, || {
         let partitions = human::counted(partitions as u64, "partition");
-        let order = format!("{order:?}").to_lowercase();
+        let order = ORDERS.name_of(order);
         format!("{name} is made: live, {order}, {partitions}, durability {durability}, ttl {ttl}")
     })
 }
@@ -168,7 +169,7 @@ impl Create {
         };
         let options = &mut draft.options;
         (options.value, options.schema) = self.values()?;
-        options.delta = self.delta.map(DeltaKind::from);
+        options.delta = self.delta;
         options.expiry = self.ttl.unwrap_or(match self.delta {
             None => Expiry::PerRecord,
             Some(_) => Expiry::Never,
@@ -176,7 +177,7 @@ impl Create {
         options.durability = Some(self.durability);
         options.factor = self.factor;
         options.merge_bytes_per_second = self.merge_rate;
-        options.compression = self.compression.into();
+        options.compression = self.compression;
         Ok(draft)
     }
 

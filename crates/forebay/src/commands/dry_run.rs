@@ -16,6 +16,7 @@ use forebay_run::row::write_json_bytes;
 use serde::Serialize;
 
 use super::pushed::{changed, findings, remedies};
+use crate::choices::ORDERS;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -24,15 +25,6 @@ use crate::render::Renderer;
 /// Keys that are looked up in the version that serves; fewer where each is a request.
 const LOOK_UPS: usize = 20_000;
 const REMOTE_LOOK_UPS: usize = 512;
-
-/// How much is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Reads {
-    /// 100,000 rows from all over the sources, or what ten seconds give
-    Sample,
-    /// Everything
-    All,
-}
 
 /// The object of --json, but for the examples.
 #[derive(Debug, Serialize)]
@@ -95,7 +87,7 @@ struct DiskTold {
     free_bytes: Option<u64>,
 }
 
-pub fn run(request: &PushRequest, reads: Reads, context: &Context) -> anyhow::Result<Outcome> {
+pub fn run(request: &PushRequest, extent: Extent, context: &Context) -> anyhow::Result<Outcome> {
     let store = context.look_at_store()?;
     let room_at = match context.is_remote() {
         true => None,
@@ -112,10 +104,6 @@ pub fn run(request: &PushRequest, reads: Reads, context: &Context) -> anyhow::Re
         } else {
             LOOK_UPS
         },
-    };
-    let extent = match reads {
-        Reads::Sample => Extent::Sample,
-        Reads::All => Extent::All,
     };
     let drawing = context.progress();
     let forecast = dry_run(request, ground, extent, &*drawing)?;
@@ -296,10 +284,7 @@ fn read(forecast: &Forecast) -> String {
 
 fn schema(forecast: &Forecast, out: &mut String) {
     let manifest = &forecast.manifest;
-    let order = match manifest.order {
-        Order::Hashed => "hashed",
-        Order::Ordered => "ordered",
-    };
+    let order = ORDERS.name_of(manifest.order);
     let value = value_word(&manifest.value);
     _ = writeln!(out, "key: {} ({order}); value: {value}", manifest.key);
     _ = writeln!(out, "columns:");

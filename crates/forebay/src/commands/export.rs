@@ -12,11 +12,11 @@ use forebay_load::progress::{Progress, Unit};
 use forebay_load::type_name::type_name;
 use forebay_load::types::arrow_type;
 use forebay_run::Order;
-use forebay_run::operation::DeltaKind;
 use forebay_run::row::Column;
 use forebay_run::scan::{Direction, ScanRange};
 use serde_json::{Value, json};
 
+use crate::choices::{DELTAS, ORDERS, WRITTEN_FORMATS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -44,22 +44,12 @@ pub struct Export {
     pub to: PathBuf,
 
     /// The format, where the file's name does not tell
-    #[arg(long, value_enum)]
-    pub format: Option<WrittenFormat>,
+    #[arg(long, value_parser = WRITTEN_FORMATS.parser())]
+    pub format: Option<ExportFormat>,
 
     /// In Parquet and Arrow, keys and values of bytes as binary columns where they would be text
     #[arg(long)]
     pub binary: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum WrittenFormat {
-    Parquet,
-    Csv,
-    /// JSON lines: one object a line
-    Jsonl,
-    /// Arrow IPC: a stream to standard output and to .arrows, else a file
-    Arrow,
 }
 
 /// What was written.
@@ -123,11 +113,8 @@ fn format_of(args: &Export) -> anyhow::Result<ExportFormat> {
     let named = args.to.to_str().and_then(ExportFormat::of_name);
     let stream = is_stdout(&args.to) || named == Some(ExportFormat::ArrowStream);
     Ok(match args.format {
-        Some(WrittenFormat::Parquet) => ExportFormat::Parquet,
-        Some(WrittenFormat::Csv) => ExportFormat::Csv,
-        Some(WrittenFormat::Jsonl) => ExportFormat::JsonLines,
-        Some(WrittenFormat::Arrow) if stream => ExportFormat::ArrowStream,
-        Some(WrittenFormat::Arrow) => ExportFormat::Arrow,
+        Some(ExportFormat::Arrow) if stream => ExportFormat::ArrowStream,
+        Some(format) => format,
         None => named.ok_or_else(|| {
             anyhow!(
                 "{}: the name has to end in .parquet, .csv, .jsonl, .arrow, .feather or .arrows, which says what to \
@@ -232,25 +219,14 @@ fn again(source: Source<'_>, key_column: Option<&str>) -> Vec<String> {
         Source::Batch(version) => version.manifest().delta,
         Source::Live(table) => table.options().delta,
     };
-    flags.extend(delta.map(|delta| ("--delta", delta_name(delta).to_owned())));
+    flags.extend(delta.map(|delta| ("--delta", DELTAS.name_of(delta).to_owned())));
     if source.order() == Order::Ordered {
-        flags.push(("--order", "ordered".to_owned()));
+        flags.push(("--order", ORDERS.name_of(Order::Ordered).to_owned()));
     }
     let flags = flags.into_iter();
     flags
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .collect()
-}
-
-fn delta_name(delta: DeltaKind) -> &'static str {
-    match delta {
-        DeltaKind::AddI64 => "i64",
-        DeltaKind::AddI64Saturating => "i64-saturating",
-        DeltaKind::AddF64 => "f64",
-        DeltaKind::Append => "append",
-        DeltaKind::Min => "min",
-        DeltaKind::Max => "max",
-    }
 }
 
 /// The number of a batch table's version.

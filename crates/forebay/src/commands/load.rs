@@ -7,11 +7,12 @@ use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::Verb;
 use forebay_load::key::KeyTemplate;
 use forebay_load::load::{LoadReport, LoadRequest, load};
+use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 
-use super::push::Duplicates;
 use super::pushed::changed;
 use super::reading::{SourceArgs, WorkArgs};
+use crate::choices::{DUPLICATES, VERBS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -50,12 +51,12 @@ pub struct Load {
     /// table's kind)
     #[arg(
         long = "as",
-        value_enum,
+        value_parser = VERBS.parser(),
         default_value = "update",
         conflicts_with = "op",
         help_heading = "Rows"
     )]
-    pub verb: RowVerb,
+    pub verb: Verb,
 
     /// The column that says what a row does: insert, update, delete or delta. Rows of one key are
     /// composed in the order of the sources
@@ -63,7 +64,7 @@ pub struct Load {
     pub op: Option<String>,
 
     /// Which of several updates of one key holds, in the order of the sources, or fail
-    #[arg(long, value_enum, default_value = "last", help_heading = "Rows")]
+    #[arg(long, value_parser = DUPLICATES.parser(), default_value = "last", help_heading = "Rows")]
     pub duplicates: Duplicates,
 
     /// When the rows expire, counted from now: 7d, 12h, 90m, 30s [default: as the table says]
@@ -85,13 +86,6 @@ pub struct Load {
 
     #[command(flatten)]
     pub work: WorkArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum RowVerb {
-    Update,
-    Insert,
-    Delta,
 }
 
 pub fn run(args: Load, context: &Context) -> anyhow::Result<Outcome> {
@@ -124,17 +118,13 @@ impl Load {
             source_options,
             key: self.key,
             value_column: self.value,
-            verb: match self.verb {
-                RowVerb::Update => Verb::Update,
-                RowVerb::Insert => Verb::Insert,
-                RowVerb::Delta => Verb::Delta,
-            },
+            verb: self.verb,
             operation_column: self.op,
             ttl: match (self.ttl, self.ttl_column) {
                 (Some(time), _) => Some(Ttl::AfterMs(time.as_millis() as u64)),
                 (None, column) => column.map(Ttl::Column),
             },
-            duplicates: self.duplicates.into(),
+            duplicates: self.duplicates,
             bad_rows: work.bad_rows,
             memory_bytes: work.memory_bytes,
             threads: work.threads,

@@ -10,14 +10,16 @@ use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
-use forebay_load::push::{Boundaries, Onto, PushError, PushRequest, push};
-use forebay_load::sort;
+use forebay_load::push::{Extent, GivenBoundaries, Onto, PushError, PushRequest, push};
+use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
+use forebay_run::{Compression, Order};
 
-use super::dry_run::{self, Reads};
+use super::dry_run;
 use super::pushed::{Pushed, held, notes, summary};
 use super::reading::{SourceArgs, WorkArgs};
+use crate::choices::{COMPRESSIONS, DELTAS, DUPLICATES, EXTENTS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
@@ -70,7 +72,7 @@ pub struct Push {
     /// another version they are composed
     #[arg(
         long,
-        value_enum,
+        value_parser = DUPLICATES.parser(),
         default_value = "fail",
         conflicts_with = "onto",
         help_heading = "Rows"
@@ -93,8 +95,8 @@ pub struct Push {
 
     /// What deltas do to the values, now declared for later pushes with --onto; but for append it
     /// takes numbers, in one column (--value)
-    #[arg(long, value_enum, help_heading = "Rows")]
-    pub delta: Option<Delta>,
+    #[arg(long, value_parser = DELTAS.parser(), help_heading = "Rows")]
+    pub delta: Option<DeltaKind>,
 
     /// Go on with the rows of another version, without rewriting them: the sources bring only what
     /// changes. Key, value, order, partitions, deltas and expiry are those of that version
@@ -117,7 +119,7 @@ pub struct Push {
     /// hashed for look-ups by key, ordered for ranges too
     #[arg(
         long,
-        value_enum,
+        value_parser = ORDERS.parser(),
         default_value = "hashed",
         conflicts_with = "onto",
         help_heading = "Version"
@@ -148,7 +150,7 @@ pub struct Push {
     pub version: Option<u64>,
 
     /// Compression of the pages
-    #[arg(long, value_enum, default_value = "none", help_heading = "Version")]
+    #[arg(long, value_parser = COMPRESSIONS.parser(), default_value = "none", help_heading = "Version")]
     pub compression: Compression,
 
     /// Size of a page, the unit of one read: a power of two from 4k to 32k [default: 4k, 16k when
@@ -176,7 +178,7 @@ pub struct Push {
     /// a sample of the rows, or by all of them
     #[arg(
         long,
-        value_enum,
+        value_parser = EXTENTS.parser(),
         value_name = "sample|all",
         num_args = 0..=1,
         require_equals = true,
@@ -184,47 +186,11 @@ pub struct Push {
         hide_possible_values = true,
         help_heading = "Swap"
     )]
-    pub dry_run: Option<Reads>,
+    pub dry_run: Option<Extent>,
 
     /// Number of versions to keep; the serving and the previous one always are
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Swap")]
     pub keep: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Duplicates {
-    Fail,
-    First,
-    Last,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Delta {
-    /// Adds whole numbers; beyond 64 bits they wrap around
-    I64,
-    /// Adds whole numbers; they stop at the limits of 64 bits
-    I64Saturating,
-    /// Adds floats
-    F64,
-    /// Puts bytes behind those there are
-    Append,
-    /// Keeps the lesser whole number
-    Min,
-    /// Keeps the greater whole number
-    Max,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Order {
-    Hashed,
-    Ordered,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Compression {
-    None,
-    Lz4,
-    Zstd,
 }
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
@@ -243,11 +209,11 @@ pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::R
 
 fn carry_out(
     request: &PushRequest,
-    dry_run: Option<Reads>,
+    dry_run: Option<Extent>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    if let Some(reads) = dry_run {
-        return dry_run::run(request, reads, context);
+    if let Some(extent) = dry_run {
+        return dry_run::run(request, extent, context);
     }
     let drawing = Arc::new(context.progress());
     let store = context.open_for_push(&drawing)?;
@@ -289,17 +255,17 @@ impl Push {
             },
             onto: self.onto,
             operation_column: self.op,
-            delta: self.delta.map(DeltaKind::from),
+            delta: self.delta,
             ttl: match (self.ttl, self.ttl_column) {
                 (Some(time), _) => Some(Ttl::AfterMs(time.as_millis() as u64)),
                 (None, column) => column.map(Ttl::Column),
             },
-            order: self.order.into(),
+            order: self.order,
             partitions: self.partitions,
             boundaries,
-            compression: self.compression.into(),
+            compression: self.compression,
             page_bytes: self.page_size,
-            duplicates: self.duplicates.into(),
+            duplicates: self.duplicates,
             bad_rows: work.bad_rows,
             memory_bytes: work.memory_bytes,
             threads: work.threads,
@@ -314,8 +280,8 @@ impl Push {
 }
 
 /// Boundaries as they stand, or in a file.
-fn read_boundaries(text: &str, context: &Context) -> anyhow::Result<Boundaries> {
-    let parse = |text: &str| Boundaries::parse(text).map_err(PushError::from);
+fn read_boundaries(text: &str, context: &Context) -> anyhow::Result<GivenBoundaries> {
+    let parse = |text: &str| GivenBoundaries::parse(text).map_err(PushError::from);
     if text.trim_start().starts_with('[') {
         return Ok(parse(text)?);
     }
@@ -329,47 +295,5 @@ fn parse_page_size(text: &str) -> Result<u32, String> {
     match u32::try_from(size) {
         Ok(size @ (4096 | 8192 | 16384 | 32768)) => Ok(size),
         _ => Err(format!("a page has 4k, 8k, 16k or 32k, not {text}")),
-    }
-}
-
-impl From<Delta> for DeltaKind {
-    fn from(value: Delta) -> Self {
-        match value {
-            Delta::I64 => Self::AddI64,
-            Delta::I64Saturating => Self::AddI64Saturating,
-            Delta::F64 => Self::AddF64,
-            Delta::Append => Self::Append,
-            Delta::Min => Self::Min,
-            Delta::Max => Self::Max,
-        }
-    }
-}
-
-impl From<Duplicates> for sort::Duplicates {
-    fn from(value: Duplicates) -> Self {
-        match value {
-            Duplicates::Fail => Self::Fail,
-            Duplicates::First => Self::First,
-            Duplicates::Last => Self::Last,
-        }
-    }
-}
-
-impl From<Order> for forebay_run::Order {
-    fn from(value: Order) -> Self {
-        match value {
-            Order::Hashed => Self::Hashed,
-            Order::Ordered => Self::Ordered,
-        }
-    }
-}
-
-impl From<Compression> for forebay_run::Compression {
-    fn from(value: Compression) -> Self {
-        match value {
-            Compression::None => Self::None,
-            Compression::Lz4 => Self::Lz4,
-            Compression::Zstd => Self::Zstd,
-        }
     }
 }

@@ -7,10 +7,11 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_load::convert::Given;
 use forebay_load::push::BadRows;
-use forebay_load::sources::{self, CsvOptions, SourceOptions, parse_column};
+use forebay_load::sources::{CsvOptions, Format, SourceOptions, parse_column};
 use forebay_load::types::arrow_schema;
 use serde::Deserialize;
 
+use crate::choices::FORMATS;
 use crate::context::Context;
 use crate::target::Target;
 use crate::{human, memory};
@@ -19,7 +20,7 @@ use crate::{human, memory};
 #[derive(Debug, Args)]
 pub struct SourceArgs {
     /// Format of the sources, where neither their names nor their first bytes tell
-    #[arg(long, value_enum, help_heading = "Sources")]
+    #[arg(long, value_parser = FORMATS.parser(), help_heading = "Sources")]
     pub format: Option<Format>,
 
     /// The type of a column, where it is not to be guessed: 'price:decimal(12,2)'; may be repeated
@@ -86,18 +87,6 @@ pub struct Work {
     pub rate_bytes: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    Parquet,
-    Csv,
-    /// JSON lines: one object a line
-    Jsonl,
-    /// Arrow IPC, file or stream
-    Arrow,
-    /// Packet captures, pcap or pcapng: a row a packet
-    Pcap,
-}
-
 impl SourceArgs {
     pub fn options(&self, context: &Context) -> anyhow::Result<SourceOptions> {
         let columns = self.column.iter().map(|text| parse_column(text));
@@ -111,7 +100,7 @@ impl SourceArgs {
             columns.extend(others.collect::<Vec<_>>());
         }
         Ok(SourceOptions {
-            format: self.format.map(sources::Format::from),
+            format: self.format,
             csv: CsvOptions {
                 delimiter: self.csv_delimiter.unwrap_or(b','),
                 quote: self.csv_quote,
@@ -187,17 +176,5 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
         _ => Err(format!(
             "'{text}' is not one ASCII character, or \\t for a tab"
         )),
-    }
-}
-
-impl From<Format> for sources::Format {
-    fn from(value: Format) -> Self {
-        match value {
-            Format::Parquet => Self::Parquet,
-            Format::Csv => Self::Csv,
-            Format::Jsonl => Self::JsonLines,
-            Format::Arrow => Self::Arrow,
-            Format::Pcap => Self::Capture,
-        }
     }
 }

@@ -20,9 +20,9 @@ use crate::gate::{self, Finding, Limit, Metric};
 use crate::progress::{Progress, Unit};
 use crate::push::looking::of_table;
 use crate::push::publish::{comparable, open_serving};
-use crate::push::read::record_memory;
+use crate::push::report::rounded;
 use crate::push::{Applied, BadRows, GATE_SAMPLE_ROWS, PushError};
-use crate::sort::{Duplicates, SortError, Tally};
+use crate::sort::{Duplicates, SortError, Tally, record_memory};
 
 /// The records that the push would write, as far as their number can be told.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +77,8 @@ impl Prepared<'_> {
     ) -> Result<Forecast, PushError> {
         let totals = ExpectedTotals::of(&looked);
         let (request, layer, clock) = (self.request, self.layer(), &**self.ground.clock);
-        let (sample, cuts) = (&looked.sample, self.cuts.clone());
-        let trial = trial::write(request, layer, sample, &totals.tally(), cuts, clock)?;
+        let (sample, boundaries) = (&looked.sample, self.boundaries.clone());
+        let trial = trial::write(request, layer, sample, &totals.tally(), boundaries, clock)?;
         let manifest = self.manifest(encoder);
         let compared = self.compare(&looked, &manifest, totals, progress)?;
         let (compared_with, gate) = compared.unzip();
@@ -333,8 +333,4 @@ fn free_bytes(ground: &Ground<'_>, path: &Path) -> Option<u64> {
     let exists = |path: &&Path| ground.disk.exists(path).unwrap_or(false);
     let found = path.ancestors().find(exists)?;
     ground.disk.free_bytes(found).ok().flatten()
-}
-
-pub(super) fn rounded(seconds: f64) -> f64 {
-    (seconds * 1000.0).round() / 1000.0
 }

@@ -27,13 +27,15 @@ use forebay_run::hash::KeyHasher;
 use super::layer::Layer;
 use super::looking::{Looking, Opened};
 use super::rejects::NotedRow;
+use super::report::rounded;
 use super::rows::{Counted, PushRows};
 use super::{Applied, PushError, PushRequest, partitions};
 use crate::convert::Lossy;
 use crate::encode::RowEncoder;
 use crate::gate::Finding;
 use crate::progress::Progress;
-use crate::sort::{Cuts, Duplicates};
+use crate::sort::{Boundaries, Duplicates};
+use crate::sources::SourceOptions;
 use forebay_io::Throttle;
 use look::{Lens, Looked, look};
 
@@ -126,7 +128,7 @@ struct Prepared<'a> {
     table: Option<Table>,
     way: Way,
     /// Where partitions begin, where that is settled.
-    cuts: Option<Cuts>,
+    boundaries: Option<Boundaries>,
     version: u64,
 }
 
@@ -143,7 +145,7 @@ pub fn dry_run(
     let elapsed = || ground.clock.monotonic().saturating_sub(started);
     let opened = elapsed().saturating_sub(looked.took);
     let mut forecast = prepared.forecast(&encoder, looked, opened, progress)?;
-    forecast.seconds = forecast::rounded(elapsed().as_secs_f64());
+    forecast.seconds = rounded(elapsed().as_secs_f64());
     Ok(forecast)
 }
 
@@ -155,10 +157,12 @@ impl<'a> Prepared<'a> {
             Some(store) => store.next_version(&request.table, request.version)?,
             None => request.version.unwrap_or(1),
         };
-        let (way, cuts) = match (request.onto, &table) {
+        let (way, boundaries) = match (request.onto, &table) {
             (None, _) => {
                 let given = request.boundaries.as_ref();
-                let given = given.map(|given| given.cuts(request.order)).transpose()?;
+                let given = given
+                    .map(|given| given.of_order(request.order))
+                    .transpose()?;
                 (Way::Whole(PushRows::of(request, now_ms)?), given)
             }
             (Some(_), None) => {
@@ -167,8 +171,8 @@ impl<'a> Prepared<'a> {
             }
             (Some(onto), Some(table)) => {
                 let layer = Layer::new(request, onto, table, now_ms)?;
-                let cuts = layer.cuts();
-                (Way::Onto(layer), Some(cuts))
+                let boundaries = layer.boundaries();
+                (Way::Onto(layer), Some(boundaries))
             }
         };
         Ok(Self {
@@ -176,15 +180,15 @@ impl<'a> Prepared<'a> {
             ground,
             table,
             way,
-            cuts,
+            boundaries,
             version,
         })
     }
 
-    fn open(&self, request: &PushRequest) -> Result<Opened, PushError> {
+    fn open(&self, options: &SourceOptions) -> Result<Opened, PushError> {
         match &self.way {
-            Way::Whole(rows) => rows.open(request),
-            Way::Onto(layer) => layer.open(request),
+            Way::Whole(rows) => rows.open(&self.request.sources, options),
+            Way::Onto(layer) => layer.open(self.request, options),
         }
     }
 
@@ -215,8 +219,8 @@ impl<'a> Prepared<'a> {
             throttle: &throttle,
             progress,
         };
-        let open = |request: &PushRequest| self.open(request);
-        looking.read_for(request, open, open(request)?, |sources, encoder| {
+        let (options, open) = (&request.source_options, |options: &_| self.open(options));
+        looking.read(options, open(options)?, open, |sources, encoder| {
             look(sources, encoder, lens, progress)
         })
     }
@@ -237,13 +241,13 @@ impl<'a> Prepared<'a> {
         let source = self.request.sources.to_string();
         let draft = match &self.way {
             Way::Whole(rows) => {
-                let cuts = partitions::whole(self.request.order);
+                let boundaries = partitions::whole(self.request.order);
                 let none = Counted {
                     runs: vec![None],
                     records: 0,
                     nulls: &[],
                 };
-                rows.draft(encoder, self.request.order, &cuts, none, source)
+                rows.draft(encoder, self.request.order, &boundaries, none, source)
             }
             Way::Onto(layer) => {
                 let base = layer.base.manifest();

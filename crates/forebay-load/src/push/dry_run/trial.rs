@@ -10,11 +10,11 @@ use forebay_run::record::decode;
 
 use super::reservoir::Drawn;
 use crate::progress::Silent;
-use crate::push::build::settle_pages;
 use crate::push::layer::Layer;
 use crate::push::{PushRequest, partitions, sort_plan};
 use crate::sort::{
-    AsTheyAre, Collector, Cuts, Duplicates, Finish, SortError, SortPlan, Tally, write_partitions,
+    AsTheyAre, Boundaries, Collector, Duplicates, Finish, SortError, SortPlan, SortSpace, Tally,
+    write_partitions,
 };
 
 /// What writing the sample came to.
@@ -29,31 +29,36 @@ pub struct Trial {
     pub partitions: usize,
 }
 
-/// Writes the sample. `whole` is what the version is expected to hold; `cuts` are the partitions, where they are
+/// Writes the sample. `whole` is what the version is expected to hold; `boundaries` are the partitions, where they are
 /// settled.
 pub fn write(
     request: &PushRequest,
     layer: Option<&Layer>,
     sample: &[Drawn],
     whole: &Tally,
-    cuts: Option<Cuts>,
+    boundaries: Option<Boundaries>,
     clock: &dyn Clock,
 ) -> Result<Trial, SortError> {
     let started = clock.monotonic();
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
-    let mut plan = sort_plan(request, &disk, PathBuf::new(), layer);
-    plan.threads = 1;
-    plan.memory_bytes = usize::MAX;
+    let space = SortSpace {
+        disk,
+        scratch: PathBuf::new(),
+        memory_bytes: u64::MAX,
+        threads: 1,
+    };
+    let mut plan = sort_plan(request, space, layer);
     // Which rows there are twice is found out apart, and by all rows.
     if plan.duplicates == Duplicates::Fail {
         plan.duplicates = Duplicates::First;
     }
-    settle_pages(&mut plan, request.page_bytes, whole);
+    plan.settle_pages(whole);
     let collected = [collect(&plan, sample)?];
-    let cuts = cuts.unwrap_or_else(|| partitions::cuts(request, &collected, whole.bytes));
+    let boundaries =
+        boundaries.unwrap_or_else(|| partitions::boundaries(request, &collected, whole.bytes));
     // One run: of many small ones most of each would be its head.
     let all = match layer {
-        Some(layer) => layer.cuts(),
+        Some(layer) => layer.boundaries(),
         None => partitions::whole(plan.order()),
     };
     let as_they_are = AsTheyAre { filters: false };
@@ -70,7 +75,7 @@ pub fn write(
         file_bytes: sum(|run| run.file_bytes + run.ext_bytes),
         records: collected[0].seen.records,
         took: clock.monotonic().saturating_sub(started),
-        partitions: cuts.len(),
+        partitions: boundaries.len(),
     })
 }
 

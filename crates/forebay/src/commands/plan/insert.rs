@@ -63,7 +63,7 @@ pub fn run(args: &Insert, context: &Context) -> anyhow::Result<Outcome> {
             .for_each(|region| region.cut(bytes as f64));
     }
     if let Some(path) = &args.draw {
-        draw(&plan, path, context)?;
+        draw(&plan, path)?;
     }
     context.print(&plan, || {
         let pictures = plan.pictures();
@@ -84,7 +84,7 @@ fn polish_time(request: &Request) -> Duration {
     Duration::from_secs_f64((partitions as f64 / 250.0).clamp(0.5, 10.0))
 }
 
-fn draw(plan: &InsertPlan, path: &std::path::Path, context: &Context) -> anyhow::Result<()> {
+fn draw(plan: &InsertPlan, path: &std::path::Path) -> anyhow::Result<()> {
     for (region, picture) in plan.pictures().iter().enumerate() {
         let path = match region {
             0 => path.to_owned(),
@@ -93,7 +93,7 @@ fn draw(plan: &InsertPlan, path: &std::path::Path, context: &Context) -> anyhow:
                 path.with_file_name(format!("{stem}-{region}.svg"))
             }
         };
-        super::write(&path, svg(picture).as_bytes(), context)?;
+        super::write(&path, svg(picture).as_bytes())?;
     }
     Ok(())
 }

@@ -5,16 +5,16 @@ pub mod place;
 pub mod replicas;
 pub mod workload;
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
-use forebay_io::replace_file;
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::result_file::ResultFile;
 
 /// Columns of what is drawn in the terminal.
 const WIDTH: usize = 110;
@@ -55,8 +55,11 @@ fn read<T: DeserializeOwned>(path: &Path, context: &Context) -> anyhow::Result<T
     forebay_plan::input::read(&text).with_context(|| path.display().to_string())
 }
 
-/// Writes a drawing in place of the file of that name.
-fn write(path: &Path, content: &[u8], context: &Context) -> anyhow::Result<()> {
-    replace_file(&*context.disk, path, content)
-        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))
+/// Writes a drawing; the file appears, or replaces the one of its name, when it is complete.
+fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let written = ResultFile::create(path).and_then(|mut file| {
+        file.write_all(content)?;
+        Ok(file.finish()?)
+    });
+    written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -48,7 +48,7 @@ pub fn run(args: &Place, context: &Context) -> anyhow::Result<Outcome> {
     let cluster = input.check().with_context(file)?;
     let report = report(&cluster, args.scheme, args.objective, args.share).with_context(file)?;
     if let Some(path) = &args.draw {
-        super::write(path, svg(&report.picture()).as_bytes(), context)?;
+        super::write(path, svg(&report.picture()).as_bytes())?;
     }
     context.print(&report, || {
         let drawn = report

@@ -44,7 +44,7 @@ pub fn run(args: &Replicas, context: &Context) -> anyhow::Result<Outcome> {
     let value = objective_value(&cluster.loads, &replicas, args.objective);
     let picture = picture(&cluster, &replicas);
     if let Some(path) = &args.draw {
-        super::write(path, svg(&picture).as_bytes(), context)?;
+        super::write(path, svg(&picture).as_bytes())?;
     }
     let object = json!({"R": replicas, "objective": value});
     context.print(&object, || text(&picture, super::WIDTH))?;

@@ -1,11 +1,12 @@
 //! `forebay plan workload`: loads to plan for, drawn from a distribution.
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use forebay_plan::draw::{Picture, Stage, text};
 use forebay_plan::placement::workload::{Distribution, Stream};
 use serde_json::{Value, json};
 
+use crate::choices::DISTRIBUTIONS;
 use crate::context::Context;
 use crate::exit::Outcome;
 
@@ -21,8 +22,8 @@ const MOST_PARTITIONS: usize = 10_000_000;
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct Workload {
-    #[arg(long, value_enum)]
-    pub distribution: Name,
+    #[arg(long, value_name = "DISTRIBUTION", value_parser = DISTRIBUTIONS.parser())]
+    pub distribution: Distribution,
 
     #[arg(long, value_name = "P")]
     pub partitions: usize,
@@ -58,17 +59,6 @@ pub struct Workload {
     pub exponent: Option<f64>,
 }
 
-/// A distribution's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Name {
-    Uniform,
-    Beta,
-    Normal,
-    Powerlaw,
-    Gamma,
-    Zipf,
-}
-
 pub fn run(args: &Workload, context: &Context) -> anyhow::Result<Outcome> {
     if args.requests > MOST_REQUESTS {
         bail!(
@@ -88,31 +78,13 @@ pub fn run(args: &Workload, context: &Context) -> anyhow::Result<Outcome> {
 
 /// The distribution with its parameters; one that belongs to another distribution is refused.
 fn distribution(args: &Workload) -> anyhow::Result<Distribution> {
-    let (taken, distribution): (&[&str], _) = match args.distribution {
-        Name::Uniform => (&[], Distribution::Uniform),
-        Name::Beta => {
-            let (alpha, beta) = (args.alpha.unwrap_or(2.0), args.beta.unwrap_or(2.0));
-            (&["alpha", "beta"], Distribution::Beta { alpha, beta })
-        }
-        Name::Normal => {
-            let (mean, deviation) = (args.mean.unwrap_or(0.0), args.deviation.unwrap_or(1.0));
-            (
-                &["mean", "deviation"],
-                Distribution::Normal { mean, deviation },
-            )
-        }
-        Name::Powerlaw => {
-            let shape = args.shape.unwrap_or(3.0);
-            (&["shape"], Distribution::PowerLaw { shape })
-        }
-        Name::Gamma => {
-            let shape = args.shape.unwrap_or(5.0);
-            (&["shape"], Distribution::Gamma { shape })
-        }
-        Name::Zipf => {
-            let exponent = args.exponent.unwrap_or(1.0);
-            (&["exponent"], Distribution::Zipf { exponent })
-        }
+    let mut distribution = args.distribution;
+    let mut parameters: Vec<(&str, &mut f64)> = match &mut distribution {
+        Distribution::Uniform => Vec::new(),
+        Distribution::Beta { alpha, beta } => vec![("alpha", alpha), ("beta", beta)],
+        Distribution::Normal { mean, deviation } => vec![("mean", mean), ("deviation", deviation)],
+        Distribution::PowerLaw { shape } | Distribution::Gamma { shape } => vec![("shape", shape)],
+        Distribution::Zipf { exponent } => vec![("exponent", exponent)],
     };
     let given = [
         ("alpha", args.alpha),
@@ -123,16 +95,16 @@ fn distribution(args: &Workload) -> anyhow::Result<Distribution> {
         ("exponent", args.exponent),
     ];
     for (name, value) in given {
-        if value.is_some() && !taken.contains(&name) {
-            bail!("--{name} is no parameter of {}", name_of(args.distribution));
+        let Some(value) = value else { continue };
+        match parameters.iter_mut().find(|taken| taken.0 == name) {
+            Some((_, parameter)) => **parameter = value,
+            None => {
+                let distribution = DISTRIBUTIONS.name_of(args.distribution);
+                bail!("--{name} is no parameter of {distribution}");
+            }
         }
     }
     Ok(distribution)
-}
-
-fn name_of(name: Name) -> String {
-    name.to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn object(args: &Workload, distribution: &Distribution, shares: &[f64], load: &[u64]) -> Value {
@@ -150,7 +122,7 @@ fn terminal(args: &Workload, load: &[u64]) -> String {
     let mean = args.requests as f64 / args.partitions as f64;
     let line = format!(
         "{}: {} requests on {} partitions, at most {most} on one, {:.2} x the mean",
-        name_of(args.distribution),
+        DISTRIBUTIONS.name_of(args.distribution),
         args.requests,
         args.partitions,
         if mean > 0.0 { most as f64 / mean } else { 0.0 }

@@ -10,8 +10,8 @@ use arrow_schema::SchemaRef;
 use clap::Parser;
 use forebay_engine::Store;
 use forebay_io::{Random, SystemRandom};
+use forebay_load::distributed::{self, Recipe};
 use forebay_load::progress::{Progress, Silent};
-use forebay_load::shared::{self, Recipe};
 use forebay_objects::{Joined, Patience};
 
 use crate::cli::{Cli, Command};
@@ -22,21 +22,21 @@ use crate::embed::{CommandError, plain};
 use crate::exit::Outcome;
 use crate::global::Global;
 
-pub use forebay_load::shared::RowTask;
+pub use forebay_load::distributed::RowTask;
 
 /// Memory for the records of one task, where it is not given: an engine runs as many tasks as there are cores.
 const TASK_MEMORY_BYTES: u64 = 256 << 20;
 
 /// A push under way, where its driver runs. Dropped before its commit it leaves nothing.
 #[derive(Debug)]
-pub struct SharedPush {
-    push: shared::SharedPush,
+pub struct DistributedPush {
+    push: distributed::DistributedPush,
     context: Context,
     /// As tasks on other machines find it.
     store: String,
 }
 
-impl SharedPush {
+impl DistributedPush {
     /// Takes the words of `forebay push` without sources; `name` says what the rows come from.
     pub fn begin(words: &[String], schema: SchemaRef, name: &str) -> Result<Self, CommandError> {
         let line = ["forebay", "--json"].map(str::to_owned);
@@ -70,7 +70,7 @@ impl SharedPush {
         let drawing: Box<dyn Progress + Send> = Box::new(Silent);
         let opened = context.open_for_push(&Arc::new(drawing))?;
         Ok(Self {
-            push: shared::SharedPush::begin(request, opened, schema, name)?,
+            push: distributed::DistributedPush::begin(request, opened, schema, name)?,
             context,
             store,
         })
@@ -84,9 +84,9 @@ impl SharedPush {
         Ok(self.push.partitions()?)
     }
 
-    /// See [`shared::SharedPush::cut`].
-    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> anyhow::Result<usize> {
-        Ok(self.push.cut(samples, rows)?)
+    /// See [`distributed::DistributedPush::set_boundaries`].
+    pub fn set_boundaries(&mut self, samples: &[RecordBatch], rows: u64) -> anyhow::Result<usize> {
+        Ok(self.push.set_boundaries(samples, rows)?)
     }
 
     pub fn recipe(&self) -> anyhow::Result<Vec<u8>> {
@@ -121,11 +121,11 @@ pub fn row_task(recipe: &[u8], source: i64) -> anyhow::Result<RowTask> {
     Ok(RowTask::new(Recipe::parse(recipe)?, source)?)
 }
 
-/// The task of a partition, or of several; see [`shared::PartTask`].
+/// The task of a partition, or of several; see [`distributed::PartTask`].
 #[derive(Debug)]
 pub struct PartTask {
     // In this order: what the task wrote goes before its part in the push ends.
-    task: shared::PartTask,
+    task: distributed::PartTask,
     _joined: Option<Joined>,
 }
 
@@ -136,7 +136,7 @@ impl PartTask {
         let recipe = Recipe::parse(recipe)?;
         let (store, joined) = open(&recipe, scratch)?;
         Ok(Self {
-            task: shared::PartTask::new(recipe, store, scratch)?,
+            task: distributed::PartTask::new(recipe, store, scratch)?,
             _joined: joined,
         })
     }

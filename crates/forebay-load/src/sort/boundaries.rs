@@ -1,7 +1,8 @@
-//! Where the sort order is cut into partitions.
+//! The boundaries that divide the sort order into partitions.
 
-use std::ops::{Bound, Range};
+use std::ops::{self, Range};
 
+use forebay_engine::Bound;
 use forebay_run::Order;
 use forebay_run::hash::{KeyHasher, SLOTS, first_hash_of};
 use forebay_run::scan::ScanRange;
@@ -12,31 +13,22 @@ use super::collector::Collected;
 /// Samples taken of the records that a collector holds in memory.
 const SAMPLES: usize = 4096;
 
-/// The lower bound of a partition; the next partition's is its upper one.
+/// Where partitions begin: rising, the first at the very start. Each ends where the next one begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cut {
-    /// The first Redis slot of a hashed partition.
-    Slot(u16),
-    /// The least key of an ordered partition; empty for the first.
-    Key(Vec<u8>),
-}
+pub struct Boundaries(Vec<Bound>);
 
-/// Rising lower bounds, the first at the very start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cuts(Vec<Cut>);
-
-impl Cuts {
-    /// These cuts, of which there is one at least; they rise from the very start.
-    pub fn at(cuts: Vec<Cut>) -> Self {
-        debug_assert!(!cuts.is_empty());
-        Self(cuts)
+impl Boundaries {
+    /// There is one at least; they rise from the very start.
+    pub fn at(boundaries: Vec<Bound>) -> Self {
+        debug_assert!(!boundaries.is_empty());
+        Self(boundaries)
     }
 
     /// Slots divided evenly over `partitions` (at most one a slot).
     pub fn slots(partitions: u32) -> Self {
         let partitions = partitions.clamp(1, SLOTS);
         let first = |i: u32| (u64::from(i) * u64::from(SLOTS) / u64::from(partitions)) as u16;
-        Self((0..partitions).map(|i| Cut::Slot(first(i))).collect())
+        Self((0..partitions).map(|i| Bound::Slot(first(i))).collect())
     }
 
     /// Keys that divide the collected bytes evenly over at most `partitions`.
@@ -58,17 +50,17 @@ impl Cuts {
         samples.sort_unstable();
         let weight = |sample: &(Vec<u8>, u64)| u128::from(sample.1);
         let total: u128 = samples.iter().map(weight).sum();
-        let mut cuts = vec![Cut::Key(Vec::new())];
+        let mut boundaries = vec![Bound::Key(Vec::new())];
         let mut passed = 0;
         for (key, bytes) in samples {
-            let due = passed * u128::from(partitions) >= total * cuts.len() as u128;
-            let rises = !matches!(cuts.last(), Some(Cut::Key(last)) if *last >= key);
-            if due && rises && (cuts.len() as u32) < partitions {
-                cuts.push(Cut::Key(key));
+            let due = passed * u128::from(partitions) >= total * boundaries.len() as u128;
+            let rises = !matches!(boundaries.last(), Some(Bound::Key(last)) if *last >= key);
+            if due && rises && (boundaries.len() as u32) < partitions {
+                boundaries.push(Bound::Key(key));
             }
             passed += u128::from(bytes);
         }
-        Self(cuts)
+        Self(boundaries)
     }
 
     pub fn len(&self) -> usize {
@@ -79,39 +71,46 @@ impl Cuts {
         self.0.is_empty()
     }
 
-    pub fn lower(&self, partition: usize) -> &Cut {
+    pub fn as_slice(&self) -> &[Bound] {
+        &self.0
+    }
+
+    pub fn first_of(&self, partition: usize) -> &Bound {
         &self.0[partition]
     }
 
     /// The number of the partition that a key belongs to.
     pub fn partition_of(&self, key: &[u8], hasher: &KeyHasher) -> usize {
         let above = match self.0.first() {
-            Some(Cut::Slot(_)) => {
+            Some(Bound::Slot(_)) => {
                 let slot = hasher.slot(key);
-                (self.0).partition_point(|cut| !matches!(cut, Cut::Slot(first) if *first > slot))
+                (self.0).partition_point(
+                    |boundary| !matches!(boundary, Bound::Slot(first) if *first > slot),
+                )
             }
-            _ => (self.0)
-                .partition_point(|cut| !matches!(cut, Cut::Key(first) if first.as_slice() > key)),
+            _ => (self.0).partition_point(
+                |boundary| !matches!(boundary, Bound::Key(first) if first.as_slice() > key),
+            ),
         };
         above.saturating_sub(1)
     }
 
     /// What partition number `partition` covers of a run.
     pub fn range(&self, partition: usize) -> ScanRange {
-        match (self.lower(partition), self.0.get(partition + 1)) {
-            (Cut::Slot(from), next) => {
+        match (self.first_of(partition), self.0.get(partition + 1)) {
+            (Bound::Slot(from), next) => {
                 let to = match next {
-                    Some(Cut::Slot(to)) => first_hash_of(u32::from(*to)),
+                    Some(Bound::Slot(to)) => first_hash_of(u32::from(*to)),
                     _ => None,
                 };
                 ScanRange::hashes(first_hash_of(u32::from(*from)).unwrap_or(0), to)
             }
-            (Cut::Key(from), next) => {
+            (Bound::Key(from), next) => {
                 let to = match next {
-                    Some(Cut::Key(to)) => Bound::Excluded(&to[..]),
-                    _ => Bound::Unbounded,
+                    Some(Bound::Key(to)) => ops::Bound::Excluded(&to[..]),
+                    _ => ops::Bound::Unbounded,
                 };
-                ScanRange::keys(Bound::Included(from), to)
+                ScanRange::keys(ops::Bound::Included(from), to)
             }
         }
     }
@@ -120,15 +119,15 @@ impl Cuts {
     pub fn entries(&self, partition: usize, sorted: &Sorted, order: Order) -> Range<usize> {
         let start = |partition: usize| match self.0.get(partition) {
             None => sorted.entries.len(),
-            Some(Cut::Slot(slot)) => {
+            Some(Bound::Slot(slot)) => {
                 let first = first_hash_of(u32::from(*slot)).unwrap_or(0);
                 sorted.entries.partition_point(|entry| entry.head < first)
             }
-            Some(Cut::Key(first)) => sorted
+            Some(Bound::Key(first)) => sorted
                 .entries
                 .partition_point(|entry| sorted.arena.key(entry.place) < first.as_slice()),
         };
-        debug_assert_eq!(order == Order::Hashed, matches!(self.0[0], Cut::Slot(_)));
+        debug_assert_eq!(order == Order::Hashed, matches!(self.0[0], Bound::Slot(_)));
         start(partition)..start(partition + 1)
     }
 }

@@ -4,37 +4,37 @@ use std::time::Duration;
 
 use arrow_array::{RecordBatch, RecordBatchIterator};
 use arrow_schema::SchemaRef;
-use forebay_engine::{Bound, Push, PushOptions, Store};
+use forebay_engine::{Push, PushOptions, Store};
 use forebay_run::Order;
 
 use super::control::Whole;
 use super::recipe::{Choice, Recipe};
 use super::report::Report;
 use super::wire::samples_of;
-use super::{SharedError, Sources, Sum};
+use super::{DistributedError, Sources, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
-use crate::push::partitions::{bound, by_size};
+use crate::push::partitions::by_size;
 use crate::push::rows::{Counted, PushRows};
 use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
-use crate::sort::{Cuts, Duplicates};
+use crate::sort::{Boundaries, Duplicates};
 use crate::sources::{Batches, Input};
 use crate::types::row_schema;
 
 /// A push under way; see the module's text. Dropped before its commit it leaves nothing.
 #[derive(Debug)]
-pub struct SharedPush {
+pub struct DistributedPush {
     request: PushRequest,
     store: Store,
     push: Push,
     rows: PushRows,
     encoder: RowEncoder,
-    cuts: Option<Cuts>,
+    boundaries: Option<Boundaries>,
     started: Duration,
 }
 
-impl SharedPush {
+impl DistributedPush {
     /// Begins a push of rows with this schema: its own sources are passed over, `name` says in the manifest what it
     /// was made from. What the request asks for is checked against the schema; then the table's push lock is taken, and
     /// held.
@@ -43,15 +43,16 @@ impl SharedPush {
         store: Store,
         schema: SchemaRef,
         name: &str,
-    ) -> Result<Self, SharedError> {
+    ) -> Result<Self, DistributedError> {
         refuse(&request)?;
         let started = store.clock().monotonic();
         let none = RecordBatchIterator::new([], schema);
         request.sources = Input::Batches(Batches::new(name, Some(0), none));
         // The time of the push is settled with its lock, and matters to no check.
-        PushRows::of(&request, 0)?.open(&request)?;
+        let options = &request.source_options;
+        PushRows::of(&request, 0)?.open(&request.sources, options)?;
         let boundaries = request.boundaries.as_ref();
-        let given = boundaries.map(|given| given.cuts(request.order));
+        let given = boundaries.map(|given| given.of_order(request.order));
         let given = given.transpose().map_err(PushError::from)?;
         let options = PushOptions {
             version: request.version,
@@ -60,10 +61,10 @@ impl SharedPush {
         let push = store.begin_push(&request.table, options);
         let push = push.map_err(PushError::from)?;
         let rows = PushRows::of(&request, push.created_unix_ms())?;
-        let (_, encoder) = rows.open(&request)?;
-        let cuts = given.or_else(|| match (request.order, request.partitions) {
-            (Order::Hashed, Some(partitions)) => Some(Cuts::slots(partitions)),
-            (Order::Ordered, Some(..=1)) => Some(Cuts::by_samples(1, Vec::new())),
+        let (_, encoder) = rows.open(&request.sources, &request.source_options)?;
+        let boundaries = given.or_else(|| match (request.order, request.partitions) {
+            (Order::Hashed, Some(partitions)) => Some(Boundaries::slots(partitions)),
+            (Order::Ordered, Some(..=1)) => Some(Boundaries::by_samples(1, Vec::new())),
             _ => None,
         });
         Ok(Self {
@@ -72,25 +73,33 @@ impl SharedPush {
             push,
             rows,
             encoder,
-            cuts,
+            boundaries,
             started,
         })
     }
 
-    /// Whether [`SharedPush::cut`] has to be called before rows can be encoded.
+    /// Whether [`DistributedPush::set_boundaries`] has to be called before rows can be encoded.
     pub fn needs_samples(&self) -> bool {
-        self.cuts.is_none()
+        self.boundaries.is_none()
+    }
+
+    fn boundaries(&self) -> Result<&Boundaries, DistributedError> {
+        (self.boundaries.as_ref()).ok_or(DistributedError::NoBoundaries)
     }
 
     /// The number of partitions, once that is settled.
-    pub fn partitions(&self) -> Result<usize, SharedError> {
-        Ok(self.cuts.as_ref().ok_or(SharedError::NotCut)?.len())
+    pub fn partitions(&self) -> Result<usize, DistributedError> {
+        Ok(self.boundaries()?.len())
     }
 
     /// Settles where the partitions begin, by what [`super::RowTask::sample`] gave. `rows` is the number of all
     /// rows of the source.
-    pub fn cut(&mut self, samples: &[RecordBatch], rows: u64) -> Result<usize, SharedError> {
-        if self.cuts.is_some() {
+    pub fn set_boundaries(
+        &mut self,
+        samples: &[RecordBatch],
+        rows: u64,
+    ) -> Result<usize, DistributedError> {
+        if self.boundaries.is_some() {
             return self.partitions();
         }
         let mut taken = Vec::new();
@@ -99,7 +108,7 @@ impl SharedPush {
         }
         let bytes: u128 = taken.iter().map(|(_, bytes)| u128::from(*bytes)).sum();
         if taken.is_empty() && rows > 0 {
-            return Err(SharedError::Samples {
+            return Err(DistributedError::Samples {
                 bytes,
                 rows,
                 problem: "none can be stored, or none was taken; look at the rows, or give --boundaries",
@@ -107,26 +116,26 @@ impl SharedPush {
         }
         let by_size = || by_size(u64::try_from(bytes).unwrap_or(u64::MAX));
         let partitions = self.request.partitions.unwrap_or_else(by_size);
-        let cuts = match self.request.order {
-            Order::Hashed => Cuts::slots(partitions),
-            Order::Ordered => Cuts::by_samples(partitions.min(1 << 14), taken),
+        let boundaries = match self.request.order {
+            Order::Hashed => Boundaries::slots(partitions),
+            Order::Ordered => Boundaries::by_samples(partitions.min(1 << 14), taken),
         };
-        self.cuts = Some(cuts);
+        self.boundaries = Some(boundaries);
         self.partitions()
     }
 
-    /// What tasks need to know. Before the partitions are cut, it serves for taking samples only.
-    pub fn recipe(&self, store: &str) -> Result<Recipe, SharedError> {
+    /// What tasks need to know. Before the boundaries are settled, it serves for taking samples only.
+    pub fn recipe(&self, store: &str) -> Result<Recipe, DistributedError> {
         let request = &self.request;
         let columns = row_schema(self.encoder.batch_schema());
-        let cuts = self.cuts.iter();
-        let bounds = cuts.flat_map(|cuts| (0..cuts.len()).map(|at| bound(cuts.lower(at))));
+        let boundaries = self.boundaries.as_ref();
+        let partitions = boundaries.map(|boundaries| boundaries.as_slice().to_vec());
         Ok(Recipe {
             forebay_recipe: Recipe::FORMAT,
             store: store.to_owned(),
             ticket: self.push.ticket().clone(),
             source: request.sources.to_string(),
-            columns: columns.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
+            columns: columns.map_err(|error| DistributedError::BadRecipe(error.to_string()))?,
             losses: self.losses(),
             key: self.encoder.template().to_string(),
             value: self.rows.value.clone(),
@@ -144,7 +153,7 @@ impl SharedPush {
             },
             skip_bad_rows: request.bad_rows == BadRows::Skip,
             memory_bytes: request.memory_bytes,
-            partitions: bounds.collect::<Vec<Bound>>(),
+            partitions: partitions.unwrap_or_default(),
         })
     }
 
@@ -154,10 +163,10 @@ impl SharedPush {
         self,
         reports: &[String],
         progress: &dyn Progress,
-    ) -> Result<PushReport, SharedError> {
-        let cuts = self.cuts.as_ref().ok_or(SharedError::NotCut)?;
+    ) -> Result<PushReport, DistributedError> {
+        let boundaries = self.boundaries()?;
         self.push.confirm()?;
-        let reports = self.read(reports, cuts.len())?;
+        let reports = self.read(reports, boundaries.len())?;
         let whole = self.settle(&reports)?;
         let mut kept = Sum::default();
         let mut duplicates = 0;
@@ -176,7 +185,9 @@ impl SharedPush {
         };
         let source = self.request.sources.to_string();
         let order = self.request.order;
-        let draft = self.rows.draft(&self.encoder, order, cuts, counted, source);
+        let draft = self
+            .rows
+            .draft(&self.encoder, order, boundaries, counted, source);
         let ready = Ready {
             manifest: self.push.manifest(draft).map_err(PushError::from)?,
             base: None,
@@ -217,12 +228,12 @@ impl SharedPush {
     }
 
     /// The reports, one for each partition, in their order.
-    fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, SharedError> {
+    fn read(&self, texts: &[String], partitions: usize) -> Result<Vec<Report>, DistributedError> {
         let of = texts.len();
         let mut found: Vec<Option<Report>> = (0..partitions).map(|_| None).collect();
         let mut counts = vec![0; partitions];
         for (index, text) in texts.iter().enumerate() {
-            let bad = |problem| SharedError::Report {
+            let bad = |problem| DistributedError::Report {
                 number: index + 1,
                 of,
                 problem,
@@ -244,7 +255,7 @@ impl SharedPush {
         let reports: Vec<Report> = found.into_iter().flatten().collect();
         match counts.iter().position(|count| *count != 1) {
             None => Ok(reports),
-            Some(partition) => Err(SharedError::Reports {
+            Some(partition) => Err(DistributedError::Reports {
                 partition: partition as u32,
                 found: counts[partition],
                 reports: of,
@@ -254,7 +265,7 @@ impl SharedPush {
     }
 
     /// What the sources sent, when all partitions were built from the same ones, and nothing was lost.
-    fn settle(&self, reports: &[Report]) -> Result<Whole, SharedError> {
+    fn settle(&self, reports: &[Report]) -> Result<Whole, DistributedError> {
         let (mut whole, mut sources) = (Whole::default(), Sources::default());
         let mut came = Some(Sum::default());
         for report in reports {
@@ -262,7 +273,7 @@ impl SharedPush {
                 (whole, sources) = (report.whole.clone(), report.sources);
             }
             if (&report.whole, report.sources) != (&whole, sources) {
-                return Err(SharedError::Sources {
+                return Err(DistributedError::Sources {
                     partition: report.partition,
                     found: report.sources,
                     other: 0,
@@ -273,7 +284,7 @@ impl SharedPush {
         }
         match came {
             Some(came) if came == whole.sent => Ok(whole),
-            came => Err(SharedError::Total {
+            came => Err(DistributedError::Total {
                 sent: whole.sent,
                 came: came.unwrap_or_default(),
             }),
@@ -282,8 +293,8 @@ impl SharedPush {
 }
 
 /// What makes no sense, or cannot be, where tasks do the work.
-fn refuse(request: &PushRequest) -> Result<(), SharedError> {
-    let option = |option, reason| Err(SharedError::Option { option, reason });
+fn refuse(request: &PushRequest) -> Result<(), DistributedError> {
+    let option = |option, reason| Err(DistributedError::Option { option, reason });
     if request.onto.is_some() || request.operation_column.is_some() {
         return option(
             "--onto",

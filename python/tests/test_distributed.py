@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import forebay
-from forebay._forebay import PartWriter, SharedPush, TaskEncoder
+from forebay._forebay import DistributedPush, PartWriter, TaskEncoder
 
 KEY = "--key=bird/{id:04}"
 BOUNDARIES = ["bird/0100", "bird/0640"]
@@ -22,7 +22,7 @@ class Engine:
         self.scratch = Path(path).parent / "scratch"
         self.rows, self.parts = rows, parts
         line = ["push", KEY, f"--store={path}", *words, "--", "birds"]
-        self.push = SharedPush(line, rows.schema, "an engine")
+        self.push = DistributedPush(line, rows.schema, "an engine")
 
     def slices(self):
         each = -(-self.rows.num_rows // self.parts)
@@ -34,7 +34,7 @@ class Engine:
             encoder = TaskEncoder(self.push.recipe(), number)
             taken = rows.take(list(range(0, rows.num_rows, step)))
             samples += [encoder.sample(batch, step) for batch in taken.to_batches()]
-        return self.push.cut(pa.Table.from_batches(samples), self.rows.num_rows)
+        return self.push.set_boundaries(pa.Table.from_batches(samples), self.rows.num_rows)
 
     def encode(self):
         records = []
@@ -158,7 +158,9 @@ def test_an_abandoned_push_leaves_nothing(birds, path):
 def test_errors_come_before_anything_runs(birds, path):
     def refused(*words):
         with pytest.raises(forebay.Error) as caught:
-            SharedPush(["push", f"--store={path}", *words, "--", "birds"], birds.schema, "rows")
+            DistributedPush(
+                ["push", f"--store={path}", *words, "--", "birds"], birds.schema, "rows"
+            )
         assert not (Path(path) / "tables" / "birds" / "versions").exists()
         return str(caught.value)
 
@@ -177,7 +179,7 @@ def test_batches_are_converted_by_name_exactly(path):
 
     def encode(places, types, bad_rows="fail"):
         line = ["push", KEY, f"--store={path}", "--partitions=1", f"--bad-rows={bad_rows}"]
-        push = SharedPush([*line, "--", "birds"], rows.schema, "an engine")
+        push = DistributedPush([*line, "--", "birds"], rows.schema, "an engine")
         try:
             encoder = TaskEncoder(push.recipe(), 0)
             other = {"at": pa.array(places, pa.struct(types)), "id": ids.cast("uint8")}

@@ -8,11 +8,11 @@ use forebay_engine::{Bound, MAX_PARTITIONS};
 use forebay_run::Order;
 use serde::Deserialize;
 
-use crate::sort::{Cut, Cuts};
+use crate::sort::Boundaries;
 
-/// Boundaries as they were given. Whether they fit the table's order shows in [`Boundaries::cuts`].
+/// Boundaries as they were given. Whether they fit the table's order shows in [`GivenBoundaries::of_order`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Boundaries(Vec<Bound>);
+pub struct GivenBoundaries(Vec<Bound>);
 
 /// Why boundaries are none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ enum BoundaryPlace {
     Bound(Bound),
 }
 
-impl Boundaries {
+impl GivenBoundaries {
     /// Reads the JSON text.
     pub fn parse(json: &str) -> Result<Self, BoundariesError> {
         let places: Vec<BoundaryPlace> =
@@ -52,7 +52,7 @@ impl Boundaries {
     }
 
     /// The partitions of a table of that order, the first from the very start on.
-    pub fn cuts(&self, order: Order) -> Result<Cuts, BoundariesError> {
+    pub fn of_order(&self, order: Order) -> Result<Boundaries, BoundariesError> {
         let (first, name) = match order {
             Order::Hashed => (Bound::Slot(0), "hashed"),
             Order::Ordered => (Bound::Key(Vec::new()), "ordered"),
@@ -77,11 +77,7 @@ impl Boundaries {
                 return Err(BoundariesError::Order { before, after });
             }
         }
-        let cut = |bound: &Bound| match bound {
-            Bound::Slot(slot) => Cut::Slot(*slot),
-            Bound::Key(key) => Cut::Key(key.clone()),
-        };
-        Ok(Cuts::at(bounds.into_iter().map(cut).collect()))
+        Ok(Boundaries::at(bounds.into_iter().cloned().collect()))
     }
 }
 
@@ -95,27 +91,29 @@ fn slot_of(slot: u64) -> Result<Bound, BoundariesError> {
 mod tests {
     use super::*;
 
-    fn cuts(json: &str, order: Order) -> Result<Vec<Cut>, String> {
-        let cuts = Boundaries::parse(json).and_then(|given| given.cuts(order));
-        let cuts = cuts.map_err(|error| error.to_string())?;
-        Ok((0..cuts.len()).map(|at| cuts.lower(at).clone()).collect())
+    fn boundaries(json: &str, order: Order) -> Result<Vec<Bound>, String> {
+        let boundaries = GivenBoundaries::parse(json).and_then(|given| given.of_order(order));
+        let boundaries = boundaries.map_err(|error| error.to_string())?;
+        Ok((0..boundaries.len())
+            .map(|at| boundaries.first_of(at).clone())
+            .collect())
     }
 
     #[test]
     fn keys_and_slots_are_read_in_every_form() {
-        let key = |key: &[u8]| Cut::Key(key.to_vec());
+        let key = |key: &[u8]| Bound::Key(key.to_vec());
         let wanted = vec![key(b""), key(b"g"), key(b"p"), key(b"\xff\x00")];
         for json in [
             r#"["g", "p", {"key_hex": "ff00"}]"#,
             r#"["", {"key": "g"}, "p", {"key_hex": "ff00"}]"#,
         ] {
-            assert_eq!(cuts(json, Order::Ordered), Ok(wanted.clone()));
+            assert_eq!(boundaries(json, Order::Ordered), Ok(wanted.clone()));
         }
-        let wanted = vec![Cut::Slot(0), Cut::Slot(4096), Cut::Slot(8192)];
+        let wanted = vec![Bound::Slot(0), Bound::Slot(4096), Bound::Slot(8192)];
         for json in ["[4096, 8192]", r#"[0, {"slot": 4096}, 8192]"#] {
-            assert_eq!(cuts(json, Order::Hashed), Ok(wanted.clone()));
+            assert_eq!(boundaries(json, Order::Hashed), Ok(wanted.clone()));
         }
-        assert_eq!(cuts("[]", Order::Hashed), Ok(vec![Cut::Slot(0)]));
+        assert_eq!(boundaries("[]", Order::Hashed), Ok(vec![Bound::Slot(0)]));
     }
 
     #[test]
@@ -139,7 +137,7 @@ mod tests {
             ("[null]", Order::Ordered, "cannot be read"),
             (&many, Order::Ordered, "16384 at most"),
         ] {
-            let error = cuts(json, order).unwrap_err();
+            let error = boundaries(json, order).unwrap_err();
             assert!(error.contains(word), "{word}: {error}");
         }
     }

@@ -4,7 +4,7 @@
 use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};
 
-use super::{SharedError, Sources, Sum};
+use super::{DistributedError, Sources, Sum};
 
 /// The format number of control rows.
 const CONTROL_FORMAT: u64 = 1;
@@ -108,8 +108,8 @@ impl Controls {
     }
 
     /// Takes a control row in. `bytes` is its content, as it came.
-    pub fn add(&mut self, partition: u32, control: &Control) -> Result<(), SharedError> {
-        let bad = |problem: String| SharedError::Control { partition, problem };
+    pub fn add(&mut self, partition: u32, control: &Control) -> Result<(), DistributedError> {
+        let bad = |problem: String| DistributedError::Control { partition, problem };
         let source = control.source;
         if !self.seen.insert(source) {
             return Err(bad(format!("source {source} ended twice")));

@@ -7,8 +7,8 @@ use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_pyarrow::{FromPyArrow, ToPyArrow};
 use arrow_schema::Schema;
+use forebay::distributed;
 use forebay::embed::{CommandError, Outcome};
-use forebay::shared;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
@@ -17,20 +17,20 @@ use crate::listener::Listener;
 
 /// A push whose rows tasks bring; ended by `commit` or `abandon`.
 #[pyclass(frozen, module = "forebay._forebay")]
-pub struct SharedPush {
-    push: Mutex<Option<shared::SharedPush>>,
+pub struct DistributedPush {
+    push: Mutex<Option<distributed::DistributedPush>>,
 }
 
 /// Turns the rows of one part of the source into records.
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct TaskEncoder {
-    task: Mutex<Option<shared::RowTask>>,
+    task: Mutex<Option<distributed::RowTask>>,
 }
 
 /// Writes the runs of partitions.
 #[pyclass(frozen, module = "forebay._forebay")]
 pub struct PartWriter {
-    task: Mutex<Option<shared::PartTask>>,
+    task: Mutex<Option<distributed::PartTask>>,
 }
 
 /// Does `work` on what an object holds, without the interpreter's lock.
@@ -78,7 +78,7 @@ fn batches_of(data: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
 }
 
 #[pymethods]
-impl SharedPush {
+impl DistributedPush {
     #[new]
     fn new(
         py: Python<'_>,
@@ -87,7 +87,7 @@ impl SharedPush {
         name: &str,
     ) -> PyResult<Self> {
         let schema = Arc::new(Schema::from_pyarrow_bound(schema)?);
-        let begun = py.detach(|| shared::SharedPush::begin(&words, schema, name));
+        let begun = py.detach(|| distributed::DistributedPush::begin(&words, schema, name));
         match begun {
             Ok(push) => Ok(Self {
                 push: Mutex::new(Some(push)),
@@ -108,14 +108,14 @@ impl SharedPush {
     }
 
     /// Settles where partitions begin, and gives their number.
-    fn cut(
+    fn set_boundaries(
         &self,
         py: Python<'_>,
         samples: Option<&Bound<'_, PyAny>>,
         rows: u64,
     ) -> PyResult<usize> {
         let samples = samples.map(batches_of).transpose()?.unwrap_or_default();
-        with(py, &self.push, |push| push.cut(&samples, rows))
+        with(py, &self.push, |push| push.set_boundaries(&samples, rows))
     }
 
     /// What tasks need to know.
@@ -159,7 +159,7 @@ impl SharedPush {
 impl TaskEncoder {
     #[new]
     fn new(py: Python<'_>, recipe: Vec<u8>, source: i64) -> PyResult<Self> {
-        let task = py.detach(|| shared::row_task(&recipe, source));
+        let task = py.detach(|| distributed::row_task(&recipe, source));
         let task = task.map_err(|error| of_anyhow(py, &error))?;
         Ok(Self {
             task: Mutex::new(Some(task)),
@@ -200,7 +200,7 @@ impl TaskEncoder {
 impl PartWriter {
     #[new]
     fn new(py: Python<'_>, recipe: Vec<u8>, scratch: PathBuf) -> PyResult<Self> {
-        let task = py.detach(|| shared::PartTask::begin(&recipe, &scratch));
+        let task = py.detach(|| distributed::PartTask::begin(&recipe, &scratch));
         let task = task.map_err(|error| of_anyhow(py, &error))?;
         Ok(Self {
             task: Mutex::new(Some(task)),
@@ -217,6 +217,6 @@ impl PartWriter {
 
     /// Writes the runs; gives a report for each partition.
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        with_last(py, &self.task, shared::PartTask::finish)
+        with_last(py, &self.task, distributed::PartTask::finish)
     }
 }

@@ -9,7 +9,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::SharedError;
+use super::DistributedError;
 
 /// The row of a control row.
 pub(super) const CONTROL_ROW: i64 = -1;
@@ -61,12 +61,12 @@ impl WireRecords {
         key: Option<&[u8]>,
         record: &[u8],
         row: i64,
-    ) -> Result<(), SharedError> {
+    ) -> Result<(), DistributedError> {
         self.key_bytes += key.map_or(0, <[u8]>::len);
         self.record_bytes += record.len();
         // The offsets of these columns have 32 bits.
         if self.key_bytes.max(self.record_bytes) > i32::MAX as usize {
-            return Err(SharedError::Source {
+            return Err(DistributedError::Source {
                 source_number: self.source,
                 problem: "a batch makes records of more than 2 GiB: hand smaller batches over"
                     .to_owned(),
@@ -80,7 +80,7 @@ impl WireRecords {
         Ok(())
     }
 
-    pub fn finish(mut self) -> Result<RecordBatch, SharedError> {
+    pub fn finish(mut self) -> Result<RecordBatch, DistributedError> {
         let row = self.row.finish();
         let columns: Vec<ArrayRef> = vec![
             Arc::new(self.partition.finish()),
@@ -90,7 +90,7 @@ impl WireRecords {
             Arc::new(row),
         ];
         let batch = RecordBatch::try_new(record_schema(), columns);
-        batch.map_err(|error| SharedError::Batch(error.to_string()))
+        batch.map_err(|error| DistributedError::Batch(error.to_string()))
     }
 }
 
@@ -113,22 +113,24 @@ pub(super) struct WireRecord<'a> {
 }
 
 impl Arrived {
-    pub fn new(batch: &RecordBatch) -> Result<Self, SharedError> {
-        let column = |at: usize| -> Result<ArrayRef, SharedError> {
+    pub fn new(batch: &RecordBatch) -> Result<Self, DistributedError> {
+        let column = |at: usize| -> Result<ArrayRef, DistributedError> {
             let field = SCHEMA.field(at);
             let (name, wanted) = (field.name(), field.data_type());
             let array = batch.column_by_name(name);
             let array = array.ok_or_else(|| {
-                SharedError::Batch(format!("it has no column '{name}' of type {wanted}"))
+                DistributedError::Batch(format!("it has no column '{name}' of type {wanted}"))
             })?;
             if !field.is_nullable() && array.null_count() > 0 {
-                return Err(SharedError::Batch(format!("its column '{name}' has nulls")));
+                return Err(DistributedError::Batch(format!(
+                    "its column '{name}' has nulls"
+                )));
             }
             if array.data_type() == wanted {
                 return Ok(array.clone());
             }
             let cast = arrow_cast::cast(array, wanted);
-            cast.map_err(|error| SharedError::Batch(format!("its column '{name}': {error}")))
+            cast.map_err(|error| DistributedError::Batch(format!("its column '{name}': {error}")))
         };
         Ok(Self {
             partition: column(0)?.as_primitive::<Int32Type>().clone(),
@@ -159,23 +161,23 @@ impl Arrived {
 pub(super) fn sample_batch(
     keys: BinaryArray,
     bytes: Int64Array,
-) -> Result<RecordBatch, SharedError> {
+) -> Result<RecordBatch, DistributedError> {
     let schema = Schema::new(vec![
         Field::new("key", DataType::Binary, false),
         Field::new("bytes", DataType::Int64, false),
     ]);
     let columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(bytes)];
     let batch = RecordBatch::try_new(Arc::new(schema), columns);
-    batch.map_err(|error| SharedError::Batch(error.to_string()))
+    batch.map_err(|error| DistributedError::Batch(error.to_string()))
 }
 
 /// Takes such a batch apart.
 pub(super) fn samples_of(
     batch: &RecordBatch,
     samples: &mut Vec<(Vec<u8>, u64)>,
-) -> Result<(), SharedError> {
-    let bad = |problem: &str| SharedError::Batch(format!("the samples: {problem}"));
-    let column = |name: &str, wanted: DataType| -> Result<ArrayRef, SharedError> {
+) -> Result<(), DistributedError> {
+    let bad = |problem: &str| DistributedError::Batch(format!("the samples: {problem}"));
+    let column = |name: &str, wanted: DataType| -> Result<ArrayRef, DistributedError> {
         let array = batch.column_by_name(name);
         let array = array.ok_or_else(|| bad(&format!("there is no column '{name}'")))?;
         if array.null_count() > 0 {

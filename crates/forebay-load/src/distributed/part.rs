@@ -11,15 +11,14 @@ use forebay_run::operation::Operation;
 use forebay_run::record;
 use tracing::warn;
 
-use super::SharedError;
+use super::DistributedError;
 use super::control::{Control, Controls};
 use super::recipe::Recipe;
 use super::report::Report;
 use super::wire::{Arrived, CONTROL_ROW, WireRecord};
 use crate::progress::Silent;
-use crate::push::build::{BuildJob, Outputs, settle_pages};
-use crate::push::read::record_memory;
-use crate::sort::{AsTheyAre, Collector, Cuts, Duplicates, SortPlan, Tally};
+use crate::push::build::{BuildJob, Outputs};
+use crate::sort::{AsTheyAre, Boundaries, Collector, Duplicates, SortPlan, Tally};
 use forebay_io::Throttle;
 
 /// See the module's text. Dropped before it has finished, it removes what it wrote.
@@ -27,7 +26,7 @@ use forebay_io::Throttle;
 pub struct PartTask {
     recipe: Recipe,
     store: Store,
-    cuts: Cuts,
+    boundaries: Boundaries,
     plan: SortPlan,
     collector: Option<Collector>,
     parts: BTreeMap<u32, TaskPart>,
@@ -46,30 +45,22 @@ struct TaskPart {
 impl PartTask {
     /// `store` is that of the recipe. `scratch` is a directory of this machine, for what does not fit in memory;
     /// it is made where it is absent.
-    pub fn new(recipe: Recipe, store: Store, scratch: &Path) -> Result<Self, SharedError> {
-        let cuts = recipe.cuts()?;
+    pub fn new(recipe: Recipe, store: Store, scratch: &Path) -> Result<Self, DistributedError> {
+        let boundaries = recipe.boundaries()?;
         let name = format!("forebay-{:016x}", store.random().next_u64());
         let scratch = scratch.join(name);
         let made = store.disk().create_dir_all(&scratch);
-        made.map_err(|error| SharedError::Scratch {
+        made.map_err(|error| DistributedError::Scratch {
             path: scratch.clone(),
             error,
         })?;
-        let plan = SortPlan {
-            disk: Arc::clone(store.disk()),
-            scratch,
-            run: recipe.run_options(),
-            duplicates: recipe.duplicates.duplicates(),
-            with_operations: recipe.with_operations(),
-            memory_bytes: record_memory(recipe.memory_bytes, 1),
-            threads: 1,
-        };
+        let plan = recipe.sort_plan(Arc::clone(store.disk()), scratch);
         let mut collector = Collector::new(&plan);
         collector.start_unit(0);
         Ok(Self {
             recipe,
             store,
-            cuts,
+            boundaries,
             collector: Some(collector),
             plan,
             parts: BTreeMap::new(),
@@ -80,16 +71,16 @@ impl PartTask {
 
     /// Takes records in, and control rows among them. Where one of several records with the same key is to be
     /// chosen, they come in the order of source and row.
-    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), SharedError> {
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), DistributedError> {
         let arrived = Arrived::new(batch)?;
         for index in 0..arrived.len() {
             let record = arrived.get(index);
             let partition = u32::try_from(record.partition)
                 .ok()
-                .filter(|partition| (*partition as usize) < self.cuts.len());
+                .filter(|partition| (*partition as usize) < self.boundaries.len());
             let partition = partition.ok_or_else(|| {
-                let (partition, partitions) = (record.partition, self.cuts.len());
-                SharedError::Batch(format!("partition {partition} of {partitions}"))
+                let (partition, partitions) = (record.partition, self.boundaries.len());
+                DistributedError::Batch(format!("partition {partition} of {partitions}"))
             })?;
             if record.row == CONTROL_ROW {
                 self.control(partition, &record)?;
@@ -108,8 +99,8 @@ impl PartTask {
         })
     }
 
-    fn control(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), SharedError> {
-        let bad = |problem: String| SharedError::Control { partition, problem };
+    fn control(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), DistributedError> {
+        let bad = |problem: String| DistributedError::Control { partition, problem };
         let control = Control::parse(record.record).map_err(bad)?;
         if control.stamp != self.recipe.ticket.stamp {
             return Err(bad("a control row of another push".to_owned()));
@@ -121,15 +112,15 @@ impl PartTask {
         self.part(partition).controls.add(partition, &control)
     }
 
-    fn record(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), SharedError> {
+    fn record(&mut self, partition: u32, record: &WireRecord<'_>) -> Result<(), DistributedError> {
         let key = record.key.unwrap_or_default();
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             let bytes = key.len();
-            return Err(SharedError::Batch(format!("a key of {bytes} bytes")));
+            return Err(DistributedError::Batch(format!("a key of {bytes} bytes")));
         }
         self.place(record.source, record.row)?;
         let Some(collector) = self.collector.as_mut() else {
-            return Err(SharedError::Batch("records after the end".to_owned()));
+            return Err(DistributedError::Batch("records after the end".to_owned()));
         };
         let payload = match self.plan.with_operations {
             false => {
@@ -147,19 +138,19 @@ impl PartTask {
     }
 
     /// Notes where a record stands, as far as age decides.
-    fn place(&mut self, source: i64, row: i64) -> Result<(), SharedError> {
+    fn place(&mut self, source: i64, row: i64) -> Result<(), DistributedError> {
         if self.plan.duplicates == Duplicates::Fail {
             return Ok(());
         }
         let number = u32::try_from(source).map_err(|_| {
-            SharedError::Batch(format!(
+            DistributedError::Batch(format!(
                 "source {source}: parts have numbers from 0 to {}",
                 u32::MAX
             ))
         })?;
         match self.last {
             Some(last) if last >= (source, row) => {
-                return Err(SharedError::Batch(format!(
+                return Err(DistributedError::Batch(format!(
                     "row {row} of source {source} comes behind row {} of source {}: to choose among duplicates, \
                      records have to come in that order: sort each partition by source and row",
                     last.1, last.0
@@ -177,14 +168,14 @@ impl PartTask {
     }
 
     /// Writes the runs of the partitions that came, once it is sure that they came whole, and reads them back. The
-    /// reports are for [`super::SharedPush::commit`].
-    pub fn finish(mut self) -> Result<Vec<String>, SharedError> {
+    /// reports are for [`super::DistributedPush::commit`].
+    pub fn finish(mut self) -> Result<Vec<String>, DistributedError> {
         let parts = std::mem::take(&mut self.parts);
         check(&parts)?;
         let Some(whole) = parts.values().next().map(|part| &part.controls.whole) else {
             return Ok(Vec::new());
         };
-        settle_pages(&mut self.plan, self.recipe.page_bytes, &whole.sent.into());
+        self.plan.settle_pages(&whole.sent.into());
         let mut outputs = self.write()?;
         self.recipe.ticket.sync(&self.store)?;
         let mut reports = Vec::new();
@@ -198,12 +189,12 @@ impl PartTask {
             let dropped = report.kept().and_then(|kept| report.came.minus(kept));
             report.dropped = dropped.unwrap_or_default();
             left_out += report.dropped.records;
-            let checked = report.check(ticket, self.cuts.len(), self.plan.duplicates);
+            let checked = report.check(ticket, self.boundaries.len(), self.plan.duplicates);
             let text = checked.and_then(|()| report.to_text());
-            reports.push(text.map_err(|problem| SharedError::Control { partition, problem })?);
+            reports.push(text.map_err(|problem| DistributedError::Control { partition, problem })?);
         }
         if outputs.runs.iter().any(Option::is_some) || left_out != outputs.duplicates {
-            return Err(SharedError::Batch(
+            return Err(DistributedError::Batch(
                 "it had records under another partition than their keys'".to_owned(),
             ));
         }
@@ -211,7 +202,7 @@ impl PartTask {
         Ok(reports)
     }
 
-    fn write(&mut self) -> Result<Outputs, SharedError> {
+    fn write(&mut self) -> Result<Outputs, DistributedError> {
         let collected = match self.collector.take() {
             Some(collector) => vec![collector.finish()?],
             None => Vec::new(),
@@ -227,7 +218,7 @@ impl PartTask {
             lock(&self.started).push(run.clone());
             run
         };
-        Ok(job.build(&collected, &self.cuts, &new_run)?)
+        Ok(job.build(&collected, &self.boundaries, &new_run)?)
     }
 }
 
@@ -251,12 +242,12 @@ impl Drop for PartTask {
 }
 
 /// Whether the partitions came whole, from the same sources.
-fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), SharedError> {
+fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), DistributedError> {
     let mut first: Option<(u32, &Controls)> = None;
     for (&partition, part) in parts {
         let (sent, came) = (part.controls.sent, part.came.into());
         if sent != came {
-            return Err(SharedError::Shuffle {
+            return Err(DistributedError::Shuffle {
                 partition,
                 sent,
                 came,
@@ -264,7 +255,7 @@ fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), SharedError> {
         }
         let (other, others) = *first.get_or_insert((partition, &part.controls));
         if part.controls.sources != others.sources {
-            return Err(SharedError::Sources {
+            return Err(DistributedError::Sources {
                 partition,
                 found: part.controls.sources,
                 other,
@@ -276,8 +267,8 @@ fn check(parts: &BTreeMap<u32, TaskPart>) -> Result<(), SharedError> {
 }
 
 /// A record of rows that expire: its tag, then its payload.
-fn operation_of(bytes: &[u8]) -> Result<(Operation<'_>, &[u8]), SharedError> {
-    let bad = |problem: &str| SharedError::Batch(format!("a record: {problem}"));
+fn operation_of(bytes: &[u8]) -> Result<(Operation<'_>, &[u8]), DistributedError> {
+    let bad = |problem: &str| DistributedError::Batch(format!("a record: {problem}"));
     let (tag, payload) = bytes.split_first().ok_or_else(|| bad("it is empty"))?;
     let operation = record::decode(*tag, payload).map_err(bad)?;
     match operation.plain() {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from object_store import BUCKET, KEY, SECRET, Proxy, RemoteStore
-from test_shared import Engine, files
+from test_distributed import Engine, files
 
 import forebay
 from forebay._forebay import PartWriter
@@ -32,7 +32,7 @@ print("\\0".join(writer.finish()), end="")
 DRIVER = """
 import sys, pyarrow as pa
 sys.path[:0] = sys.argv[2:]
-from test_shared import Engine
+from test_distributed import Engine
 import forebay
 rows = pa.table({"id": pa.array(range(50), pa.int64())})
 engine = Engine(sys.argv[1], rows, ["--partitions=2"])
@@ -118,13 +118,13 @@ def reports(task):
 
 def test_runs_go_straight_into_the_bucket(birds, remote, tmp_path):
     words = ["--order=ordered", '--boundaries=["bird/0100", "bird/0640"]', "--compression=lz4"]
-    shared = engine(remote, birds, words, tmp_path)
-    parts = shared.shuffled(shared.encode())
-    tasks = [start(shared, part, tmp_path / f"{at}") for at, part in enumerate(parts)]
+    distributed = engine(remote, birds, words, tmp_path)
+    parts = distributed.shuffled(distributed.encode())
+    tasks = [start(distributed, part, tmp_path / f"{at}") for at, part in enumerate(parts)]
     found = [report for task in tasks for report in reports(task)]
     # Nothing stays where tasks ran.
     assert all(os.listdir(tmp_path / f"{at}" / "scratch") == [] for at in range(3))
-    held, text, _ = shared.push.commit(found)
+    held, text, _ = distributed.push.commit(found)
     assert (held, json.loads(text)["rows"]) == (False, 1000)
     other = str(tmp_path / "other")
     boundaries = ["bird/0100", "bird/0640"]
@@ -137,8 +137,8 @@ def test_runs_go_straight_into_the_bucket(birds, remote, tmp_path):
 
 
 def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
-    shared = engine(remote, wide, ["--partitions=2"], tmp_path)
-    first, second = shared.shuffled(shared.encode())
+    distributed = engine(remote, wide, ["--partitions=2"], tmp_path)
+    first, second = distributed.shuffled(distributed.encode())
     stuck, go = threading.Event(), threading.Event()
 
     def hold(exchange):
@@ -147,17 +147,17 @@ def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
             go.wait(60)
 
     proxy.before = hold
-    dies = start(shared, first, tmp_path / "dies", proxy.url)
+    dies = start(distributed, first, tmp_path / "dies", proxy.url)
     assert stuck.wait(60)
     dies.kill()
     go.set()
     dies.communicate()
     assert remote.keys("tables/birds/uploads") and not remote.keys("tables/birds/runs")
     # Another one came to its end and was not told of; a third one counts.
-    lost = reports(start(shared, first, tmp_path / "lost"))
-    counts = reports(start(shared, first, tmp_path / "counts"))
+    lost = reports(start(distributed, first, tmp_path / "lost"))
+    counts = reports(start(distributed, first, tmp_path / "counts"))
     assert len(remote.keys("tables/birds/runs")) == 2 and lost != counts
-    held, text, _ = shared.push.commit(counts + shared.write(second))
+    held, text, _ = distributed.push.commit(counts + distributed.write(second))
     assert (held, json.loads(text)["rows"]) == (False, 3000)
     assert len(remote.keys("tables/birds/runs")) == 2
     assert not remote.keys("tables/birds/uploads") and not remote.unfinished_uploads()
@@ -166,22 +166,22 @@ def test_what_dead_tasks_left_is_given_up(wide, remote, proxy, tmp_path):
 
 
 def test_a_task_that_fails_gives_up_what_it_began(wide, remote, proxy, tmp_path, monkeypatch):
-    shared = engine(remote, wide, ["--partitions=2"], tmp_path)
-    first, _ = shared.shuffled(shared.encode())
+    distributed = engine(remote, wide, ["--partitions=2"], tmp_path)
+    first, _ = distributed.shuffled(distributed.encode())
 
     def refuse(exchange):
         return 403 if exchange.part and exchange.part[1] == 2 else None
 
     proxy.before = refuse
-    failed = start(shared, first, tmp_path / "fails", proxy.url)
+    failed = start(distributed, first, tmp_path / "fails", proxy.url)
     _, error = failed.communicate(timeout=120)
     assert failed.returncode != 0 and "cannot sync" in error
     assert os.listdir(tmp_path / "fails" / "scratch") == []
     assert not remote.keys("tables/birds/uploads") and not remote.unfinished_uploads()
     assert not remote.keys("tables/birds/runs")
-    shared.write(first)
+    distributed.write(first)
     assert len(remote.keys("tables/birds/runs")) == 1
-    shared.push.abandon()
+    distributed.push.abandon()
     assert not remote.keys("tables/birds/runs") and not remote.keys("tables/birds/versions")
     assert forebay.push(wide, "birds", key="bird/{id:04}", store=url(remote)).version == 1
 
@@ -197,22 +197,22 @@ def test_a_slow_store_that_answers_5xx_is_asked_again(birds, remote, proxy, tmp_
         refused.add(once)
         return 503
 
-    shared = engine(remote, birds, ["--partitions=2"], tmp_path)
+    distributed = engine(remote, birds, ["--partitions=2"], tmp_path)
     proxy.before = before
-    assert shared.run()["rows"] == 1000
+    assert distributed.run()["rows"] == 1000
     assert len(refused) > 5
 
 
 def test_two_pushes_at_once_and_a_run_that_went(birds, remote, tmp_path):
-    shared = engine(remote, birds, ["--partitions=2"], tmp_path)
+    distributed = engine(remote, birds, ["--partitions=2"], tmp_path)
     os.environ["FOREBAY_WORK_DIR"] = str(tmp_path / "elsewhere")
     with pytest.raises(forebay.BusyError):
         engine(remote, birds, ["--partitions=2"], tmp_path)
-    found = shared.reports()
+    found = distributed.reports()
     (lost, _) = remote.keys("tables/birds/runs")
     remote.server.client().delete_object(Bucket=BUCKET, Key=f"{remote.prefix}/{lost}")
     with pytest.raises(forebay.Error, match=Path(lost).name):
-        shared.push.commit(found)
+        distributed.push.commit(found)
     assert not remote.keys("tables/birds/versions") and not remote.keys("tables/birds/runs")
 
 
@@ -244,12 +244,12 @@ def test_a_driver_that_was_held_up_loses_to_who_came_meanwhile(birds, remote, tm
 
 
 def test_what_is_missing_on_the_task_s_machine_is_named(birds, remote, tmp_path, monkeypatch):
-    shared = engine(remote, birds, ["--partitions=2"], tmp_path)
-    recipe = shared.push.recipe()
+    distributed = engine(remote, birds, ["--partitions=2"], tmp_path)
+    recipe = distributed.push.recipe()
     for secret in (KEY, SECRET):
         assert secret not in recipe.decode().split('"')
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(forebay.Error, match=r"forebay\.json"):
         PartWriter(recipe, str(tmp_path / "scratch"))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    shared.push.abandon()
+    distributed.push.abandon()

@@ -1,14 +1,14 @@
 //! A push that many tasks build, on whichever machines: an engine that is there already reads, shuffles and
 //! schedules; Forebay encodes the rows, writes the runs, and publishes the version.
 //!
-//! 1. The driver begins a [`SharedPush`]: it holds the table's push lock from then on, and says in a [`Recipe`]
+//! 1. The driver begins a [`DistributedPush`]: it holds the table's push lock from then on, and says in a [`Recipe`]
 //!    all that tasks need.
-//! 2. Where partitions begin is given, or cut from a sample that tasks take ([`RowTask::sample`]).
+//! 2. The boundaries of partitions are given, or found by a sample that tasks take ([`RowTask::sample`]).
 //! 3. For each part of the source a [`RowTask`] turns rows into records, each marked with its partition; when
 //!    it is done it adds a control row for every partition: what it sent there, and what it sent in all.
 //! 4. The engine brings the records of each partition together, in one [`PartTask`], which sorts them, writes the
 //!    partition's run straight into the store, and reports what came, from which sources, and what it kept.
-//! 5. The driver commits ([`SharedPush::commit`]): one report for each partition, all naming the same sources, no record lost or
+//! 5. The driver commits ([`DistributedPush::commit`]): one report for each partition, all naming the same sources, no record lost or
 //!    doubled on the way; then the version is published as that of any push.
 //!
 //! Tasks may be run any number of times, side by side too: each writes a run of its own, the reports that the engine
@@ -23,7 +23,7 @@ mod report;
 mod rows;
 mod wire;
 
-pub use driver::SharedPush;
+pub use driver::DistributedPush;
 pub use part::PartTask;
 pub use recipe::Recipe;
 pub use rows::RowTask;
@@ -40,7 +40,7 @@ use crate::sort::{SortError, Tally};
 
 /// Why a push that tasks build did not come to its end, or a task did not. Nothing of it is visible.
 #[derive(Debug, thiserror::Error)]
-pub enum SharedError {
+pub enum DistributedError {
     #[error(transparent)]
     Push(#[from] PushError),
     #[error("{option} is not for a push that tasks build: {reason}")]
@@ -51,7 +51,7 @@ pub enum SharedError {
     #[error(
         "it is not known yet where the partitions begin: sample the rows and cut them first, or give --boundaries"
     )]
-    NotCut,
+    NoBoundaries,
     #[error("the samples stand for {bytes} bytes in {rows} rows: {problem}")]
     Samples {
         bytes: u128,
@@ -119,25 +119,25 @@ pub enum SharedError {
     Total { sent: Sum, came: Sum },
 }
 
-impl From<SortError> for SharedError {
+impl From<SortError> for DistributedError {
     fn from(error: SortError) -> Self {
         Self::Push(error.into())
     }
 }
 
-impl From<crate::encode::EncodeError> for SharedError {
+impl From<crate::encode::EncodeError> for DistributedError {
     fn from(error: crate::encode::EncodeError) -> Self {
         Self::Push(error.into())
     }
 }
 
-impl From<crate::sources::SourceError> for SharedError {
+impl From<crate::sources::SourceError> for DistributedError {
     fn from(error: crate::sources::SourceError) -> Self {
         Self::Push(error.into())
     }
 }
 
-impl From<forebay_engine::StoreError> for SharedError {
+impl From<forebay_engine::StoreError> for DistributedError {
     fn from(error: forebay_engine::StoreError) -> Self {
         Self::Push(error.into())
     }

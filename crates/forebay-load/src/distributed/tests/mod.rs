@@ -22,7 +22,7 @@ use super::wire::Arrived;
 use super::*;
 use crate::encode::ValueChoice;
 use crate::progress::Silent;
-use crate::push::{BadRows, Boundaries, PushReport, PushRequest, push};
+use crate::push::{BadRows, GivenBoundaries, PushReport, PushRequest, push};
 use crate::sort::Duplicates;
 use crate::sources::{Batches, Input, SourceOptions};
 
@@ -84,11 +84,11 @@ fn birds(ids: impl IntoIterator<Item = i64>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// A shared push by hand.
+/// A distributed push by hand.
 struct Cluster {
     dir: tempfile::TempDir,
     store: Store,
-    push: SharedPush,
+    push: DistributedPush,
 }
 
 impl Cluster {
@@ -99,7 +99,7 @@ impl Cluster {
     }
 
     fn on(dir: tempfile::TempDir, store: Store, request: PushRequest, rows: &RecordBatch) -> Self {
-        let push = SharedPush::begin(request, store.clone(), rows.schema(), "birds").unwrap();
+        let push = DistributedPush::begin(request, store.clone(), rows.schema(), "birds").unwrap();
         Self { dir, store, push }
     }
 
@@ -133,7 +133,7 @@ impl Cluster {
         concat_batches(&record_schema(), &sent).unwrap()
     }
 
-    fn write(&self, records: &RecordBatch) -> Result<Vec<String>, SharedError> {
+    fn write(&self, records: &RecordBatch) -> Result<Vec<String>, DistributedError> {
         let scratch = self.dir.path().join("scratch");
         let mut task = PartTask::new(self.recipe(), self.store.clone(), &scratch)?;
         for start in (0..records.num_rows()).step_by(999) {
@@ -233,7 +233,7 @@ fn same_both_ways(request: PushRequest, rows: &RecordBatch, parts: usize) -> Pus
     let records = cluster.encode_all(rows, parts);
     let reports = cluster.write_all(&records);
     let Cluster { dir, store, push } = cluster;
-    let shared = push.commit(&reports, &Silent).unwrap();
+    let distributed = push.commit(&reports, &Silent).unwrap();
     let (other, report) = local(&request, dir.path(), rows);
     let (ours, wanted) = (files(&store, 1), files(&other, 1));
     assert_eq!(ours.1, wanted.1);
@@ -241,12 +241,12 @@ fn same_both_ways(request: PushRequest, rows: &RecordBatch, parts: usize) -> Pus
     for (ours, wanted) in ours.0.iter().zip(&wanted.0) {
         assert!(ours == wanted, "{request:?}: partition at {}", wanted.0);
     }
-    assert_eq!(shared, report);
-    shared
+    assert_eq!(distributed, report);
+    distributed
 }
 
-fn boundaries(json: &str) -> Option<Boundaries> {
-    Some(Boundaries::parse(json).unwrap())
+fn boundaries(json: &str) -> Option<GivenBoundaries> {
+    Some(GivenBoundaries::parse(json).unwrap())
 }
 
 #[test]
@@ -281,11 +281,14 @@ fn ordered_partitions_are_cut_by_samples() {
     assert!(cluster.push.needs_samples());
     assert!(cluster.push.partitions().is_err());
     let mut task = RowTask::new(cluster.recipe(), 0).unwrap();
-    assert!(matches!(task.encode(&rows), Err(SharedError::NotCut)));
+    assert!(matches!(
+        task.encode(&rows),
+        Err(DistributedError::NoBoundaries)
+    ));
     let every = |step: i64| birds((0..9000).step_by(step as usize));
     let samples = task.sample(&every(9), 9).unwrap();
     assert_eq!(samples.num_rows(), 1000);
-    assert_eq!(cluster.push.cut(&[samples], 9000).unwrap(), 4);
+    assert_eq!(cluster.push.set_boundaries(&[samples], 9000).unwrap(), 4);
     let records = cluster.encode_all(&rows, 2);
     for partition in 0..4 {
         let count = of_partition(&records, partition).num_rows() - 2;
@@ -301,14 +304,21 @@ fn ordered_partitions_are_cut_by_samples() {
         ..request()
     };
     let mut cluster = Cluster::begin(by_size, &rows);
-    let error = cluster.push.cut(&[], 9000).unwrap_err().to_string();
+    let error = cluster
+        .push
+        .set_boundaries(&[], 9000)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("9000 rows") && error.contains("--boundaries"),
         "{error}"
     );
     let mut task = RowTask::new(cluster.recipe(), 0).unwrap();
     let samples = task.sample(&every(9), 9_000).unwrap();
-    assert_eq!(cluster.push.cut(&[samples], 9_000_000).unwrap(), 8);
+    assert_eq!(
+        cluster.push.set_boundaries(&[samples], 9_000_000).unwrap(),
+        8
+    );
 }
 
 #[test]
@@ -494,12 +504,12 @@ fn reports_that_were_altered_and_sealed_anew_contradict_each_other() {
 fn the_lock_is_held_and_what_a_dead_driver_left_is_swept() {
     let rows = birds(0..2000);
     let Cluster { dir, store, push } = Cluster::begin(request(), &rows);
-    let second = SharedPush::begin(request(), store.clone(), rows.schema(), "birds");
+    let second = DistributedPush::begin(request(), store.clone(), rows.schema(), "birds");
     let error = second.unwrap_err();
     assert!(
         matches!(
             error,
-            SharedError::Push(PushError::Engine(forebay_engine::PushError::Busy { .. }))
+            DistributedError::Push(PushError::Engine(forebay_engine::PushError::Busy { .. }))
         ),
         "{error}"
     );

@@ -12,12 +12,12 @@ use forebay_run::record;
 use super::control::{Control, Whole};
 use super::recipe::Recipe;
 use super::wire::{CONTROL_ROW, WireRecords, sample_batch};
-use super::{SharedError, Sum};
+use super::{DistributedError, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::{Encoded, RowEncoder};
 use crate::push::read::count_nulls;
 use crate::push::rejects::Rejects;
-use crate::sort::{Cuts, Tally};
+use crate::sort::{Boundaries, Tally};
 use crate::sources::{Batches, Input, SourceOptions, SourceSet};
 
 /// See the module's text.
@@ -35,7 +35,7 @@ pub struct RowTask {
 
 #[derive(Debug)]
 struct Router {
-    cuts: Cuts,
+    boundaries: Boundaries,
     hasher: KeyHasher,
 }
 
@@ -54,9 +54,9 @@ struct RowReader {
 impl RowTask {
     /// `source` is the number of this part of the source, which no other has: of two rows with one key, the one
     /// from the part with the lesser number is the older one.
-    pub fn new(recipe: Recipe, source: i64) -> Result<Self, SharedError> {
+    pub fn new(recipe: Recipe, source: i64) -> Result<Self, DistributedError> {
         let source_number = source;
-        let source = u32::try_from(source).map_err(|_| SharedError::Source {
+        let source = u32::try_from(source).map_err(|_| DistributedError::Source {
             source_number,
             problem: format!("parts have numbers from 0 to {}", u32::MAX),
         })?;
@@ -64,7 +64,7 @@ impl RowTask {
         let router = match recipe.partitions.is_empty() {
             true => None,
             false => Some(Router {
-                cuts: recipe.cuts()?,
+                boundaries: recipe.boundaries()?,
                 hasher: KeyHasher::new(&recipe.ticket.table.wire_prefix()),
             }),
         };
@@ -88,7 +88,11 @@ impl RowTask {
 
     /// Keys of rows, and how many bytes each stands for when it is one of `weight`. Rows that cannot be stored
     /// are passed over; encoding tells of them.
-    pub fn sample(&mut self, batch: &RecordBatch, weight: u64) -> Result<RecordBatch, SharedError> {
+    pub fn sample(
+        &mut self,
+        batch: &RecordBatch,
+        weight: u64,
+    ) -> Result<RecordBatch, DistributedError> {
         let (mut keys, mut bytes) = (BinaryBuilder::new(), Int64Builder::new());
         let mut key_bytes = 0;
         let passed_over = Rejects::counted(false);
@@ -96,7 +100,9 @@ impl RowTask {
             .read(batch, &passed_over, &mut [], |_, key, operation| {
                 key_bytes += key.len();
                 if key_bytes > i32::MAX as usize {
-                    return Err(SharedError::Batch("keys of more than 2 GiB".to_owned()));
+                    return Err(DistributedError::Batch(
+                        "keys of more than 2 GiB".to_owned(),
+                    ));
                 }
                 let value = operation.value().map_or(0, |(value, _)| value.len());
                 let size = (key.len() + value) as u64;
@@ -109,7 +115,7 @@ impl RowTask {
 
     /// The rows of the batch as records. The batches of a part come in the order of its rows. After an error
     /// the task is not to go on.
-    pub fn encode(&mut self, batch: &RecordBatch) -> Result<RecordBatch, SharedError> {
+    pub fn encode(&mut self, batch: &RecordBatch) -> Result<RecordBatch, DistributedError> {
         let Self {
             router,
             sent,
@@ -119,11 +125,11 @@ impl RowTask {
             lossy,
             ..
         } = self;
-        let router = router.as_ref().ok_or(SharedError::NotCut)?;
+        let router = router.as_ref().ok_or(DistributedError::NoBoundaries)?;
         let mut records = WireRecords::new(self.source, batch.num_rows());
         let (mut framed, with_operations) = (Vec::new(), self.recipe.with_operations());
         let changed = reader.read(batch, rejects, nulls, |number, key, operation| {
-            let partition = router.cuts.partition_of(key, &router.hasher);
+            let partition = router.boundaries.partition_of(key, &router.hasher);
             let (tag, payload) = record::encode(operation);
             sent[partition].add(key, &payload);
             if !with_operations {
@@ -142,9 +148,9 @@ impl RowTask {
     }
 
     /// The control rows, one for each partition, when all rows of the part have been encoded.
-    pub fn finish(self) -> Result<RecordBatch, SharedError> {
+    pub fn finish(self) -> Result<RecordBatch, DistributedError> {
         if self.router.is_none() {
-            return Err(SharedError::NotCut);
+            return Err(DistributedError::NoBoundaries);
         }
         let mut all = Tally::default();
         self.sent.iter().for_each(|sent| all.merge(sent));
@@ -171,17 +177,17 @@ impl RowReader {
         batch: &RecordBatch,
         rejects: &Rejects,
         nulls: &mut [u64],
-        mut take: impl FnMut(i64, &[u8], Operation<'_>) -> Result<(), SharedError>,
-    ) -> Result<Vec<Lossy>, SharedError> {
+        mut take: impl FnMut(i64, &[u8], Operation<'_>) -> Result<(), DistributedError>,
+    ) -> Result<Vec<Lossy>, DistributedError> {
         let sources = self.open(batch)?;
         let encoder = &mut self.encoder;
         let number = Cell::new(self.rows as i64);
         let feed = sources.feed();
         while let Some((_, unit)) = feed.next()? {
-            unit.read::<SharedError>(
+            unit.read::<DistributedError>(
                 |batch, origin| {
                     let first = number.get();
-                    encoder.encode::<SharedError>(
+                    encoder.encode::<DistributedError>(
                         &batch,
                         |row, key, operation| take(first + row as i64, key, operation),
                         |row, bad| Ok(rejects.unstored(origin, &batch, row, &bad.to_string())?),
@@ -201,7 +207,7 @@ impl RowReader {
     }
 
     /// The batch with the table's columns, of the table's types.
-    fn open(&self, batch: &RecordBatch) -> Result<SourceSet, SharedError> {
+    fn open(&self, batch: &RecordBatch) -> Result<SourceSet, DistributedError> {
         let wanted = self.encoder.batch_schema();
         self.check_columns(wanted.fields(), batch.schema_ref().fields())?;
         let batches = Batches::of_batch(&self.name, batch.clone(), self.rows);
@@ -212,7 +218,7 @@ impl RowReader {
     }
 
     /// A batch has the columns that the table needs, and where rows are stored whole, no others.
-    fn check_columns(&self, wanted: &Fields, found: &Fields) -> Result<(), SharedError> {
+    fn check_columns(&self, wanted: &Fields, found: &Fields) -> Result<(), DistributedError> {
         let missing = |of: &Fields, within: &Fields| {
             let field = of.iter().find(|field| within.find(field.name()).is_none());
             field.map(|field| field.name().clone())
@@ -225,7 +231,7 @@ impl RowReader {
                 None => return Ok(()),
             },
         };
-        Err(SharedError::Columns {
+        Err(DistributedError::Columns {
             source_number: self.source,
             problem,
         })

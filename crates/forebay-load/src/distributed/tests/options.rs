@@ -220,7 +220,7 @@ fn batches_of_other_layouts_are_converted_and_others_refused() {
     assert_eq!(encoded(&more), encoded(&rows));
     assert!(matches!(
         RowTask::new(cluster.recipe(), -1),
-        Err(SharedError::Source { .. })
+        Err(DistributedError::Source { .. })
     ));
 }
 
@@ -230,7 +230,7 @@ fn what_tasks_cannot_do_is_refused_before_they_begin() {
     let refused = |request: PushRequest| {
         let dir = tempfile::tempdir().unwrap();
         let store = store(&dir.path().join("store"));
-        let begun = SharedPush::begin(request, store, rows.schema(), "birds");
+        let begun = DistributedPush::begin(request, store, rows.schema(), "birds");
         assert!(!dir.path().join("store/tables/birds").exists());
         begun.unwrap_err().to_string()
     };
@@ -328,10 +328,10 @@ proptest! {
         }
         reports.reverse();
         let Cluster { dir, store, push } = cluster;
-        let shared = push.commit(&reports, &Silent).unwrap();
+        let distributed = push.commit(&reports, &Silent).unwrap();
         let (other, report) = local(&request, dir.path(), &rows);
         prop_assert_eq!(files(&store, 1), files(&other, 1));
-        prop_assert_eq!(shared, report);
+        prop_assert_eq!(distributed, report);
     }
 
     /// A record more, less, or altered: either it is refused, or it made no difference.

@@ -1,18 +1,22 @@
 //! What tasks need to know of a push, as a document that may travel anywhere. It holds no secrets: a task finds
 //! the credentials of the store in its own environment.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use forebay_engine::{Bound, MAX_PARTITIONS, Ticket, Ttl, seal, unseal};
+use forebay_io::Disk;
 use forebay_run::operation::DeltaKind;
 use forebay_run::row::Schema;
 use forebay_run::{Compression, Order, RunOptions};
 use serde::{Deserialize, Serialize};
 
-use super::SharedError;
+use super::DistributedError;
 use crate::convert::Loss;
 use crate::encode::{RowEncoder, ValueChoice};
 use crate::key::KeyTemplate;
 use crate::push::rows::PushRows;
-use crate::sort::{Cut, Cuts, Duplicates};
+use crate::sort::{Boundaries, Duplicates, SortPlan, SortSpace};
 use crate::types::{arrow_schema, row_schema};
 
 /// See the module's text.
@@ -40,7 +44,7 @@ pub struct Recipe {
     pub(super) skip_bad_rows: bool,
     /// For the records of one task.
     pub(super) memory_bytes: u64,
-    /// Where partitions begin; none before they are cut.
+    /// Where partitions begin; none before that is settled.
     pub(super) partitions: Vec<Bound>,
 }
 
@@ -66,15 +70,15 @@ impl Choice {
 impl Recipe {
     pub(super) const FORMAT: u64 = 1;
 
-    pub fn to_bytes(&self) -> Result<Vec<u8>, SharedError> {
-        let (bytes, _) = seal(self).map_err(SharedError::Recipe)?;
+    pub fn to_bytes(&self) -> Result<Vec<u8>, DistributedError> {
+        let (bytes, _) = seal(self).map_err(DistributedError::Recipe)?;
         Ok(bytes)
     }
 
-    pub fn parse(bytes: &[u8]) -> Result<Self, SharedError> {
-        let (recipe, _) =
-            unseal::<Self>(bytes, "forebay_recipe", Self::FORMAT).map_err(SharedError::Recipe)?;
-        recipe.check().map_err(SharedError::BadRecipe)?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, DistributedError> {
+        let (recipe, _) = unseal::<Self>(bytes, "forebay_recipe", Self::FORMAT)
+            .map_err(DistributedError::Recipe)?;
+        recipe.check().map_err(DistributedError::BadRecipe)?;
         Ok(recipe)
     }
 
@@ -105,10 +109,10 @@ impl Recipe {
         self.columns.columns().len()
     }
 
-    pub(super) fn rows(&self) -> Result<PushRows, SharedError> {
+    pub(super) fn rows(&self) -> Result<PushRows, DistributedError> {
         let key: Result<KeyTemplate, _> = self.key.parse();
         Ok(PushRows {
-            key: key.map_err(|error| SharedError::BadRecipe(error.to_string()))?,
+            key: key.map_err(|error| DistributedError::BadRecipe(error.to_string()))?,
             value: self.value.clone(),
             delta: self.delta,
             ttl: self.ttl.clone(),
@@ -117,32 +121,43 @@ impl Recipe {
     }
 
     /// What encodes the rows.
-    pub(super) fn encoder(&self) -> Result<RowEncoder, SharedError> {
+    pub(super) fn encoder(&self) -> Result<RowEncoder, DistributedError> {
         let arrow = arrow_schema(&self.columns);
         // Columns that contradict each other are found there.
-        let bad = |problem: String| SharedError::BadRecipe(problem);
+        let bad = |problem: String| DistributedError::BadRecipe(problem);
         row_schema(&arrow).map_err(|error| bad(error.to_string()))?;
         let encoder = self.rows()?.encoder(&arrow);
         encoder.map_err(|error| bad(error.to_string()))
     }
 
-    pub(super) fn cuts(&self) -> Result<Cuts, SharedError> {
+    pub(super) fn boundaries(&self) -> Result<Boundaries, DistributedError> {
         if self.partitions.is_empty() {
-            return Err(SharedError::NotCut);
+            return Err(DistributedError::NoBoundaries);
         }
-        let cut = |bound: &Bound| match bound {
-            Bound::Slot(slot) => Cut::Slot(*slot),
-            Bound::Key(key) => Cut::Key(key.clone()),
-        };
-        Ok(Cuts::at(self.partitions.iter().map(cut).collect()))
+        Ok(Boundaries::at(self.partitions.clone()))
     }
 
-    /// How runs are written, but for the size of pages where that is left to the records.
-    pub(super) fn run_options(&self) -> RunOptions {
-        let prefix = self.ticket.table.wire_prefix();
-        let mut run = RunOptions::new(self.order, self.compression, &prefix);
-        run.page_bytes = self.page_bytes.unwrap_or(run.page_bytes);
-        run
+    /// How the task of a partition sorts: on one thread.
+    pub(super) fn sort_plan(&self, disk: Arc<dyn Disk>, scratch: PathBuf) -> SortPlan {
+        let run = RunOptions::new(
+            self.order,
+            self.compression,
+            &self.ticket.table.wire_prefix(),
+        );
+        let space = SortSpace {
+            disk,
+            scratch,
+            memory_bytes: self.memory_bytes,
+            threads: 1,
+        };
+        let duplicates = self.duplicates.duplicates();
+        SortPlan::new(
+            space,
+            run,
+            self.page_bytes,
+            duplicates,
+            self.with_operations(),
+        )
     }
 
     /// Whether records carry operations, as in [`crate::sort::SortPlan`].

@@ -1,0 +1,101 @@
+//! What pushes and loads do alike: rows are read into the sort, and runs are built of what was collected.
+
+use std::sync::Arc;
+
+use forebay_engine::{NewRun, Store};
+use forebay_io::Throttle;
+
+use super::build::{BuildJob, Outputs, tallies};
+use super::looking::{Looking, Opened, of_table};
+use super::read::{self, Read};
+use super::{BadRows, PushError};
+use crate::encode::RowEncoder;
+use crate::progress::Progress;
+use crate::sort::{Boundaries, Finish, SortPlan};
+use crate::sources::SourceOptions;
+
+/// A push or a load once it is known how it sorts.
+pub struct Work<'a> {
+    plan: SortPlan,
+    bad_rows: &'a BadRows,
+    /// The types are those of a table, so that a bad row cannot be helped by giving others.
+    has_table_types: bool,
+    store: &'a Store,
+    throttle: Throttle,
+    progress: &'a dyn Progress,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(
+        plan: SortPlan,
+        bad_rows: &'a BadRows,
+        rate_bytes: Option<u64>,
+        store: &'a Store,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        Self {
+            plan,
+            bad_rows,
+            has_table_types: false,
+            store,
+            throttle: Throttle::new(rate_bytes, Arc::clone(store.clock())),
+            progress,
+        }
+    }
+
+    pub fn with_table_types(self) -> Self {
+        Self {
+            has_table_types: true,
+            ..self
+        }
+    }
+
+    /// Reads what was opened by `options`. `open` opens it again, by options that say more of the types.
+    pub fn read<E: From<PushError>>(
+        &self,
+        options: &SourceOptions,
+        opened: Opened,
+        open: impl FnOnce(&SourceOptions) -> Result<Opened, E>,
+    ) -> Result<(RowEncoder, Read), E> {
+        let (plan, throttle, progress) = (&self.plan, &self.throttle, self.progress);
+        let looking = Looking {
+            plan: Some(plan),
+            threads: plan.threads,
+            throttle,
+            progress,
+        };
+        looking.read(options, opened, open, |sources, encoder| {
+            let bad_rows = self.bad_rows;
+            let read = read::read(
+                bad_rows, plan, sources, encoder, throttle, self.store, progress,
+            );
+            read.map_err(|error| match self.has_table_types {
+                true => of_table(error),
+                false => error,
+            })
+        })
+    }
+
+    /// Writes the partitions, each at the place that `new_run` gives.
+    pub fn build(
+        mut self,
+        read: &Read,
+        boundaries: &Boundaries,
+        finish: &dyn Finish,
+        new_run: &dyn Fn(usize) -> NewRun,
+    ) -> Result<Outputs, PushError> {
+        self.plan.settle_pages(&tallies(&read.collected).0);
+        let job = BuildJob {
+            plan: &self.plan,
+            finish,
+            throttle: &self.throttle,
+            progress: self.progress,
+        };
+        let built = job.build(&read.collected, boundaries, new_run);
+        let built = built.map_err(|error| error.in_files(&read.files))?;
+        match built.kept.records == 0 && read.rejected > 0 {
+            true => Err(PushError::NothingLeft),
+            false => Ok(built),
+        }
+    }
+}

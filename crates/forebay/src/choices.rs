@@ -1,0 +1,167 @@
+//! Options that take one of a few names: each name once, with the library's value that it stands for.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use forebay_load::encode::Verb;
+use forebay_load::export::ExportFormat;
+use forebay_load::push::Extent;
+use forebay_load::sort::Duplicates;
+use forebay_load::sources::Format;
+use forebay_plan::placement::workload::Distribution;
+use forebay_run::operation::DeltaKind;
+use forebay_run::{Compression, Order};
+
+/// The values of an option.
+#[derive(Debug)]
+pub struct Choices<T: 'static>(&'static [Choice<T>]);
+
+#[derive(Debug)]
+struct Choice<T> {
+    name: &'static str,
+    value: T,
+    /// What help says of it, if the name does not say enough.
+    help: Option<&'static str>,
+}
+
+impl<T> Choice<T> {
+    const fn of(name: &'static str, value: T) -> Self {
+        let help = None;
+        Self { name, value, help }
+    }
+
+    const fn told(name: &'static str, value: T, help: &'static str) -> Self {
+        let help = Some(help);
+        Self { name, value, help }
+    }
+}
+
+impl<T: Copy + PartialEq + Send + Sync> Choices<T> {
+    /// What parses the option, and tells help, completions and errors of the names.
+    pub fn parser(&'static self) -> impl TypedValueParser<Value = T> {
+        let names = self.0.iter();
+        let names = names.map(|choice| PossibleValue::new(choice.name).help(choice.help));
+        PossibleValuesParser::new(names).try_map(|name| {
+            let found = self.0.iter().find(|choice| choice.name == name);
+            found
+                .map(|choice| choice.value)
+                .ok_or("it is none of these")
+        })
+    }
+
+    /// The name of a value; empty for one that no name stands for.
+    pub fn name_of(&self, value: T) -> &'static str {
+        let found = self.0.iter().find(|choice| choice.value == value);
+        found.map_or("", |choice| choice.name)
+    }
+}
+
+pub static ORDERS: Choices<Order> = Choices(&[
+    Choice::of("hashed", Order::Hashed),
+    Choice::of("ordered", Order::Ordered),
+]);
+
+pub static COMPRESSIONS: Choices<Compression> = Choices(&[
+    Choice::of("none", Compression::None),
+    Choice::of("lz4", Compression::Lz4),
+    Choice::of("zstd", Compression::Zstd),
+]);
+
+pub static DELTAS: Choices<DeltaKind> = Choices(&[
+    Choice::told(
+        "i64",
+        DeltaKind::AddI64,
+        "Adds whole numbers; beyond 64 bits they wrap around",
+    ),
+    Choice::told(
+        "i64-saturating",
+        DeltaKind::AddI64Saturating,
+        "Adds whole numbers; they stop at the limits of 64 bits",
+    ),
+    Choice::told("f64", DeltaKind::AddF64, "Adds floats"),
+    Choice::told(
+        "append",
+        DeltaKind::Append,
+        "Puts bytes behind those there are",
+    ),
+    Choice::told("min", DeltaKind::Min, "Keeps the lesser whole number"),
+    Choice::told("max", DeltaKind::Max, "Keeps the greater whole number"),
+]);
+
+/// Of whole pushes and of updates that are loaded; other records of one key are composed, unasked.
+pub static DUPLICATES: Choices<Duplicates> = Choices(&[
+    Choice::of("fail", Duplicates::Fail),
+    Choice::of("first", Duplicates::First),
+    Choice::of("last", Duplicates::Last),
+]);
+
+/// What all rows of a load may do. Single rows delete, too, by a column that says so.
+pub static VERBS: Choices<Verb> = Choices(&[
+    Choice::of("update", Verb::Update),
+    Choice::of("insert", Verb::Insert),
+    Choice::of("delta", Verb::Delta),
+]);
+
+pub static FORMATS: Choices<Format> = Choices(&[
+    Choice::of(Format::Parquet.name(), Format::Parquet),
+    Choice::of(Format::Csv.name(), Format::Csv),
+    Choice::told(
+        Format::JsonLines.name(),
+        Format::JsonLines,
+        "JSON lines: one object a line",
+    ),
+    Choice::told(
+        Format::Arrow.name(),
+        Format::Arrow,
+        "Arrow IPC, file or stream",
+    ),
+    Choice::told(
+        Format::Capture.name(),
+        Format::Capture,
+        "Packet captures, pcap or pcapng: a row a packet",
+    ),
+]);
+
+pub static WRITTEN_FORMATS: Choices<ExportFormat> = Choices(&[
+    Choice::of("parquet", ExportFormat::Parquet),
+    Choice::of("csv", ExportFormat::Csv),
+    Choice::told(
+        "jsonl",
+        ExportFormat::JsonLines,
+        "JSON lines: one object a line",
+    ),
+    Choice::told(
+        "arrow",
+        ExportFormat::Arrow,
+        "Arrow IPC: a stream to standard output and to .arrows, else a file",
+    ),
+]);
+
+pub static EXTENTS: Choices<Extent> = Choices(&[
+    Choice::told(
+        "sample",
+        Extent::Sample,
+        "100,000 rows from all over the sources, or what ten seconds give",
+    ),
+    Choice::told("all", Extent::All, "Everything"),
+]);
+
+/// With the parameters that they have unless others are given.
+pub static DISTRIBUTIONS: Choices<Distribution> = Choices(&[
+    Choice::of("uniform", Distribution::Uniform),
+    Choice::of(
+        "beta",
+        Distribution::Beta {
+            alpha: 2.0,
+            beta: 2.0,
+        },
+    ),
+    Choice::of(
+        "normal",
+        Distribution::Normal {
+            mean: 0.0,
+            deviation: 1.0,
+        },
+    ),
+    Choice::of("powerlaw", Distribution::PowerLaw { shape: 3.0 }),
+    Choice::of("gamma", Distribution::Gamma { shape: 5.0 }),
+    Choice::of("zipf", Distribution::Zipf { exponent: 1.0 }),
+]);

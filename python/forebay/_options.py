@@ -1,0 +1,141 @@
+"""The options of functions that take rows, each with its type, once.
+
+They are those of the command line by the same names, `-` written as `_`. Functions take them by
+`**options: Unpack[...]`, from which editors and type checkers know them; `takes` tells `help` of
+them, and refuses others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
+
+from ._command import Boundaries, Path
+from ._progress import ProgressOption
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+Order = Literal["hashed", "ordered"]
+Duplicates = Literal["fail", "first", "last"]
+Delta = Literal["i64", "i64-saturating", "f64", "append", "min", "max"]
+Compression = Literal["none", "lz4", "zstd"]
+Format = Literal["parquet", "csv", "jsonl", "arrow", "pcap"]
+
+
+class RowOptions(TypedDict, total=False):
+    """What all rows become, wherever they come from and go."""
+
+    store: Path | None
+    work_dir: Path | None
+    value: str | None
+    duplicates: Duplicates | None
+    ttl: str | None
+    ttl_column: str | None
+    column: Mapping[str, str] | Sequence[str] | None
+    columns_from: Path | None
+    memory: int | str | None
+    progress: ProgressOption
+
+
+class VersionOptions(RowOptions, total=False):
+    """The version that a push makes."""
+
+    order: Order | None
+    partitions: int | None
+    boundaries: Boundaries | None
+    delta: Delta | None
+    version: int | None
+    compression: Compression | None
+    page_size: int | str | None
+    gate: str | Sequence[str] | None
+    force: bool
+    no_swap: bool
+    keep: int | None
+
+
+class ReadingOptions(RowOptions, total=False):
+    """How this process reads rows."""
+
+    op: str | None
+    bad_rows: Literal["fail", "skip"] | Path | None
+    format: Format | None
+    csv_delimiter: str | None
+    csv_null: str | Sequence[str] | None
+    csv_quote: str | None
+    csv_no_header: bool
+    packet_data: bool
+    threads: int | None
+    rate: int | str | None
+
+
+class KeyOption(TypedDict, total=False):
+    """A class of its own, so that it comes first."""
+
+    key: str | None
+
+
+class PushOptions(KeyOption, VersionOptions, ReadingOptions, total=False):
+    """Those of `forebay.push`."""
+
+    onto: Literal["current"] | int | None
+
+
+class LoadOptions(ReadingOptions, total=False):
+    """Those of `forebay.load`, beside the key."""
+
+    as_: Literal["update", "insert", "delta"] | None
+
+
+class ClusterOptions(VersionOptions, total=False):
+    """Those of `forebay.spark.push` and `forebay.ray.push`, beside the key."""
+
+    bad_rows: Literal["fail", "skip"] | None
+
+
+class CreateOptions(TypedDict, total=False):
+    """Those of `Store.create`."""
+
+    order: Order | None
+    partitions: int | None
+    boundary: Sequence[str | bytes] | None
+    value: Literal["bytes", "row", "list"] | None
+    delta: Delta | None
+    column: Mapping[str, str] | Sequence[str] | None
+    item: str | None
+    durability: str | None
+    ttl: str | None
+    factor: int | None
+    merge_rate: int | str | None
+    compression: Compression | None
+
+
+def takes(options: type) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Gives a function the keys of `options`, in place of its `**options`, as keyword parameters:
+    its signature has them, and a call with any other is a `TypeError`."""
+
+    def taking(function: Callable[_P, _T]) -> Callable[_P, _T]:
+        own = signature(function)
+        named = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        types: dict[str, Any] = options.__annotations__
+        for name, kind in types.items():
+            written = kind.__forward_arg__
+            default = False if written == "bool" else None
+            parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=written)
+            named.append(parameter)
+        known = {parameter.name for parameter in named}
+
+        @functools.wraps(function)
+        def checked(*words: _P.args, **given: _P.kwargs) -> _T:
+            unknown = next((name for name in given if name not in known), None)
+            if unknown is not None:
+                name = function.__name__
+                raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
+            return function(*words, **given)
+
+        setattr(checked, "__signature__", own.replace(parameters=named))  # noqa: B010
+        return checked
+
+    return taking
