@@ -2,8 +2,8 @@
 //! best fit in two dimensions, the largest first.
 
 use super::fluid::Fluid;
+use super::least_loaded::LeastLoaded;
 use super::problem::Problem;
-use super::rooms::Rooms;
 
 /// Machines looked at for one partition.
 const LOOKED_AT: usize = 12;
@@ -57,9 +57,9 @@ pub fn construct(fluid: &Fluid, problem: &Problem, limit: f64) -> Vec<u32> {
     let mut keyed: Vec<(f64, u32)> = pool.drain(..).map(|item| (size(item), item)).collect();
     keyed.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let takers = (0..problem.machines.len()).filter(|&machine| problem.machines[machine].takes);
-    let mut rooms = Rooms::new(takers, |machine| filling.fill(machine, 0.0, 0.0));
+    let mut least_loaded = LeastLoaded::new(takers, |machine| filling.fill(machine, 0.0, 0.0));
     for (_, item) in keyed {
-        place(&mut filling, &mut rooms, &mut dest, item);
+        place(&mut filling, &mut least_loaded, &mut dest, item);
     }
     dest
 }
@@ -89,11 +89,11 @@ fn give(fluid: &Fluid, filling: &mut Filling, limit: f64) -> Vec<u32> {
 
 /// Puts one partition where it leaves the least full machine; at home when that is no fuller than
 /// anywhere else.
-fn place(filling: &mut Filling, rooms: &mut Rooms, dest: &mut [u32], item: u32) {
+fn place(filling: &mut Filling, least_loaded: &mut LeastLoaded, dest: &mut [u32], item: u32) {
     let it = filling.problem.items[item as usize];
     let home = it.home as usize;
     let mut best = (filling.fill(home, it.insert, -it.moving), home);
-    rooms.look(
+    least_loaded.look(
         LOOKED_AT,
         |machine| filling.fill(machine, 0.0, 0.0),
         |machine, now| {

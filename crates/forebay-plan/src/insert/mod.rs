@@ -3,6 +3,7 @@
 
 mod construct;
 mod fluid;
+mod least_loaded;
 mod paper;
 mod picture;
 mod pieces;
@@ -10,7 +11,6 @@ mod planner;
 mod problem;
 mod region;
 mod request;
-mod rooms;
 mod search;
 mod solve;
 mod split;

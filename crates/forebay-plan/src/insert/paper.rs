@@ -2,8 +2,8 @@
 //! of which the cheapest plan stays. docs/papers/planned-bulk-insertion.md lists what is corrected.
 
 use super::fluid::Fluid;
+use super::least_loaded::LeastLoaded;
 use super::problem::Problem;
-use super::rooms::Rooms;
 
 /// Up to this many partitions all limits are scanned: the cost has several local minima.
 const SCANNED_PARTITIONS: usize = 50;
@@ -276,10 +276,10 @@ fn spread(problem: &Problem, mut left: Vec<Vector>, dest: &mut [u32]) {
     let loads = rest.loads(dest);
     let (mut insert, mut moving) = (loads.insert, loads.moving);
     let takers = (0..problem.machines.len()).filter(|&index| problem.machines[index].takes);
-    let mut rooms = Rooms::new(takers, |index| insert[index] + moving[index]);
+    let mut least_loaded = LeastLoaded::new(takers, |index| insert[index] + moving[index]);
     for vector in left {
         let home = problem.items[vector.item as usize].home as usize;
-        let best = rooms.least(|index| insert[index] + moving[index]);
+        let best = least_loaded.least(|index| insert[index] + moving[index]);
         let here = insert[home] + vector.x / problem.machines[home].insert_speed;
         let there = |to: usize| {
             let m = &problem.machines[to];

@@ -4,21 +4,21 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Room {
+struct MachineFill {
     fill: f64,
     machine: u32,
 }
 
-impl Eq for Room {}
+impl Eq for MachineFill {}
 
-impl Ord for Room {
+impl Ord for MachineFill {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_fill = other.fill.total_cmp(&self.fill);
         by_fill.then(other.machine.cmp(&self.machine))
     }
 }
 
-impl PartialOrd for Room {
+impl PartialOrd for MachineFill {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -27,39 +27,39 @@ impl PartialOrd for Room {
 /// A heap whose entries may be older than the machines' fill: what is on top is looked up again.
 /// Machines that become emptier keep their place until they are looked at.
 #[derive(Debug, Clone, Default)]
-pub struct Rooms {
-    heap: BinaryHeap<Room>,
-    looked: Vec<Room>,
+pub struct LeastLoaded {
+    heap: BinaryHeap<MachineFill>,
+    looked: Vec<MachineFill>,
 }
 
-impl Rooms {
+impl LeastLoaded {
     pub fn new(machines: impl Iterator<Item = usize>, fill: impl Fn(usize) -> f64) -> Self {
-        let room = |machine: usize| Room {
+        let entry = |machine: usize| MachineFill {
             fill: fill(machine),
             machine: machine as u32,
         };
         Self {
-            heap: machines.map(room).collect(),
+            heap: machines.map(entry).collect(),
             looked: Vec::new(),
         }
     }
 
-    fn pop(&mut self, fill: &impl Fn(usize) -> f64) -> Option<Room> {
-        while let Some(room) = self.heap.pop() {
-            let now = fill(room.machine as usize);
-            if now <= room.fill {
-                return Some(room);
+    fn pop(&mut self, fill: &impl Fn(usize) -> f64) -> Option<MachineFill> {
+        while let Some(entry) = self.heap.pop() {
+            let now = fill(entry.machine as usize);
+            if now <= entry.fill {
+                return Some(entry);
             }
-            self.heap.push(Room { fill: now, ..room });
+            self.heap.push(MachineFill { fill: now, ..entry });
         }
         None
     }
 
     /// The emptiest machine.
     pub fn least(&mut self, fill: impl Fn(usize) -> f64) -> Option<usize> {
-        let room = self.pop(&fill)?;
-        self.heap.push(room);
-        Some(room.machine as usize)
+        let entry = self.pop(&fill)?;
+        self.heap.push(entry);
+        Some(entry.machine as usize)
     }
 
     /// Shows machines from the emptiest on, at most `count`, until `look` says that no later one can
@@ -71,9 +71,9 @@ impl Rooms {
         mut look: impl FnMut(usize, f64) -> bool,
     ) {
         while self.looked.len() < count {
-            let Some(room) = self.pop(&fill) else { break };
-            self.looked.push(room);
-            if !look(room.machine as usize, room.fill) {
+            let Some(entry) = self.pop(&fill) else { break };
+            self.looked.push(entry);
+            if !look(entry.machine as usize, entry.fill) {
                 break;
             }
         }
@@ -88,11 +88,11 @@ mod tests {
     #[test]
     fn the_emptiest_comes_first_though_others_fill_up() {
         let mut fills = [3.0, 1.0, 2.0];
-        let mut rooms = Rooms::new(0..3, |machine| fills[machine]);
-        assert_eq!(rooms.least(|machine| fills[machine]), Some(1));
+        let mut least_loaded = LeastLoaded::new(0..3, |machine| fills[machine]);
+        assert_eq!(least_loaded.least(|machine| fills[machine]), Some(1));
         fills[1] = 5.0;
         let mut seen = Vec::new();
-        rooms.look(
+        least_loaded.look(
             2,
             |machine| fills[machine],
             |machine, fill| {
@@ -101,7 +101,7 @@ mod tests {
             },
         );
         assert_eq!(seen, [(2, 2.0), (0, 3.0)]);
-        assert_eq!(rooms.least(|machine| fills[machine]), Some(2));
-        assert_eq!(Rooms::default().least(|_| 0.0), None);
+        assert_eq!(least_loaded.least(|machine| fills[machine]), Some(2));
+        assert_eq!(LeastLoaded::default().least(|_| 0.0), None);
     }
 }
