@@ -81,7 +81,8 @@ pub fn disk_bytes_under(store: &Path) -> Result<u64> {
     Ok(blocks.map(|file| file.blocks() * 512).sum())
 }
 
-/// A field of /proc/self/io, such as `write_bytes`: what this process caused to be written to the device.
+/// A field of /proc/self/io, such as `write_bytes`: what this process caused to be written to the
+/// device.
 pub fn io_field(field: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = text
@@ -207,7 +208,8 @@ pub fn touch_mappings(store: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes of the mapping the store's largest file backs: LMDB maps more than its file holds.
+/// How many bytes of the mapping the store's largest file backs: LMDB maps more than its file
+/// holds.
 fn file_bytes_behind(range: &Range, store: &Path) -> Result<usize> {
     let text = fs::read_to_string("/proc/self/maps")?;
     let start = format!("{:x}-", range.start);
@@ -223,7 +225,8 @@ fn file_bytes_behind(range: &Range, store: &Path) -> Result<usize> {
     Ok((fs::metadata(path)?.len() as usize).saturating_sub(usize::from_str_radix(offset, 16)?))
 }
 
-/// Of the store's mappings: resident bytes, and those of them held by huge entries of the page table.
+/// Of the store's mappings: resident bytes, and those of them held by huge entries of the page
+/// table.
 pub fn mapped_bytes(store: &Path) -> Result<Value> {
     let store = fs::canonicalize(store)?;
     let text = fs::read_to_string("/proc/self/smaps")?;
@@ -249,8 +252,8 @@ pub fn mapped_bytes(store: &Path) -> Result<Value> {
     Ok(json!({"resident": resident, "huge": huge}))
 }
 
-/// Counters of reads from the device: bytes of this process, its major page faults, and the reads of
-/// all the machine's disks together (others' too: take medians).
+/// Counters of reads from the device: bytes of this process, its major page faults, and the reads
+/// of all the machine's disks together (others' too: take medians).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeviceReads {
     pub bytes: u64,

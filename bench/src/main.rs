@@ -1,6 +1,6 @@
 //! One contender at a time, in a process of its own: `bench gen` makes the flat input that all of
-//! them read, `bench build` turns it into a store, `bench read` measures that store. Each prints one
-//! JSON object; `driver/` runs them in turn, takes medians and writes the report.
+//! them read, `bench build` turns it into a store, `bench read` measures that store. Each prints
+//! one JSON object; `driver/` runs them in turn, takes medians and writes the report.
 
 mod cold;
 mod dataset;
@@ -34,7 +34,8 @@ enum Command {
         records: u64,
         #[arg(long)]
         value_bytes: usize,
-        /// How keys look: `hex` is 16 random hex digits, `decimal` the record's number in 12 digits.
+        /// How keys look: `hex` is 16 random hex digits, `decimal` the record's number in 12
+        /// digits.
         #[arg(long, value_enum, default_value = "hex")]
         keys: KeyStyle,
         /// Another salt gives the same keys other values.

@@ -6,11 +6,11 @@
 //! 4. misses, batches of 16, two threads.
 //!
 //! The loops of one thread count that thread's processor time: nothing in them waits, so on a quiet
-//! machine it is the time that passes, and on a busy one it is not somebody else's. The time of each
-//! get and that of two threads are by the wall clock.
+//! machine it is the time that passes, and on a busy one it is not somebody else's. The time of
+//! each get and that of two threads are by the wall clock.
 //!
-//! Each phase takes its own stretch of the query file, so that none reads what the one before left in
-//! the processor's caches. Every answer's first and last eight bytes are read and added up.
+//! Each phase takes its own stretch of the query file, so that none reads what the one before left
+//! in the processor's caches. Every answer's first and last eight bytes are read and added up.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -117,7 +117,8 @@ fn independent(
 
 fn dependent(session: &mut impl Session, queries: &Queries, range: std::ops::Range<usize>) -> f64 {
     let (gets, mut last) = (range.len(), 0u64);
-    // Always zero, but the compiler does not know: the next key's address waits for the last answer.
+    // Always zero, but the compiler does not know: the next key's address waits for the last
+    // answer.
     let none = black_box(0u64);
     let start = thread_time();
     for index in range {

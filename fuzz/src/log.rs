@@ -1,5 +1,5 @@
-//! Files of a live table's log. Whatever their bytes are, opening ends in an error or in records; what was opened
-//! opens again the same, and goes on from there.
+//! Files of a live table's log. Whatever their bytes are, opening ends in an error or in records;
+//! what was opened opens again the same, and goes on from there.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Manifests and pointers. What parses is consistent, and says the same when written and read again.
+//! Manifests and pointers. What parses is consistent, and says the same when written and read
+//! again.
 
 use forebay_engine::{Bound, Manifest, OperationCounts, Partition, Pointer, RunId, RunRef, Totals};
 use forebay_run::RunSummary;

@@ -1,5 +1,5 @@
-//! Random changes to good inputs, for the short runs: the changes that files and streams suffer, and
-//! the numbers that break arithmetic.
+//! Random changes to good inputs, for the short runs: the changes that files and streams suffer,
+//! and the numbers that break arithmetic.
 
 use forebay_io::sim::Dice;
 

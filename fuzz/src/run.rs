@@ -1,4 +1,5 @@
-//! The reader of runs. Any bytes give errors, never a panic; a reader that goes through a file ends.
+//! The reader of runs. Any bytes give errors, never a panic; a reader that goes through a file
+//! ends.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A short run of every fuzz target on the stable compiler: good inputs, randomly changed. A failure
-//! prints its seed; FOREBAY_FUZZ_SEED repeats it, FOREBAY_FUZZ_ROUNDS makes the run longer.
+//! A short run of every fuzz target on the stable compiler: good inputs, randomly changed. A
+//! failure prints its seed; FOREBAY_FUZZ_SEED repeats it, FOREBAY_FUZZ_ROUNDS makes the run longer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

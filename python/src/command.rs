@@ -12,10 +12,9 @@ use pyo3::prelude::*;
 use crate::errors::{of_anyhow, usage};
 use crate::listener::Listener;
 
-/// Runs a command, given as its words. Gives whether the gate held the swap, the result as JSON, and what
-/// else there was to say. With `data`, an object with an Arrow stream or a batch, a push or
-/// a load takes its rows from there; `rows` is how many there are, where that is
-/// known.
+/// Runs a command, given as its words. Gives whether the gate held the swap, the result as JSON,
+/// and what else there was to say. With `data`, an object with an Arrow stream or a batch, a push
+/// or a load takes its rows from there; `rows` is how many there are, where that is known.
 #[pyfunction]
 #[pyo3(signature = (words, data=None, name="data", rows=None, listener=None))]
 pub fn command(

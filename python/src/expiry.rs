@@ -6,8 +6,8 @@ use pyo3::types::{PyBool, PyString};
 
 use crate::errors::usage;
 
-/// The moment at which something expires that lasts for `ttl` from now: a number of seconds, a timedelta, or
-/// text as the command line takes it. In milliseconds since 1970-01-01 UTC.
+/// The moment at which something expires that lasts for `ttl` from now: a number of seconds, a
+/// timedelta, or text as the command line takes it. In milliseconds since 1970-01-01 UTC.
 pub fn expires_ms(ttl: &Bound<'_, PyAny>) -> PyResult<u64> {
     let now_ms = SystemClock.unix_ms();
     Ok(now_ms.saturating_add(lifetime_ms(ttl)?).min(u64::MAX - 1))

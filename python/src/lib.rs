@@ -1,8 +1,8 @@
 //! The extension module of the Python package: commands, and tables embedded in the process.
 //!
-//! What a person sees (classes with their documentation, results, drawings) is Python, in `../forebay`;
-//! here is what needs the libraries. Every call that may wait for a disk, a lock or a thread lets go of the
-//! interpreter meanwhile, and every object may be used by several threads.
+//! What a person sees (classes with their documentation, results, drawings) is Python, in
+//! `../forebay`; here is what needs the libraries. Every call that may wait for a disk, a lock or a
+//! thread lets go of the interpreter meanwhile, and every object may be used by several threads.
 
 mod command;
 mod distributed;

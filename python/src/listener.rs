@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 /// Between two looks at what is new, in milliseconds.
 const PAUSE_MS: u64 = 100;
 
-/// Calls `stage(name, total, unit)` and `advance(n)` of a Python object, from whichever thread; what they
-/// raise stops the command, as an interrupt does.
+/// Calls `stage(name, total, unit)` and `advance(n)` of a Python object, from whichever thread;
+/// what they raise stops the command, as an interrupt does.
 pub struct Listener {
     object: Option<Py<PyAny>>,
     /// The thread that the command was called on, which alone hears of signals.

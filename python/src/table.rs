@@ -376,8 +376,8 @@ impl RawTable {
         self.write(py, Verb::Delete, key, None, None)
     }
 
-    /// Does operations, each (verb, key, value) or (verb, key, value, ttl); all at once, or else one by one,
-    /// waiting for the device once.
+    /// Does operations, each (verb, key, value) or (verb, key, value, ttl); all at once, or else
+    /// one by one, waiting for the device once.
     fn write_many(&self, py: Python<'_>, writes: &Bound<'_, PyAny>, atomic: bool) -> PyResult<u64> {
         let (live, table) = self.live(py)?;
         let mut batch = Vec::new();

@@ -1,6 +1,7 @@
 //! Stored values as Python objects: bytes, numbers, dicts of columns, lists.
 //!
-//! Dates, times and decimals are made by `forebay/_values.py`, which knows Python's classes of them.
+//! Dates, times and decimals are made by `forebay/_values.py`, which knows Python's classes of
+//! them.
 
 use forebay_engine::ValueKind;
 use forebay_run::number::Number;

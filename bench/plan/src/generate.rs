@@ -3,8 +3,8 @@
 use forebay_plan::Random;
 use forebay_plan::insert::{InsertItem, Machine, Problem};
 
-/// How the existing and the new records are spread, and how partitions lie on machines. What a family
-/// does not say is uniform.
+/// How the existing and the new records are spread, and how partitions lie on machines. What a
+/// family does not say is uniform.
 pub const FAMILIES: [&str; 12] = [
     "uniform",
     // New records by Zipf's law, exponent 1, in random order.

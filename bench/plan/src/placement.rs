@@ -1,5 +1,5 @@
-//! Placements of the paper's workloads: its tables and figures over again, and what the notes' targets ask
-//! for. One JSON object.
+//! Placements of the paper's workloads: its tables and figures over again, and what the notes'
+//! targets ask for. One JSON object.
 
 use std::time::Instant;
 
@@ -203,8 +203,8 @@ fn figure_8() -> Value {
     json!(rows)
 }
 
-/// Capacity when the load is another than was planned for: log-normal noise of sigma 1 on each partition,
-/// or the hot range moved on by a quarter of the partitions.
+/// Capacity when the load is another than was planned for: log-normal noise of sigma 1 on each
+/// partition, or the hot range moved on by a quarter of the partitions.
 fn shifts(instances: u64) -> Value {
     let mut random = Random::new(1);
     let mut rows = Vec::new();

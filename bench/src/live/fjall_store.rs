@@ -1,5 +1,5 @@
-//! fjall: batches of 1,000 into its journal (which it always has, left to the system to write) and a
-//! memtable of 32 MB; a block cache of 16 MB; nothing compressed.
+//! fjall: batches of 1,000 into its journal (which it always has, left to the system to write) and
+//! a memtable of 32 MB; a block cache of 16 MB; nothing compressed.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Forebay's live engine: an ordered table of one partition with a budget of 96 MiB, merged by a factor of
-//! 8; one operation a call without a log, batches of 1,000 with one.
+//! Forebay's live engine: an ordered table of one partition with a budget of 96 MiB, merged by a
+//! factor of 8; one operation a call without a log, batches of 1,000 with one.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -26,8 +26,8 @@ pub struct Forebay {
 }
 
 impl Forebay {
-    /// `durability`: none is without a log. `without_maps`: files are read by calls, so that what is read does
-    /// not count as memory of this process, as mapped pages do.
+    /// `durability`: none is without a log. `without_maps`: files are read by calls, so that what
+    /// is read does not count as memory of this process, as mapped pages do.
     pub fn create(path: &Path, durability: Option<Durability>, without_maps: bool) -> Result<Self> {
         let store = Store::open_or_create(
             Arc::new(OsDisk { without_maps }),

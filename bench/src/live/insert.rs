@@ -19,7 +19,8 @@ const STRIDE: u64 = 256;
 /// The time of so many writes is taken as one: a pause of any of them is nearly all of it.
 const PAUSE_STRIDE: u64 = 16;
 
-/// What was measured is printed after each phase, all of it so far: who is stopped has told the rest.
+/// What was measured is printed after each phase, all of it so far: who is stopped has told the
+/// rest.
 pub fn run<E: Engine>(task: &Task, create: impl FnOnce(&Path) -> Result<E>) -> Result<Value> {
     let baseline = status_bytes("VmRSS");
     std::fs::create_dir_all(&task.store)?;
@@ -133,8 +134,8 @@ fn optimize(task: &Task, engine: &mut impl Engine, out: &mut Map<String, Value>)
     Ok(())
 }
 
-/// Reads all, in order, and makes sure that it is what was written; how many records that were when time
-/// was up, and how long it took.
+/// Reads all, in order, and makes sure that it is what was written; how many records that were when
+/// time was up, and how long it took.
 fn scan(task: &Task, engine: &mut impl Engine, written: u64) -> Result<(u64, f64)> {
     let start = Instant::now();
     let (mut count, mut wrong, mut last, mut in_time) = (0u64, 0u64, 0u64, true);

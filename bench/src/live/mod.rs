@@ -26,8 +26,8 @@ pub struct Task {
     pub store: PathBuf,
     /// Upserts, or increments.
     pub records: u64,
-    /// Writing stops here, and the rest is measured with what is there; settling, scans and gets have parts
-    /// of this.
+    /// Writing stops here, and the rest is measured with what is there; settling, scans and gets
+    /// have parts of this.
     pub cap: Duration,
 }
 
@@ -56,7 +56,8 @@ pub trait Engine {
     /// Adds one to the value of `key`, or sets it to one.
     fn increment(&mut self, key: u64) -> Result<()>;
 
-    /// Returns when all that was written lies in the store's own files, not in memory or a log alone.
+    /// Returns when all that was written lies in the store's own files, not in memory or a log
+    /// alone.
     fn flush(&mut self) -> Result<()>;
 
     /// Whether background work (flushes, merges) is still going on.
@@ -119,7 +120,8 @@ fn number(bytes: &[u8]) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The contenders of `bench live`. Those of RocksDB and Forebay write no log unless their name says so.
+/// The contenders of `bench live`. Those of RocksDB and Forebay write no log unless their name says
+/// so.
 pub const LIVE_NAMES: &[&str] = &[
     "external-sort",
     "forebay",

@@ -57,7 +57,8 @@ impl Monitor {
         }
     }
 
-    /// What was seen; `baseline_bytes` is what the process had in memory before it opened the store.
+    /// What was seen; `baseline_bytes` is what the process had in memory before it opened the
+    /// store.
     pub fn finish(self) -> Value {
         self.stop.store(true, Relaxed);
         let Ok(seen) = self.watcher.join() else {

@@ -1,5 +1,5 @@
-//! cdb by tinycdb (Debian's libcdb), the constant database in C, mapped. Its writer streams: records
-//! as they come, then the hash tables. Limit of the format: 4 GiB.
+//! cdb by tinycdb (Debian's libcdb), the constant database in C, mapped. Its writer streams:
+//! records as they come, then the hash tables. Limit of the format: 4 GiB.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::AsRawFd;

@@ -1,6 +1,7 @@
-//! Forebay's run format through forebay-run: hashed order, pages sized by the records, nothing compressed, every page
-//! checked by its checksum when first touched. Two runs, as a table of two partitions has: each thread
-//! writes one. A look-up hashes the key, picks the run by its slot and asks it.
+//! Forebay's run format through forebay-run: hashed order, pages sized by the records, nothing
+//! compressed, every page checked by its checksum when first touched. Two runs, as a table of two
+//! partitions has: each thread writes one. A look-up hashes the key, picks the run by its slot and
+//! asks it.
 
 use std::path::Path;
 use std::sync::Arc;

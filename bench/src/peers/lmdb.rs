@@ -17,7 +17,8 @@ pub fn build(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()> {
     stages.reached("sorted");
     let mut options = EnvOpenOptions::new();
     options.map_size((data.payload_bytes() as usize * 2).next_multiple_of(1 << 20) + (64 << 20));
-    // Safety: no one else opens the file; NO_SYNC and WRITE_MAP only risk it in a crash while building.
+    // Safety: no one else opens the file; NO_SYNC and WRITE_MAP only risk it in a crash while
+    // building.
     let env = unsafe {
         options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP);
         options.open(path)?

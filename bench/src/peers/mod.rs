@@ -1,5 +1,5 @@
-//! The contenders. Each builds its store from the flat set and opens it for reading in its best way;
-//! its module says how it is tuned.
+//! The contenders. Each builds its store from the flat set and opens it for reading in its best
+//! way; its module says how it is tuned.
 
 mod cdb;
 mod forebay;
@@ -45,8 +45,8 @@ pub trait Session {
     }
 }
 
-/// Writes a store. `prepared` is called when sorting and the like is done and writing begins, so that
-/// the report can tell the two apart; all of it counts.
+/// Writes a store. `prepared` is called when sorting and the like is done and writing begins, so
+/// that the report can tell the two apart; all of it counts.
 pub type BuildFn = fn(data: &Dataset, path: &Path, stages: &mut Stages) -> Result<()>;
 
 /// The seconds a build took up to its named points.

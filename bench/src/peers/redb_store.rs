@@ -1,5 +1,5 @@
-//! redb: sorted keys inserted in one write transaction; its cache as large as the file, since it does
-//! not map; one long read transaction.
+//! redb: sorted keys inserted in one write transaction; its cache as large as the file, since it
+//! does not map; one long read transaction.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The part of RocksDB's C interface (rocksdb/c.h of Debian's librocksdb 7.8) that the contenders use.
+//! The part of RocksDB's C interface (rocksdb/c.h of Debian's librocksdb 7.8) that the contenders
+//! use.
 
 use std::ffi::{c_char, c_double, c_int, c_uchar};
 

@@ -1,7 +1,8 @@
-//! Spock's own format (the paper's section 4.1) as the baseline: an index file of entries, the upper 8
-//! bytes of the key's MD5 and the 4-byte offset of its records, sorted; a data file of (number of
-//! collided records in one byte, then for each: key size, value size, key, value). Searched by bisection
-//! or interpolation (4.2.2). One chunk, both files mapped, native code instead of Java.
+//! Spock's own format (the paper's section 4.1) as the baseline: an index file of entries, the
+//! upper 8 bytes of the key's MD5 and the 4-byte offset of its records, sorted; a data file of
+//! (number of collided records in one byte, then for each: key size, value size, key, value).
+//! Searched by bisection or interpolation (4.2.2). One chunk, both files mapped, native code
+//! instead of Java.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,9 +1,9 @@
 //! Looking up many keys of a version at a time.
 //!
 //! A look-up waits for memory three times over: for the page's header, for the record, and before
-//! both for the index. Keys of a batch are independent, so each step is begun for all of them before
-//! the next step of the first one needs its outcome. Partitions do not matter to this: the steps go
-//! through the keys in order, whichever runs they lie in.
+//! both for the index. Keys of a batch are independent, so each step is begun for all of them
+//! before the next step of the first one needs its outcome. Partitions do not matter to this: the
+//! steps go through the keys in order, whichever runs they lie in.
 
 use forebay_run::batch::BATCH;
 
@@ -12,8 +12,8 @@ use crate::route::Route;
 use crate::version::Version;
 
 impl Version {
-    /// Calls `look_up(place, route, key)` for every key in order, with its page and record on the way
-    /// into the cache.
+    /// Calls `look_up(place, route, key)` for every key in order, with its page and record on the
+    /// way into the cache.
     pub(crate) fn in_batches<'a, K: AsRef<[u8]>>(
         &'a self,
         keys: &[K],
@@ -35,7 +35,8 @@ impl Version {
         Ok(())
     }
 
-    /// Of a partition with several runs none is looked ahead in: which of them answers is not known.
+    /// Of a partition with several runs none is looked ahead in: which of them answers is not
+    /// known.
     fn look_ahead<'a>(&'a self, routes: &mut [Route<'a>]) {
         for route in routes.iter() {
             if let [run] = &*self.parts[route.partition].runs {

@@ -9,7 +9,8 @@ use crate::key_text::{from_hex, show_key, to_hex};
 
 /// A place in a table's order.
 ///
-/// In JSON: `{"slot": 4096}`, `{"key": "text"}`, or `{"key_hex": "00ff"}` for a key that is no UTF-8.
+/// In JSON: `{"slot": 4096}`, `{"key": "text"}`, or `{"key_hex": "00ff"}` for a key that is no
+/// UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// Of a hashed table: a Redis slot, below 16,384.

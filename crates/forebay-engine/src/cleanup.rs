@@ -1,9 +1,9 @@
 //! Removing what nobody needs: old versions, the debris of pushes that died, whole tables.
 //!
-//! The order is always the same, so that a reader or a crash never meets a version with runs missing:
-//! first the pointer stops naming a version, then its manifest goes, that removal is made durable, and
-//! only then do its runs go. A run that no manifest names is debris, and removing debris is safe to
-//! repeat.
+//! The order is always the same, so that a reader or a crash never meets a version with runs
+//! missing: first the pointer stops naming a version, then its manifest goes, that removal is made
+//! durable, and only then do its runs go. A run that no manifest names is debris, and removing
+//! debris is safe to repeat.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,9 +22,9 @@ use crate::store::Store;
 use crate::table::Table;
 
 impl Table {
-    /// Removes old versions but for the `keep` with the greatest numbers, the one that serves and the
-    /// one that a rollback would go to. Returns the numbers removed, rising. Readers that have a
-    /// removed version open read on.
+    /// Removes old versions but for the `keep` with the greatest numbers, the one that serves and
+    /// the one that a rollback would go to. Returns the numbers removed, rising. Readers that have
+    /// a removed version open read on.
     pub fn retain(&self, keep: usize) -> Result<Vec<u64>, StoreError> {
         let _lock = self.lock_pointer("a removal of old versions")?;
         let pointer = self.pointer()?;
@@ -76,8 +76,8 @@ impl Table {
         Ok(())
     }
 
-    /// The names of all files that these versions need; `None`, with a warning, when a manifest among
-    /// them cannot be read, for then nobody can say that a file is not needed.
+    /// The names of all files that these versions need; `None`, with a warning, when a manifest
+    /// among them cannot be read, for then nobody can say that a file is not needed.
     fn files_named_by(&self, versions: &[u64]) -> Result<Option<HashSet<String>>, StoreError> {
         let mut names = HashSet::new();
         for &version in versions {
@@ -93,7 +93,8 @@ impl Table {
         Ok(Some(names))
     }
 
-    /// Removes what pushes that died left, or others wrote for this one in vain; runs that are `spared` stay.
+    /// Removes what pushes that died left, or others wrote for this one in vain; runs that are
+    /// `spared` stay.
     /// REQUIRES the push lock and the pointer lock.
     pub(crate) fn sweep(&self, spared: &[RunId]) -> Result<(), StoreError> {
         let disk = &**self.disk();
@@ -128,8 +129,8 @@ impl Table {
         Ok(())
     }
 
-    /// Removes the directory of a table that never came to be: no version, no pointer. REQUIRES the push lock. What
-    /// hinders it is not told: the next push uses the directory.
+    /// Removes the directory of a table that never came to be: no version, no pointer. REQUIRES the
+    /// push lock. What hinders it is not told: the next push uses the directory.
     pub(crate) fn remove_void(&self) {
         let is_void = || -> Result<bool, StoreError> {
             let pointer = self.files.pointer();
@@ -205,8 +206,8 @@ fn file_names(manifest: &Manifest) -> impl Iterator<Item = String> {
     })
 }
 
-/// Removes what is left of a table that is dropped: its directory, the files of locks, the pointer that says so.
-/// Should they stay, the drop is done all the same.
+/// Removes what is left of a table that is dropped: its directory, the files of locks, the pointer
+/// that says so. Should they stay, the drop is done all the same.
 pub(crate) fn remove_table_dir(store: &Store, files: &TableFiles) {
     let disk = &**store.disk();
     let removed = disk.remove_dir_all(&files.dir);

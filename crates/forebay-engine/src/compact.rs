@@ -1,10 +1,10 @@
 //! Merging the runs of a partition, so that look-ups ask fewer of them.
 //!
-//! A push onto another version adds a run to each partition that it touches. When that would make more
-//! than [`MAX_RUNS`], the push itself merges some of them: all but the oldest, or all, once the
-//! newer ones amount to a good part of the oldest. So the bytes that a push writes stay in proportion to
-//! those that it brings, and a large oldest run is rewritten seldom. [`Table::compact`] merges all there
-//! are, into a version of its own that holds the same rows.
+//! A push onto another version adds a run to each partition that it touches. When that would make
+//! more than [`MAX_RUNS`], the push itself merges some of them: all but the oldest, or all, once
+//! the newer ones amount to a good part of the oldest. So the bytes that a push writes stay in
+//! proportion to those that it brings, and a large oldest run is rewritten seldom.
+//! [`Table::compact`] merges all there are, into a version of its own that holds the same rows.
 
 use std::ops::Range;
 use std::path::Path;
@@ -39,8 +39,8 @@ const STEP: u64 = 8192;
 /// What became of a version's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
-    /// The version that was merged, and that which it was merged into: the same when there was nothing
-    /// to merge.
+    /// The version that was merged, and that which it was merged into: the same when there was
+    /// nothing to merge.
     pub from: u64,
     pub to: u64,
     /// How many runs became one of each of how many partitions.
@@ -106,8 +106,8 @@ fn merge(delta: Option<DeltaKind>, runs: &[Arc<Run>]) -> Merge<RunScan> {
 }
 
 impl Push {
-    /// Merges some runs of a partition, neighbours, into one and returns what the partition's runs are
-    /// then. When the oldest is among them, deletes and what has expired go.
+    /// Merges some runs of a partition, neighbours, into one and returns what the partition's runs
+    /// are then. When the oldest is among them, deletes and what has expired go.
     pub fn merge_runs(
         &self,
         manifest: &Manifest,
@@ -149,8 +149,8 @@ impl Push {
 }
 
 impl Push {
-    /// [`Push::merge_runs`] of several partitions, each named with its runs to merge, by several threads;
-    /// returns the manifest with what came of them. Stops at the first error.
+    /// [`Push::merge_runs`] of several partitions, each named with its runs to merge, by several
+    /// threads; returns the manifest with what came of them. Stops at the first error.
     pub fn merge_many(
         &self,
         manifest: &Manifest,
@@ -221,10 +221,10 @@ fn write_merged(
 }
 
 impl Table {
-    /// Merges the runs of a version into one a partition, as a version of its own: the rows are the same
-    /// but for those that had expired. If that version serves, the new one does in its place: a
-    /// rollback from it goes to where one from the old version would have gone. `advance` is told of
-    /// records written.
+    /// Merges the runs of a version into one a partition, as a version of its own: the rows are the
+    /// same but for those that had expired. If that version serves, the new one does in its place:
+    /// a rollback from it goes to where one from the old version would have gone. `advance` is told
+    /// of records written.
     pub fn compact(
         &self,
         version: u64,

@@ -1,8 +1,8 @@
 //! Whether two values say the same, when their versions may have different schemas.
 //!
-//! Rows are compared column by column over the columns that both schemas have, by name, as the texts
-//! that a reader of the field would get: so a column that was widened compares equal, and a column
-//! that came or went is told once, not as a change of every row.
+//! Rows are compared column by column over the columns that both schemas have, by name, as the
+//! texts that a reader of the field would get: so a column that was widened compares equal, and a
+//! column that came or went is told once, not as a change of every row.
 
 use forebay_run::row::{ListView, RowError, RowView, Schema};
 
@@ -205,7 +205,8 @@ fn same_text(
     Ok(found.0 == found.1 && (!found.0 || text_a == text_b))
 }
 
-/// A value for people, and as a reader gets it: rows and lists as JSON, numbers as text, bytes as they are.
+/// A value for people, and as a reader gets it: rows and lists as JSON, numbers as text, bytes as
+/// they are.
 fn shown(manifest: &Manifest, value: &[u8]) -> Result<Vec<u8>, RowError> {
     let mut text = Vec::new();
     match &manifest.value {

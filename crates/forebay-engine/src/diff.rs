@@ -57,8 +57,8 @@ enum Pair<'a> {
     },
 }
 
-/// Compares two versions whole, key by key; `samples` bounds the examples of each kind. `advance` is
-/// told of the rows passed, which are those of both versions together.
+/// Compares two versions whole, key by key; `samples` bounds the examples of each kind. `advance`
+/// is told of the rows passed, which are those of both versions together.
 pub fn diff(
     before: &Arc<Version>,
     after: &Arc<Version>,

@@ -1,7 +1,7 @@
 //! What the gate would see of a version that is yet to be made, from a sample of its rows.
 //!
-//! The same [`Comparison`] as of two versions (`sample`), in which what is not known is estimated: keys of the sample
-//! are looked up in the version that serves, and stand for the others.
+//! The same [`Comparison`] as of two versions (`sample`), in which what is not known is estimated:
+//! keys of the sample are looked up in the version that serves, and stand for the others.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ struct LookUps {
     changed: u64,
 }
 
-/// Compares the version that serves with one that is expected. Of the older one, pages of about `sample_rows` rows
-/// are looked at where all keys of the newer one are known.
+/// Compares the version that serves with one that is expected. Of the older one, pages of about
+/// `sample_rows` rows are looked at where all keys of the newer one are known.
 pub fn compare_expected(
     before: &Arc<Version>,
     expected: &Expected<'_>,
@@ -126,8 +126,8 @@ fn changes(tally: &LookUps, expected: &Expected<'_>, comparison: &mut Comparison
     comparison.new = share(both.saturating_add(added), added);
 }
 
-/// Looks the sample up, several keys at once: where a version lies in object storage, or was not read for long, each
-/// page is waited for.
+/// Looks the sample up, several keys at once: where a version lies in object storage, or was not
+/// read for long, each page is waited for.
 fn look_up(before: &Arc<Version>, expected: &Expected<'_>) -> Result<LookUps, ReadError> {
     let walk = |keys: &&[(Vec<u8>, Becomes)]| -> Result<LookUps, ReadError> {
         let mut comparer = Comparer::new(before.manifest(), expected.manifest);

@@ -1,6 +1,7 @@
 //! Following the pointers of a store: what to open, what to keep, what to let go.
 //!
-//! Each look has two steps. [`Followed::prepare`] opens what pointers name, and changes nothing that is served;
+//! Each look has two steps. [`Followed::prepare`] opens what pointers name, and changes nothing
+//! that is served;
 //! [`Followed::activate`] lets all of it serve at once, whichever tables it is of, and cannot fail.
 
 use std::collections::BTreeMap;
@@ -106,7 +107,8 @@ impl Followed {
         }
     }
 
-    /// Lets all that is prepared serve; returns what changes by that. [`Followed::serving`] is the set of it.
+    /// Lets all that is prepared serve; returns what changes by that. [`Followed::serving`] is the
+    /// set of it.
     pub fn activate(&mut self) -> Vec<Change> {
         let gone = std::mem::take(&mut self.gone);
         let mut changes: Vec<Change> = gone
@@ -135,8 +137,8 @@ impl Followed {
         changes
     }
 
-    /// Keeps open what rollbacks would go to, and closes what nobody can reach any more. Whoever still reads a
-    /// version holds an `Arc` of it.
+    /// Keeps open what rollbacks would go to, and closes what nobody can reach any more. Whoever
+    /// still reads a version holds an `Arc` of it.
     pub fn settle(&mut self) {
         for (name, follow) in &mut self.tables {
             if let Some(Replaced { versions, before }) = follow.replaced.take() {

@@ -1,9 +1,9 @@
 //! Taking over a version that another store has, file by file as it is there.
 //!
-//! The caller brings the files to the places that [`Install::files`] names; [`Install::verify`] reads them;
-//! [`Install::commit`] makes the version visible as a push would. Where the other store's pointer moves,
-//! [`Table::point_as`] moves this one's. Until a commit, files that were brought are debris for a push, but
-//! stay for the next installation.
+//! The caller brings the files to the places that [`Install::files`] names; [`Install::verify`]
+//! reads them; [`Install::commit`] makes the version visible as a push would. Where the other
+//! store's pointer moves, [`Table::point_as`] moves this one's. Until a commit, files that were
+//! brought are debris for a push, but stay for the next installation.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -21,7 +21,8 @@ use crate::store::Store;
 use crate::table::{Table, check_files};
 use crate::verify::VerifyReport;
 
-/// A version on its way into a store; see the module's text. No push to its table can begin meanwhile.
+/// A version on its way into a store; see the module's text. No push to its table can begin
+/// meanwhile.
 #[derive(Debug)]
 pub struct Install {
     table: Table,
@@ -41,8 +42,8 @@ pub struct VersionFile {
 }
 
 impl Store {
-    /// Begins to take a version over, by the bytes of its manifest in the other store. Refused with the
-    /// holder's words while a push to the table is under way.
+    /// Begins to take a version over, by the bytes of its manifest in the other store. Refused with
+    /// the holder's words while a push to the table is under way.
     pub fn begin_install(&self, name: &TableName, manifest: &[u8]) -> Result<Install, PushError> {
         let table = self.any_table(name);
         let bad = |version, problem: String| PushError::BadManifest {
@@ -92,8 +93,8 @@ impl Install {
             .verify_runs(&self.manifest, &known, false, advance))
     }
 
-    /// Makes the version visible, and durable; one of this number that was there before is replaced. What
-    /// no version needs is removed.
+    /// Makes the version visible, and durable; one of this number that was there before is
+    /// replaced. What no version needs is removed.
     pub fn commit(self) -> Result<Table, PushError> {
         let (table, manifest) = (self.table, &self.manifest);
         let disk = table.disk().clone();
@@ -133,8 +134,8 @@ impl Table {
         runs.flatten().collect()
     }
 
-    /// Lets the version serve that another store's pointer names, with as much of its history as there
-    /// is here. Returns whether that changed anything. Same guarantees as [`Table::swap`].
+    /// Lets the version serve that another store's pointer names, with as much of its history as
+    /// there is here. Returns whether that changed anything. Same guarantees as [`Table::swap`].
     pub fn point_as(&self, other: &Pointer) -> Result<bool, StoreError> {
         let Some(serving) = other.serving else {
             return Ok(false);

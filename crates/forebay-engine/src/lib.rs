@@ -2,12 +2,12 @@
 //!
 //! A *store* is a directory of tables. A *version* of a table is a manifest and the runs that it
 //! names. A push makes a version beside the one that serves; a swap or a rollback moves a pointer;
-//! readers hold on to the version that they began with. See [`Store`] for the way in, and the module
-//! `layout` for the files.
+//! readers hold on to the version that they began with. See [`Store`] for the way in, and the
+//! module `layout` for the files.
 //!
 //! What holds whatever fails, dies or loses power at whatever moment: a version is visible whole or
-//! not at all, the pointer names the old version or the new one, and nothing that a manifest names is
-//! ever removed before that manifest is.
+//! not at all, the pointer names the old version or the new one, and nothing that a manifest names
+//! is ever removed before that manifest is.
 
 mod batch;
 mod bound;

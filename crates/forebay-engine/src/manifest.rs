@@ -1,9 +1,10 @@
 //! What a version consists of.
 //!
-//! A manifest names every run of a version, partition by partition, with lengths, counts and content
-//! sums, and carries the schema of the rows. It is a sealed document: damage shows, and an unknown
-//! format is refused by its number. Nothing in a manifest is believed before [`Manifest::check`]
-//! passed it: names are plain, the partitions cover the whole order, and all counts add up.
+//! A manifest names every run of a version, partition by partition, with lengths, counts and
+//! content sums, and carries the schema of the rows. It is a sealed document: damage shows, and an
+//! unknown format is refused by its number. Nothing in a manifest is believed before
+//! [`Manifest::check`] passed it: names are plain, the partitions cover the whole order, and all
+//! counts add up.
 
 use forebay_run::content::ContentSum;
 use forebay_run::format::{Order, RunSummary};
@@ -80,8 +81,8 @@ pub enum ValueKind {
 pub struct Partition {
     pub id: PartitionId,
     pub bounds: Bounds,
-    /// The sum over the runs. Of several, newer records may hide or remove older ones, so that readers
-    /// find fewer rows.
+    /// The sum over the runs. Of several, newer records may hide or remove older ones, so that
+    /// readers find fewer rows.
     pub totals: Totals,
     /// Oldest first. A whole push writes one run, or none when the partition is empty; a push onto
     /// another version adds one.
@@ -154,8 +155,8 @@ pub struct ManifestDraft {
 }
 
 impl ManifestDraft {
-    /// What a version says that has the rows of `base`, or goes on with them, in these partitions. Nulls
-    /// are not counted then.
+    /// What a version says that has the rows of `base`, or goes on with them, in these partitions.
+    /// Nulls are not counted then.
     pub fn like(base: &Manifest, partitions: Vec<Partition>, source: String) -> Self {
         Self {
             order: base.order,
@@ -197,8 +198,8 @@ impl<'a> FromIterator<&'a Totals> for Totals {
 }
 
 impl Partition {
-    /// The partitions of a table that is made whole: each from its place to the next one's, numbered from 0,
-    /// with its runs, oldest first.
+    /// The partitions of a table that is made whole: each from its place to the next one's,
+    /// numbered from 0, with its runs, oldest first.
     pub fn side_by_side(parts: impl IntoIterator<Item = (Bound, Vec<RunRef>)>) -> Vec<Self> {
         let (lowers, runs): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let ranges = numbered(lowers).into_iter();
@@ -222,8 +223,8 @@ impl Partition {
         }
     }
 
-    /// The least and the greatest number of rows that readers can find, apart from expired ones: what
-    /// the newer runs do to the older ones is not known without reading both.
+    /// The least and the greatest number of rows that readers can find, apart from expired ones:
+    /// what the newer runs do to the older ones is not known without reading both.
     pub fn rows_between(&self) -> (u64, u64) {
         let Some((oldest, newer)) = self.runs.split_first() else {
             return (0, 0);
@@ -292,8 +293,8 @@ impl Manifest {
         }
     }
 
-    /// The rows that readers find, apart from expired ones; where [`Manifest::is_merged`] is false, as
-    /// many as they can find at most.
+    /// The rows that readers find, apart from expired ones; where [`Manifest::is_merged`] is false,
+    /// as many as they can find at most.
     pub fn rows(&self) -> u64 {
         self.rows_between().1
     }
@@ -375,8 +376,8 @@ impl Manifest {
             .map(|stats| stats.nulls)
     }
 
-    /// Reads a manifest file's bytes and checks all that can be checked without the runs. The number
-    /// returned with it is its checksum, which tells it from any other manifest.
+    /// Reads a manifest file's bytes and checks all that can be checked without the runs. The
+    /// number returned with it is its checksum, which tells it from any other manifest.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
         let field = "forebay_manifest";
         let (manifest, sum) =

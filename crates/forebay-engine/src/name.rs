@@ -44,8 +44,8 @@ impl TableName {
     }
 }
 
-/// A run's id within its table; its files are `ID.run` and, when it has one, `ID.ext`. The rules are
-/// those of a table's name, without dots.
+/// A run's id within its table; its files are `ID.run` and, when it has one, `ID.ext`. The rules
+/// are those of a table's name, without dots.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(String);
 

@@ -1,8 +1,8 @@
 //! Which partition is meant, and what it covers.
 //!
-//! A partition has an id, which names it for as long as its table, or version, has it, wherever it stands
-//! among the others; and bounds, which say what part of the table's order is its own. So a list of
-//! partitions may leave some out, as that of a table does of which only a part is here.
+//! A partition has an id, which names it for as long as its table, or version, has it, wherever it
+//! stands among the others; and bounds, which say what part of the table's order is its own. So a
+//! list of partitions may leave some out, as that of a table does of which only a part is here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,8 +15,8 @@ use crate::bound::Bound;
 /// The most partitions a table can have: one a slot.
 pub const MAX_PARTITIONS: usize = 1 << 14;
 
-/// Names a partition. A push that goes on with another version keeps its ids; a push of a whole table
-/// numbers its partitions from 0.
+/// Names a partition. A push that goes on with another version keeps its ids; a push of a whole
+/// table numbers its partitions from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PartitionId(pub u32);
@@ -98,8 +98,8 @@ pub(crate) fn numbered(lowers: Vec<Bound>) -> Vec<PartitionRange> {
     numbered.collect()
 }
 
-/// Whether these can be partitions of one table: of its order, rising, without a place in two of them.
-/// The text says what is wrong.
+/// Whether these can be partitions of one table: of its order, rising, without a place in two of
+/// them. The text says what is wrong.
 pub(crate) fn check_apart<'a>(
     order: Order,
     partitions: impl Iterator<Item = (PartitionId, &'a Bounds)> + Clone,

@@ -1,7 +1,7 @@
 //! Which version of a table serves, and which served before.
 //!
-//! The pointer is one sealed document, replaced atomically under the pointer lock. It is what a swap
-//! and a rollback move, and all that a follower has to read.
+//! The pointer is one sealed document, replaced atomically under the pointer lock. It is what a
+//! swap and a rollback move, and all that a follower has to read.
 
 use std::io;
 use std::path::Path;
@@ -96,8 +96,8 @@ impl Pointer {
         next
     }
 
-    /// Reads the pointer file; `None` when there is none. What is damaged is read again: on a full disk a file
-    /// that was opened two pointers ago may be written over while it is read.
+    /// Reads the pointer file; `None` when there is none. What is damaged is read again: on a full
+    /// disk a file that was opened two pointers ago may be written over while it is read.
     pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Self>, StoreError> {
         let mut damaged = None;
         loop {
@@ -133,9 +133,9 @@ impl Pointer {
     }
 
     /// Replaces the pointer file, one sequence number on. REQUIRES the pointer lock. A reader sees
-    /// the old pointer or this one; after [`StoreError::NotSynced`] this one, which a power cut may undo, after
-    /// another error either, and when this returns the new one survives a power cut. On a full disk it
-    /// takes the space of the [`Reserve`].
+    /// the old pointer or this one; after [`StoreError::NotSynced`] this one, which a power cut may
+    /// undo, after another error either, and when this returns the new one survives a power cut. On
+    /// a full disk it takes the space of the [`Reserve`].
     pub(crate) fn write(
         mut self,
         disk: &dyn Disk,

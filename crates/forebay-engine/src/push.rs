@@ -1,18 +1,19 @@
 //! Making a version beside the one that serves.
 //!
-//! 1. [`Store::begin_push`](crate::Store::begin_push) takes the table's push lock, removes the debris
-//!    of pushes that died and settles the version's number.
-//! 2. The caller writes runs at the paths that [`Push::new_run`] gives; each is synced when finished.
+//! 1. [`Store::begin_push`](crate::Store::begin_push) takes the table's push lock, removes the
+//!    debris of pushes that died and settles the version's number.
+//! 2. The caller writes runs at the paths that [`Push::new_run`] gives; each is synced when
+//!    finished.
 //! 3. [`Push::manifest`] adds up what they hold, [`Push::open`] reads them back.
-//! 4. [`Push::commit`] makes the version visible, all at once: the directory of the runs is synced, then
-//!    the manifest is written aside, synced, renamed into place, and its directory synced.
+//! 4. [`Push::commit`] makes the version visible, all at once: the directory of the runs is synced,
+//!    then the manifest is written aside, synced, renamed into place, and its directory synced.
 //!
-//! A push dropped before its commit removes what it wrote. One whose process dies leaves debris that
-//! nobody sees.
+//! A push dropped before its commit removes what it wrote. One whose process dies leaves debris
+//! that nobody sees.
 //!
-//! The runs of a shared push are written by others, who need its [`Ticket`] and no lock. Which of them the version
-//! consists of is said by the manifest alone; when the push is dropped, after its commit or without one, all
-//! runs go that no manifest names.
+//! The runs of a shared push are written by others, who need its [`Ticket`] and no lock. Which of
+//! them the version consists of is said by the manifest alone; when the push is dropped, after its
+//! commit or without one, all runs go that no manifest names.
 
 use std::io;
 use std::path::PathBuf;
@@ -77,9 +78,9 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// An id and a path for a run of the partition of that index, for whoever writes it for the push. Each call
-    /// gives another one. The run is visible when the push commits a manifest that names it; a run that
-    /// none names is removed with the end of the push, or by the next push.
+    /// An id and a path for a run of the partition of that index, for whoever writes it for the
+    /// push. Each call gives another one. The run is visible when the push commits a manifest that
+    /// names it; a run that none names is removed with the end of the push, or by the next push.
     pub fn new_run(&self, store: &Store, partition: usize) -> NewRun {
         let chance = store.random().next_u64();
         let id = RunId::plain(format!("{}{chance:016x}", self.run_prefix(partition)));
@@ -94,8 +95,8 @@ impl Ticket {
         digits.is_some_and(|digits| digits.len() == 16)
     }
 
-    /// Makes what was written for the push durable, as far as the directory is concerned; of a store in object
-    /// storage, waits until it is there.
+    /// Makes what was written for the push durable, as far as the directory is concerned; of a
+    /// store in object storage, waits until it is there.
     pub fn sync(&self, store: &Store) -> Result<(), StoreError> {
         let runs = TableFiles::new(store.root(), &self.table).runs();
         store.disk().sync_dir(&runs).at("sync", &runs)
@@ -110,7 +111,8 @@ impl Ticket {
 
 impl Store {
     /// Begins to make a version of a table, which need not exist. Refused with the holder's words
-    /// while another push to it is under way. What an earlier push that died left behind is removed.
+    /// while another push to it is under way. What an earlier push that died left behind is
+    /// removed.
     pub fn begin_push(&self, name: &TableName, options: PushOptions) -> Result<Push, PushError> {
         Push::begin(self.any_table(name), options)
     }
@@ -184,16 +186,16 @@ impl Push {
         self.created_unix_ms
     }
 
-    /// Fails where another push has begun meanwhile, because this one was held up: what others wrote for it is
-    /// gone then.
+    /// Fails where another push has begun meanwhile, because this one was held up: what others
+    /// wrote for it is gone then.
     pub fn confirm(&self) -> Result<(), StoreError> {
         self.lock
             .confirm()
             .at("hold", &self.table.files.push_lock())
     }
 
-    /// What others need to write runs for this push. REQUIRES that it was begun as a shared one: else what they
-    /// write stays until the next push.
+    /// What others need to write runs for this push. REQUIRES that it was begun as a shared one:
+    /// else what they write stays until the next push.
     pub fn ticket(&self) -> &Ticket {
         &self.ticket
     }
@@ -260,8 +262,8 @@ impl Push {
         if disk.exists(&path).at("look for", &path)? {
             return Err(self.bad("its manifest exists already".to_owned()));
         }
-        // From here on a power cut may leave the manifest: its runs must stay until the next push has
-        // found out.
+        // From here on a power cut may leave the manifest: its runs must stay until the next push
+        // has found out.
         self.kept = manifest.runs().map(|run| run.id.clone()).collect();
         if let Err(error) = replace_file(&*disk, &path, &bytes) {
             let versions = self.table.files.versions();
@@ -343,8 +345,8 @@ fn sync_parents(table: &Table) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes a table's directories, or what a drop that was cut short has left of them. REQUIRES the push
-/// lock. Returns the pointer lock.
+/// Makes a table's directories, or what a drop that was cut short has left of them. REQUIRES the
+/// push lock. Returns the pointer lock.
 pub(crate) fn make_table(table: &Table) -> Result<Box<dyn Lock>, PushError> {
     if table.store().is_live(table.name())? {
         let table = table.name().clone();

@@ -1,17 +1,17 @@
 //! Space for a table's pointer on a full disk.
 //!
-//! Beside the pointer lies a file of zeros, the reserve, whose blocks the disk has given already. While there is
-//! space it stays as it is. Without any, a pointer is replaced so:
+//! Beside the pointer lies a file of zeros, the reserve, whose blocks the disk has given already.
+//! While there is space it stays as it is. Without any, a pointer is replaced so:
 //!
 //! 1. The new content is written over the reserve, which takes no space, and synced.
 //! 2. The pointer's file gets a second name.
 //! 3. The reserve is renamed to be the pointer, and the directory synced: the new pointer counts.
 //! 4. The old pointer's file, by its second name, becomes the reserve.
 //!
-//! Nothing is given back to the disk on the way, so nobody can take it, and pointers can be moved as often as one
-//! likes. A crash leaves the old pointer or the new one, and one of the two names beside it, which the next
-//! replacement on a full disk settles. With space again, a reserve of full size is made by the next move of the
-//! pointer, or the next push.
+//! Nothing is given back to the disk on the way, so nobody can take it, and pointers can be moved
+//! as often as one likes. A crash leaves the old pointer or the new one, and one of the two names
+//! beside it, which the next replacement on a full disk settles. With space again, a reserve of
+//! full size is made by the next move of the pointer, or the next push.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,8 +51,8 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// Sees that there is a reserve for pointers of about so many bytes, if there is space. Failing is no
-    /// error: the next call tries again.
+    /// Sees that there is a reserve for pointers of about so many bytes, if there is space. Failing
+    /// is no error: the next call tries again.
     pub fn keep(&self, pointer_bytes: usize) {
         if !self.disk.keeps_blocks() {
             return;
@@ -69,9 +69,9 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// Replaces the pointer's file without taking space. After an error it is as it was, but for an error of
-    /// the renaming: then either content may be there. The directory is to be synced, and [`Reserve::refill`]
-    /// to be called then; returns what that takes.
+    /// Replaces the pointer's file without taking space. After an error it is as it was, but for an
+    /// error of the renaming: then either content may be there. The directory is to be synced, and
+    /// [`Reserve::refill`] to be called then; returns what that takes.
     pub fn put_pointer(&self, content: &[u8]) -> io::Result<Spent> {
         self.settle()?;
         let file = self.disk.open_log(&self.reserve)?;
@@ -98,8 +98,8 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// Ends what a crash has cut short. REQUIRES: each pointer differs from the one before. The file of the
-    /// pointer never becomes the reserve.
+    /// Ends what a crash has cut short. REQUIRES: each pointer differs from the one before. The
+    /// file of the pointer never becomes the reserve.
     fn settle(&self) -> io::Result<()> {
         let read = |path: &Path| match self.disk.read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

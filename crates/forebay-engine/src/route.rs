@@ -1,10 +1,10 @@
 //! Which partition a key lies in.
 //!
-//! This is on the path of every read, so it is one load from a table of 32 KiB for hashed tables (none
-//! at all for a single partition), and a binary search over the bounds for ordered ones.
+//! This is on the path of every read, so it is one load from a table of 32 KiB for hashed tables
+//! (none at all for a single partition), and a binary search over the bounds for ordered ones.
 //!
-//! The order is cut into *segments*: each is a partition, or a gap between partitions, which are not
-//! here then.
+//! The order is cut into *segments*: each is a partition, or a gap between partitions, which are
+//! not here then.
 
 use std::ops::{Bound as RangeBound, Range};
 
@@ -52,8 +52,8 @@ enum Map {
 }
 
 impl Router {
-    /// `held`: the partitions that are here, by the numbers that they are found by. REQUIRES: their bounds
-    /// rise, do not overlap, and are of this order.
+    /// `held`: the partitions that are here, by the numbers that they are found by. REQUIRES: their
+    /// bounds rise, do not overlap, and are of this order.
     pub fn new<'a>(
         table: &TableName,
         order: Order,

@@ -6,7 +6,8 @@ fn table() -> TableName {
     TableName::new("t").unwrap()
 }
 
-/// Partitions between neighbouring bounds, but for those left out; with the place that each stands at.
+/// Partitions between neighbouring bounds, but for those left out; with the place that each stands
+/// at.
 fn held(bounds: Vec<Bound>, kept: &[bool]) -> Vec<(usize, Bounds)> {
     let all = crate::partition::side_by_side(bounds).enumerate();
     let keep = |place: usize| kept.get(place).copied().unwrap_or(true);

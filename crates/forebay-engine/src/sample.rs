@@ -1,10 +1,10 @@
 //! An estimate of how a new version differs from the one that serves, for the gate before a swap.
 //!
-//! Rows, bytes and nulls are known exactly from the manifests. Which share of the keys is lost, new or
-//! changed is estimated from whole pages: the pages of a version are cut into as many equal stretches
-//! as pages are wanted, one page is drawn from each, and every key of it is looked up in the other
-//! version. Neighbours in one version are neighbours in the other, so that a page costs a page or two
-//! there, whatever the size of the tables.
+//! Rows, bytes and nulls are known exactly from the manifests. Which share of the keys is lost, new
+//! or changed is estimated from whole pages: the pages of a version are cut into as many equal
+//! stretches as pages are wanted, one page is drawn from each, and every key of it is looked up in
+//! the other version. Neighbours in one version are neighbours in the other, so that a page costs a
+//! page or two there, whatever the size of the tables.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub struct Share {
     pub found: u64,
 }
 
-/// The nulls of a column, as a fraction of the rows; `None` where they were not counted or the column
-/// is not there.
+/// The nulls of a column, as a fraction of the rows; `None` where they were not counted or the
+/// column is not there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NullShare {
     pub column: String,
@@ -77,8 +77,8 @@ impl Share {
 }
 
 /// Compares two versions by looking at about `sample_rows` rows of each; at all of them when there
-/// are no more. Where both have the same older runs in a partition, only the newer ones are looked at,
-/// for that is where the differences are.
+/// are no more. Where both have the same older runs in a partition, only the newer ones are looked
+/// at, for that is where the differences are.
 pub fn compare_sampled(
     before: &Arc<Version>,
     after: &Arc<Version>,
@@ -236,8 +236,8 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// Visits the keys of randomly drawn pages, several stretches of them at once: where a version lies in
-    /// object storage, or was not read for long, each page is waited for.
+    /// Visits the keys of randomly drawn pages, several stretches of them at once: where a version
+    /// lies in object storage, or was not read for long, each page is waited for.
     fn sample(
         &self,
         version: &Version,
@@ -363,7 +363,8 @@ fn null_shares(old: &Manifest, new: &Manifest) -> Vec<NullShare> {
         .collect()
 }
 
-/// Visits the keys of randomly drawn pages that hold about so many rows. Keys that were removed since come, too.
+/// Visits the keys of randomly drawn pages that hold about so many rows. Keys that were removed
+/// since come, too.
 pub(crate) fn visit_keys(
     version: &Version,
     rows: u64,

@@ -14,8 +14,8 @@ use crate::walk::Walk;
 
 /// A walk over records, in hash order or key order as the table is. It holds its version open.
 ///
-/// After [`VersionScan::advance`] returned `true`, `key` and `value` are those of the record that it
-/// moved to; otherwise they mean nothing. What had expired when the walk was begun is left out.
+/// After [`VersionScan::advance`] returned `true`, `key` and `value` are those of the record that
+/// it moved to; otherwise they mean nothing. What had expired when the walk was begun is left out.
 pub struct VersionScan {
     version: Arc<Version>,
     walk: Walk<RunScan>,
@@ -27,8 +27,8 @@ impl Version {
         self.scan_range(ScanRange::all(), direction)
     }
 
-    /// Walks the records between two keys. Only for ordered tables: [`ReadError::NoKeyOrder`]; and where all
-    /// partitions of the range are open: [`ReadError::NotHere`].
+    /// Walks the records between two keys. Only for ordered tables: [`ReadError::NoKeyOrder`]; and
+    /// where all partitions of the range are open: [`ReadError::NotHere`].
     pub fn scan_keys(
         self: &Arc<Self>,
         from: Bound<&[u8]>,

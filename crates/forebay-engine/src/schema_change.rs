@@ -1,8 +1,10 @@
-//! How what two versions say of their rows differs: columns, their types, what the values are, keys, order.
+//! How what two versions say of their rows differs: columns, their types, what the values are,
+//! keys, order.
 //!
-//! The gate before a swap and `diff` tell of it in the words given here. Columns and the fields of structs go by
-//! name, at any depth: `price.vat` is a field, `prices[]` the items of a list, `sizes.key` and `sizes.value` those
-//! of a map. Whether nulls are allowed is no difference: how many there are is counted apart.
+//! The gate before a swap and `diff` tell of it in the words given here. Columns and the fields of
+//! structs go by name, at any depth: `price.vat` is a field, `prices[]` the items of a list,
+//! `sizes.key` and `sizes.value` those of a map. Whether nulls are allowed is no difference: how
+//! many there are is counted apart.
 
 use std::fmt;
 
@@ -39,7 +41,8 @@ pub struct Alteration {
     pub after: Option<String>,
 }
 
-/// All differences, those of columns first, in the order of the older version and then of the newer one.
+/// All differences, those of columns first, in the order of the older version and then of the newer
+/// one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaChange {
     pub alterations: Vec<Alteration>,
@@ -274,8 +277,8 @@ fn value_name(manifest: &Manifest) -> String {
     }
 }
 
-/// Whether each value of `before` is one of `after`, and readers get it in the same form. A time in a finer unit has
-/// more digits, and an integer that became a float a point: those are other forms.
+/// Whether each value of `before` is one of `after`, and readers get it in the same form. A time in
+/// a finer unit has more digits, and an integer that became a float a point: those are other forms.
 fn widens(before: &Kind, after: &Kind) -> bool {
     if let (Some((was, a)), Some((is, b))) = (decimal(before), decimal(after)) {
         return a == b && was < is;

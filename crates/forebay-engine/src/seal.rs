@@ -56,8 +56,8 @@ pub fn unseal<T: DeserializeOwned>(
     Ok((serde_json::from_slice(body).map_err(shape)?, sum))
 }
 
-/// [`unseal`] of a document that may also be of the format before. `upgrade` makes such a one the same
-/// document in the known format, but for the number; `None`: it lacks what its format has.
+/// [`unseal`] of a document that may also be of the format before. `upgrade` makes such a one the
+/// same document in the known format, but for the number; `None`: it lacks what its format has.
 pub(crate) fn unseal_upgrading<T: DeserializeOwned>(
     bytes: &[u8],
     format_field: &str,

@@ -1,9 +1,9 @@
 //! The versions that serve, open and ready, for a server's readers.
 //!
-//! A thread looks at every table's pointer (one small read a table each time), opens the version that
-//! it names off the read path, and then swaps it in. A reader takes [`Serving::load`] once a command:
-//! that is one consistent set of versions, however many swaps follow. A version that nobody reads any
-//! more is closed by the thread, never by a reader.
+//! A thread looks at every table's pointer (one small read a table each time), opens the version
+//! that it names off the read path, and then swaps it in. A reader takes [`Serving::load`] once a
+//! command: that is one consistent set of versions, however many swaps follow. A version that
+//! nobody reads any more is closed by the thread, never by a reader.
 //!
 //! Whatever is damaged or missing, the version that serves goes on serving, and
 //! [`Serving::states`] tells what is wrong. Only a dropped table stops.
@@ -50,8 +50,8 @@ struct ServingShared {
 }
 
 impl Serving {
-    /// Opens all that should serve, then follows the pointers. A table that cannot be opened does not
-    /// fail this; see [`Serving::states`].
+    /// Opens all that should serve, then follows the pointers. A table that cannot be opened does
+    /// not fail this; see [`Serving::states`].
     pub fn open(store: Store, poll: Duration) -> Result<Self, StoreError> {
         let clock = store.clock().clone();
         let mut serving = Self::manual(store);
@@ -111,8 +111,8 @@ impl Serving {
         self.shared.refresh();
     }
 
-    /// Opens the versions of a table anew, whose files were replaced by sound ones, and returns when they
-    /// serve. Commands that began with the old ones finish with them.
+    /// Opens the versions of a table anew, whose files were replaced by sound ones, and returns
+    /// when they serve. Commands that began with the old ones finish with them.
     pub fn reopen(&self, name: &TableName) {
         self.shared.followed.lock().invalidate(name);
         self.shared.refresh();
@@ -168,8 +168,8 @@ impl ServingShared {
         self.tell(&changes);
     }
 
-    /// Lets the serving versions take note of pages that are in memory no longer, when it is time for
-    /// that; returns when the next time is, on the monotonic clock.
+    /// Lets the serving versions take note of pages that are in memory no longer, when it is time
+    /// for that; returns when the next time is, on the monotonic clock.
     fn sweep(&self, clock: &dyn Clock, due: Duration) -> Duration {
         let start = clock.monotonic();
         if start < due {

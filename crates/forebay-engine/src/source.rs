@@ -1,4 +1,5 @@
-//! A table as those read it who do not care for its kind: a version of a batch table, or a live one.
+//! A table as those read it who do not care for its kind: a version of a batch table, or a live
+//! one.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -89,7 +90,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The rows of a batch table; of a live one [`LiveStats::most_keys`](crate::live::LiveStats::most_keys).
+    /// The rows of a batch table; of a live one
+    /// [`LiveStats::most_keys`](crate::live::LiveStats::most_keys).
     pub fn rows(self) -> u64 {
         match self {
             Source::Batch(version) => version.manifest().rows(),

@@ -14,18 +14,19 @@ use crate::seal::check_format;
 
 /// The format number in `forebay.json`.
 pub const STORE_FORMAT: u64 = 1;
-/// Held while the store is made, so that several processes can begin with one that is not there yet.
+/// Held while the store is made, so that several processes can begin with one that is not there
+/// yet.
 const CREATION_LOCK: &str = "creation.lock";
 
-/// The store in a directory of this machine's file system, made first when the directory is absent or
-/// empty.
+/// The store in a directory of this machine's file system, made first when the directory is absent
+/// or empty.
 pub fn open(dir: &Path) -> Result<Store, StoreError> {
     let disk = Arc::new(OsDisk::default());
     Store::open_or_create(disk, Arc::new(SystemClock), Arc::new(SystemRandom), dir)
 }
 
-/// A store on a disk. Clones are handles to the same store. Several processes may use one store at a
-/// time: what they change, they change under locks and by atomic replacement.
+/// A store on a disk. Clones are handles to the same store. Several processes may use one store at
+/// a time: what they change, they change under locks and by atomic replacement.
 #[derive(Debug, Clone)]
 pub struct Store {
     parts: Arc<StoreParts>,

@@ -70,8 +70,8 @@ impl Store {
         failed.map_or(Ok(tables), Err)
     }
 
-    /// A batch table that exists; [`StoreError::NoTable`] for any other, [`StoreError::IsLive`] for a live
-    /// one.
+    /// A batch table that exists; [`StoreError::NoTable`] for any other, [`StoreError::IsLive`] for
+    /// a live one.
     pub fn table(&self, name: &TableName) -> Result<Table, StoreError> {
         let table = self.any_table(name);
         let name = name.clone();
@@ -92,10 +92,10 @@ impl Store {
         }
     }
 
-    /// Removes a table with all its versions, or a live table. Refused while a push to it is under way,
-    /// and while a live table is open. From the first durable step on the table does not exist for
-    /// anybody; should the removal be cut short, another drop finishes it, the next push to that name, or the
-    /// next making of a live table.
+    /// Removes a table with all its versions, or a live table. Refused while a push to it is under
+    /// way, and while a live table is open. From the first durable step on the table does not exist
+    /// for anybody; should the removal be cut short, another drop finishes it, the next push to
+    /// that name, or the next making of a live table.
     pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
         if self.is_live(name)? {
             return self.drop_live(name);
@@ -220,9 +220,9 @@ impl Table {
         self.open_partitions(version, &Held::All, &[])
     }
 
-    /// [`Table::open_version`] of some of its partitions, sharing the runs that `known`, versions of this
-    /// table, have open: the same version with other partitions among them. Of partitions that are not
-    /// held no file is touched.
+    /// [`Table::open_version`] of some of its partitions, sharing the runs that `known`, versions
+    /// of this table, have open: the same version with other partitions among them. Of partitions
+    /// that are not held no file is touched.
     pub fn open_partitions(
         &self,
         version: u64,
@@ -234,11 +234,11 @@ impl Table {
         Version::open(store, files, manifest, sum, held, known).map(Arc::new)
     }
 
-    /// Lets `version` serve. Before the pointer moves, the version's manifest is checked and all its
-    /// files are found with their right lengths. After an error of the pointer's own write either
-    /// version may serve, after [`StoreError::NotSynced`] the new one does until a power cut; after success
-    /// it does for good. The pointer is written as well when the version serves already: the swap
-    /// before may have ended with that error.
+    /// Lets `version` serve. Before the pointer moves, the version's manifest is checked and all
+    /// its files are found with their right lengths. After an error of the pointer's own write
+    /// either version may serve, after [`StoreError::NotSynced`] the new one does until a power
+    /// cut; after success it does for good. The pointer is written as well when the version serves
+    /// already: the swap before may have ended with that error.
     pub fn swap(&self, version: u64) -> Result<Swapped, StoreError> {
         let _lock = self.lock_pointer("a swap")?;
         let pointer = self.pointer()?;
@@ -270,8 +270,8 @@ impl Table {
         })
     }
 
-    /// Lets `to` serve in the place of `from`, if that serves still; returns whether. The versions to
-    /// roll back to stay what they were. Same guarantees as [`Table::swap`].
+    /// Lets `to` serve in the place of `from`, if that serves still; returns whether. The versions
+    /// to roll back to stay what they were. Same guarantees as [`Table::swap`].
     pub(crate) fn replace_serving(&self, from: u64, to: u64) -> Result<bool, StoreError> {
         let _lock = self.lock_pointer("a swap")?;
         let pointer = self.pointer()?;

@@ -1,6 +1,7 @@
 //! Documents of the format before, made ones of this format.
 //!
-//! Format 1 of both kinds of manifest named partitions by their places and gave only where they begin.
+//! Format 1 of both kinds of manifest named partitions by their places and gave only where they
+//! begin.
 
 use serde_json::{Value, json};
 
@@ -19,8 +20,8 @@ pub(crate) fn name_partitions(manifest: &mut Value) -> Option<()> {
     Some(())
 }
 
-/// A live table's manifest: what its options said of its partitions, and the lists of their runs, become one
-/// list.
+/// A live table's manifest: what its options said of its partitions, and the lists of their runs,
+/// become one list.
 pub(crate) fn name_live_partitions(manifest: &mut Value) -> Option<()> {
     let options = manifest.get_mut("options")?.as_object_mut()?;
     let Value::Array(lowers) = options.remove("lowers")? else {

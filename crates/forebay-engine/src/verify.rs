@@ -26,8 +26,8 @@ pub struct VerifyReport {
     pub version: u64,
     /// Runs that were looked at, sound or not.
     pub runs: usize,
-    /// The rows that readers find in sound partitions, whatever their expiry. Those of several runs are
-    /// counted as they compose, and their content is that of whole records.
+    /// The rows that readers find in sound partitions, whatever their expiry. Those of several runs
+    /// are counted as they compose, and their content is that of whole records.
     pub totals: Totals,
     /// One for each run that is not sound. The version is sound when there is none.
     pub problems: Vec<ReadError>,
@@ -50,8 +50,9 @@ impl Table {
         Ok(self.verify_runs(&manifest, &HashSet::new(), true, advance))
     }
 
-    /// [`Table::verify`] of a version that need not be committed, without partitions all of whose runs
-    /// are `known` to be sound. Not `uncached`, what is in memory is not read from the device again, and stays.
+    /// [`Table::verify`] of a version that need not be committed, without partitions all of whose
+    /// runs are `known` to be sound. Not `uncached`, what is in memory is not read from the device
+    /// again, and stays.
     pub(crate) fn verify_runs(
         &self,
         manifest: &Manifest,

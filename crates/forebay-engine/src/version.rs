@@ -58,9 +58,9 @@ pub(crate) struct VersionPart {
 }
 
 impl Version {
-    /// Opens every run of the partitions `held`: their footers and indexes are read and compared with
-    /// the manifest, no page is. Runs that one of `known`, versions of the same table, has open are shared with it, with
-    /// what is known of their pages.
+    /// Opens every run of the partitions `held`: their footers and indexes are read and compared
+    /// with the manifest, no page is. Runs that one of `known`, versions of the same table, has
+    /// open are shared with it, with what is known of their pages.
     pub(crate) fn open(
         store: &Store,
         files: &TableFiles,
@@ -154,7 +154,8 @@ impl Version {
         self.get_at(self.route(key)?, key)
     }
 
-    /// The place in the manifest of the partition that a key lies in; `None` where that is not open.
+    /// The place in the manifest of the partition that a key lies in; `None` where that is not
+    /// open.
     pub fn partition_of(&self, key: &[u8]) -> Option<usize> {
         self.router.partition(self.router.hash(key), key)
     }
@@ -269,9 +270,9 @@ impl Version {
         self.runs().map(|run| run.memory_bytes()).sum()
     }
 
-    /// Takes note of pages that the system has dropped from memory, so that [`Version::try_get`] does
-    /// not touch them; returns how many. About a millisecond a gigabyte: for a background thread,
-    /// every second or so.
+    /// Takes note of pages that the system has dropped from memory, so that [`Version::try_get`]
+    /// does not touch them; returns how many. About a millisecond a gigabyte: for a background
+    /// thread, every second or so.
     pub fn forget_evicted(&self) -> usize {
         self.runs().map(|run| run.forget_evicted()).sum()
     }
@@ -280,8 +281,8 @@ impl Version {
         self.parts.iter().flat_map(|part| part.runs.iter())
     }
 
-    /// What several runs make of a key together: operations from the newest run back, until one settles
-    /// it. Runs whose filters deny the key are passed over.
+    /// What several runs make of a key together: operations from the newest run back, until one
+    /// settles it. Runs whose filters deny the key are passed over.
     #[inline(never)]
     fn resolve<'a>(
         &self,

@@ -1,4 +1,5 @@
-//! Walking records over partitions, either way: what scans of versions and of live tables have in common.
+//! Walking records over partitions, either way: what scans of versions and of live tables have in
+//! common.
 
 use std::ops::Range;
 
@@ -9,8 +10,8 @@ use forebay_run::scan::{Cursor, Direction, ScanRange};
 
 use crate::route::Router;
 
-/// A walk; where the records of a partition come from is told to [`Walk::advance`]. What had expired when it
-/// was begun is left out.
+/// A walk; where the records of a partition come from is told to [`Walk::advance`]. What had
+/// expired when it was begun is left out.
 pub(crate) struct Walk<C> {
     pub range: ScanRange,
     direction: Direction,
@@ -46,8 +47,8 @@ impl<C: Cursor> Walk<C> {
         self.left = records;
     }
 
-    /// Moves to the next record; `false` when there is none. `enter` gives cursors over all sources of a
-    /// segment's partition, oldest first, whose operations compose by the kind; none of a gap.
+    /// Moves to the next record; `false` when there is none. `enter` gives cursors over all sources
+    /// of a segment's partition, oldest first, whose operations compose by the kind; none of a gap.
     #[inline]
     pub fn advance(
         &mut self,

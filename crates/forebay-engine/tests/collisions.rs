@@ -1,7 +1,7 @@
 //! Keys that share a whole hash64, through everything that goes by hash.
 //!
-//! XXH3 of eight bytes is a bijection, so it can be undone: of the 16,384 keys whose hashes agree in
-//! the upper 50 bits, several fall into one slot each.
+//! XXH3 of eight bytes is a bijection, so it can be undone: of the 16,384 keys whose hashes agree
+//! in the upper 50 bits, several fall into one slot each.
 #![allow(clippy::unwrap_used)]
 
 mod common;

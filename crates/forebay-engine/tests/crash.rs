@@ -27,8 +27,8 @@ fn base() -> SimDisk {
     disk
 }
 
-/// Fails `change` at each of its calls in each way, and hands every disk that may be found afterwards
-/// to `check`, along with whether `change` had said that it was done.
+/// Fails `change` at each of its calls in each way, and hands every disk that may be found
+/// afterwards to `check`, along with whether `change` had said that it was done.
 fn at_every_call(
     change: impl Fn(&Store) -> Result<(), String>,
     check: impl Fn(&Option<View>, bool, &str),
@@ -159,8 +159,8 @@ fn a_drop_happens_or_does_not() {
     old_or_new(|store| text(store.drop_table(&name(TABLE))));
 }
 
-/// Fails `change` at each of its calls. Where it took effect and fails nevertheless, its words have to say so,
-/// and `again` makes sure of it. Returns those words, each once.
+/// Fails `change` at each of its calls. Where it took effect and fails nevertheless, its words have
+/// to say so, and `again` makes sure of it. Returns those words, each once.
 fn what_took_effect(
     change: impl Fn(&Store) -> Result<(), StoreError>,
     again: impl Fn(&Store) -> Result<(), StoreError>,

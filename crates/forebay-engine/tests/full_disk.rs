@@ -1,5 +1,5 @@
-//! Without a byte of free space pointers move and tables go, and whatever fails, dies or loses power at whatever
-//! call meanwhile leaves the old pointer or the new one.
+//! Without a byte of free space pointers move and tables go, and whatever fails, dies or loses
+//! power at whatever call meanwhile leaves the old pointer or the new one.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -119,8 +119,8 @@ fn without_a_reserve_the_pointer_stays_and_the_error_says_why() {
     assert_eq!(serving(&store), 3);
 }
 
-/// Fails `change` at each of its calls, on a disk that is full all the time, and looks at every disk that may be
-/// found afterwards.
+/// Fails `change` at each of its calls, on a disk that is full all the time, and looks at every
+/// disk that may be found afterwards.
 fn old_or_new(full: impl Fn() -> SimDisk, change: impl Fn(&Store) -> Result<(), StoreError>) {
     let disk = full();
     let old = view(&store_on(&disk, 2), TABLE);
@@ -151,7 +151,8 @@ fn old_or_new(full: impl Fn() -> SimDisk, change: impl Fn(&Store) -> Result<(), 
     }
 }
 
-/// A disk that is still full lets pointers move after a crash; once there is space, pushes clean up.
+/// A disk that is still full lets pointers move after a crash; once there is space, pushes clean
+/// up.
 fn assert_goes_on(disk: &SimDisk, seen: Option<View>, fault: Fault, words: &str) {
     let store = store_on(disk, 4);
     // An error in the wrong place may cost the reserve.

@@ -90,7 +90,8 @@ fn first(store: &Store, order: Order, rows: &Rows, parts: usize) -> u64 {
     version
 }
 
-/// A version on top of `base`: a run for each partition that has operations, merged where it is due.
+/// A version on top of `base`: a run for each partition that has operations, merged where it is
+/// due.
 fn onto(table: &Table, base: u64, operations: &Operations) -> u64 {
     let store = table.store();
     let push = store
@@ -297,8 +298,8 @@ fn check_manifest(table: &Table, version: u64) -> Manifest {
     table.manifest(version).unwrap()
 }
 
-/// Every call of a merge fails, fills the disk or is the last in turn: what is read stays the same, and
-/// merging can be done again.
+/// Every call of a merge fails, fills the disk or is the last in turn: what is read stays the same,
+/// and merging can be done again.
 #[test]
 fn a_merge_that_fails_anywhere_leaves_what_there_was() {
     let disk = SimDisk::new();
@@ -345,7 +346,8 @@ fn a_merge_that_fails_anywhere_leaves_what_there_was() {
     }
 }
 
-/// A comparison of versions that share runs looks at the others only, and knows all about small ones.
+/// A comparison of versions that share runs looks at the others only, and knows all about small
+/// ones.
 #[test]
 fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
     for order in [Order::Hashed, Order::Ordered] {
@@ -377,7 +379,8 @@ fn versions_that_share_runs_are_compared_by_what_they_do_not_share() {
             ((30, 70, 50), 20_040, false),
             "{order:?}"
         );
-        // The other way round the rows before are as many as there can be: 70 and 60 are new or not.
+        // The other way round the rows before are as many as there can be: 70 and 60 are new or
+        // not.
         let (counts, _, exact) = compare(two, one);
         assert_eq!((counts, exact), ((70, 30, 50), false));
         assert_eq!(compare(two, three).0, (75, 30, 50));

@@ -1,7 +1,9 @@
-//! What the parts of a push take: `cargo run --release -p forebay-load --example push_parts -- FILE KEY [THREADS]`.
+//! What the parts of a push take: `cargo run --release -p forebay-load --example push_parts -- FILE
+//! KEY [THREADS]`.
 //!
-//! Each line does all that the one before does, and one part more: reading and decoding, encoding keys and values,
-//! sorting, then writing and syncing runs and reading them back; reading back is then done once more alone.
+//! Each line does all that the one before does, and one part more: reading and decoding, encoding
+//! keys and values, sorting, then writing and syncing runs and reading them back; reading back is
+//! then done once more alone.
 
 #![allow(
     clippy::disallowed_methods,

@@ -4,22 +4,24 @@
 //! with zeroes so that text order is number order; it is a least width: a longer number is written
 //! whole. How values are written:
 //!
-//! - integers and decimals in decimal; with a width, a negative number makes its row a bad row, since it
-//!   would sort wrongly;
-//! - floats only when they are whole numbers below 2^53 (a column of integers with gaps often comes as
-//!   floats), written as integers; any other float makes its row a bad row;
+//! - integers and decimals in decimal; with a width, a negative number makes its row a bad row,
+//!   since it would sort wrongly;
+//! - floats only when they are whole numbers below 2^53 (a column of integers with gaps often comes
+//!   as floats), written as integers; any other float makes its row a bad row;
 //! - dates and times in ISO 8601, timestamps in UTC (with `Z` when the column has a zone) with the
-//!   fraction digits of the column's unit, so that text order is time order; years outside 0000 to 9999
-//!   make a bad row;
+//!   fraction digits of the column's unit, so that text order is time order; years outside 0000 to
+//!   9999 make a bad row;
 //! - booleans as `true` and `false`, text as it is;
 //! - binary as it is, only when it is the whole template.
 //!
-//! `{id:hex}` writes binary as lower-case hex digits, `{id:uuid}` a column of 16 bytes as a UUID in its usual
-//! text, 8-4-4-4-12 lower-case digits. A column that its source says holds UUIDs has the form `uuid` unless it
-//! is the whole template or another one is given; [`KeyTemplate::settled`] puts that into the text.
+//! `{id:hex}` writes binary as lower-case hex digits, `{id:uuid}` a column of 16 bytes as a UUID in
+//! its usual text, 8-4-4-4-12 lower-case digits. A column that its source says holds UUIDs has the
+//! form `uuid` unless it is the whole template or another one is given; [`KeyTemplate::settled`]
+//! puts that into the text.
 //!
-//! `{time:be}` writes a whole number, a date or a timestamp as eight bytes, big-endian, so that the order of
-//! bytes is that of numbers: unsigned ones as they are, all others with their sign bit turned.
+//! `{time:be}` writes a whole number, a date or a timestamp as eight bytes, big-endian, so that the
+//! order of bytes is that of numbers: unsigned ones as they are, all others with their sign bit
+//! turned.
 
 use std::fmt;
 use std::str::FromStr;
@@ -102,8 +104,8 @@ impl KeyTemplate {
         })
     }
 
-    /// The same template with the form `uuid` where a column of the source holds UUIDs, and nothing else is
-    /// said. It says all there is to know about its keys, so this is what tables keep.
+    /// The same template with the form `uuid` where a column of the source holds UUIDs, and nothing
+    /// else is said. It says all there is to know about its keys, so this is what tables keep.
     pub fn settled(&self, schema: &Schema) -> KeyTemplate {
         let is_uuid = |name: &str| schema.field_with_name(name).is_ok_and(is_uuid);
         let mut settled = self.clone();
@@ -216,7 +218,8 @@ impl FromStr for KeyTemplate {
     }
 }
 
-/// Parses what is between braces; a colon and digits at the end are the width, a colon and a word a form.
+/// Parses what is between braces; a colon and digits at the end are the width, a colon and a word a
+/// form.
 fn column(inside: &str, template: &str, at: usize) -> Result<TemplatePart, TemplateError> {
     let last = inside.rsplit_once(':').filter(|(name, _)| !name.is_empty());
     if let Some((name, form)) = last.and_then(|(name, word)| Some((name, Form::named(word)?))) {

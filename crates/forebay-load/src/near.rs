@@ -1,7 +1,7 @@
 //! Names that a mistyped one may have been meant for.
 
-/// The candidate that is most like `name`, where one is like it at all: letters left out, added, changed or
-/// swapped in about a third of the name, or another case.
+/// The candidate that is most like `name`, where one is like it at all: letters left out, added,
+/// changed or swapped in about a third of the name, or another case.
 pub(crate) fn nearest<'c>(
     name: &str,
     candidates: impl IntoIterator<Item = &'c str>,

@@ -1,4 +1,5 @@
-//! Types as people write them: `int64`, `decimal(12,2)`, `list(text)`, `struct(net float64, gross float64)`.
+//! Types as people write them: `int64`, `decimal(12,2)`, `list(text)`, `struct(net float64, gross
+//! float64)`.
 
 use std::sync::Arc;
 

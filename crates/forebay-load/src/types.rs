@@ -1,7 +1,7 @@
 //! Arrow types and the kinds that rows are stored as.
 //!
-//! Encodings are not types: dictionaries and run-end encoding are unwrapped, large and view layouts are
-//! stored as the plain ones. [`arrow_type`] gives back the plain Arrow type of a kind.
+//! Encodings are not types: dictionaries and run-end encoding are unwrapped, large and view layouts
+//! are stored as the plain ones. [`arrow_type`] gives back the plain Arrow type of a kind.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -273,7 +273,8 @@ pub fn plain_schema(schema: &SchemaRef) -> SchemaRef {
     Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<Field>>()))
 }
 
-/// The same type with dictionaries and run-end encoding unwrapped, at any depth; around them lists of views are plain lists.
+/// The same type with dictionaries and run-end encoding unwrapped, at any depth; around them lists
+/// of views are plain lists.
 pub fn plain_type(data_type: &DataType) -> DataType {
     let plain = |field: &FieldRef| -> FieldRef {
         Arc::new(

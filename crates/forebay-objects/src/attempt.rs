@@ -1,9 +1,9 @@
 //! One push to a store in object storage, as seen from the machine that makes it.
 //!
-//! Its runs are built in a directory of this machine, the place of work, and sent from there. Runs get
-//! random names; a push that goes on where a killed one stopped has to give the same ones, or nothing of
-//! what was sent would be of use. So the random numbers of a push come from a seed that lies in the
-//! place of work until the push is committed.
+//! Its runs are built in a directory of this machine, the place of work, and sent from there. Runs
+//! get random names; a push that goes on where a killed one stopped has to give the same ones, or
+//! nothing of what was sent would be of use. So the random numbers of a push come from a seed that
+//! lies in the place of work until the push is committed.
 
 use std::collections::HashSet;
 use std::io;
@@ -114,8 +114,8 @@ impl Attempt {
         names
     }
 
-    /// Whether removing this file removes it from the store. A push that fails leaves what it sent to the
-    /// next one.
+    /// Whether removing this file removes it from the store. A push that fails leaves what it sent
+    /// to the next one.
     pub fn removes_there(&self, file: &str) -> bool {
         let state = self.state.lock();
         state.committed || state.listed.contains(file)
@@ -151,7 +151,8 @@ impl Attempt {
         }
     }
 
-    /// Waits for what is on its way, and gives up what did not get there. What is in the store whole stays.
+    /// Waits for what is on its way, and gives up what did not get there. What is in the store
+    /// whole stays.
     pub fn leave(&self) -> io::Result<()> {
         let sent = self.wait(&|_| ());
         self.clear().and(sent)

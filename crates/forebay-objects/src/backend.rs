@@ -1,7 +1,7 @@
 //! Connections to object stores: S3, Google Cloud Storage, Azure Blob Storage and web servers.
 //!
-//! Credentials and endpoints come from the environment, as the providers' own tools take them. Connecting sends
-//! nothing yet.
+//! Credentials and endpoints come from the environment, as the providers' own tools take them.
+//! Connecting sends nothing yet.
 
 use std::io;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, RetryConfig
 
 use crate::address::{Address, Kind};
 
-/// From the first try of a request on, how long it is tried again while the store does not answer or
-/// answers that it cannot.
+/// From the first try of a request on, how long it is tried again while the store does not answer
+/// or answers that it cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// For somebody who waits at a terminal.
@@ -81,7 +81,8 @@ fn install_cryptography() {
 
 impl Patience {
     fn retry(self) -> RetryConfig {
-        // A wait is drawn from up to `base` times the one before: with 2 they hardly grow, with 3 they do.
+        // A wait is drawn from up to `base` times the one before: with 2 they hardly grow, with 3
+        // they do.
         let (max_retries, seconds, base) = match self {
             Patience::Short => (8, 15, 2.0),
             // The time decides.

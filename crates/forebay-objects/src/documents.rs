@@ -1,9 +1,9 @@
 //! Small objects that are replaced: each only if it is still as this process last saw it.
 //!
-//! The engine reads a pointer, thinks, and writes the next one, under a lock. Here the lock is a lease,
-//! which a process that was held up may have lost without knowing; so in addition each replacement says
-//! what it replaces, and the store refuses it when something else is there. What was not looked at before
-//! is taken for absent: then it is made, never replaced.
+//! The engine reads a pointer, thinks, and writes the next one, under a lock. Here the lock is a
+//! lease, which a process that was held up may have lost without knowing; so in addition each
+//! replacement says what it replaces, and the store refuses it when something else is there. What
+//! was not looked at before is taken for absent: then it is made, never replaced.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,8 +1,9 @@
 //! A run in object storage, read by ranges.
 //!
 //! A read that goes on where one before it ended doubles what is asked for at once, up to eight
-//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB. Some
-//! pieces are kept: neighbours in one version are neighbours in the other, as the gate's samples find.
+//! mebibytes, and from one mebibyte on the next piece is asked for ahead; others ask for 64 KiB.
+//! Some pieces are kept: neighbours in one version are neighbours in the other, as the gate's
+//! samples find.
 
 use std::io;
 use std::ops::Range;
@@ -74,8 +75,8 @@ impl RemoteFile {
         }
     }
 
-    /// The piece that begins at or before `at` and goes on at least to the next byte. Threads wait for
-    /// different pieces at once.
+    /// The piece that begins at or before `at` and goes on at least to the next byte. Threads wait
+    /// for different pieces at once.
     fn piece(&self, at: u64) -> io::Result<Piece> {
         let (start, window_bytes, follows, asked) = {
             let mut state = self.state.lock();

@@ -1,7 +1,8 @@
-//! What a push has sent so far, on the machine that sends: one small file for each file of the version.
+//! What a push has sent so far, on the machine that sends: one small file for each file of the
+//! version.
 //!
-//! A push that was killed left it behind. The next one builds its runs anew and compares them part by
-//! part with what is written here: what was sent already is not sent again.
+//! A push that was killed left it behind. The next one builds its runs anew and compares them part
+//! by part with what is written here: what was sent already is not sent again.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,12 @@
 //! Locks in object storage: leases.
 //!
-//! The lock is an object that names its holder. The holder rewrites it every third of the lease's time;
-//! who wants it and sees it unchanged for the whole of that time, by the own clock, takes it over. Every
-//! write is conditional on what was there before, so one of several wins. No clocks are compared.
+//! The lock is an object that names its holder. The holder rewrites it every third of the lease's
+//! time; who wants it and sees it unchanged for the whole of that time, by the own clock, takes it
+//! over. Every write is conditional on what was there before, so one of several wins. No clocks are
+//! compared.
 //!
-//! A holder that was held up (a stopped process, a store out of reach) may have lost it: before a write
-//! that counts, [`Held::confirm`] finds out.
+//! A holder that was held up (a stopped process, a store out of reach) may have lost it: before a
+//! write that counts, [`Held::confirm`] finds out.
 
 use std::io;
 use std::sync::Arc;
@@ -79,8 +80,8 @@ struct LeaseState {
 impl Lock for Lease {}
 
 impl Lease {
-    /// Takes the lease, or gives the words of who holds it. Waits as long as it takes to know whether the
-    /// holder lives, and while the store is away, as long as its users are patient.
+    /// Takes the lease, or gives the words of who holds it. Waits as long as it takes to know
+    /// whether the holder lives, and while the store is away, as long as its users are patient.
     pub fn take(
         objects: &Objects,
         clock: &Arc<dyn Clock>,
@@ -235,8 +236,8 @@ impl Held {
     }
 }
 
-/// Waits until a lock that somebody had is free to be taken, by a write over what is given back; or knows
-/// that its holder lives.
+/// Waits until a lock that somebody had is free to be taken, by a write over what is given back; or
+/// knows that its holder lives.
 fn watch(
     objects: &Objects,
     clock: &dyn Clock,

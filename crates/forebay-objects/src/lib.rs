@@ -1,12 +1,14 @@
-//! Stores in object storage: S3, Google Cloud Storage, Azure Blob Storage, and whatever speaks like them.
+//! Stores in object storage: S3, Google Cloud Storage, Azure Blob Storage, and whatever speaks like
+//! them.
 //!
-//! [`open`] gives a [`Store`](forebay_engine::Store) of the engine whose files lie in a bucket, under the
-//! same names as a local store's in its directory. What makes that possible is [`RemoteDisk`], a
-//! [`Disk`](forebay_io::Disk) made of requests: the engine and the loader know nothing of it. [`Puller`]
-//! keeps a local store, a node's cache, in step with such a store.
+//! [`open`] gives a [`Store`](forebay_engine::Store) of the engine whose files lie in a bucket,
+//! under the same names as a local store's in its directory. What makes that possible is
+//! [`RemoteDisk`], a [`Disk`](forebay_io::Disk) made of requests: the engine and the loader know
+//! nothing of it. [`Puller`] keeps a local store, a node's cache, in step with such a store.
 //!
-//! Stores are asynchronous; here a small runtime waits for them, so that nothing outside has to. The loader, which
-//! reads sources from any store, takes its connections from here ([`bucket`], [`website`]).
+//! Stores are asynchronous; here a small runtime waits for them, so that nothing outside has to.
+//! The loader, which reads sources from any store, takes its connections from here ([`bucket`],
+//! [`website`]).
 
 mod address;
 mod attempt;

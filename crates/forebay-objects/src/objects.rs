@@ -201,9 +201,9 @@ impl Objects {
         Ok(bytes)
     }
 
-    /// Writes an object, if it is still what was `seen`. A store that did it and then failed to say so
-    /// would refuse the next try; so after a refusal the object is read, and what is there as it was to be
-    /// is done. Content has something of its own therefore: a stamp, a token.
+    /// Writes an object, if it is still what was `seen`. A store that did it and then failed to say
+    /// so would refuse the next try; so after a refusal the object is read, and what is there as it
+    /// was to be is done. Content has something of its own therefore: a stamp, a token.
     pub fn put_if(&self, name: &str, content: Bytes, seen: &Seen) -> io::Result<Put> {
         let mode = match seen {
             None => PutMode::Create,

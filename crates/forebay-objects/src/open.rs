@@ -19,13 +19,14 @@ pub struct RemoteStore {
     pub disk: Arc<dyn Disk>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-    /// Where pushes build their runs; by default a directory of the user's cache, one for each store.
+    /// Where pushes build their runs; by default a directory of the user's cache, one for each
+    /// store.
     pub work_dir: Option<PathBuf>,
     pub patience: Patience,
 }
 
-/// Opens the store at a URL; with `create`, makes it when there is none. The disk is given too, for who
-/// wants to hear of uploads.
+/// Opens the store at a URL; with `create`, makes it when there is none. The disk is given too, for
+/// who wants to hear of uploads.
 pub fn open(
     url: &str,
     on: &RemoteStore,

@@ -1,9 +1,9 @@
 //! Sending the files of a version while the next ones are still being built.
 //!
-//! A sealed file is cut into parts, which are sent in parallel, each signed with its checksum; the store
-//! puts them together. What was sent is noted (`crate::journal`) part by part. That an upload has begun
-//! is also noted in the store itself, `tables/T/uploads/FILE.json`, so that somebody else can give it
-//! up when this machine never comes back.
+//! A sealed file is cut into parts, which are sent in parallel, each signed with its checksum; the
+//! store puts them together. What was sent is noted (`crate::journal`) part by part. That an upload
+//! has begun is also noted in the store itself, `tables/T/uploads/FILE.json`, so that somebody else
+//! can give it up when this machine never comes back.
 
 use std::io;
 use std::path::PathBuf;
@@ -130,7 +130,8 @@ impl Uploads {
         outcome
     }
 
-    /// Gives up, in the store, the uploads of pushes that are not known here. REQUIRES the push lock.
+    /// Gives up, in the store, the uploads of pushes that are not known here. REQUIRES the push
+    /// lock.
     pub fn abort_strangers(&self) -> io::Result<()> {
         let dir = format!("{}/uploads", self.work.table);
         for name in self.work.objects.list(&dir)? {

@@ -49,8 +49,8 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
     Ok(value)
 }
 
-/// A structure written as an object. Derived readers would take a list of its fields in order, too, where
-/// a field too many or out of place is not seen.
+/// A structure written as an object. Derived readers would take a list of its fields in order, too,
+/// where a field too many or out of place is not seen.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

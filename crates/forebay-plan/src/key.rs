@@ -6,8 +6,8 @@ use std::fmt;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A key by which a table is ordered. Integers and strings compare exactly; an integer compares with
-/// a fraction as its nearest double; numbers stand before strings.
+/// A key by which a table is ordered. Integers and strings compare exactly; an integer compares
+/// with a fraction as its nearest double; numbers stand before strings.
 #[derive(Debug, Clone)]
 pub enum Key {
     Integer(i128),

@@ -1,8 +1,9 @@
 //! Look-ups of many keys at once.
 //!
-//! A look-up in memory mostly waits: for the index, for the page's header, then for the record. A batch
-//! takes four passes over its keys, so that their waits overlap: [`Run::approach`] starts to fetch the
-//! index's entry; [`Run::ahead`] finds the key's page by it and starts to fetch the page's header;
+//! A look-up in memory mostly waits: for the index, for the page's header, then for the record. A
+//! batch takes four passes over its keys, so that their waits overlap: [`Run::approach`] starts to
+//! fetch the index's entry; [`Run::ahead`] finds the key's page by it and starts to fetch the
+//! page's header;
 //! [`Ahead::match_records`] matches fingerprints and starts to fetch the record;
 //! [`Run::visit_from`] compares keys and answers.
 
@@ -47,8 +48,8 @@ impl Run {
         }
     }
 
-    /// The second pass. `None` in ordered runs, for pages not known to be in memory, and for the rare
-    /// hash that several pages may hold.
+    /// The second pass. `None` in ordered runs, for pages not known to be in memory, and for the
+    /// rare hash that several pages may hold.
     #[inline]
     pub fn ahead(&self, hash: u64) -> Option<Ahead<'_>> {
         let Index::Hashed(index) = &self.index else {

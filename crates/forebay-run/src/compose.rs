@@ -2,10 +2,11 @@
 //!
 //! [`crate::operation`] tells what operations mean. Here is what their times do.
 //!
-//! Every operation sets the expiry of its key anew: to its own, or to none. What a delta meets may have
-//! expired when the delta was written, and then it counts from nothing; so that this can be told when
-//! the two are composed, maybe days later, a delta carries the time at which it was written. Let a key
-//! have the value x that expires at e, and let an operation be written at t and expire at u:
+//! Every operation sets the expiry of its key anew: to its own, or to none. What a delta meets may
+//! have expired when the delta was written, and then it counts from nothing; so that this can be
+//! told when the two are composed, maybe days later, a delta carries the time at which it was
+//! written. Let a key have the value x that expires at e, and let an operation be written at t and
+//! expire at u:
 //!
 //! | operation          | value absent | x, t < e | x, t >= e |
 //! |--------------------|--------------|----------|-----------|
@@ -15,10 +16,10 @@
 //! | `Delta(d)`         | d until u    | x + d until u | d until u |
 //! | `InsertDelta(a,d)` | a until u    | x + d until u | d until u |
 //!
-//! An operation without times has t = 0 and u = never. An insert takes whatever it meets for alive, since
-//! inserts at several times would not compose to anything of this kind: a table whose records expire
-//! settles an insert by reading, when it is written. With that, composition is associative and exact, as
-//! without times.
+//! An operation without times has t = 0 and u = never. An insert takes whatever it meets for alive,
+//! since inserts at several times would not compose to anything of this kind: a table whose records
+//! expire settles an insert by reading, when it is written. With that, composition is associative
+//! and exact, as without times.
 
 use std::borrow::Cow;
 
@@ -59,8 +60,8 @@ impl Operation<'_> {
         })
     }
 
-    /// What a key has after this operation: its value and when that expires, `u64::MAX` being never;
-    /// `before` is what it had. The tables in the modules' texts, as code.
+    /// What a key has after this operation: its value and when that expires, `u64::MAX` being
+    /// never; `before` is what it had. The tables in the modules' texts, as code.
     pub fn apply(
         &self,
         before: Option<(&[u8], u64)>,
@@ -89,8 +90,8 @@ impl Operation<'_> {
     }
 }
 
-/// `InsertDelta` in the one form that there is of it: where `value` is what the delta makes of an absent
-/// key, it is a delta.
+/// `InsertDelta` in the one form that there is of it: where `value` is what the delta makes of an
+/// absent key, it is a delta.
 fn insert_delta<'a>(value: Cow<'a, [u8]>, delta: Cow<'a, [u8]>) -> CowOperation<'a> {
     if value == delta {
         CowOperation::Delta(delta)

@@ -29,8 +29,8 @@ pub(crate) struct Decoded {
     count: usize,
     /// Of the records; those behind them are of pages before this one.
     entries: Vec<Entry>,
-    /// Of a hashed page a copy; of an ordered one the records, each with its key's prefix. It never shrinks, so
-    /// that it need not be cleared again.
+    /// Of a hashed page a copy; of an ordered one the records, each with its key's prefix. It never
+    /// shrinks, so that it need not be cleared again.
     bytes: Vec<u8>,
 }
 
@@ -40,8 +40,8 @@ impl Decoded {
         (self.next, self.count) = (0, 0);
     }
 
-    /// Takes all records of a page in hand, and starts fetching `ahead`, the page that may come next.
-    /// `hasher`: of a hashed page.
+    /// Takes all records of a page in hand, and starts fetching `ahead`, the page that may come
+    /// next. `hasher`: of a hashed page.
     pub fn decode(
         &mut self,
         page: &[u8],
@@ -124,7 +124,8 @@ impl Decoded {
         self.next = self.entries[..self.count].partition_point(is_early);
     }
 
-    /// Leaves the records out for which `late` says so, which are the last ones; returns whether there are any.
+    /// Leaves the records out for which `late` says so, which are the last ones; returns whether
+    /// there are any.
     pub fn cut_late(&mut self, late: impl Fn(u64, &[u8]) -> bool) -> bool {
         let is_late = |entry: &Entry| late(entry.head, self.key_of(entry));
         let entries = &self.entries[..self.count];
@@ -209,7 +210,8 @@ struct Prefix<'a> {
     /// If it is short, zeros behind it.
     short: Option<[u8; SHORT_SLOT_BYTES]>,
     head: u64,
-    /// By how many bits the prefix moves what is behind it in a key's head; which of these bits are seen there.
+    /// By how many bits the prefix moves what is behind it in a key's head; which of these bits are
+    /// seen there.
     shift: u32,
     seen: u64,
 }
@@ -228,8 +230,8 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// Writes a record's key and payload to `out`, at `at`. In few instructions, as nearly all small records
-    /// take this way: its copies are of fixed lengths, with whatever follows.
+    /// Writes a record's key and payload to `out`, at `at`. In few instructions, as nearly all
+    /// small records take this way: its copies are of fixed lengths, with whatever follows.
     #[inline(always)]
     fn join_short(&self, slot: &ShortSlot<'_>, out: &mut [u8], at: usize) -> Option<Entry> {
         let prefix_bytes = self.whole.len();

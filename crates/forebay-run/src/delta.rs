@@ -44,7 +44,8 @@ impl OperandError {
 }
 
 impl DeltaKind {
-    /// Whether `operand`, a value or a delta as a writer gives it, has the shape that this kind takes.
+    /// Whether `operand`, a value or a delta as a writer gives it, has the shape that this kind
+    /// takes.
     pub fn check(self, operand: &[u8]) -> Result<(), OperandError> {
         if self == DeltaKind::Append || operand.len() == 8 {
             Ok(())
@@ -112,9 +113,10 @@ impl DeltaKind {
     }
 }
 
-/// The function from `x` to `clamp(x + d, low, high)` on all i64, in the one form that there is of it:
-/// `low` and `high` are its least and greatest results, and `from` is the greatest `x` that gives
-/// `low` (so that `d` is `low - from`, which no i64 need hold); the least i64 when all give it.
+/// The function from `x` to `clamp(x + d, low, high)` on all i64, in the one form that there is of
+/// it: `low` and `high` are its least and greatest results, and `from` is the greatest `x` that
+/// gives `low` (so that `d` is `low - from`, which no i64 need hold); the least i64 when all give
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Clamped {
     from: i64,

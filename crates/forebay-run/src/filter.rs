@@ -1,9 +1,10 @@
-//! A run's filter: whether it may hold a key, without looking at a page (`docs/format.md`, section 6.6).
+//! A run's filter: whether it may hold a key, without looking at a page (`docs/format.md`, section
+//! 6.6).
 //!
-//! A blocked Bloom filter: a key touches one block of 64 bytes, a cache line, and in each of its eight
-//! words one bit. It is filled as records come, in any order, with nothing kept but itself; so the
-//! number of records has to be known beforehand, roughly. Where far fewer came (a merge met many
-//! records of one key), neighbouring blocks are united until the size fits.
+//! A blocked Bloom filter: a key touches one block of 64 bytes, a cache line, and in each of its
+//! eight words one bit. It is filled as records come, in any order, with nothing kept but itself;
+//! so the number of records has to be known beforehand, roughly. Where far fewer came (a merge met
+//! many records of one key), neighbouring blocks are united until the size fits.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,8 +18,8 @@ const BLOCK_BITS: u64 = 8 * BLOCK_BYTES as u64;
 /// How often a filter can be halved when fewer records came than expected.
 const FOLDS: u32 = 6;
 
-/// The hash by which a key is sought in filters: the low 50 bits of its hash64 in any table, so that
-/// whoever has a hash64 need not compute this.
+/// The hash by which a key is sought in filters: the low 50 bits of its hash64 in any table, so
+/// that whoever has a hash64 need not compute this.
 #[inline]
 pub fn filter_hash(key: &[u8]) -> u64 {
     xxh3_64(key) >> (64 - HASH_BITS)
@@ -61,7 +62,8 @@ fn place(hash: u64, count: usize) -> usize {
 }
 
 impl Filter {
-    /// Whether the key of this hash (its hash64, or its [`filter_hash`]) may be among those collected.
+    /// Whether the key of this hash (its hash64, or its [`filter_hash`]) may be among those
+    /// collected.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> bool {
         let Some(block) = self.blocks.get(place(hash, self.blocks.len())) else {
@@ -96,8 +98,8 @@ impl Filter {
 }
 
 impl FilterBuilder {
-    /// A filter of about [`BITS_PER_KEY`] bits for each of `expected_records`. With more records than
-    /// that it says oftener that it may hold a key; nothing else happens.
+    /// A filter of about [`BITS_PER_KEY`] bits for each of `expected_records`. With more records
+    /// than that it says oftener that it may hold a key; nothing else happens.
     pub fn new(expected_records: u64) -> Self {
         let most = u64::from(u32::MAX >> FOLDS << FOLDS);
         let blocks = expected_records.saturating_mul(BITS_PER_KEY) / BLOCK_BITS + 1;

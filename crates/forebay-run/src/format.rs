@@ -13,8 +13,8 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Bounds of [`RunOptions::page_bytes`], which is a power of two.
 pub const MIN_PAGE_BYTES: u32 = 4096;
 pub const MAX_PAGE_BYTES: u32 = 32768;
-/// A page has at least so many times the bytes of its run's longest key: beside half a page that a payload
-/// has left over from the page before, a key and its head always fit.
+/// A page has at least so many times the bytes of its run's longest key: beside half a page that a
+/// payload has left over from the page before, a key and its head always fit.
 const PAGE_OF_KEYS: usize = 4;
 /// The longest key, in bytes, of tables of either kind; the shortest is 1.
 pub const MAX_KEY_BYTES: usize = MAX_PAGE_BYTES as usize / PAGE_OF_KEYS;
@@ -58,8 +58,8 @@ pub struct RunOptions {
     pub hash_prefix: Vec<u8>,
     /// Kept in the file as it is, for whoever reads the run without its manifest.
     pub meta: Vec<u8>,
-    /// Write a filter for about so many records (at least as many as there will be, at best), for runs
-    /// that are looked up beside others; a run of its own needs none.
+    /// Write a filter for about so many records (at least as many as there will be, at best), for
+    /// runs that are looked up beside others; a run of its own needs none.
     pub filter_records: Option<u64>,
     /// Have the system write to the device as the run grows, where it is to be durable soon.
     pub write_back: bool,
@@ -85,8 +85,9 @@ impl RunOptions {
         }
     }
 
-    /// Takes a page size at which records of so many bytes (key and value, on average) mostly lie in
-    /// one page and leave little of it empty: at least 16 to a page, where there are pages that large.
+    /// Takes a page size at which records of so many bytes (key and value, on average) mostly lie
+    /// in one page and leave little of it empty: at least 16 to a page, where there are pages that
+    /// large.
     pub fn for_records_of(mut self, record_bytes: u64) -> Self {
         let wanted = (record_bytes * 16).min(u64::from(MAX_PAGE_BYTES)) as u32;
         self.page_bytes = wanted

@@ -61,8 +61,8 @@ pub fn first_hash_of(slot: u32) -> Option<u64> {
     (slot < SLOTS).then(|| u64::from(slot) << HASH_BITS)
 }
 
-/// The first eight bytes of `key`, big-endian, zeros behind its end: in ordered runs, what comparing
-/// begins with.
+/// The first eight bytes of `key`, big-endian, zeros behind its end: in ordered runs, what
+/// comparing begins with.
 #[inline]
 pub fn key_head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {
@@ -71,7 +71,8 @@ pub fn key_head(key: &[u8]) -> u64 {
     short_head(key)
 }
 
-/// [`key_head`] of less than eight bytes: two reads that overlap, as a copy of so few is waited for.
+/// [`key_head`] of less than eight bytes: two reads that overlap, as a copy of so few is waited
+/// for.
 #[inline]
 fn short_head(key: &[u8]) -> u64 {
     let last_bits = |bits: u64| bits << (64 - 8 * key.len() as u32);

@@ -72,9 +72,9 @@ impl HashIndex {
     }
 
     /// `start` and how many of the `firsts` from there to `end` are at most `wanted`. They rise and
-    /// are spread evenly over all of u32, so the place is guessed, and a step or two lead from there
-    /// to the right one. The steps are branches on purpose: where the guess is right, the processor
-    /// goes on to fetch the page before the directory's memory has confirmed it.
+    /// are spread evenly over all of u32, so the place is guessed, and a step or two lead from
+    /// there to the right one. The steps are branches on purpose: where the guess is right, the
+    /// processor goes on to fetch the page before the directory's memory has confirmed it.
     #[inline]
     fn count_up_to(&self, start: usize, end: usize, wanted: u32) -> usize {
         let Some(firsts) = self.firsts.get(start..end) else {
@@ -265,8 +265,8 @@ impl KeyIndex {
         low
     }
 
-    /// About which share of the keys of its page a key lies above, were they spread evenly between the page's
-    /// separator and the next one's; a half where that says nothing.
+    /// About which share of the keys of its page a key lies above, were they spread evenly between
+    /// the page's separator and the next one's; a half where that says nothing.
     pub fn share(&self, page: usize, key: &[u8]) -> f32 {
         const UNKNOWN: f32 = 0.5;
         let Some(&[from, to]) = self.heads.get(page..page.saturating_add(2)) else {

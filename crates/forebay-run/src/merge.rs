@@ -9,8 +9,8 @@ use crate::operation::{CowOperation, DeltaKind, Operation};
 use crate::record::encode;
 use crate::scan::{Cursor, Direction};
 
-/// What becomes of several records of one key: by [`Cursor::age`], then in the order of the streams,
-/// which are given oldest first. Within a stream keys are distinct.
+/// What becomes of several records of one key: by [`Cursor::age`], then in the order of the
+/// streams, which are given oldest first. Within a stream keys are distinct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolve {
     /// Their operations are composed, as the algebra says.
@@ -23,7 +23,8 @@ pub enum Resolve {
     Refuse,
 }
 
-/// The records that a merge left out because of others of the same key; of composed ones only how many.
+/// The records that a merge left out because of others of the same key; of composed ones only how
+/// many.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
     pub records: u64,
@@ -32,8 +33,8 @@ pub struct Dropped {
     pub content: ContentSum,
 }
 
-/// A cursor's place in the tournament: `rank` is the head of its record (turned round when the merge
-/// goes backward), so that most comparisons touch nothing else.
+/// A cursor's place in the tournament: `rank` is the head of its record (turned round when the
+/// merge goes backward), so that most comparisons touch nothing else.
 #[derive(Debug, Clone, Copy)]
 struct Entrant {
     rank: u64,
@@ -41,8 +42,9 @@ struct Entrant {
     mark: usize,
 }
 
-/// In an entrant's mark: it has beaten another one of its key. Who stands lower and has the key of the
-/// winner lost to the winner itself or to one of that key that did, so that the winner's mark tells of all.
+/// In an entrant's mark: it has beaten another one of its key. Who stands lower and has the key of
+/// the winner lost to the winner itself or to one of that key that did, so that the winner's mark
+/// tells of all.
 const TIED: usize = 1 << (usize::BITS - 1);
 
 /// An entrant whose cursor is at its end: it loses to all others.
@@ -66,8 +68,8 @@ impl Entrant {
 /// A merge of cursors, itself a [`Cursor`].
 pub struct Merge<C> {
     cursors: Vec<C>,
-    /// A tournament of the cursors: the winner in 0, in each node from 1 the loser of its match. Cursor
-    /// c enters at node (c + cursors) / 2, the parent of node n is n / 2.
+    /// A tournament of the cursors: the winner in 0, in each node from 1 the loser of its match.
+    /// Cursor c enters at node (c + cursors) / 2, the parent of node n is n / 2.
     tree: Vec<Entrant>,
     direction: Direction,
     resolve: Resolve,
@@ -110,8 +112,8 @@ impl<C: Cursor> Merge<C> {
         Ok(Entrant { rank, mark: cursor })
     }
 
-    /// Whether `a` comes out before `b` whose rank is the same: by key, and of one key the older first.
-    /// And whether they are of one key.
+    /// Whether `a` comes out before `b` whose rank is the same: by key, and of one key the older
+    /// first. And whether they are of one key.
     #[cold]
     fn wins_tie(&self, a: Entrant, b: Entrant) -> (bool, bool) {
         if a.has_ended() || b.has_ended() {

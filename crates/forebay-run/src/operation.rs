@@ -13,9 +13,9 @@
 //! | `Delta(d)`         | d                   | x + d          |
 //! | `InsertDelta(a,d)` | a                   | x + d          |
 //!
-//! A delta on an absent key counts from the kind's neutral element. That settles two oddities of the
-//! paper: its "overwrite with 1" after a delete is `Update(d)` here, and its switch without breaks
-//! means one case each.
+//! A delta on an absent key counts from the kind's neutral element. That settles two oddities of
+//! the paper: its "overwrite with 1" after a delete is `Update(d)` here, and its switch without
+//! breaks means one case each.
 //!
 //! `+` is the table's [`DeltaKind`]. Where joined deltas are no value (saturating addition of both
 //! signs), `Delta(d)` takes the form `InsertDelta(0 + d, d)`, so that whoever reads needs no kind.
@@ -93,8 +93,9 @@ impl CowOperation<'_> {
 }
 
 impl<'a> CowOperation<'a> {
-    /// The value of a key whose whole history this operation is: none after a delete, none of what has
-    /// expired. `now` gives the milliseconds since 1970-01-01 UTC and is asked when they matter.
+    /// The value of a key whose whole history this operation is: none after a delete, none of what
+    /// has expired. `now` gives the milliseconds since 1970-01-01 UTC and is asked when they
+    /// matter.
     pub fn into_value(self, now: impl FnOnce() -> u64) -> Option<Cow<'a, [u8]>> {
         match self {
             CowOperation::Update(value)

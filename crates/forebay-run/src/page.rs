@@ -62,7 +62,8 @@ pub struct ShortSlot<'a> {
 /// What [`Page::glance`] sees.
 #[derive(Debug, Clone, Copy)]
 pub enum Glance<'a> {
-    /// The tag, a plain operation with nothing else set, and the payload, all of which lies in the page.
+    /// The tag, a plain operation with nothing else set, and the payload, all of which lies in the
+    /// page.
     Whole(u8, &'a [u8]),
     Absent,
     /// [`Page::find_hashed`] knows.
@@ -177,8 +178,8 @@ impl<'a> Page<'a> {
         Ok(offsets.iter().enumerate().map(bounds))
     }
 
-    /// The record between two bounds, if it is a short one with as many bytes of the page behind its head as a
-    /// short one can have; what else it can be, [`Page::slot_within`] tells.
+    /// The record between two bounds, if it is a short one with as many bytes of the page behind
+    /// its head as a short one can have; what else it can be, [`Page::slot_within`] tells.
     #[inline(always)]
     pub fn short_within(&self, bounds: &std::ops::Range<usize>) -> Option<ShortSlot<'a>> {
         let (&[tag, key_bytes], rest) = self.bytes.get(bounds.start..)?.split_first_chunk()?;
@@ -241,9 +242,9 @@ impl<'a> Page<'a> {
         Ok((mask & known, records))
     }
 
-    /// Looks for `key` in a hashed page; `candidates` as [`Page::candidates`] gives them. Tells of what
-    /// nearly every look-up meets, in few instructions: the fewer there are, the more look-ups the
-    /// processor has under way at a time.
+    /// Looks for `key` in a hashed page; `candidates` as [`Page::candidates`] gives them. Tells of
+    /// what nearly every look-up meets, in few instructions: the fewer there are, the more look-ups
+    /// the processor has under way at a time.
     #[inline(always)]
     pub fn glance(&self, (mut mask, records): (u64, usize), key: &[u8]) -> Glance<'a> {
         while mask != 0 {
@@ -309,8 +310,8 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
-    /// Starts fetching the lines that [`Page::lower_bound`] will need, `share` of the page's keys being below
-    /// the one sought.
+    /// Starts fetching the lines that [`Page::lower_bound`] will need, `share` of the page's keys
+    /// being below the one sought.
     #[inline]
     pub fn prefetch_near(&self, share: f32) {
         // Of records so small that it pays, the offsets take a tenth of the page.
@@ -324,8 +325,8 @@ impl<'a> Page<'a> {
     }
 
     /// The number of the first record of an ordered page whose key is not less than `key`, and
-    /// whether it is `key`. `share` is the guess of how many of the page's keys are below, from 0 to 1: the
-    /// search begins there and widens, so that a good guess touches few lines.
+    /// whether it is `key`. `share` is the guess of how many of the page's keys are below, from 0
+    /// to 1: the search begins there and widens, so that a good guess touches few lines.
     pub fn lower_bound(&self, key: &[u8], share: f32) -> PageResult<(usize, bool)> {
         const FIRST_STEP: usize = 8;
         let records = self.records()?;
@@ -496,8 +497,8 @@ impl PageBuilder {
         true
     }
 
-    /// The prefix that all keys share once `key` is among them: as they rise, what the first and the
-    /// last do.
+    /// The prefix that all keys share once `key` is among them: as they rise, what the first and
+    /// the last do.
     #[inline]
     fn prefix_with(&self, key: &[u8]) -> usize {
         if self.hashed {

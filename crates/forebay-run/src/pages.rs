@@ -111,9 +111,9 @@ impl Pages {
         }
     }
 
-    /// The bytes of a page, checked. Without `wait` only if the system has it in memory, which is asked
-    /// for a page that is not trusted yet: a fraction of a microsecond, once a page, where handing the
-    /// look-up to another thread would cost a hundred times that.
+    /// The bytes of a page, checked. Without `wait` only if the system has it in memory, which is
+    /// asked for a page that is not trusted yet: a fraction of a microsecond, once a page, where
+    /// handing the look-up to another thread would cost a hundred times that.
     #[inline(never)]
     pub fn obtain(&self, page: usize, wait: bool) -> Result<Option<PageBytes<'_>>> {
         if wait || self.in_place(page).is_some() || self.is_resident(page) {
@@ -174,8 +174,8 @@ impl Pages {
         Ok(bytes)
     }
 
-    /// A stored page through the mapping if it is in memory or its neighbours are wanted too; a fault
-    /// would bring megabytes of them in. Else by a read of just its bytes.
+    /// A stored page through the mapping if it is in memory or its neighbours are wanted too; a
+    /// fault would bring megabytes of them in. Else by a read of just its bytes.
     fn fetch_stored(&self, page: usize, access: Access) -> Result<PageBytes<'_>> {
         let (start, end) = self.stored_range(page);
         if let Some(map) = &self.map
@@ -223,8 +223,8 @@ impl Pages {
         forgotten
     }
 
-    /// Trusts the pages that are in memory. REQUIRES: this process has just written them and knows that the
-    /// system took them without an error, so that what is in memory is what was written.
+    /// Trusts the pages that are in memory. REQUIRES: this process has just written them and knows
+    /// that the system took them without an error, so that what is in memory is what was written.
     pub fn trust_resident(&self) {
         self.for_each_residency(|page, resident| {
             if resident {

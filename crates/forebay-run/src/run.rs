@@ -204,14 +204,14 @@ impl Run {
             .flat_map(|index| (1..index.len()).map(|page| index.separator(page)))
     }
 
-    /// Gives the pages of the mapped file back to the system, which keeps them in its cache: they no
-    /// longer count as memory of this process, until they are looked at again.
+    /// Gives the pages of the mapped file back to the system, which keeps them in its cache: they
+    /// no longer count as memory of this process, until they are looked at again.
     pub fn release_mapped(&self) {
         self.pages.release_all();
     }
 
-    /// Takes the pages that are in memory for checked. REQUIRES: this process wrote the run, and synced it
-    /// without an error, just now.
+    /// Takes the pages that are in memory for checked. REQUIRES: this process wrote the run, and
+    /// synced it without an error, just now.
     pub fn trust_written(&self) {
         self.pages.trust_resident();
     }
@@ -423,8 +423,8 @@ impl Run {
     }
 }
 
-/// Behind a cut all reads as zeros, so a file's mark is looked at after what was read of it, and after
-/// the value's last byte, which is the first that a cut takes.
+/// Behind a cut all reads as zeros, so a file's mark is looked at after what was read of it, and
+/// after the value's last byte, which is the first that a cut takes.
 #[inline(always)]
 fn touch_end(payload: &[u8]) {
     std::hint::black_box(payload.last().copied());

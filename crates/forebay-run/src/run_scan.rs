@@ -72,8 +72,8 @@ impl RunScan {
         self.page
     }
 
-    /// Moves on where the page's records are at an end (`stands` is `false`), or the record that the scan
-    /// has come to has its payload elsewhere.
+    /// Moves on where the page's records are at an end (`stands` is `false`), or the record that
+    /// the scan has come to has its payload elsewhere.
     #[cold]
     #[inline(never)]
     fn advance_slowly(&mut self, mut stands: bool) -> Result<bool> {
@@ -153,7 +153,8 @@ impl RunScan {
         }
     }
 
-    /// Leaves of the page's records those within the range; returns whether the range ends among them.
+    /// Leaves of the page's records those within the range; returns whether the range ends among
+    /// them.
     fn keep_range(&mut self) -> bool {
         let (range, direction, hashed) = (&self.range, self.direction, self.hashed);
         let hash = |head: u64| if hashed { head } else { 0 };

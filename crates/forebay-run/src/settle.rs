@@ -8,18 +8,18 @@ use crate::record::settled;
 use crate::scan::Cursor;
 use crate::times::Times;
 
-/// A [`Cursor`] over records that nothing older lies beneath: deletes are left out, inserts and deltas
-/// become updates, and what had expired is left out.
+/// A [`Cursor`] over records that nothing older lies beneath: deletes are left out, inserts and
+/// deltas become updates, and what had expired is left out.
 pub struct Settled<C> {
     inner: C,
     expired_ms: u64,
 }
 
 impl<C: Cursor> Settled<C> {
-    /// Leaves out what expired at `expired_ms` or before. REQUIRES: no operation beside those of `inner`
-    /// was or will be written before that moment, or else a delta written while its value lasted would
-    /// find none. So it is now only where `inner` has all there is; else the time at which the
-    /// oldest of the other records can have been written.
+    /// Leaves out what expired at `expired_ms` or before. REQUIRES: no operation beside those of
+    /// `inner` was or will be written before that moment, or else a delta written while its value
+    /// lasted would find none. So it is now only where `inner` has all there is; else the time at
+    /// which the oldest of the other records can have been written.
     pub fn new(inner: C, expired_ms: u64) -> Self {
         Self { inner, expired_ms }
     }

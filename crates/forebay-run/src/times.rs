@@ -1,9 +1,11 @@
-//! The times of operations that expire, and the form of those that have some. What composing them means is told in
+//! The times of operations that expire, and the form of those that have some. What composing them
+//! means is told in
 //! [`crate::compose`].
 
 use std::borrow::Cow;
 
-/// When an operation was written and when what it leaves expires, in milliseconds since 1970-01-01 UTC.
+/// When an operation was written and when what it leaves expires, in milliseconds since 1970-01-01
+/// UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Only deltas keep it.

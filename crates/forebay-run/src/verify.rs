@@ -13,8 +13,8 @@ use forebay_io::Disk;
 
 impl Run {
     /// Reads every page and every large value, compares their checksums, that records rise, that
-    /// each is found where a look-up searches and in the filter, and that counts and content agree with the footer.
-    /// `advance` is told of the pages read.
+    /// each is found where a look-up searches and in the filter, and that counts and content agree
+    /// with the footer. `advance` is told of the pages read.
     pub fn verify(self: &Arc<Self>, advance: &mut dyn FnMut(u64)) -> Result<RunSummary> {
         let mut scan = self.scan(ScanRange::all(), Direction::Forward).releasing();
         let mut summary = RunSummary { ..*self.summary() };

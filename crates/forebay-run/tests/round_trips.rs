@@ -296,8 +296,8 @@ fn the_writer_refuses_what_would_break_its_order() {
     assert!(again.is_err(), "an existing file was overwritten");
 }
 
-/// Keys of the lengths at which something changes, of all others now and then, many with most of their bytes in
-/// common; beside values that go on in the next page, or lie outside.
+/// Keys of the lengths at which something changes, of all others now and then, many with most of
+/// their bytes in common; beside values that go on in the next page, or lie outside.
 fn records_of_long_keys(dice: &mut Dice, longest: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let edges = [
         1, 2, 127, 128, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8191,

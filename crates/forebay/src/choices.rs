@@ -1,4 +1,5 @@
-//! Options that take one of a few names: each name once, with the library's value that it stands for.
+//! Options that take one of a few names: each name once, with the library's value that it stands
+//! for.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_load::encode::Verb;

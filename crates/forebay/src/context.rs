@@ -236,7 +236,8 @@ impl Context {
         )?)
     }
 
-    /// Where sources go that can be read only once: beside the work of pushes, where --work-dir says so.
+    /// Where sources go that can be read only once: beside the work of pushes, where --work-dir
+    /// says so.
     pub fn spool(&self) -> Spool {
         self.work_dir
             .clone()
@@ -247,7 +248,8 @@ impl Context {
         Ok(self.open_store()?.table(name)?)
     }
 
-    /// What a target names, of either kind, to be read. A live table is this process's alone meanwhile.
+    /// What a target names, of either kind, to be read. A live table is this process's alone
+    /// meanwhile.
     pub fn open_target(&self, target: &Target) -> anyhow::Result<Opened> {
         let store = self.open_store()?;
         if !store.is_live(&target.table)? {
@@ -304,8 +306,8 @@ impl Context {
         }
     }
 
-    /// Prints what a command has done. Done it is, whether it can be told or not: who has closed standard output
-    /// wants no more than `outcome`, and any other failure says what was done.
+    /// Prints what a command has done. Done it is, whether it can be told or not: who has closed
+    /// standard output wants no more than `outcome`, and any other failure says what was done.
     pub fn print_done(
         &self,
         outcome: Outcome,

@@ -1,5 +1,5 @@
-//! A push that tasks of another engine build, for the program that runs them: begun by the words of `forebay push`,
-//! carried on in tasks by the recipe alone.
+//! A push that tasks of another engine build, for the program that runs them: begun by the words of
+//! `forebay push`, carried on in tasks by the recipe alone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use crate::global::Global;
 
 pub use forebay_load::distributed::RowTask;
 
-/// Memory for the records of one task, where it is not given: an engine runs as many tasks as there are cores.
+/// Memory for the records of one task, where it is not given: an engine runs as many tasks as there
+/// are cores.
 const TASK_MEMORY_BYTES: u64 = 256 << 20;
 
 /// A push under way, where its driver runs. Dropped before its commit it leaves nothing.

@@ -1,5 +1,5 @@
-//! The commands for a program that they are part of: the same words, defaults, errors and results, as
-//! JSON. What the binary prints to a person goes to a [`Listener`].
+//! The commands for a program that they are part of: the same words, defaults, errors and results,
+//! as JSON. What the binary prints to a person goes to a [`Listener`].
 
 use clap::Parser;
 use forebay_load::sources::Batches;
@@ -21,8 +21,9 @@ pub enum CommandError {
     Failed(anyhow::Error),
 }
 
-/// Runs a command, given as the words of a command line without the program's name, and gives how it
-/// ended and what it printed: one JSON document. With `batches` a push or a load takes its rows from them.
+/// Runs a command, given as the words of a command line without the program's name, and gives how
+/// it ended and what it printed: one JSON document. With `batches` a push or a load takes its rows
+/// from them.
 pub fn run(
     words: &[String],
     batches: Option<Batches>,

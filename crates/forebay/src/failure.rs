@@ -30,8 +30,8 @@ pub enum Failure {
     Other,
 }
 
-/// An error with its causes, for people. Most of our messages hold the words of their cause; those are said
-/// once.
+/// An error with its causes, for people. Most of our messages hold the words of their cause; those
+/// are said once.
 pub fn words(error: &anyhow::Error) -> String {
     let mut words = error.to_string();
     for cause in error.chain().skip(1) {

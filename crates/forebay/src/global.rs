@@ -7,7 +7,8 @@ use clap::Args;
 /// What every command takes.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// The store: a directory, or the URL of one in object storage: s3://BUCKET/PREFIX, gs://, az://
+    /// The store: a directory, or the URL of one in object storage: s3://BUCKET/PREFIX, gs://,
+    /// az://
     #[arg(
         long,
         global = true,
@@ -18,8 +19,8 @@ pub struct Global {
     )]
     pub store: String,
 
-    /// Where pushes to object storage build their files before they are sent, and keep what a killed
-    /// push has sent [default: a directory of the user's cache]
+    /// Where pushes to object storage build their files before they are sent, and keep what a
+    /// killed push has sent [default: a directory of the user's cache]
     #[arg(
         long,
         global = true,

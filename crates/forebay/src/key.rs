@@ -8,8 +8,8 @@ use forebay_run::row::write_json_bytes;
 /// How keys are given.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct KeyForm {
-    /// Keys are given, and printed, as hex digits: 00ff, 0x00ff; hyphens count for nothing, so that UUIDs can
-    /// be given as they are
+    /// Keys are given, and printed, as hex digits: 00ff, 0x00ff; hyphens count for nothing, so that
+    /// UUIDs can be given as they are
     #[arg(long)]
     pub hex: bool,
 }

@@ -1,8 +1,9 @@
 //! The forebay command: the parser, and one file a command under `commands/`. The work itself is
-//! done by the libraries. [`main`] is the binary; [`embed`] runs the same commands for a program that
-//! they are part of, and [`distributed`] a push whose rows its tasks bring.
+//! done by the libraries. [`main`] is the binary; [`embed`] runs the same commands for a program
+//! that they are part of, and [`distributed`] a push whose rows its tasks bring.
 
-/// Writes a line to standard error, where it can be written: what the command does does not depend on it.
+/// Writes a line to standard error, where it can be written: what the command does does not depend
+/// on it.
 macro_rules! tell {
     ($($words:tt)*) => {{
         use std::io::Write as _;

@@ -1,6 +1,7 @@
-//! The server's log: lines to standard error, by a thread of its own. Whoever reads the log may be slow
-//! or gone, and one bad page may be asked for thousands of times a second; neither may hold up the
-//! threads that serve. Lines that find the queue full are counted, and told of when there is room.
+//! The server's log: lines to standard error, by a thread of its own. Whoever reads the log may be
+//! slow or gone, and one bad page may be asked for thousands of times a second; neither may hold up
+//! the threads that serve. Lines that find the queue full are counted, and told of when there is
+//! room.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -56,8 +56,8 @@ impl Served for ServedBy {
 }
 
 impl Context {
-    /// The store in a directory, and what brings the versions of --store, which is in object storage, into
-    /// it.
+    /// The store in a directory, and what brings the versions of --store, which is in object
+    /// storage, into it.
     pub fn open_cache(&self, dir: &Path, options: PullOptions) -> anyhow::Result<(Store, Puller)> {
         let store = self.open_or_create_directory(dir)?;
         let puller = Puller::new(self.remote_url()?, store.clone(), options)?;

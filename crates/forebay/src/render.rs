@@ -36,8 +36,8 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Appends the value as JSON: a row as an object, a list as an array, a number as one, bytes as a
-    /// string when they are UTF-8 and else as `{"base64": "..."}`.
+    /// Appends the value as JSON: a row as an object, a list as an array, a number as one, bytes as
+    /// a string when they are UTF-8 and else as `{"base64": "..."}`.
     pub fn json(&self, value: &[u8], out: &mut Vec<u8>) -> anyhow::Result<()> {
         let written = match self.kind {
             ValueKind::Row => RowView::new(self.schema, value).and_then(|row| row.json(out)),

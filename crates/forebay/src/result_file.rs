@@ -1,7 +1,8 @@
 //! Files that a user names for what a command writes.
 //!
-//! A file appears, or is replaced, when it is complete, and keeps its mode and, where the system allows that, its
-//! owner. Of a symbolic link what it points to is replaced. A pipe or a character device is written to as it is.
+//! A file appears, or is replaced, when it is complete, and keeps its mode and, where the system
+//! allows that, its owner. Of a symbolic link what it points to is replaced. A pipe or a character
+//! device is written to as it is.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the user's files, with modes and links, not those of a store"
@@ -29,7 +30,8 @@ pub fn is_stdout(path: &Path) -> bool {
 #[derive(Debug)]
 pub struct ResultFile {
     file: File,
-    /// The name under which it grows, and the one that it gets; none for what is written to as it is.
+    /// The name under which it grows, and the one that it gets; none for what is written to as it
+    /// is.
     grows: Option<(PathBuf, PathBuf)>,
 }
 

@@ -18,8 +18,8 @@ impl Context {
         }
     }
 
-    /// The store, which has to exist, to write runs into. As for a push, a restart of the one that it lies in
-    /// is waited for.
+    /// The store, which has to exist, to write runs into. As for a push, a restart of the one that
+    /// it lies in is waited for.
     pub fn open_to_merge(&self, drawing: &Arc<Box<dyn Progress + Send>>) -> anyhow::Result<Store> {
         match self.is_remote() {
             true => self.open_drawing(drawing, false),

@@ -156,8 +156,8 @@ impl LiveShared {
         )));
     }
 
-    /// Passes on what came of work on the runs that a caller did itself; closes the table where the same in
-    /// the background would have.
+    /// Passes on what came of work on the runs that a caller did itself; closes the table where the
+    /// same in the background would have.
     pub fn closing<R>(&self, result: Result<R, LiveError>) -> Result<R, LiveError> {
         if let Err(error) = &result
             && matches!(consequence(error, true), Consequence::Fail)
@@ -202,8 +202,8 @@ enum Consequence {
     Fail,
 }
 
-/// For want of space the same step may succeed later. A damaged run stays damaged, and is no reason to
-/// refuse writes. After any other error of the device nobody knows what it holds.
+/// For want of space the same step may succeed later. A damaged run stays damaged, and is no reason
+/// to refuse writes. After any other error of the device nobody knows what it holds.
 fn consequence(error: &LiveError, reads_runs: bool) -> Consequence {
     let out_of_space = match error {
         LiveError::Run { source, .. } => source.is_out_of_space(),

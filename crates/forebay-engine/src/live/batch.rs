@@ -4,8 +4,8 @@ use forebay_run::operation::Operation;
 
 use crate::live::record::{Record, append};
 
-/// A list of operations, done in order and all at once: no reader and no crash parts them. All keys of
-/// a batch must lie in one partition; in hashed tables those with the same hashtag do.
+/// A list of operations, done in order and all at once: no reader and no crash parts them. All keys
+/// of a batch must lie in one partition; in hashed tables those with the same hashtag do.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// Records, as the log has them.

@@ -1,10 +1,10 @@
 //! The memory that the live tables of a node may take together.
 //!
-//! Three eighths of a [`Budget`] are for generations that take writes, of all tables together: when they
-//! reach that, the greatest one is frozen and written to the disk. As much again is for generations that
-//! are being written; when both together take their six eighths, writes wait. The rest is for the filters
-//! and indexes of runs. The buffers of partitions, at most some 300 KiB each, come on top, and so does
-//! what flushes and merges need while they run, some 2 MiB a run.
+//! Three eighths of a [`Budget`] are for generations that take writes, of all tables together: when
+//! they reach that, the greatest one is frozen and written to the disk. As much again is for
+//! generations that are being written; when both together take their six eighths, writes wait. The
+//! rest is for the filters and indexes of runs. The buffers of partitions, at most some 300 KiB
+//! each, come on top, and so does what flushes and merges need while they run, some 2 MiB a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -53,9 +53,9 @@ impl Budget {
         Self::with_mapped_limit(limit_bytes, None)
     }
 
-    /// [`Budget::new`] that also limits the pages of files that count as memory of this process: when
-    /// they are more, runs give theirs back, within a second or so. The system keeps them in its cache,
-    /// so that this costs the next look-up of each page a fault, not a read.
+    /// [`Budget::new`] that also limits the pages of files that count as memory of this process:
+    /// when they are more, runs give theirs back, within a second or so. The system keeps them in
+    /// its cache, so that this costs the next look-up of each page a fault, not a read.
     pub fn with_mapped_limit(limit_bytes: usize, mapped_limit_bytes: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             limit_bytes: limit_bytes.max(MIN_BYTES),
@@ -111,8 +111,8 @@ impl Budget {
         }
     }
 
-    /// Sees to it that memory for writes comes back: that some is being written, or has its table asked for it.
-    /// An error is why none will.
+    /// Sees to it that memory for writes comes back: that some is being written, or has its table
+    /// asked for it. An error is why none will.
     pub(crate) fn make_room(&self) -> Result<(), String> {
         let members: Vec<_> = self
             .members
@@ -186,8 +186,8 @@ impl Member {
         self.usage.run_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes note of memory that filled. Returns whether this table's generation is to be frozen now;
-    /// when it is another one's turn, that table is asked to.
+    /// Takes note of memory that filled. Returns whether this table's generation is to be frozen
+    /// now; when it is another one's turn, that table is asked to.
     pub fn grow(&self, bytes: usize) -> bool {
         self.usage
             .memtable_bytes

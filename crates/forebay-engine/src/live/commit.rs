@@ -7,13 +7,13 @@ use crate::live::log::Lsn;
 use crate::live::shared::LiveShared;
 
 /// Names a [`Commit`], for those who cannot hold on to the table's borrow; see
-/// [`LiveTable::commit`](crate::live::LiveTable::commit). Of two of a table the greater is the later, and
-/// covers the other.
+/// [`LiveTable::commit`](crate::live::LiveTable::commit). Of two of a table the greater is the
+/// later, and covers the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogTicket(Option<Lsn>);
 
-/// A write that readers see already. It counts as acknowledged once [`Commit::wait`] returned without an
-/// error, or [`Commit::on_durable`] called back without one.
+/// A write that readers see already. It counts as acknowledged once [`Commit::wait`] returned
+/// without an error, or [`Commit::on_durable`] called back without one.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "a write is acknowledged when its commit was waited for"]
 pub struct Commit<'a> {
@@ -69,8 +69,9 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Calls `done` once the write is as durable as its table promises, or is known not to be: from this
-    /// thread if that is so already, else from the one that synced the log, where it must not block.
+    /// Calls `done` once the write is as durable as its table promises, or is known not to be: from
+    /// this thread if that is so already, else from the one that synced the log, where it must not
+    /// block.
     pub fn on_durable(self, done: impl FnOnce(Result<(), LiveError>) + Send + 'static) {
         match (&self.table.log, self.lsn) {
             (Some(log), Some(lsn)) => {

@@ -51,8 +51,8 @@ impl LiveShared {
         let partitions = self.structure.lock().partitions.clone();
         for LivePartition { id, runs, .. } in partitions {
             let level = runs.iter().map(|run| run.level).max().unwrap_or(0);
-            // A single run may still hold what only a merge with the oldest one drops, if it was added
-            // as it came.
+            // A single run may still hold what only a merge with the oldest one drops, if it was
+            // added as it came.
             if runs.len() > 1 {
                 let due = Due {
                     runs: 0..runs.len(),
@@ -65,8 +65,8 @@ impl LiveShared {
     }
 
     /// Merges neighbouring runs of a partition. They are found again by the first one's id when the
-    /// outcome is there: meanwhile runs may have been added behind them, none is ever taken away but
-    /// by who holds the lock on compacting.
+    /// outcome is there: meanwhile runs may have been added behind them, none is ever taken away
+    /// but by who holds the lock on compacting.
     fn merge_runs(
         &self,
         _compacting: &MutexGuard<'_, ()>,

@@ -93,8 +93,8 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    /// Whether the table takes no write from now on, whatever is freed or repaired, until it is opened
-    /// anew.
+    /// Whether the table takes no write from now on, whatever is freed or repaired, until it is
+    /// opened anew.
     pub fn is_final(&self) -> bool {
         use LogError::Closed;
         match self {

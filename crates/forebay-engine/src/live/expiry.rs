@@ -1,7 +1,8 @@
 //! Tables whose records expire.
 //!
-//! An operation carries the moment at which what it leaves expires: its own, or in a table that has a
-//! lifetime, that long after it was written (`forebay_run::times`). `settle` has what that asks of writes.
+//! An operation carries the moment at which what it leaves expires: its own, or in a table that has
+//! a lifetime, that long after it was written (`forebay_run::times`). `settle` has what that asks
+//! of writes.
 
 use std::fmt;
 

@@ -1,12 +1,13 @@
 //! From memory to the disk.
 //!
-//! A *generation* is what was written between two freezes: a part of each partition's memory and one
-//! segment of the log. It is written in four steps, each of which a crash may follow:
+//! A *generation* is what was written between two freezes: a part of each partition's memory and
+//! one segment of the log. It is written in four steps, each of which a crash may follow:
 //!
 //! 1. [`LiveShared::freeze`] lets a new generation, and a new segment, take the writes.
-//! 2. [`LiveShared::flush_oldest`] writes a run for each partition that has records, and syncs them.
-//! 3. The manifest is replaced by one that names the new runs and the new first segment: from here on
-//!    they count, before they are debris that the next opening removes.
+//! 2. [`LiveShared::flush_oldest`] writes a run for each partition that has records, and syncs
+//!    them.
+//! 3. The manifest is replaced by one that names the new runs and the new first segment: from here
+//!    on they count, before they are debris that the next opening removes.
 //! 4. Readers are given the runs in place of the memory; the old segment is removed.
 
 use std::sync::Arc;
@@ -33,8 +34,8 @@ use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
 
 impl LiveShared {
-    /// Ends the generation that takes writes. Returns its number, or that of the last one frozen when
-    /// there is nothing new.
+    /// Ends the generation that takes writes. Returns its number, or that of the last one frozen
+    /// when there is nothing new.
     pub fn freeze(&self) -> u64 {
         let mut frozen = self.frozen.lock();
         let mut parts = self.parts.lock_all();
@@ -178,8 +179,8 @@ impl LiveShared {
         Ok(())
     }
 
-    /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing remains.
-    /// `pace` is told every so many bytes how many were written, and may end it all.
+    /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing
+    /// remains. `pace` is told every so many bytes how many were written, and may end it all.
     pub fn write_run(
         &self,
         cursors: Vec<SourceCursor>,
@@ -264,8 +265,8 @@ impl LiveShared {
         RunId::plain(format!("{:016x}", self.store.random().next_u64()))
     }
 
-    /// Writes the manifest. After an error the old one is in place, or nobody knows and the table has
-    /// failed. REQUIRES the structure's lock.
+    /// Writes the manifest. After an error the old one is in place, or nobody knows and the table
+    /// has failed. REQUIRES the structure's lock.
     pub fn replace_manifest(&self, next: &LiveManifest) -> Result<(), LiveError> {
         if self.progress.lock().failed.is_some() {
             return Err(self.ended());
@@ -290,16 +291,16 @@ impl LiveShared {
         Err(error).at("write", &path).map_err(LiveError::from)
     }
 
-    /// Removes runs that came to nothing. They stay when the table has failed: the manifest on the disk
-    /// may name them.
+    /// Removes runs that came to nothing. They stay when the table has failed: the manifest on the
+    /// disk may name them.
     pub fn remove_runs_unless_named<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         if self.progress.lock().failed.is_none() {
             ids.for_each(|id| self.remove_run(id));
         }
     }
 
-    /// Removes a run that no manifest names. Who reads it reads on; what cannot be removed is removed
-    /// when the table is opened next.
+    /// Removes a run that no manifest names. Who reads it reads on; what cannot be removed is
+    /// removed when the table is opened next.
     pub fn remove_run(&self, id: &RunId) {
         for path in [self.files.run(id), self.files.extent(id)] {
             if let Err(error) = remove_if_there(&**self.disk(), &path) {
@@ -334,8 +335,8 @@ pub(crate) struct Output {
     pub bytes: u64,
     /// No key is longer.
     pub longest_key: usize,
-    /// Nothing of its keys is older: deletes are dropped, and so is what had expired by this moment; what
-    /// is left is values.
+    /// Nothing of its keys is older: deletes are dropped, and so is what had expired by this
+    /// moment; what is left is values.
     pub settled_ms: Option<u64>,
     /// See [`LiveRunRef`]; of the records before they are settled.
     pub deltas_since_ms: Option<u64>,

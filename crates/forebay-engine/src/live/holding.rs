@@ -1,8 +1,8 @@
 //! Which partitions of its table are here: giving one up, and taking one in.
 //!
-//! The log never has records of a partition that is not here, so that reading it back never meets one:
-//! a partition is given up when all that was written is in runs, with writes held up, and the first segment of the
-//! log that is still needed is a later one.
+//! The log never has records of a partition that is not here, so that reading it back never meets
+//! one: a partition is given up when all that was written is in runs, with writes held up, and the
+//! first segment of the log that is still needed is a later one.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Adding runs that were built elsewhere.
 //!
-//! They take their place in history as a write would: what was written before is older, what is written
-//! after is newer. So memory is flushed first, then once more with writes held up, which is short, as
-//! little can have come in between; then one replacement of the manifest adds the runs of all partitions,
-//! and one moment shows them to readers.
+//! They take their place in history as a write would: what was written before is older, what is
+//! written after is newer. So memory is flushed first, then once more with writes held up, which is
+//! short, as little can have come in between; then one replacement of the manifest adds the runs of
+//! all partitions, and one moment shows them to readers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,15 +32,16 @@ pub struct IngestRun {
 }
 
 impl LiveShared {
-    /// An id and a path for a run in the making. Each call gives another one; what is never added is
-    /// removed when the table is opened next.
+    /// An id and a path for a run in the making. Each call gives another one; what is never added
+    /// is removed when the table is opened next.
     pub fn new_run(&self) -> NewRun {
         let id = self.new_run_id();
         let path = self.files.run(&id);
         NewRun { id, path }
     }
 
-    /// How to write a run of at most so many records for this table, of so many bytes in all and short keys.
+    /// How to write a run of at most so many records for this table, of so many bytes in all and
+    /// short keys.
     pub fn ingest_options(&self, records: u64, bytes: u64) -> RunOptions {
         self.run_options(&Output {
             level: 0,
@@ -78,8 +79,8 @@ impl LiveShared {
         added
     }
 
-    /// Refuses a run that is part of the table already, or is given twice: the first merge of one would
-    /// remove the file of both.
+    /// Refuses a run that is part of the table already, or is given twice: the first merge of one
+    /// would remove the file of both.
     pub fn check_new<'a>(
         &self,
         mut runs: impl Iterator<Item = &'a RunId>,

@@ -1,9 +1,10 @@
 //! Merge-based growth: which sorted runs are merged next (the HugeDB paper, section 3).
 //!
-//! Runs are kept oldest first, each with a level. When `factor` runs of a level stand together, nothing
-//! above that level between them, they are merged into one run of the next level. So a record is
-//! written once a level, and there are less than `factor` runs of each. The paper pops from the top of
-//! a stack; here the runs may lie anywhere in the list, as long as they are neighbours in history.
+//! Runs are kept oldest first, each with a level. When `factor` runs of a level stand together,
+//! nothing above that level between them, they are merged into one run of the next level. So a
+//! record is written once a level, and there are less than `factor` runs of each. The paper pops
+//! from the top of a stack; here the runs may lie anywhere in the list, as long as they are
+//! neighbours in history.
 
 use std::ops::Range;
 
@@ -43,8 +44,8 @@ pub(crate) fn due_at(levels: &[u32], level: u32, factor: usize) -> Option<Due> {
     None
 }
 
-/// The level of a run that came from elsewhere: the one at which runs have about its size, when those
-/// of level 0 have `level_0_bytes`.
+/// The level of a run that came from elsewhere: the one at which runs have about its size, when
+/// those of level 0 have `level_0_bytes`.
 pub(crate) fn level_of(bytes: u64, level_0_bytes: u64, factor: u64) -> u32 {
     (bytes / level_0_bytes.max(1)).max(1).ilog(factor.max(2))
 }

@@ -1,8 +1,8 @@
 //! What a live table consists of on the disk.
 //!
-//! One sealed document names every run of every partition, oldest first, and the first segment of the
-//! log that is still needed. It is replaced as a whole, so that runs of all partitions change together,
-//! and along with the log.
+//! One sealed document names every run of every partition, oldest first, and the first segment of
+//! the log that is still needed. It is replaced as a whole, so that runs of all partitions change
+//! together, and along with the log.
 
 use forebay_run::format::RunSummary;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Looking up many keys at once.
 //!
-//! Keys that have their outcome in memory, or lie in a partition of several runs, are looked up one by
-//! one. The others, and after an compact that is nearly all, go through their run in step, so that their
-//! waits for memory overlap: see [`forebay_run::batch`].
+//! Keys that have their outcome in memory, or lie in a partition of several runs, are looked up one
+//! by one. The others, and after an compact that is nearly all, go through their run in step, so
+//! that their waits for memory overlap: see [`forebay_run::batch`].
 
 use std::borrow::Cow;
 use std::sync::Arc;

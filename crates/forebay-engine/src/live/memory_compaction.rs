@@ -10,14 +10,14 @@ use crate::live::mini::MiniRun;
 use crate::live::part::merge_minis;
 use crate::live::shared::LiveShared;
 
-/// From so many sorted buffers of a partition on they are merged whether that pays or not: each new one
-/// copies their list. More than a generation of some 80 MiB has.
+/// From so many sorted buffers of a partition on they are merged whether that pays or not: each new
+/// one copies their list. More than a generation of some 80 MiB has.
 const MOST_BUFFERS: usize = 1024;
 
 impl LiveShared {
-    /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat, or
-    /// somebody reads. Else all of them are merged when they are flushed, once. Another thread may do the
-    /// same: whose outcome comes first is taken.
+    /// Merges some of the partition's sorted buffers when there are many and it pays: keys repeat,
+    /// or somebody reads. Else all of them are merged when they are flushed, once. Another thread
+    /// may do the same: whose outcome comes first is taken.
     pub fn compact_memory(&self, partition: usize) -> Result<(), LiveError> {
         let part = self.parts.at(partition).lock();
         let is_read = self.counts.memory_is_read.load(Ordering::Relaxed);
@@ -32,7 +32,8 @@ impl LiveShared {
         }
     }
 
-    /// Merges what snapshots have cut into small buffers: there may be many of those, and somebody reads.
+    /// Merges what snapshots have cut into small buffers: there may be many of those, and somebody
+    /// reads.
     pub fn compact_memory_after_snapshot(&self) {
         for partition in 0..self.parts.places() {
             let view = Arc::clone(&self.parts.at(partition).lock().view);

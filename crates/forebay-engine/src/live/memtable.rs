@@ -1,8 +1,8 @@
 //! The buffer that takes a partition's writes.
 //!
-//! Records are appended as they come; a small hash table finds the one of a key, so that operations on
-//! the same key compose where they meet and a key is in the buffer once. When the buffer is full it is
-//! sorted into a [`MiniRun`]. It is kept small enough to lie in a processor's cache.
+//! Records are appended as they come; a small hash table finds the one of a key, so that operations
+//! on the same key compose where they meet and a key is in the buffer once. When the buffer is full
+//! it is sorted into a [`MiniRun`]. It is kept small enough to lie in a processor's cache.
 
 use forebay_run::operation::Operation;
 use forebay_run::record::encode;
@@ -55,7 +55,8 @@ impl Memtable {
         self.entries.len() >= MAX_RECORDS || self.bytes.len() >= MAX_BYTES
     }
 
-    /// Whether operations meet others of their key often enough that merging buffers makes them fewer.
+    /// Whether operations meet others of their key often enough that merging buffers makes them
+    /// fewer.
     pub fn is_repetitive(&self) -> bool {
         self.met * 8 >= self.entries.len()
     }

@@ -1,8 +1,8 @@
 //! An immutable sorted run in memory.
 //!
-//! The records lie one behind the other in sort order; every sixteenth is listed with its head, so that
-//! a look-up searches a small array and then walks at most sixteen records. The first look-up builds a
-//! filter, so that what is only written and never read costs none.
+//! The records lie one behind the other in sort order; every sixteenth is listed with its head, so
+//! that a look-up searches a small array and then walks at most sixteen records. The first look-up
+//! builds a filter, so that what is only written and never read costs none.
 
 use std::sync::OnceLock;
 

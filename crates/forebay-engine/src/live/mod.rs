@@ -1,9 +1,9 @@
 //! Live tables: written at any time, one operation or batch at a time, while they are read.
 //!
-//! The engine of the HugeDB paper: writes never read. An operation (insert, update, delete, delta) goes
-//! to the log and to memory; memory is written to sorted runs now and then, runs are merged by a factor
-//! in the background, and what several operations on a key amount to is worked out when the key is read
-//! or its runs are merged.
+//! The engine of the HugeDB paper: writes never read. An operation (insert, update, delete, delta)
+//! goes to the log and to memory; memory is written to sorted runs now and then, runs are merged by
+//! a factor in the background, and what several operations on a key amount to is worked out when
+//! the key is read or its runs are merged.
 //!
 //! | module       | what                                                                    |
 //! |--------------|-------------------------------------------------------------------------|
@@ -110,8 +110,8 @@ use crate::name::{RunId, TableName};
 use crate::partition::{PartitionId, PartitionRange};
 use crate::push::NewRun;
 
-/// An open live table. Clones are handles to the same table, for any number of threads; the last one
-/// dropped closes it. A table is open in one process at a time.
+/// An open live table. Clones are handles to the same table, for any number of threads; the last
+/// one dropped closes it. A table is open in one process at a time.
 #[derive(Debug, Clone)]
 pub struct LiveTable {
     threads: Arc<Threads>,
@@ -157,16 +157,16 @@ impl LiveTable {
         self.shared().parts.ranges()
     }
 
-    /// Gives a partition up: from one moment on its keys are [`LiveError::NotHere`]. What was written before
-    /// can be read in snapshots taken before; its runs are removed. Writes to the table wait while memory
-    /// is flushed.
+    /// Gives a partition up: from one moment on its keys are [`LiveError::NotHere`]. What was
+    /// written before can be read in snapshots taken before; its runs are removed. Writes to the
+    /// table wait while memory is flushed.
     pub fn release(&self, id: PartitionId) -> Result<(), LiveError> {
         self.shared().release(id)
     }
 
     /// Takes a partition in, with runs that were written for this table, oldest first: see
-    /// [`LiveTable::new_run`]. Its id and bounds must be apart from those that are here. After an error
-    /// it was not taken in, and the runs' files are removed.
+    /// [`LiveTable::new_run`]. Its id and bounds must be apart from those that are here. After an
+    /// error it was not taken in, and the runs' files are removed.
     pub fn adopt(&self, range: PartitionRange, runs: &[RunId]) -> Result<(), LiveError> {
         self.shared().adopt(range, runs)
     }
@@ -195,8 +195,8 @@ impl LiveTable {
         self.shared().write_batch_waiting(batch)
     }
 
-    /// [`LiveTable::write`] from a thread that must not wait: `None`, and nothing is done, where it would
-    /// have to.
+    /// [`LiveTable::write`] from a thread that must not wait: `None`, and nothing is done, where it
+    /// would have to.
     pub fn try_write(&self, batch: &Batch) -> Result<Option<Commit<'_>>, LiveError> {
         self.shared().write_batch(batch, Wait::Never)
     }
@@ -206,9 +206,10 @@ impl LiveTable {
         Commit::again(self.shared(), ticket)
     }
 
-    /// Reads a key and writes what `decide` makes of its value, with no other write between. This reads,
-    /// as no other write does: use it where what is written depends on what is there. `decide` also
-    /// returns what this returns beside the commit; without an operation nothing is written.
+    /// Reads a key and writes what `decide` makes of its value, with no other write between. This
+    /// reads, as no other write does: use it where what is written depends on what is there.
+    /// `decide` also returns what this returns beside the commit; without an operation nothing is
+    /// written.
     pub fn modify<R>(
         &self,
         key: &[u8],
@@ -235,8 +236,8 @@ impl LiveTable {
         self.shared().transact_waiting(keys, decide)
     }
 
-    /// [`LiveTable::transact`] from a thread that must not wait: `None`, and nothing is done, where it
-    /// would have to.
+    /// [`LiveTable::transact`] from a thread that must not wait: `None`, and nothing is done, where
+    /// it would have to.
     pub fn try_transact<R>(
         &self,
         keys: &[&[u8]],
@@ -250,8 +251,8 @@ impl LiveTable {
         self.shared().get(key)
     }
 
-    /// When a key's value expires, in milliseconds since 1970-01-01 UTC: `u64::MAX` is never. `None` when
-    /// there is none.
+    /// When a key's value expires, in milliseconds since 1970-01-01 UTC: `u64::MAX` is never.
+    /// `None` when there is none.
     pub fn expires_ms(&self, key: &[u8]) -> Result<Option<u64>, LiveError> {
         Ok(self.shared().expires_ms(key, true)?.flatten())
     }
@@ -266,14 +267,14 @@ impl LiveTable {
         self.shared().try_get(key)
     }
 
-    /// The values of many keys, in their order. Each is the key's value at some moment during the call;
-    /// for one moment take a [`Snapshot`].
+    /// The values of many keys, in their order. Each is the key's value at some moment during the
+    /// call; for one moment take a [`Snapshot`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
         self.shared().get_many(keys)
     }
 
-    /// The table as it is now, to be read for as long as wanted. Runs that were merged away meanwhile
-    /// keep their space until the last snapshot that reads them is dropped.
+    /// The table as it is now, to be read for as long as wanted. Runs that were merged away
+    /// meanwhile keep their space until the last snapshot that reads them is dropped.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().snapshot()
     }
@@ -304,8 +305,9 @@ impl LiveTable {
         self.shared().compact()
     }
 
-    /// Deletes all keys between two that are there when this begins; returns how many those were. Each is
-    /// deleted by itself: a reader may see some gone and others not yet. Only for ordered tables.
+    /// Deletes all keys between two that are there when this begins; returns how many those were.
+    /// Each is deleted by itself: a reader may see some gone and others not yet. Only for ordered
+    /// tables.
     pub fn delete_range(
         &self,
         from: Bound<&[u8]>,
@@ -329,22 +331,23 @@ impl LiveTable {
         self.shared().new_run()
     }
 
-    /// How to write such a run, of at most so many records, with so many bytes of keys and values; see also
+    /// How to write such a run, of at most so many records, with so many bytes of keys and values;
+    /// see also
     /// [`RunOptions::for_keys_of`].
     pub fn run_options(&self, records: u64, bytes: u64) -> RunOptions {
         self.shared().ingest_options(records, bytes)
     }
 
-    /// Adds finished, synced runs to their partitions, all at one moment. What was written before is
-    /// older than they are, what is written after is newer; of several runs of a partition those given
-    /// later are newer. Writes wait meanwhile, for as long as it takes to flush what came in last.
-    /// After an error none was added, and their files are removed.
+    /// Adds finished, synced runs to their partitions, all at one moment. What was written before
+    /// is older than they are, what is written after is newer; of several runs of a partition those
+    /// given later are newer. Writes wait meanwhile, for as long as it takes to flush what came in
+    /// last. After an error none was added, and their files are removed.
     pub fn ingest(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
         self.shared().ingest(runs)
     }
 
-    /// Reads every run back from its device and checks it; returns what is wrong with which, and how many
-    /// there are. No merge goes on meanwhile. `advance` is told of pages.
+    /// Reads every run back from its device and checks it; returns what is wrong with which, and
+    /// how many there are. No merge goes on meanwhile. `advance` is told of pages.
     pub fn verify(
         &self,
         advance: &mut dyn FnMut(u64),

@@ -1,8 +1,8 @@
 //! Making, opening and dropping live tables.
 //!
 //! A live table exists when its manifest does. Making one writes that last; dropping one removes it
-//! first. Opening one reads the manifest, removes files that it does not name, opens the runs, and reads
-//! what the log has beyond them back into memory.
+//! first. Opening one reads the manifest, removes files that it does not name, opens the runs, and
+//! reads what the log has beyond them back into memory.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -219,7 +219,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what is in the directories of a table that is dropped. The log goes last: [`Store::was_live`].
+    /// Removes what is in the directories of a table that is dropped. The log goes last:
+    /// [`Store::was_live`].
     fn remove_live_files(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
         for dir in [files.runs(), files.scratch(), files.log_dir()] {
@@ -245,8 +246,8 @@ impl Store {
         })
     }
 
-    /// Removes what a table that was dropped half, or a push that died, left under this name, and makes
-    /// the directories durable.
+    /// Removes what a table that was dropped half, or a push that died, left under this name, and
+    /// makes the directories durable.
     fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
         self.remove_live_files(files)?;
@@ -310,7 +311,8 @@ impl Store {
         LiveTable::start(shared)
     }
 
-    /// Opens the log, if the table has one, and reads what it has beyond the runs into the partitions.
+    /// Opens the log, if the table has one, and reads what it has beyond the runs into the
+    /// partitions.
     fn open_log(
         &self,
         manifest: &LiveManifest,
@@ -384,8 +386,8 @@ fn open_parts(
     manifest.partitions.iter().map(open).collect()
 }
 
-/// Removes what a process that died left half-done. `needed` are files that stay besides those that the
-/// manifest names.
+/// Removes what a process that died left half-done. `needed` are files that stay besides those that
+/// the manifest names.
 fn remove_debris(
     disk: &dyn Disk,
     files: &TableFiles,

@@ -19,8 +19,8 @@ pub struct LiveOptions {
     pub order: Order,
     /// What `+` means in this table; without it deltas are refused.
     pub delta: Option<DeltaKind>,
-    /// When a write is acknowledged; without it the table has no log, and what was written since the last
-    /// flush is lost when its process ends: for bulk loading.
+    /// When a write is acknowledged; without it the table has no log, and what was written since
+    /// the last flush is lost when its process ends: for bulk loading.
     pub durability: Option<Durability>,
     /// Whether records expire.
     #[serde(default)]
@@ -40,7 +40,8 @@ pub struct LiveOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveDraft {
     pub options: LiveOptions,
-    /// Rising. Keys that lie in none of them are not here: [`LiveError::NotHere`](crate::live::LiveError::NotHere).
+    /// Rising. Keys that lie in none of them are not here:
+    /// [`LiveError::NotHere`](crate::live::LiveError::NotHere).
     pub partitions: Vec<PartitionRange>,
 }
 
@@ -48,7 +49,8 @@ pub struct LiveDraft {
 const HASHED_PARTITIONS: u32 = 4;
 
 impl LiveDraft {
-    /// A hashed table of four partitions with bytes as values, every write synced, the paper's factor.
+    /// A hashed table of four partitions with bytes as values, every write synced, the paper's
+    /// factor.
     pub fn hashed() -> Self {
         Self::new(Order::Hashed, Vec::new()).partitions(HASHED_PARTITIONS)
     }

@@ -1,8 +1,8 @@
 //! Keeping writers at the pace of flushes and merges.
 //!
 //! Writers are slowed down little by little, long before anything is full: the delay grows with the
-//! square of the pressure. Only when memory is wholly taken do they wait, and that is for the flush that
-//! is under way.
+//! square of the pressure. Only when memory is wholly taken do they wait, and that is for the flush
+//! that is under way.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::live::shared::{GATE_ENDED, GATE_FULL, LiveShared};
 
 /// The share of the memory for writes at which they begin to be slowed down.
 const FREE_SHARE: f64 = 0.75;
-/// How long a wait lasts before its reason is looked at again: another table may have given memory back.
+/// How long a wait lasts before its reason is looked at again: another table may have given memory
+/// back.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl LiveShared {
@@ -24,8 +25,8 @@ impl LiveShared {
         memory.max(self.run_pressure())
     }
 
-    /// Merges keep less than `factor` runs a level. They are behind when a partition has several times
-    /// as many as four levels have.
+    /// Merges keep less than `factor` runs a level. They are behind when a partition has several
+    /// times as many as four levels have.
     fn run_pressure(&self) -> f64 {
         let free = 4.0 * f64::from(self.options.factor);
         let runs = self.counts.most_runs.load(Ordering::Relaxed) as f64;

@@ -7,8 +7,8 @@
 //! runs      files                                                         /
 //! ```
 //!
-//! Whatever changes a list makes a new view; who holds the old one reads on in it. That is all there is
-//! to snapshots: no record carries a sequence number.
+//! Whatever changes a list makes a new view; who holds the old one reads on in it. That is all
+//! there is to snapshots: no record carries a sequence number.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
 use crate::live::shape::{KeyPlace, Shape};
 
-/// How many sorted buffers are merged into one run in memory, by the writer that filled the last one:
-/// some milliseconds' work.
+/// How many sorted buffers are merged into one run in memory, by the writer that filled the last
+/// one: some milliseconds' work.
 const BUFFERS: usize = 16;
-/// How many runs in memory of a higher level are merged into one, in the background. There are less than
-/// that in a generation of some 80 MiB.
+/// How many runs in memory of a higher level are merged into one, in the background. There are less
+/// than that in a generation of some 80 MiB.
 const MINIS: usize = 32;
 
 /// Sorted runs in memory, oldest first.
@@ -73,7 +73,8 @@ pub(crate) enum PartFound {
 }
 
 impl LivePart {
-    /// Sorts the active buffer into a run of the view. Returns whether the generation is to be frozen.
+    /// Sorts the active buffer into a run of the view. Returns whether the generation is to be
+    /// frozen.
     pub fn seal(&mut self, memory: &Member) -> bool {
         if self.memtable.is_empty() {
             return false;
@@ -95,7 +96,8 @@ impl LivePart {
         memory.grow(bytes)
     }
 
-    /// Ends the generation: what takes writes waits to be written from now on. The memory is sealed.
+    /// Ends the generation: what takes writes waits to be written from now on. The memory is
+    /// sealed.
     pub fn freeze(&mut self) {
         let frozen = self
             .view
@@ -194,9 +196,9 @@ impl PartView {
         Ok(resolved.map(|operation| operation.and_then(stored)))
     }
 
-    /// What the operations on a key amount to, `newest` being the newest of them, if there is one that
-    /// this view does not have. Without `wait` only what is in memory is looked at, and the answer may be
-    /// `None`: not known without waiting.
+    /// What the operations on a key amount to, `newest` being the newest of them, if there is one
+    /// that this view does not have. Without `wait` only what is in memory is looked at, and the
+    /// answer may be `None`: not known without waiting.
     pub fn resolve<'a>(
         &self,
         shape: &'a Shape,

@@ -1,8 +1,8 @@
 //! The partitions of an open live table, and the router to them.
 //!
-//! A partition has a *place*, which stays its own for as long as the table is open: who was led there by a
-//! router may lock it, whatever router has replaced that one since. A partition that was released stays
-//! at its place, empty, and says so under its lock.
+//! A partition has a *place*, which stays its own for as long as the table is open: who was led
+//! there by a router may lock it, whatever router has replaced that one since. A partition that was
+//! released stays at its place, empty, and says so under its lock.
 
 use std::sync::Arc;
 
@@ -91,16 +91,16 @@ impl LiveParts {
         ranges
     }
 
-    /// Takes a partition in. REQUIRES: its bounds lie apart from the others', and nobody else changes the
-    /// list.
+    /// Takes a partition in. REQUIRES: its bounds lie apart from the others', and nobody else
+    /// changes the list.
     pub fn adopt(&self, shape: &Shape, range: PartitionRange, part: LivePart) {
         let part = Mutex::new(part);
         self.all.push(Box::new(LiveSlot { range, part }));
         self.reroute(shape, &self.lock_all());
     }
 
-    /// Gives a partition up, in one moment for all readers and writers. REQUIRES: nobody else changes the
-    /// list.
+    /// Gives a partition up, in one moment for all readers and writers. REQUIRES: nobody else
+    /// changes the list.
     pub fn release(&self, shape: &Shape, place: usize) {
         let mut parts = self.lock_all();
         *parts[place] = LivePart {

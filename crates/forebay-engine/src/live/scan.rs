@@ -11,10 +11,11 @@ use crate::live::shape::Shape;
 use crate::route::Router;
 use crate::walk::Walk;
 
-/// A walk over records, in hash order or key order as the table is. It holds the files and memory of its snapshot.
+/// A walk over records, in hash order or key order as the table is. It holds the files and memory
+/// of its snapshot.
 ///
-/// After [`LiveScan::advance`] returned `true`, `key` and `value` are those of the record that it moved
-/// to; otherwise they mean nothing. What had expired when the walk was begun is left out.
+/// After [`LiveScan::advance`] returned `true`, `key` and `value` are those of the record that it
+/// moved to; otherwise they mean nothing. What had expired when the walk was begun is left out.
 pub struct LiveScan {
     shape: Arc<Shape>,
     router: Arc<Router>,

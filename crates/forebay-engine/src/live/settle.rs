@@ -1,7 +1,7 @@
 //! What expiry asks of writes: operations get times, and inserts are settled.
 //!
-//! An insert takes whatever it meets for alive, so that in tables whose records expire inserts are settled when they
-//! are written, by reading.
+//! An insert takes whatever it meets for alive, so that in tables whose records expire inserts are
+//! settled when they are written, by reading.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use crate::live::expiry::{Expiry, earliest};
 use crate::live::shared::LiveShared;
 
 impl LiveShared {
-    /// Whether operations are given times as they are written: of those that bring the moment at which
-    /// they expire only deltas need another.
+    /// Whether operations are given times as they are written: of those that bring the moment at
+    /// which they expire only deltas need another.
     #[inline]
     fn stamps(&self) -> bool {
         match self.options.expiry {
@@ -43,10 +43,11 @@ impl LiveShared {
         })
     }
 
-    /// What expired by then may be left out of a run with nothing older below it: now, but not after the
-    /// earliest delta elsewhere was written. A delta that was written while a value lasted may still wait
-    /// to be merged with it; those to come are written later than now. REQUIRES: `now_ms` was read before
-    /// `newer` was seen, under the partition's lock, which tells of all that is not in that run.
+    /// What expired by then may be left out of a run with nothing older below it: now, but not
+    /// after the earliest delta elsewhere was written. A delta that was written while a value
+    /// lasted may still wait to be merged with it; those to come are written later than now.
+    /// REQUIRES: `now_ms` was read before `newer` was seen, under the partition's lock, which tells
+    /// of all that is not in that run.
     pub fn droppable_ms(&self, now_ms: u64, newer: impl Iterator<Item = Option<u64>>) -> u64 {
         match self.options.expiry {
             Expiry::Never => 0,

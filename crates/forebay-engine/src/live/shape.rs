@@ -71,8 +71,8 @@ impl Shape {
         }
     }
 
-    /// The kind by which operations of this table compose. A table without one has no deltas, so that
-    /// any will do.
+    /// The kind by which operations of this table compose. A table without one has no deltas, so
+    /// that any will do.
     #[inline]
     pub fn kind(&self) -> DeltaKind {
         self.delta.unwrap_or(DeltaKind::Append)

@@ -1,7 +1,7 @@
 //! The state of an open live table, which its handles and its background threads share.
 //!
-//! Locks are taken in this order: `ingesting`, `compacting`, `structure`, `frozen`, those of the partitions
-//! by place, `progress`.
+//! Locks are taken in this order: `ingesting`, `compacting`, `structure`, `frozen`, those of the
+//! partitions by place, `progress`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

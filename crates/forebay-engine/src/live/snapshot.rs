@@ -26,8 +26,8 @@ pub enum LiveLookup {
     NotResident,
 }
 
-/// A table as it was at one moment. It takes no part in anything that is written since; whoever holds
-/// it keeps the memory and the files that it reads.
+/// A table as it was at one moment. It takes no part in anything that is written since; whoever
+/// holds it keeps the memory and the files that it reads.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) shape: Arc<Shape>,
@@ -136,8 +136,8 @@ impl LiveShared {
         }
     }
 
-    /// Every partition's buffer is sorted and its view taken, with all of them locked: no write lies
-    /// between two of them.
+    /// Every partition's buffer is sorted and its view taken, with all of them locked: no write
+    /// lies between two of them.
     pub fn snapshot(&self) -> Snapshot {
         let mut freeze = false;
         let mut parts = self.parts.lock_all();
@@ -177,8 +177,8 @@ impl Snapshot {
         self.scan_range(ScanRange::all(), direction)
     }
 
-    /// Walks the records between two keys. Only for ordered tables: [`LiveError::NoKeyOrder`]; and where all
-    /// partitions of the range are here: [`LiveError::NotHere`].
+    /// Walks the records between two keys. Only for ordered tables: [`LiveError::NoKeyOrder`]; and
+    /// where all partitions of the range are here: [`LiveError::NotHere`].
     pub fn scan_keys(
         &self,
         from: Bound<&[u8]>,
@@ -199,7 +199,8 @@ impl Snapshot {
         }
     }
 
-    /// Walks the records of a range of positions in the table's own order, in the partitions that are here.
+    /// Walks the records of a range of positions in the table's own order, in the partitions that
+    /// are here.
     pub fn scan_range(&self, range: ScanRange, direction: Direction) -> LiveScan {
         let (shape, router) = (Arc::clone(&self.shape), Arc::clone(&self.router));
         LiveScan::new(shape, router, Arc::clone(&self.parts), range, direction)

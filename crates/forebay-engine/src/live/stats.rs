@@ -42,7 +42,8 @@ pub struct LiveStats {
 }
 
 impl LiveStats {
-    /// The table's keys, or more: those that were deleted, or written again, may count until runs are merged.
+    /// The table's keys, or more: those that were deleted, or written again, may count until runs
+    /// are merged.
     pub fn most_keys(&self) -> u64 {
         self.run_records + self.memory_records
     }

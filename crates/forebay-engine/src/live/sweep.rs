@@ -1,5 +1,5 @@
-//! Keeping track of the pages of runs: which the system has dropped, and how many count as memory of
-//! this process.
+//! Keeping track of the pages of runs: which the system has dropped, and how many count as memory
+//! of this process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ const PERIOD_MS: u64 = 1000;
 const SYSTEM_PAGE_BYTES: usize = 4096;
 
 impl LiveShared {
-    /// Takes note of pages that are no longer in memory, so that whoever may not wait does not touch them;
-    /// and gives mapped pages back when there are more than the budget allows. They stay in the system's
-    /// cache. Does nothing when that was done less than a second ago.
+    /// Takes note of pages that are no longer in memory, so that whoever may not wait does not
+    /// touch them; and gives mapped pages back when there are more than the budget allows. They
+    /// stay in the system's cache. Does nothing when that was done less than a second ago.
     pub fn sweep_pages(&self) {
         let now_ms = self.clock().monotonic().as_millis() as u64;
         let last_ms = self.counts.swept_ms.load(Ordering::Relaxed);

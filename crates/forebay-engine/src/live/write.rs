@@ -1,10 +1,11 @@
 //! Writes: to the log and to memory, never reading what is stored.
 //!
 //! 1. The operation is checked: key, value, delta.
-//! 2. Under the partition's lock it is appended to the log and added to the active buffer. So the log has
-//!    the operations on a key in the order in which readers see them.
-//! 3. A full buffer is sorted into a run in memory; when there are many of those they are merged, without
-//!    the lock. When the memory of all tables has reached its share, the generation is frozen.
+//! 2. Under the partition's lock it is appended to the log and added to the active buffer. So the
+//!    log has the operations on a key in the order in which readers see them.
+//! 3. A full buffer is sorted into a run in memory; when there are many of those they are merged,
+//!    without the lock. When the memory of all tables has reached its share, the generation is
+//!    frozen.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,10 +32,12 @@ use crate::live::shared::{GATE_ENDED, GATE_FULL, LiveShared};
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
 const MAX_BATCH_BYTES: usize = 1 << 30;
-/// The longest pause that a writer is asked for: what it wrote is in memory, which has a limit of its own.
+/// The longest pause that a writer is asked for: what it wrote is in memory, which has a limit of
+/// its own.
 const GREATEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Whether a writer may wait: for memory, for runs that are being added, for the device where it reads.
+/// Whether a writer may wait: for memory, for runs that are being added, for the device where it
+/// reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     AsNeeded,
@@ -44,8 +47,9 @@ pub(crate) enum Wait {
 /// What some keys hold.
 type Values = Vec<Option<Stored>>;
 
-/// How long a thread that may not wait tries for a partition that another thread has locked: those who have
-/// it do so for a microsecond or two, unless they read from the device or were stopped by the system.
+/// How long a thread that may not wait tries for a partition that another thread has locked: those
+/// who have it do so for a microsecond or two, unless they read from the device or were stopped by
+/// the system.
 pub(crate) const LOCK_TRY: Duration = Duration::from_micros(100);
 
 impl LiveShared {
@@ -163,8 +167,8 @@ impl LiveShared {
         Ok(written.map(|(commit, ())| commit))
     }
 
-    /// Reads keys of one partition, then writes what `decide` makes of their values, with no other write
-    /// between.
+    /// Reads keys of one partition, then writes what `decide` makes of their values, with no other
+    /// write between.
     pub fn transact_waiting<R>(
         &self,
         keys: &[&[u8]],
@@ -174,8 +178,8 @@ impl LiveShared {
         done.ok_or_else(|| self.ended())
     }
 
-    /// `None` where it would have to wait and may not. Without a key there is nothing to hold against
-    /// other writes: the batch is written as any other.
+    /// `None` where it would have to wait and may not. Without a key there is nothing to hold
+    /// against other writes: the batch is written as any other.
     pub fn transact<R>(
         &self,
         keys: &[&[u8]],
@@ -214,8 +218,8 @@ impl LiveShared {
         }
     }
 
-    /// A batch with its inserts settled by what is there under the lock; `None` when it has none that must
-    /// be. Keys that were not read before are read now, however long that takes.
+    /// A batch with its inserts settled by what is there under the lock; `None` when it has none
+    /// that must be. Keys that were not read before are read now, however long that takes.
     fn settled_batch(
         &self,
         part: &LivePart,
@@ -280,8 +284,8 @@ impl LiveShared {
         Err(self.ended())
     }
 
-    /// The partition of a key locked, with writes let through; `None` where that means to wait and it may
-    /// not.
+    /// The partition of a key locked, with writes let through; `None` where that means to wait and
+    /// it may not.
     #[inline]
     fn lock_to_write(
         &self,
@@ -342,8 +346,8 @@ impl LiveShared {
         Ok(Commit::new(self, lsn, delay))
     }
 
-    /// What follows when a write of so many bytes filled a buffer: memory is merged, and frozen when that is
-    /// its turn. Returns how long the writer should pause.
+    /// What follows when a write of so many bytes filled a buffer: memory is merged, and frozen
+    /// when that is its turn. Returns how long the writer should pause.
     fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) -> Duration {
         if let Err(error) = self.compact_memory(partition) {
             // The runs in memory stay as they are, in which they are read as well.

@@ -1,5 +1,5 @@
-//! Each call to the disk failing in each way, in the midst of everything that a table does, and what the
-//! table, its next opening and a power cut then make of it.
+//! Each call to the disk failing in each way, in the midst of everything that a table does, and
+//! what the table, its next opening and a power cut then make of it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

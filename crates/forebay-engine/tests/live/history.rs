@@ -116,8 +116,9 @@ impl History {
         self.since.clear();
     }
 
-    /// Takes what was found after the process ended for the truth, or panics: it must be what there was
-    /// after some write, with all that is durable; with all that was written, if nothing may be lost.
+    /// Takes what was found after the process ended for the truth, or panics: it must be what there
+    /// was after some write, with all that is durable; with all that was written, if nothing may be
+    /// lost.
     pub fn found(&mut self, found: Map, may_lose: bool, words: &str) {
         let mut state = self.durable.clone();
         let mut fits = may_lose && state == found;

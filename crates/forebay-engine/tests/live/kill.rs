@@ -1,5 +1,5 @@
-//! A process that writes, killed with SIGKILL at any moment, on the machine's own disk: the test runs
-//! itself as that process.
+//! A process that writes, killed with SIGKILL at any moment, on the machine's own disk: the test
+//! runs itself as that process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -30,7 +30,8 @@ fn open(store: &Path) -> LiveTable {
     for _ in 0..100 {
         match open() {
             Ok(table) => return table,
-            // A process that another test starts at this moment has this one's files until it runs its program.
+            // A process that another test starts at this moment has this one's files until it runs
+            // its program.
             Err(LiveError::Store(StoreError::InUse { .. })) => {
                 SystemClock.sleep(Duration::from_millis(20));
             }
@@ -53,8 +54,8 @@ fn write_until_killed(store: &Path) -> ! {
     unreachable!("numbers do not end");
 }
 
-/// Checks that the numbers up to some one are all there, in their keys and in order, and no other; returns
-/// the next one.
+/// Checks that the numbers up to some one are all there, in their keys and in order, and no other;
+/// returns the next one.
 fn next_number(table: &LiveTable) -> u64 {
     let mut counts = vec![0; KEYS as usize];
     let mut scan = table.entries();

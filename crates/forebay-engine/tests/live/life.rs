@@ -44,8 +44,8 @@ pub struct Life {
     pub options: LiveOptions,
 }
 
-/// The keys of the tests: prefixes of each other, long ones, bytes of all kinds, on both sides of the
-/// partitions' bounds.
+/// The keys of the tests: prefixes of each other, long ones, bytes of all kinds, on both sides of
+/// the partitions' bounds.
 pub fn keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = (0..40).map(|n| format!("k{n}").into_bytes()).collect();
     keys.extend((0..6).map(|n| format!("{{tag}}:{n}").into_bytes()));

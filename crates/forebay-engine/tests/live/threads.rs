@@ -1,4 +1,5 @@
-//! Readers, writers, flushes, merges, ingestion and drops at the same time, on the machine's own disk.
+//! Readers, writers, flushes, merges, ingestion and drops at the same time, on the machine's own
+//! disk.
 
 use forebay_engine::PartitionId;
 use std::path::Path;

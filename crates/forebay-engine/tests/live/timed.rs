@@ -1,5 +1,5 @@
-//! Tables whose records expire, against a map that knows when: random operations, with a clock that only the
-//! test moves.
+//! Tables whose records expire, against a map that knows when: random operations, with a clock that
+//! only the test moves.
 
 use forebay_engine::{PartitionId, PartitionRange};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Dates, times, timestamps, durations and intervals written as text, in the forms in which they are answered.
+//! Dates, times, timestamps, durations and intervals written as text, in the forms in which they
+//! are answered.
 
 use super::time::DAY_NS;
 
@@ -13,7 +14,8 @@ pub(super) struct WrittenTime {
 }
 
 impl WrittenTime {
-    /// Reads `2026-11-22`, `2026-11-22T10:20:30.5` (or with a blank, or without seconds), and with `Z` or an offset.
+    /// Reads `2026-11-22`, `2026-11-22T10:20:30.5` (or with a blank, or without seconds), and with
+    /// `Z` or an offset.
     pub fn parse(text: &str) -> Option<WrittenTime> {
         let (days, rest) = date(text)?;
         let midnight = i128::from(days) * i128::from(DAY_NS);
@@ -153,7 +155,8 @@ fn offset(text: &str) -> Option<Option<i64>> {
 /// Months, days and nanoseconds.
 pub(super) type Span = (i64, i64, i128);
 
-/// Reads `PT3.5S`, `P1M2DT3S`, `-PT1H`: each part once, in this order, with a sign of its own or one for all.
+/// Reads `PT3.5S`, `P1M2DT3S`, `-PT1H`: each part once, in this order, with a sign of its own or
+/// one for all.
 pub(super) fn span(text: &str) -> Option<Span> {
     let (sign, rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),

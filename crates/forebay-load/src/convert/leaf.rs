@@ -77,7 +77,8 @@ struct LeafValues<'a> {
 }
 
 impl Leaf {
-    /// The array in the new type. Where something did not fit it is null, whether or not that is allowed.
+    /// The array in the new type. Where something did not fit it is null, whether or not that is
+    /// allowed.
     pub fn convert(&self, array: &dyn Array, account: &mut Account) -> Option<ArrayRef> {
         let cells = Cells::new(array)?;
         let rows = array.len();

@@ -6,7 +6,8 @@ use half::f16;
 use super::loss::{Fit, Loss};
 use super::number::{MAX_DIGITS, Number, nearest_f16};
 
-/// Significant digits with which every float of a width can be written, and with which a text is taken for one.
+/// Significant digits with which every float of a width can be written, and with which a text is
+/// taken for one.
 const FLOAT64_DIGITS: usize = 17;
 const FLOAT32_DIGITS: usize = 9;
 const FLOAT16_DIGITS: usize = 5;

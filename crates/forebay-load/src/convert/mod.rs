@@ -1,9 +1,9 @@
 //! One rule of conversion for every path on which values come in: exactly, or not at all.
 //!
-//! A [`Converter`] is made for a column whose type is to be another one, before anything is read: types that do not
-//! convert are refused there. Values are converted array by array; those that do not fit name their row. Fields of
-//! structs go by name at any depth, a missing one is null. Losses are allowed by column ([`Rules`]), and counted.
-//! docs/conversions.md has the rule as a whole.
+//! A [`Converter`] is made for a column whose type is to be another one, before anything is read:
+//! types that do not convert are refused there. Values are converted array by array; those that do
+//! not fit name their row. Fields of structs go by name at any depth, a missing one is null. Losses
+//! are allowed by column ([`Rules`]), and counted. docs/conversions.md has the rule as a whole.
 
 mod calendar;
 mod leaf;
@@ -129,7 +129,8 @@ impl Trouble {
     }
 }
 
-/// The float that is the number, exactly; of a text also one with as many digits as tell floats apart.
+/// The float that is the number, exactly; of a text also one with as many digits as tell floats
+/// apart.
 pub(crate) fn exact_float64(datum: &Datum<'_>) -> Option<f64> {
     if let Datum::Text(text) = datum
         && let Some(value) = quick::float(text.as_bytes())
@@ -193,7 +194,8 @@ impl Converter {
         &self.from
     }
 
-    /// Converts an array of the type `from`; `changes` gets the values that are no more what they were.
+    /// Converts an array of the type `from`; `changes` gets the values that are no more what they
+    /// were.
     pub fn convert(&self, array: &ArrayRef, changes: &mut Changes) -> Result<ArrayRef, Trouble> {
         match &self.step {
             Step::Same => Ok(Arc::clone(array)),

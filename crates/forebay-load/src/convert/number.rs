@@ -1,4 +1,5 @@
-//! Numbers as they are, and as a type can hold them: exact arithmetic over integers, decimals and floats.
+//! Numbers as they are, and as a type can hold them: exact arithmetic over integers, decimals and
+//! floats.
 
 use arrow_buffer::i256;
 use forebay_run::row::{Datum, f16_to_f32};
@@ -120,8 +121,8 @@ impl Number {
         }
     }
 
-    /// Its decimal digits and their scale, without zeros at the end; `None` for what has more than fit, or is not
-    /// finite.
+    /// Its decimal digits and their scale, without zeros at the end; `None` for what has more than
+    /// fit, or is not finite.
     pub fn digits(self) -> Option<(i256, i32)> {
         match self {
             Number::Whole(value) => stripped(i256::from_i128(value), 0),
@@ -153,8 +154,8 @@ fn narrowed<F: Copy>(value: f64, narrow: F, wide: impl Fn(F) -> f64, loss: Loss)
     }
 }
 
-/// The nearest half. On the way through a float of 32 bits, as the processor takes it, the last bit remembers what was
-/// cut, so that nothing is rounded twice.
+/// The nearest half. On the way through a float of 32 bits, as the processor takes it, the last bit
+/// remembers what was cut, so that nothing is rounded twice.
 pub(super) fn nearest_f16(value: f64) -> f16 {
     let near = value as f32;
     let back = f64::from(near);

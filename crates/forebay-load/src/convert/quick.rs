@@ -1,7 +1,7 @@
 //! Texts in the forms in which most programs write values, read without the general rules.
 //!
-//! What is read here is what the general rules read, and would be guessed to be of this type; of anything else nothing
-//! is said. Text formats have many such values.
+//! What is read here is what the general rules read, and would be guessed to be of this type; of
+//! anything else nothing is said. Text formats have many such values.
 
 use std::sync::Arc;
 

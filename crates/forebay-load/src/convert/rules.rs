@@ -41,8 +41,8 @@ pub(crate) fn holds(path: &str, place: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// The column of a path, and the place within it: the column of the very name, else the longest that the path begins
-/// with, else one that is not there.
+/// The column of a path, and the place within it: the column of the very name, else the longest
+/// that the path begins with, else one that is not there.
 pub(crate) fn split_path(path: &str, is_column: impl Fn(&str) -> bool) -> (&str, &str) {
     if is_column(path) {
         return (path, "");
@@ -68,8 +68,8 @@ struct Rule {
 }
 
 impl Rules {
-    /// Of places and what may be lost there. `is_column` says which names are those of columns: a column of a
-    /// path's very name comes before a place within another.
+    /// Of places and what may be lost there. `is_column` says which names are those of columns: a
+    /// column of a path's very name comes before a place within another.
     pub fn new(
         losses: impl IntoIterator<Item = (String, Loss)>,
         is_column: impl Fn(&str) -> bool,

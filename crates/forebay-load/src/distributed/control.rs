@@ -1,5 +1,5 @@
-//! What a source says at its end to each partition: how much it sent there, and how much in all. A part is whole
-//! when what came is what was sent.
+//! What a source says at its end to each partition: how much it sent there, and how much in all. A
+//! part is whole when what came is what was sent.
 
 use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};

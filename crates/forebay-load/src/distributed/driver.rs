@@ -35,9 +35,9 @@ pub struct DistributedPush {
 }
 
 impl DistributedPush {
-    /// Begins a push of rows with this schema: its own sources are passed over, `name` says in the manifest what it
-    /// was made from. What the request asks for is checked against the schema; then the table's push lock is taken, and
-    /// held.
+    /// Begins a push of rows with this schema: its own sources are passed over, `name` says in the
+    /// manifest what it was made from. What the request asks for is checked against the schema;
+    /// then the table's push lock is taken, and held.
     pub fn begin(
         mut request: PushRequest,
         store: Store,
@@ -92,8 +92,8 @@ impl DistributedPush {
         Ok(self.boundaries()?.len())
     }
 
-    /// Settles where the partitions begin, by what [`super::RowTask::sample`] gave. `rows` is the number of all
-    /// rows of the source.
+    /// Settles where the partitions begin, by what [`super::RowTask::sample`] gave. `rows` is the
+    /// number of all rows of the source.
     pub fn set_boundaries(
         &mut self,
         samples: &[RecordBatch],
@@ -124,7 +124,8 @@ impl DistributedPush {
         self.partitions()
     }
 
-    /// What tasks need to know. Before the boundaries are settled, it serves for taking samples only.
+    /// What tasks need to know. Before the boundaries are settled, it serves for taking samples
+    /// only.
     pub fn recipe(&self, store: &str) -> Result<Recipe, DistributedError> {
         let request = &self.request;
         let columns = row_schema(self.encoder.batch_schema());
@@ -157,8 +158,8 @@ impl DistributedPush {
         })
     }
 
-    /// Publishes the version that the reports tell of, one for each partition. After an error nothing of it is
-    /// visible.
+    /// Publishes the version that the reports tell of, one for each partition. After an error
+    /// nothing of it is visible.
     pub fn commit(
         self,
         reports: &[String],
@@ -264,7 +265,8 @@ impl DistributedPush {
         }
     }
 
-    /// What the sources sent, when all partitions were built from the same ones, and nothing was lost.
+    /// What the sources sent, when all partitions were built from the same ones, and nothing was
+    /// lost.
     fn settle(&self, reports: &[Report]) -> Result<Whole, DistributedError> {
         let (mut whole, mut sources) = (Whole::default(), Sources::default());
         let mut came = Some(Sum::default());

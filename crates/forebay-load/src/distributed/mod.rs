@@ -1,19 +1,24 @@
-//! A push that many tasks build, on whichever machines: an engine that is there already reads, shuffles and
-//! schedules; Forebay encodes the rows, writes the runs, and publishes the version.
+//! A push that many tasks build, on whichever machines: an engine that is there already reads,
+//! shuffles and schedules; Forebay encodes the rows, writes the runs, and publishes the version.
 //!
-//! 1. The driver begins a [`DistributedPush`]: it holds the table's push lock from then on, and says in a [`Recipe`]
-//!    all that tasks need.
-//! 2. The boundaries of partitions are given, or found by a sample that tasks take ([`RowTask::sample`]).
-//! 3. For each part of the source a [`RowTask`] turns rows into records, each marked with its partition; when
-//!    it is done it adds a control row for every partition: what it sent there, and what it sent in all.
-//! 4. The engine brings the records of each partition together, in one [`PartTask`], which sorts them, writes the
-//!    partition's run straight into the store, and reports what came, from which sources, and what it kept.
-//! 5. The driver commits ([`DistributedPush::commit`]): one report for each partition, all naming the same sources, no record lost or
-//!    doubled on the way; then the version is published as that of any push.
+//! 1. The driver begins a [`DistributedPush`]: it holds the table's push lock from then on, and
+//!    says in a [`Recipe`] all that tasks need.
+//! 2. The boundaries of partitions are given, or found by a sample that tasks take
+//!    ([`RowTask::sample`]).
+//! 3. For each part of the source a [`RowTask`] turns rows into records, each marked with its
+//!    partition; when it is done it adds a control row for every partition: what it sent there, and
+//!    what it sent in all.
+//! 4. The engine brings the records of each partition together, in one [`PartTask`], which sorts
+//!    them, writes the partition's run straight into the store, and reports what came, from which
+//!    sources, and what it kept.
+//! 5. The driver commits ([`DistributedPush::commit`]): one report for each partition, all naming
+//!    the same sources, no record lost or doubled on the way; then the version is published as that
+//!    of any push.
 //!
-//! Tasks may be run any number of times, side by side too: each writes a run of its own, the reports that the engine
-//! hands over say which one counts, and the others are removed with the end of the push. The encoder,
-//! the sort and the writer are those of a push, so that the runs are the same, byte for byte.
+//! Tasks may be run any number of times, side by side too: each writes a run of its own, the
+//! reports that the engine hands over say which one counts, and the others are removed with the end
+//! of the push. The encoder, the sort and the writer are those of a push, so that the runs are the
+//! same, byte for byte.
 
 mod control;
 mod driver;
@@ -38,7 +43,8 @@ use serde::{Deserialize, Serialize};
 use crate::push::PushError;
 use crate::sort::{SortError, Tally};
 
-/// Why a push that tasks build did not come to its end, or a task did not. Nothing of it is visible.
+/// Why a push that tasks build did not come to its end, or a task did not. Nothing of it is
+/// visible.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributedError {
     #[error(transparent)]

@@ -43,8 +43,8 @@ struct TaskPart {
 }
 
 impl PartTask {
-    /// `store` is that of the recipe. `scratch` is a directory of this machine, for what does not fit in memory;
-    /// it is made where it is absent.
+    /// `store` is that of the recipe. `scratch` is a directory of this machine, for what does not
+    /// fit in memory; it is made where it is absent.
     pub fn new(recipe: Recipe, store: Store, scratch: &Path) -> Result<Self, DistributedError> {
         let boundaries = recipe.boundaries()?;
         let name = format!("forebay-{:016x}", store.random().next_u64());
@@ -69,8 +69,8 @@ impl PartTask {
         })
     }
 
-    /// Takes records in, and control rows among them. Where one of several records with the same key is to be
-    /// chosen, they come in the order of source and row.
+    /// Takes records in, and control rows among them. Where one of several records with the same
+    /// key is to be chosen, they come in the order of source and row.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), DistributedError> {
         let arrived = Arrived::new(batch)?;
         for index in 0..arrived.len() {
@@ -167,8 +167,8 @@ impl PartTask {
         Ok(())
     }
 
-    /// Writes the runs of the partitions that came, once it is sure that they came whole, and reads them back. The
-    /// reports are for [`super::DistributedPush::commit`].
+    /// Writes the runs of the partitions that came, once it is sure that they came whole, and reads
+    /// them back. The reports are for [`super::DistributedPush::commit`].
     pub fn finish(mut self) -> Result<Vec<String>, DistributedError> {
         let parts = std::mem::take(&mut self.parts);
         check(&parts)?;

@@ -52,8 +52,8 @@ struct RowReader {
 }
 
 impl RowTask {
-    /// `source` is the number of this part of the source, which no other has: of two rows with one key, the one
-    /// from the part with the lesser number is the older one.
+    /// `source` is the number of this part of the source, which no other has: of two rows with one
+    /// key, the one from the part with the lesser number is the older one.
     pub fn new(recipe: Recipe, source: i64) -> Result<Self, DistributedError> {
         let source_number = source;
         let source = u32::try_from(source).map_err(|_| DistributedError::Source {
@@ -86,8 +86,8 @@ impl RowTask {
         })
     }
 
-    /// Keys of rows, and how many bytes each stands for when it is one of `weight`. Rows that cannot be stored
-    /// are passed over; encoding tells of them.
+    /// Keys of rows, and how many bytes each stands for when it is one of `weight`. Rows that
+    /// cannot be stored are passed over; encoding tells of them.
     pub fn sample(
         &mut self,
         batch: &RecordBatch,
@@ -113,8 +113,8 @@ impl RowTask {
         sample_batch(keys.finish(), bytes.finish())
     }
 
-    /// The rows of the batch as records. The batches of a part come in the order of its rows. After an error
-    /// the task is not to go on.
+    /// The rows of the batch as records. The batches of a part come in the order of its rows. After
+    /// an error the task is not to go on.
     pub fn encode(&mut self, batch: &RecordBatch) -> Result<RecordBatch, DistributedError> {
         let Self {
             router,
@@ -171,7 +171,8 @@ impl RowTask {
 }
 
 impl RowReader {
-    /// Calls `take` with each row's number within the part, key and operation; gives what conversions changed.
+    /// Calls `take` with each row's number within the part, key and operation; gives what
+    /// conversions changed.
     fn read(
         &mut self,
         batch: &RecordBatch,

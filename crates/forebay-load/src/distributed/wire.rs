@@ -1,5 +1,5 @@
-//! WireRecords on their way from the tasks that encode them to those that write them: columns that any engine can
-//! shuffle.
+//! WireRecords on their way from the tasks that encode them to those that write them: columns that
+//! any engine can shuffle.
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,8 +24,8 @@ static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     ]))
 });
 
-/// The columns of records under way: `partition`; `key`, null in a control row; `record`; `source` and `row`, by
-/// which records of one key are told apart by age. The row of a control row is -1.
+/// The columns of records under way: `partition`; `key`, null in a control row; `record`; `source`
+/// and `row`, by which records of one key are told apart by age. The row of a control row is -1.
 pub fn record_schema() -> SchemaRef {
     SCHEMA.clone()
 }

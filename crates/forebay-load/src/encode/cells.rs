@@ -90,7 +90,8 @@ impl<'a> Cells<'a> {
             .collect()
     }
 
-    /// Takes an array apart; `None` for dictionaries, run ends and unions, which are refused or unwrapped before.
+    /// Takes an array apart; `None` for dictionaries, run ends and unions, which are refused or
+    /// unwrapped before.
     pub fn new(array: &'a dyn Array) -> Option<Cells<'a>> {
         Some(Cells {
             nulls: array.nulls(),

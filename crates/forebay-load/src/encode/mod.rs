@@ -43,7 +43,8 @@ pub enum ValueChoice {
     /// All columns.
     #[default]
     Row,
-    /// One column: lists as a list, text and binary as their bytes, other scalars as text, structs and maps refused.
+    /// One column: lists as a list, text and binary as their bytes, other scalars as text, structs
+    /// and maps refused.
     Column(String),
     /// One column of numbers, as numbers of 8 bytes.
     Number { column: String, number: Number },
@@ -158,8 +159,8 @@ impl RowEncoder {
         Self::beside(schema, Vec::new(), key, value, None)
     }
 
-    /// Rows of `stored` come beside other columns, which the key and the choice of operations may name. Without that
-    /// choice they update their keys.
+    /// Rows of `stored` come beside other columns, which the key and the choice of operations may
+    /// name. Without that choice they update their keys.
     pub fn beside(
         stored: &SchemaRef,
         extra: Vec<FieldRef>,
@@ -209,8 +210,8 @@ impl RowEncoder {
         &self.encoded
     }
 
-    /// Encodes a batch, row by row: `accept` gets the row's index, key and operation, `reject` its index
-    /// and what is wrong with it. An error of either ends the batch and is given back.
+    /// Encodes a batch, row by row: `accept` gets the row's index, key and operation, `reject` its
+    /// index and what is wrong with it. An error of either ends the batch and is given back.
     ///
     /// REQUIRES: the batch's columns are those of [`RowEncoder::batch_schema`], by position.
     pub fn encode<E: From<EncodeError>>(

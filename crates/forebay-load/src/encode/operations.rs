@@ -36,8 +36,8 @@ pub enum Expiry {
     Never,
     /// So long after the push.
     AfterMs(u64),
-    /// When this column says: a time, or a number of seconds after the push; where it is null so many
-    /// milliseconds after the push.
+    /// When this column says: a time, or a number of seconds after the push; where it is null so
+    /// many milliseconds after the push.
     Column { name: String, else_ms: u64 },
 }
 

@@ -1,4 +1,5 @@
-//! Values of fixed width in Arrow's layout, as they are stored or in the type that Parquet has for them.
+//! Values of fixed width in Arrow's layout, as they are stored or in the type that Parquet has for
+//! them.
 
 use arrow_buffer::{MutableBuffer, i256};
 use forebay_run::row::{Column, Datum, Kind, RowError, Schema, TimeUnit};
@@ -57,7 +58,8 @@ impl Change {
     }
 }
 
-/// The kind that Parquet has for a kind: milliseconds for seconds, days for a date of 64 bits, no negative scales.
+/// The kind that Parquet has for a kind: milliseconds for seconds, days for a date of 64 bits, no
+/// negative scales.
 pub(super) fn parquet_kind(kind: &Kind) -> Kind {
     let column = |column: &Column| {
         let kind = parquet_kind(&column.kind);

@@ -47,8 +47,8 @@ enum LayoutValues {
 }
 
 impl Layout {
-    /// `key` is the template that makes all keys, if there is one. `key_kind` and `bytes_kind` are text or binary: what
-    /// keys are, and values of bytes.
+    /// `key` is the template that makes all keys, if there is one. `key_kind` and `bytes_kind` are
+    /// text or binary: what keys are, and values of bytes.
     pub fn new(
         export: ExportValues<'_>,
         key: Option<&str>,

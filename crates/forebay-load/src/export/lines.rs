@@ -1,8 +1,8 @@
 //! CSV and JSON lines.
 //!
-//! CSV: a header, then a record a line; null is the empty field and an empty text `""`; lists, structs and maps are
-//! JSON; binary is its bytes when they are UTF-8, else `{"base64":"..."}`. JSON lines: an object a line, as
-//! `get --json` shows values.
+//! CSV: a header, then a record a line; null is the empty field and an empty text `""`; lists,
+//! structs and maps are JSON; binary is its bytes when they are UTF-8, else `{"base64":"..."}`.
+//! JSON lines: an object a line, as `get --json` shows values.
 
 use std::io::Write;
 

@@ -1,9 +1,10 @@
-//! Export: the records of a version as a parquet, CSV, JSON-lines or Arrow file, or as Arrow batches.
+//! Export: the records of a version as a parquet, CSV, JSON-lines or Arrow file, or as Arrow
+//! batches.
 //!
-//! Tables of rows give their columns, with their types; the key comes first as a column of its own only
-//! when no template makes it of the rows' columns. Tables of bytes, numbers and lists give `key` and `value`.
-//! Records are written as they come, with memory for one row group of a parquet file at most. What a format has no
-//! form for is refused before anything is written ([`limits`]).
+//! Tables of rows give their columns, with their types; the key comes first as a column of its own
+//! only when no template makes it of the rows' columns. Tables of bytes, numbers and lists give
+//! `key` and `value`. Records are written as they come, with memory for one row group of a parquet
+//! file at most. What a format has no form for is refused before anything is written ([`limits`]).
 
 mod batch;
 mod build;
@@ -82,8 +83,9 @@ pub struct ExportOptions<'a> {
 }
 
 impl ExportOptions<'_> {
-    /// The columns of the file. Keys and bytes values are text where that is known to hold them or, for formats that
-    /// have to say one type for all, likely; CSV and JSON lines tell for each what it is.
+    /// The columns of the file. Keys and bytes values are text where that is known to hold them or,
+    /// for formats that have to say one type for all, likely; CSV and JSON lines tell for each what
+    /// it is.
     fn layout(&self) -> Layout {
         let kind = |binary| if binary { Kind::Binary } else { Kind::Text };
         let each = matches!(self.format, ExportFormat::Csv | ExportFormat::JsonLines);
@@ -149,7 +151,8 @@ enum Output<W: Write + Send> {
 }
 
 impl<W: Write + Send> Exporter<W> {
-    /// Begins a file. `output` should be buffered. Nothing was written to it when the format lacks a column's type.
+    /// Begins a file. `output` should be buffered. Nothing was written to it when the format lacks
+    /// a column's type.
     pub fn new(options: &ExportOptions<'_>, output: W) -> Result<Exporter<W>, ExportError> {
         let layout = options.layout();
         let columns = &layout.columns;

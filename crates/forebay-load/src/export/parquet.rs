@@ -1,8 +1,8 @@
 //! Parquet output: zstd, row groups of at most 128 Ki rows and about 64 MiB.
 //!
-//! Columns are written in types that Parquet has ([`super::fixed::parquet_kind`]), so that whatever reads them takes
-//! them for what they are. Arrow's schema, which goes with them, says what they were in the table: seconds, a
-//! date of 64 bits, durations, zones.
+//! Columns are written in types that Parquet has ([`super::fixed::parquet_kind`]), so that whatever
+//! reads them takes them for what they are. Arrow's schema, which goes with them, says what they
+//! were in the table: seconds, a date of 64 bits, durations, zones.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl<W: Write + Send> BatchWriter for ParquetWriter<W> {
     }
 }
 
-/// What the columns were in the table. Decimals are told as they are in the file: readers take a scale from here without
-/// looking at the file's.
+/// What the columns were in the table. Decimals are told as they are in the file: readers take a
+/// scale from here without looking at the file's.
 fn told_schema(columns: &[Column], file: &Schema) -> Schema {
     let fields = columns.iter().zip(file.fields());
     let fields = fields.map(|(column, file)| told_field(&arrow_field(column), file));

@@ -133,7 +133,8 @@ impl ExportRows {
     }
 }
 
-/// A walk through a table as record batches, with the columns that an export has; values of bytes are binary.
+/// A walk through a table as record batches, with the columns that an export has; values of bytes
+/// are binary.
 pub struct ScanBatches {
     scan: Scan,
     /// Records still to give.
@@ -144,8 +145,9 @@ pub struct ScanBatches {
 }
 
 impl ScanBatches {
-    /// At most `limit` records of the walk. `key` is the template that makes the table's keys, if there is one; they are
-    /// text unless `binary`, and then one that is not UTF-8 ends the reading with an error.
+    /// At most `limit` records of the walk. `key` is the template that makes the table's keys, if
+    /// there is one; they are text unless `binary`, and then one that is not UTF-8 ends the reading
+    /// with an error.
     pub fn new(
         scan: Scan,
         values: ExportValues<'_>,

@@ -14,9 +14,10 @@
 //!
 //! Rows, bytes and nulls are exact; shares of keys are estimated from a sample.
 //!
-//! A limit for the schema is written `WHAT=hold` or `WHAT=report`, with [`forebay_engine::Altered::word`] for WHAT, and says what a
-//! difference of that kind does. `column-gone(COLUMN)=report` is for one column, and what is in it; it comes before
-//! the one for all.
+//! A limit for the schema is written `WHAT=hold` or `WHAT=report`, with
+//! [`forebay_engine::Altered::word`] for WHAT, and says what a difference of that kind does.
+//! `column-gone(COLUMN)=report` is for one column, and what is in it; it comes before the one for
+//! all.
 
 mod limit;
 
@@ -30,8 +31,8 @@ pub use limit::{Limit, LimitError, Metric, Relation, SchemaLimit, ShareLimit};
 
 use limit::percent;
 
-/// Limits in force unless others are given for the same. A schema holds the swap where readers who ask as they did
-/// would get nothing, or other answers.
+/// Limits in force unless others are given for the same. A schema holds the swap where readers who
+/// ask as they did would get nothing, or other answers.
 pub const DEFAULT_LIMITS: [&str; 12] = [
     "rows>-20%",
     "bytes>-30%",

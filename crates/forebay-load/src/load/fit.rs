@@ -1,7 +1,7 @@
 //! How the columns of sources become those of a live table.
 //!
-//! A table of rows takes its columns by name, cast to its types; the key may use columns besides. A table
-//! of bytes, numbers or lists takes one column.
+//! A table of rows takes its columns by name, cast to its types; the key may use columns besides. A
+//! table of bytes, numbers or lists takes one column.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl<'a> TableFit<'a> {
         let choice = self.operations()?;
         let sources = self.sources(options)?;
         if matches!(self.options.value, ValueKind::List { .. }) && request.value_column.is_none() {
-            // The table decides the type of the column that is left, once it is known which that is.
+            // The table decides the type of the column that is left, once it is known which that
+            // is.
             let request = LoadRequest {
                 value_column: Some(self.value_column(&sources)?),
                 ..request.clone()
@@ -63,8 +64,8 @@ impl<'a> TableFit<'a> {
         Ok((sources, encoder))
     }
 
-    /// Where a late row changed what the column was guessed to be, the table's type makes bad rows of those that
-    /// are no such number.
+    /// Where a late row changed what the column was guessed to be, the table's type makes bad rows
+    /// of those that are no such number.
     fn with_number(&self, options: &SourceOptions, column: &str) -> Option<SourceOptions> {
         let number = self.options.delta.and_then(DeltaKind::number)?;
         let is_given = options.columns.iter().any(|given| given.path == column);
@@ -206,8 +207,8 @@ impl<'a> TableFit<'a> {
         request.key.columns().chain(operation).chain(ttl).collect()
     }
 
-    /// The columns that are needed and not stored. A column of rows that the table does not have would
-    /// be lost.
+    /// The columns that are needed and not stored. A column of rows that the table does not have
+    /// would be lost.
     fn extra(&self, sources: &SourceSet, stored: &[FieldRef]) -> Result<Vec<FieldRef>, LoadError> {
         let is_stored = |name: &str| stored.iter().any(|field| field.name() == name);
         let others = self.other_columns();

@@ -1,10 +1,11 @@
 //! A bulk load of a live table: from source files to runs that are added to it at one moment.
 //!
-//! Reading, encoding, sorting, building and reading back are those of a push (`crate::push`). What differs:
-//! the table is there, with its columns, partitions, kind of deltas and expiry, so the sources are fitted
-//! to it (`fit`); its rows are operations on what it holds; and instead of a manifest and a swap there is
-//! the engine's load (`forebay_engine::live::Load`), which adds the runs to the table wherever it is open.
-//! There is no gate: nothing is replaced whole, and nothing can be rolled back.
+//! Reading, encoding, sorting, building and reading back are those of a push (`crate::push`). What
+//! differs: the table is there, with its columns, partitions, kind of deltas and expiry, so the
+//! sources are fitted to it (`fit`); its rows are operations on what it holds; and instead of a
+//! manifest and a swap there is the engine's load (`forebay_engine::live::Load`), which adds the
+//! runs to the table wherever it is open. There is no gate: nothing is replaced whole, and nothing
+//! can be rolled back.
 
 mod fit;
 
@@ -36,8 +37,8 @@ pub struct LoadRequest {
     pub sources: Input,
     pub source_options: SourceOptions,
     pub key: KeyTemplate,
-    /// The column of the values, in a table whose values are not rows; by default the one that is left
-    /// over.
+    /// The column of the values, in a table whose values are not rows; by default the one that is
+    /// left over.
     pub value_column: Option<String>,
     /// What rows do where no column says so.
     pub verb: Verb,
@@ -75,8 +76,8 @@ pub struct LoadReport {
     pub seconds: f64,
 }
 
-/// Why a load did not come to its end. Nothing of it is in the table, unless the text says that this is not
-/// known.
+/// Why a load did not come to its end. Nothing of it is in the table, unless the text says that
+/// this is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
@@ -170,8 +171,8 @@ fn sort_plan(request: &LoadRequest, store: &Store, load: &Load) -> Result<SortPl
     Ok(SortPlan::new(space, run, None, duplicates, with_operations))
 }
 
-/// Whether the rows come to the same in whatever order: deltas that commute exactly, which floats do not, and that
-/// all expire at one moment.
+/// Whether the rows come to the same in whatever order: deltas that commute exactly, which floats
+/// do not, and that all expire at one moment.
 fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
     let kind_commutes = matches!(kind, DeltaKind::AddI64 | DeltaKind::Min | DeltaKind::Max);
     let only_deltas = request.operation_column.is_none() && request.verb == Verb::Delta;

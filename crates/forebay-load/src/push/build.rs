@@ -36,8 +36,8 @@ pub fn tallies(collected: &[Collected]) -> (Tally, Tally) {
 }
 
 impl BuildJob<'_> {
-    /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back of them
-    /// against what came in.
+    /// Writes the partitions, each at the place that `new_run` gives, and holds what was read back
+    /// of them against what came in.
     pub fn build(
         &self,
         collected: &[Collected],
@@ -76,8 +76,8 @@ impl BuildJob<'_> {
         Ok(outputs)
     }
 
-    /// What was read back, if it is what came in. Records that were composed have other content than
-    /// those that came, so that they are only counted; their runs are read back all the same.
+    /// What was read back, if it is what came in. Records that were composed have other content
+    /// than those that came, so that they are only counted; their runs are read back all the same.
     fn compare(
         &self,
         source: &Tally,

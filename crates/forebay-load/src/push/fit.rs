@@ -1,4 +1,5 @@
-//! Sources of a table that is there, for pushes onto a version and loads: they take the table's columns and types.
+//! Sources of a table that is there, for pushes onto a version and loads: they take the table's
+//! columns and types.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ pub fn open_typed(
     SourceSet::open(sources, &options).map_err(lacking)
 }
 
-/// Makes what encodes rows of the `stored` columns, which come beside `extra` ones, and arranges the sources by it.
+/// Makes what encodes rows of the `stored` columns, which come beside `extra` ones, and arranges
+/// the sources by it.
 pub fn fit(
     mut sources: SourceSet,
     stored: Vec<FieldRef>,

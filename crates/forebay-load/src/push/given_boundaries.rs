@@ -1,8 +1,8 @@
 //! Where the partitions of a version begin, as given.
 //!
-//! A JSON array of places that rise, of keys or of slots: `["g", {"key_hex": "00ff"}]`, `[4096, 8192]`. A
-//! place may also be written as in a manifest: `{"key": "g"}`, `{"slot": 4096}`. The very first place
-//! may be left out.
+//! A JSON array of places that rise, of keys or of slots: `["g", {"key_hex": "00ff"}]`, `[4096,
+//! 8192]`. A place may also be written as in a manifest: `{"key": "g"}`, `{"slot": 4096}`. The very
+//! first place may be left out.
 
 use forebay_engine::{Bound, MAX_PARTITIONS};
 use forebay_run::Order;
@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use crate::sort::Boundaries;
 
-/// Boundaries as they were given. Whether they fit the table's order shows in [`GivenBoundaries::of_order`].
+/// Boundaries as they were given. Whether they fit the table's order shows in
+/// [`GivenBoundaries::of_order`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenBoundaries(Vec<Bound>);
 

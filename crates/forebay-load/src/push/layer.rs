@@ -1,9 +1,10 @@
 //! A push onto another version: its runs, and one small run more in each partition that has news.
 //!
-//! What the version declares holds: order, key, value, columns, kind of deltas, expiry. The sources are
-//! read by one thread, so that records of one key are composed in the order in which they come. Nothing
-//! of the older runs is read, but for inserts where rows expire, which are settled by looking up; and for
-//! partitions in which too many runs have gathered (`forebay_engine::due`), which are merged on the way.
+//! What the version declares holds: order, key, value, columns, kind of deltas, expiry. The sources
+//! are read by one thread, so that records of one key are composed in the order in which they come.
+//! Nothing of the older runs is read, but for inserts where rows expire, which are settled by
+//! looking up; and for partitions in which too many runs have gathered (`forebay_engine::due`),
+//! which are merged on the way.
 
 use std::sync::Arc;
 
@@ -50,7 +51,8 @@ impl Layer {
         self.base.manifest()
     }
 
-    /// Opens the request's sources by these options with the table's columns, and what encodes their rows.
+    /// Opens the request's sources by these options with the table's columns, and what encodes
+    /// their rows.
     pub fn open(
         &self,
         request: &PushRequest,
@@ -115,8 +117,8 @@ impl Layer {
         self.manifest().delta.unwrap_or(DeltaKind::Append)
     }
 
-    /// The manifest of the runs there were and those that were built, with runs merged where too many
-    /// have gathered.
+    /// The manifest of the runs there were and those that were built, with runs merged where too
+    /// many have gathered.
     pub fn finish(
         &self,
         request: &PushRequest,
@@ -162,7 +164,8 @@ impl Finish for Layer {
             operation.plain(),
             Operation::Insert(_) | Operation::InsertDelta { .. }
         );
-        // An insert takes what it meets for alive, so what has expired must not be left for it to meet.
+        // An insert takes what it meets for alive, so what has expired must not be left for it to
+        // meet.
         if inserts && self.manifest().ttl.is_some() && !self.base.exists(key)? {
             return Ok(operation.value().map(update));
         }

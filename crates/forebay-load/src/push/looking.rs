@@ -1,8 +1,9 @@
 //! Reading sources whose types are guessed: once, or twice.
 //!
-//! Text files are read with the types that their first rows show, which costs nothing where these are the types of
-//! all rows. Where a row is another, the reading stops, all rows are looked at for their types, and the reading
-//! starts over, once: what was collected is dropped, spilled runs and the file of bad rows are removed.
+//! Text files are read with the types that their first rows show, which costs nothing where these
+//! are the types of all rows. Where a row is another, the reading stops, all rows are looked at for
+//! their types, and the reading starts over, once: what was collected is dropped, spilled runs and
+//! the file of bad rows are removed.
 
 use std::sync::Arc;
 
@@ -29,8 +30,9 @@ pub struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    /// Reads what was opened by `options`. Where the guess of the types fails, `open` gets options with those of
-    /// all rows, and is to open the same sources by them; then they are read from their beginning.
+    /// Reads what was opened by `options`. Where the guess of the types fails, `open` gets options
+    /// with those of all rows, and is to open the same sources by them; then they are read from
+    /// their beginning.
     pub fn read<R, E: From<PushError>>(
         &self,
         options: &SourceOptions,

@@ -3,8 +3,9 @@
 //! 1. The sources are opened and cut into units; the key template and the value are checked against
 //!    their columns before anything is written.
 //! 2. The engine's push lock is taken; debris of pushes that died goes.
-//! 3. `read`: threads read units, encode rows and collect them in the external sort (`crate::sort`); anew where
-//!    the types of text files turn out to be others than their first rows show (`looking`).
+//! 3. `read`: threads read units, encode rows and collect them in the external sort
+//!    (`crate::sort`); anew where the types of text files turn out to be others than their first
+//!    rows show (`looking`).
 //! 4. The sort writes a run a partition and reads it back from the device.
 //! 5. Count and content checksum of the rows that were accepted must equal those read back.
 //! 6. The version is compared with the serving one (`crate::gate`), committed, and, unless a limit
@@ -12,8 +13,8 @@
 //!
 //! A dry run ([`dry_run()`]) takes the same way as far as nothing is written.
 //!
-//! A push onto another version ([`PushRequest::onto`], `layer`) begins with the lock, takes the columns from
-//! that version, and names its runs before the ones that it writes.
+//! A push onto another version ([`PushRequest::onto`], `layer`) begins with the lock, takes the
+//! columns from that version, and names its runs before the ones that it writes.
 //!
 //! Until the commit of step 6 nothing is visible; a push that fails or dies leaves at most debris.
 

@@ -20,8 +20,8 @@ pub struct Outcome {
     pub removed: Vec<u64>,
 }
 
-/// Compares the version with the serving one, makes it visible, and lets it serve unless a limit was
-/// passed. `base`: the version whose runs it goes on with.
+/// Compares the version with the serving one, makes it visible, and lets it serve unless a limit
+/// was passed. `base`: the version whose runs it goes on with.
 pub fn publish(
     request: &PushRequest,
     store: &Store,

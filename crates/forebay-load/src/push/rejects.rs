@@ -25,8 +25,8 @@ pub enum BadRows {
     File(PathBuf),
 }
 
-/// Does `work`, and removes the file of bad rows that it made where it failed and no row came into it: another
-/// attempt takes the same name.
+/// Does `work`, and removes the file of bad rows that it made where it failed and no row came into
+/// it: another attempt takes the same name.
 pub(crate) fn without_empty_file<R, E>(
     policy: &BadRows,
     disk: &dyn Disk,

@@ -37,8 +37,8 @@ impl fmt::Display for Applied {
 pub struct PushReport {
     pub table: TableName,
     pub version: u64,
-    /// The rows of the version: the least and the greatest number of them, where newer runs may hide
-    /// or remove rows of older ones.
+    /// The rows of the version: the least and the greatest number of them, where newer runs may
+    /// hide or remove rows of older ones.
     pub rows_between: (u64, u64),
     /// The version whose runs it goes on with.
     pub onto: Option<u64>,

@@ -28,7 +28,8 @@ pub struct PushRequest {
     pub onto: Option<Onto>,
     /// The column that says what a row does, in a push onto another version.
     pub operation_column: Option<String>,
-    /// What deltas do in this table. Numbers are stored as such then, and need one column as the value.
+    /// What deltas do in this table. Numbers are stored as such then, and need one column as the
+    /// value.
     pub delta: Option<DeltaKind>,
     /// When rows expire.
     pub ttl: Option<Ttl>,

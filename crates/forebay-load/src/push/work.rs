@@ -1,4 +1,5 @@
-//! What pushes and loads do alike: rows are read into the sort, and runs are built of what was collected.
+//! What pushes and loads do alike: rows are read into the sort, and runs are built of what was
+//! collected.
 
 use std::sync::Arc;
 
@@ -50,7 +51,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads what was opened by `options`. `open` opens it again, by options that say more of the types.
+    /// Reads what was opened by `options`. `open` opens it again, by options that say more of the
+    /// types.
     pub fn read<E: From<PushError>>(
         &self,
         options: &SourceOptions,

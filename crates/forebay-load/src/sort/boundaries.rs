@@ -13,7 +13,8 @@ use super::collector::Collected;
 /// Samples taken of the records that a collector holds in memory.
 const SAMPLES: usize = 4096;
 
-/// Where partitions begin: rising, the first at the very start. Each ends where the next one begins.
+/// Where partitions begin: rising, the first at the very start. Each ends where the next one
+/// begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundaries(Vec<Bound>);
 

@@ -74,7 +74,8 @@ impl Collector {
         self.units.push((place, unit));
     }
 
-    /// Adds an update. REQUIRES a key of a valid length, and that the plan is one without operations.
+    /// Adds an update. REQUIRES a key of a valid length, and that the plan is one without
+    /// operations.
     #[inline]
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), SortError> {
         if self.is_full(key.len() + value.len()) {
@@ -85,8 +86,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Adds a record with an operation. REQUIRES a key of a valid length, and that the plan is one for
-    /// operations.
+    /// Adds a record with an operation. REQUIRES a key of a valid length, and that the plan is one
+    /// for operations.
     #[inline]
     pub fn push_operation(
         &mut self,

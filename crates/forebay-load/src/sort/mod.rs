@@ -1,17 +1,17 @@
 //! The external sort: records in any order become the sorted runs of a version's partitions.
 //!
 //! 1. Each thread collects records in a [`Collector`], which holds a fixed share of the memory
-//!    budget. When the share is full, the records are sorted and spilled as one run (the same format
-//!    as the result's, `forebay_run`), and the collector starts again. Records that fit are never
-//!    spilled.
-//! 2. [`boundaries::Boundaries`] divides the sort order into partitions: hashed ones at Redis slots, ordered ones
-//!    at keys that halve the bytes seen.
+//!    budget. When the share is full, the records are sorted and spilled as one run (the same
+//!    format as the result's, `forebay_run`), and the collector starts again. Records that fit are
+//!    never spilled.
+//! 2. [`boundaries::Boundaries`] divides the sort order into partitions: hashed ones at Redis
+//!    slots, ordered ones at keys that halve the bytes seen.
 //! 3. [`write::write_partitions`] merges, per partition and in parallel, what lies in memory and in
 //!    the spilled runs, writes the partition's run, and reads it back from the device.
 //!
 //! Two records of one key are told apart by age: the number of the input unit that they came from,
-//! then their order in it. Units are handed out in order and each is read by one thread, so within a
-//! collector the order of arrival is the order of age.
+//! then their order in it. Units are handed out in order and each is read by one thread, so within
+//! a collector the order of arrival is the order of age.
 
 mod arena;
 mod boundaries;
@@ -43,8 +43,8 @@ pub enum Duplicates {
     First,
     /// Keep the record that comes last in the input.
     Last,
-    /// Compose their operations in the order of the input, for which one thread reads: records of a key are
-    /// composed as they are collected.
+    /// Compose their operations in the order of the input, for which one thread reads: records of a
+    /// key are composed as they are collected.
     Compose(DeltaKind),
     /// Compose them where the order makes no difference.
     ComposeInAnyOrder(DeltaKind),

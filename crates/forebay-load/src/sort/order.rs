@@ -78,8 +78,9 @@ fn sort_from(entries: &mut [Entry], arena: &Arena, depth: usize) {
     }
 }
 
-/// Settles records of one key within a collector, whose order of arrival is that of age. Of composed
-/// records only the number tells how many were dropped: the one that stays is none of them.
+/// Settles records of one key within a collector, whose order of arrival is that of age. Of
+/// composed records only the number tells how many were dropped: the one that stays is none of
+/// them.
 pub fn settle_duplicates(
     entries: &mut Vec<Entry>,
     arena: &mut Arena,
@@ -145,8 +146,8 @@ fn choose(
     Ok(gone)
 }
 
-/// Composes the operations of each key into one record, at the end of the arena, which takes the place
-/// of the key's last entry; returns the indexes of the others, rising.
+/// Composes the operations of each key into one record, at the end of the arena, which takes the
+/// place of the key's last entry; returns the indexes of the others, rising.
 fn compose(
     entries: &mut [Entry],
     arena: &mut Arena,

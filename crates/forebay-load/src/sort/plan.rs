@@ -1,5 +1,5 @@
-//! What a sort is to do, and what it may take: one plan for whole pushes, pushes onto a version, their dry runs,
-//! loads, and the tasks of a distributed push.
+//! What a sort is to do, and what it may take: one plan for whole pushes, pushes onto a version,
+//! their dry runs, loads, and the tasks of a distributed push.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -70,8 +70,8 @@ impl Finish for AsTheyAre {
 }
 
 /// Writes and verifies one run a partition, each at the path that `path_of` gives; empty partitions
-/// get none. `pace` is told of bytes written and may hold the writer up. Stops at the first error of
-/// any thread.
+/// get none. `pace` is told of bytes written and may hold the writer up. Stops at the first error
+/// of any thread.
 pub fn write_partitions(
     plan: &SortPlan,
     boundaries: &Boundaries,

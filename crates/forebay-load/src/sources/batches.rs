@@ -1,7 +1,8 @@
 //! Record batches that another part of the program hands over, in place of files.
 //!
-//! A reader of batches gives them one after another; threads take turns to pull from it, and share what they
-//! pulled: a batch is cut into slices, each a unit with a number of its own, in the order of the rows.
+//! A reader of batches gives them one after another; threads take turns to pull from it, and share
+//! what they pulled: a batch is cut into slices, each a unit with a number of its own, in the order
+//! of the rows.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

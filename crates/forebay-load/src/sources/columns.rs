@@ -33,8 +33,8 @@ pub fn parse_column(text: &str) -> Result<Given, SourceError> {
     }
 }
 
-/// The types that columns are given, and what may be lost in them. Those of a table that is there hold: what else was
-/// given for its columns has to agree.
+/// The types that columns are given, and what may be lost in them. Those of a table that is there
+/// hold: what else was given for its columns has to agree.
 pub(super) fn settle(
     given: &[Given],
     table: &[(String, DataType)],
@@ -72,7 +72,8 @@ pub(super) fn settle(
     Ok((settled, Rules::of_given(given, is_column)))
 }
 
-/// What may be lost in places of a table's columns, with the types there; places that the table lacks are passed over.
+/// What may be lost in places of a table's columns, with the types there; places that the table
+/// lacks are passed over.
 pub(super) fn given_within(table: &[(String, DataType)], losses: &[(String, Loss)]) -> Vec<Given> {
     let given = losses.iter().filter_map(|(path, loss)| {
         Some(Given {

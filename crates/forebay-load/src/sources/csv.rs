@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use super::{BATCH_ROWS, CsvOptions};
 
-/// Fields that are taken apart at once, of all columns together: the decoder keeps eight bytes for each.
+/// Fields that are taken apart at once, of all columns together: the decoder keeps eight bytes for
+/// each.
 const BATCH_FIELDS: usize = 1 << 20;
 
 /// Rows that are decoded together, of so many columns.

@@ -1,7 +1,7 @@
 //! Decoding of CSV records.
 //!
-//! The library takes records apart into texts. What is null is told by how a field is written; a value is a text read
-//! as the column's type, by the one rule of conversion.
+//! The library takes records apart into texts. What is null is told by how a field is written; a
+//! value is a text read as the column's type, by the one rule of conversion.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -28,14 +28,16 @@ use crate::type_name::type_name;
 
 const SPLIT: &str = "a carriage return within the record ends it early: quote the field";
 
-/// Decodes records of a schema: fields as text by the library, their values by the one rule of conversion.
+/// Decodes records of a schema: fields as text by the library, their values by the one rule of
+/// conversion.
 pub(super) struct CsvDecoder {
     /// All fields as text.
     texts: SchemaRef,
     schema: SchemaRef,
     columns: Vec<CsvCells>,
     rules: Arc<Rules>,
-    /// Of columns whose types were guessed; they are decoded as text, and have to be written as was guessed.
+    /// Of columns whose types were guessed; they are decoded as text, and have to be written as was
+    /// guessed.
     guesses: Vec<Option<Guess>>,
     options: CsvOptions,
     decoder: Decoder,
@@ -70,7 +72,8 @@ impl CsvDecoder {
         })
     }
 
-    /// Decodes whole records. An error says what is wrong with the first bad one; the decoder can be used further.
+    /// Decodes whole records. An error says what is wrong with the first bad one; the decoder can
+    /// be used further.
     pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         let decoded = self.texts(bytes, count);
         if decoded.is_err() {
@@ -156,8 +159,8 @@ impl CsvDecoder {
         StringArray::new(offsets, values, nulls)
     }
 
-    /// Rows and columns of the fields that are a pair of quotes with nothing between: text of no length, where an
-    /// empty field is none.
+    /// Rows and columns of the fields that are a pair of quotes with nothing between: text of no
+    /// length, where an empty field is none.
     fn quoted_empty(&self, bytes: &[u8]) -> HashSet<(usize, usize)> {
         let (delimiter, quote) = (self.options.delimiter, self.options.quote);
         let mut found = HashSet::new();
@@ -188,7 +191,8 @@ enum CsvCells {
     /// Of a column of nothing but nulls.
     Nulls(FieldRef),
     Plain(Converter),
-    /// Lists, structs and maps are JSON, as they are answered: each field as the one value of an object.
+    /// Lists, structs and maps are JSON, as they are answered: each field as the one value of an
+    /// object.
     Json(JsonDecoder),
 }
 

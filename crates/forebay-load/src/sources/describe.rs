@@ -1,4 +1,5 @@
-//! Describing the files of a source: those across a network side by side, as each waits for answers.
+//! Describing the files of a source: those across a network side by side, as each waits for
+//! answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -135,8 +135,9 @@ pub enum SourceError {
         names: String,
         advice: String,
     },
-    /// A record shows that the types guessed from a sample are not those of all rows: look at all of them
-    /// ([`super::SourceSet::look_at_all`]), and open the sources again with what comes of it.
+    /// A record shows that the types guessed from a sample are not those of all rows: look at all
+    /// of them ([`super::SourceSet::look_at_all`]), and open the sources again with what comes of
+    /// it.
     #[error("{file}: {place}: {news}, which the first rows did not show")]
     GuessFailed {
         file: String,

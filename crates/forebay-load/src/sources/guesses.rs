@@ -1,7 +1,7 @@
 //! The types of text columns: guessed from a sample of each file, or known from all rows.
 //!
-//! All CSV files of a set share a guess for each column name, and all JSON files one shape, so that a value of one
-//! file counts for the others.
+//! All CSV files of a set share a guess for each column name, and all JSON files one shape, so that
+//! a value of one file counts for the others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Columns that directories give: `year=2024/month=01/x.parquet`.
 //!
-//! Such a column has one value a file. Its type is int64 when all files have whole numbers as these are written
-//! without padding, date when all have dates, else text. Where `--column` gives a type, text is what it is made of.
+//! Such a column has one value a file. Its type is int64 when all files have whole numbers as these
+//! are written without padding, date when all have dates, else text. Where `--column` gives a type,
+//! text is what it is made of.
 
 use std::sync::Arc;
 
@@ -147,7 +148,8 @@ impl Constants {
         whole.unwrap_or(batch)
     }
 
-    /// Whether the file says of its own columns what its directories do. An error says of which it does not.
+    /// Whether the file says of its own columns what its directories do. An error says of which it
+    /// does not.
     pub fn check(&self, batch: &RecordBatch) -> Result<(), String> {
         for Partition { column, value } in &self.held {
             let Some(have) = batch.column_by_name(column) else {

@@ -1,10 +1,10 @@
 //! Guesses the types of CSV columns from their values.
 //!
-//! A type is guessed only when no text is lost by it: `00123`, `+5` and integers beyond 64 bits stay text,
-//! as do decimals of more than 17 significant digits, and integers with decimals where a float64 would round
-//! one of them. The types are bool (`true`, `false`), int64, float64, date
-//! (`2026-11-21`), timestamp in microseconds (`2026-11-21T10:00:00`, also with a blank, a fraction, and `Z` or
-//! an offset: then with the zone UTC), else text. A column without any value is text.
+//! A type is guessed only when no text is lost by it: `00123`, `+5` and integers beyond 64 bits
+//! stay text, as do decimals of more than 17 significant digits, and integers with decimals where a
+//! float64 would round one of them. The types are bool (`true`, `false`), int64, float64, date
+//! (`2026-11-21`), timestamp in microseconds (`2026-11-21T10:00:00`, also with a blank, a fraction,
+//! and `Z` or an offset: then with the zone UTC), else text. A column without any value is text.
 
 use std::sync::Arc;
 

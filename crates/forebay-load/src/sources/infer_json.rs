@@ -1,5 +1,5 @@
-//! Looks at JSON records for their shape, through the parser that decodes them: so what is no JSON for the one
-//! is none for the other, and a number is known as it is written.
+//! Looks at JSON records for their shape, through the parser that decodes them: so what is no JSON
+//! for the one is none for the other, and a number is known as it is written.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,8 @@ use crate::types::MAX_DEPTH;
 /// Brackets of a record within one another, at most: its own, and those that a column may have.
 const MAX_BRACKETS: usize = 1 + MAX_DEPTH;
 
-/// Whether records nest deeper than columns can. The parser's messages about such would need more stack than
-/// there is.
+/// Whether records nest deeper than columns can. The parser's messages about such would need more
+/// stack than there is.
 pub(super) fn are_deep(bytes: &[u8], records: &[Record]) -> bool {
     let is_deep = |record: &Record| is_deep(&bytes[record.start..record.end]);
     records.iter().any(is_deep)
@@ -239,8 +239,8 @@ fn see_record(
     })
 }
 
-/// Calls `each` with the name and place of each field of an object, and where it most likely stands among the
-/// fields that are known; `each` says where it stands.
+/// Calls `each` with the name and place of each field of an object, and where it most likely stands
+/// among the fields that are known; `each` says where it stands.
 fn fields(
     tape: &Tape<'_>,
     start: u32,

@@ -43,8 +43,8 @@ impl<'t> Parts<'t> {
         self.fraction.is_none() && !self.exponent
     }
 
-    /// Whether a float64 gives back what was written: it has few enough digits, and its magnitude is one that
-    /// floats have.
+    /// Whether a float64 gives back what was written: it has few enough digits, and its magnitude
+    /// is one that floats have.
     pub fn is_exact_float(&self) -> bool {
         let digits = self
             .whole

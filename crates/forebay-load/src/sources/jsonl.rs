@@ -1,8 +1,8 @@
 //! Decoding of JSON lines.
 //!
-//! Numbers and booleans of the types that were guessed are decoded as such, exactly; values of all other types are
-//! decoded as text and brought to their types by the one rule of conversion. Names that the schema does not have are
-//! errors, so that nothing is lost in silence.
+//! Numbers and booleans of the types that were guessed are decoded as such, exactly; values of all
+//! other types are decoded as text and brought to their types by the one rule of conversion. Names
+//! that the schema does not have are errors, so that nothing is lost in silence.
 
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ impl JsonDecoder {
         })
     }
 
-    /// Decodes whole lines. An error says what is wrong with the first bad one; the decoder can be used further.
+    /// Decodes whole lines. An error says what is wrong with the first bad one; the decoder can be
+    /// used further.
     pub fn decode(&mut self, bytes: &[u8], count: usize) -> Result<RecordBatch, String> {
         if count == 1 && !bytes.trim_ascii_start().starts_with(b"{") {
             return Err("this is no JSON object".to_owned());
@@ -222,8 +223,8 @@ fn build(schema: &SchemaRef) -> Result<Decoder, ArrowError> {
         .build_decoder()
 }
 
-/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name once. Maps are
-/// objects, or where their keys are nested arrays of entries.
+/// Decodes numbers exactly: `1.5` is no integer, and a string is no number. Objects have each name
+/// once. Maps are objects, or where their keys are nested arrays of entries.
 #[derive(Debug)]
 struct ExactValues;
 

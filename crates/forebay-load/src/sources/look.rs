@@ -26,7 +26,8 @@ impl<'f> Look<'f> {
         }
     }
 
-    /// Takes in records; those that are none of the format are left to be rejected as they are read.
+    /// Takes in records; those that are none of the format are left to be rejected as they are
+    /// read.
     pub fn look(&mut self, name: &str, chunk: &Chunk<'_>) -> Result<(), SourceError> {
         let TextFormat::Csv(options) = self.format else {
             let seen = self.json.look(chunk.bytes, &chunk.records);

@@ -1,5 +1,5 @@
-//! Looks at all rows of text files for the types of their columns, by several threads over the parts that they read
-//! side by side.
+//! Looks at all rows of text files for the types of their columns, by several threads over the
+//! parts that they read side by side.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -33,8 +33,8 @@ impl SourceSet {
         text.map(|unit| unit.bytes()).sum()
     }
 
-    /// Looks at all rows of all text files for the types of their columns. `tick` is told of bytes that were
-    /// read; an error of it ends the work, and is given back.
+    /// Looks at all rows of all text files for the types of their columns. `tick` is told of bytes
+    /// that were read; an error of it ends the work, and is given back.
     pub fn look_at_all<E: From<SourceError> + Send>(
         &self,
         threads: usize,

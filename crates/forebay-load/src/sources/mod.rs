@@ -1,13 +1,14 @@
 //! Sources: files of several formats, or record batches, as one stream of rows with one schema.
 //!
-//! [`SourceSet::open`] finds the files, reads footers, headers and samples, unites the schemas and cuts the
-//! whole into units (row groups, ranges of lines, record batches) that threads read side by side. Every row
-//! has a position, its unit's index and its number within the unit, in the order of the sources given:
-//! so "the first" and "the last" of two rows with one key mean the same on every run.
+//! [`SourceSet::open`] finds the files, reads footers, headers and samples, unites the schemas and
+//! cuts the whole into units (row groups, ranges of lines, record batches) that threads read side
+//! by side. Every row has a position, its unit's index and its number within the unit, in the order
+//! of the sources given: so "the first" and "the last" of two rows with one key mean the same on
+//! every run.
 //!
-//! Types of text files are guessed from samples. Where a record shows that a guess was wrong, reading ends with
-//! [`SourceError::GuessFailed`]; [`SourceSet::look_at_all`] then finds the types of all rows, with which the
-//! sources are opened again.
+//! Types of text files are guessed from samples. Where a record shows that a guess was wrong,
+//! reading ends with [`SourceError::GuessFailed`]; [`SourceSet::look_at_all`] then finds the types
+//! of all rows, with which the sources are opened again.
 
 mod batches;
 mod blob;
@@ -83,7 +84,8 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CsvOptions {
     pub delimiter: u8,
-    /// What stands around fields that hold a delimiter or a line end, and doubled within them for itself.
+    /// What stands around fields that hold a delimiter or a line end, and doubled within them for
+    /// itself.
     pub quote: u8,
     /// The first record has the columns' names; else they are `column_1` and so on.
     pub header: bool,
@@ -131,7 +133,8 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    /// For sources whose columns have to be of the types of `schema`, with what may be lost in places of them.
+    /// For sources whose columns have to be of the types of `schema`, with what may be lost in
+    /// places of them.
     pub(crate) fn for_table(schema: &Schema, losses: &[(String, Loss)]) -> SourceOptions {
         let fields = schema.fields().iter();
         let table = fields.map(|field| (field.name().clone(), field.data_type().clone()));
@@ -274,7 +277,8 @@ pub struct SourceSet {
     pub total_bytes: u64,
     /// Rows of all files, where the formats tell.
     pub total_rows: Option<u64>,
-    /// What threads read side by side, in the order of the rows; of batches there are none but those that
+    /// What threads read side by side, in the order of the rows; of batches there are none but
+    /// those that
     /// [`SourceSet::feed`] gives.
     pub units: Vec<SourceUnit>,
     /// The names of the files, in order.
@@ -293,8 +297,8 @@ pub struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// The unit that is next in the order of the rows, and its number. Of batches it may come only when
-    /// whoever makes them has made it.
+    /// The unit that is next in the order of the rows, and its number. Of batches it may come only
+    /// when whoever makes them has made it.
     pub fn next(&self) -> Result<Option<(u32, SourceUnit)>, SourceError> {
         match &self.set.batches {
             Some((batches, like)) => Ok(batches.next()?.map(|slice| like.of_slice(slice))),
@@ -383,7 +387,8 @@ impl SourceSet {
         }
     }
 
-    /// Fails where a file was written to since it was opened: what was read of it may be of no time.
+    /// Fails where a file was written to since it was opened: what was read of it may be of no
+    /// time.
     pub fn confirm(&self) -> Result<(), SourceError> {
         for file in &self.opened {
             match &file.content {
@@ -402,8 +407,8 @@ impl SourceSet {
         self.rules.lossy()
     }
 
-    /// Gives batches of these columns, in this order, converted where the sources' types differ. A column that no
-    /// source has is null.
+    /// Gives batches of these columns, in this order, converted where the sources' types differ. A
+    /// column that no source has is null.
     pub fn arrange(&mut self, schema: SchemaRef) -> Result<(), SourceError> {
         self.schema = schema;
         let like = self.batches.as_mut().map(|(_, like)| like);
@@ -413,8 +418,8 @@ impl SourceSet {
         Ok(())
     }
 
-    /// Leaves out all columns but those named, which then need not be read. Names that no column has are passed
-    /// over: check them first against the whole schema.
+    /// Leaves out all columns but those named, which then need not be read. Names that no column
+    /// has are passed over: check them first against the whole schema.
     pub fn keep_columns(&mut self, names: &[&str]) -> Result<(), SourceError> {
         let fields = self.schema.fields().iter();
         let kept: Fields = fields

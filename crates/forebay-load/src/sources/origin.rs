@@ -99,7 +99,8 @@ pub struct Reject<'a> {
     pub reason: String,
     /// The column whose value is at fault, where it is one that another type would hold.
     pub column: Option<String>,
-    /// The record as it stands in the file, without its line end; of formats that are not text, as JSON.
+    /// The record as it stands in the file, without its line end; of formats that are not text, as
+    /// JSON.
     pub record: &'a [u8],
 }
 

@@ -1,7 +1,9 @@
-//! Types that a Parquet file has no name for, and that Arrow's schema beside it tells: seconds, intervals without months.
+//! Types that a Parquet file has no name for, and that Arrow's schema beside it tells: seconds,
+//! intervals without months.
 //!
-//! Parquet counts from milliseconds on, so a column of seconds is stored in these. Whoever wrote it says so in the schema
-//! that goes with the file, and its values are whole seconds; those that are not do not convert, and make bad rows.
+//! Parquet counts from milliseconds on, so a column of seconds is stored in these. Whoever wrote it
+//! says so in the schema that goes with the file, and its values are whole seconds; those that are
+//! not do not convert, and make bad rows.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Reads the records of text files as batches.
 //!
-//! A chunk is decoded as a whole. When that fails it is halved until the bad records are alone: they are
-//! rejected one by one, the others are kept. A record that is well written, and bad only because a type was
-//! guessed from a sample, ends the reading: [`SourceError::GuessFailed`].
+//! A chunk is decoded as a whole. When that fails it is halved until the bad records are alone:
+//! they are rejected one by one, the others are kept. A record that is well written, and bad only
+//! because a type was guessed from a sample, ends the reading: [`SourceError::GuessFailed`].
 
 use std::sync::Arc;
 
@@ -92,7 +92,8 @@ impl TextFile {
         }
     }
 
-    /// What a record shows that the guess of the types does not hold, where they were guessed from a sample.
+    /// What a record shows that the guess of the types does not hold, where they were guessed from
+    /// a sample.
     fn news(&self, record: &[u8], look: &mut Option<JsonLook>) -> Option<String> {
         if self.known {
             return None;

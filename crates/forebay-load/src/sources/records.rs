@@ -1,5 +1,5 @@
-//! Cuts text into records, where a CSV record, a JSON line or an element of a JSON array ends, without decoding
-//! them.
+//! Cuts text into records, where a CSV record, a JSON line or an element of a JSON array ends,
+//! without decoding them.
 
 use std::io::{self, Read};
 
@@ -55,7 +55,8 @@ pub(super) struct Records<R> {
 }
 
 impl<R: Read> Records<R> {
-    /// `number` is the 1-based line of the file, or element of the array, at which the reader begins.
+    /// `number` is the 1-based line of the file, or element of the array, at which the reader
+    /// begins.
     pub fn new(reader: R, splitter: Splitter, number: u64) -> Records<R> {
         Records {
             reader,
@@ -116,8 +117,8 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// The next records: at most `most`, fewer where about `bytes` bytes are reached; `None` at the end. Blank
-    /// lines are left out.
+    /// The next records: at most `most`, fewer where about `bytes` bytes are reached; `None` at the
+    /// end. Blank lines are left out.
     pub fn next(&mut self, most: usize, bytes: usize) -> Result<Option<Chunk<'_>>, CutError> {
         self.buffer.drain(..self.start);
         self.before += self.start as u64;

@@ -1,8 +1,8 @@
 //! What the values of a JSON place are: the type that holds them all.
 //!
-//! Whole numbers are int64, uint64 when beyond it and never negative, else decimal(38,0); with fractions they
-//! are float64. Numbers that these types would round, and numbers mixed with strings or booleans, are text: the
-//! numbers as they are written. A place without any value is text.
+//! Whole numbers are int64, uint64 when beyond it and never negative, else decimal(38,0); with
+//! fractions they are float64. Numbers that these types would round, and numbers mixed with strings
+//! or booleans, are text: the numbers as they are written. A place without any value is text.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use arrow_schema::{DataType, Field, Fields};
 
 use super::infer_number::{Parts, is_float};
 
-/// The most fields, at all depths together, that rows may have. Names without end are keys of a map, and no
-/// columns.
+/// The most fields, at all depths together, that rows may have. Names without end are keys of a
+/// map, and no columns.
 pub(super) const MAX_FIELDS: usize = 10_000;
 /// From so many fields on an object's names are found by an index.
 const INDEX_FIELDS: usize = 16;
@@ -122,7 +122,8 @@ impl Object {
         }
     }
 
-    /// The field of a name, which most likely stands at `guess`, and its position. A new one takes of `room`.
+    /// The field of a name, which most likely stands at `guess`, and its position. A new one takes
+    /// of `room`.
     pub fn field(
         &mut self,
         name: &str,
@@ -205,8 +206,8 @@ impl Shape {
         }
     }
 
-    /// The path of a place where another shape has what this one does not hold, and whether that is a field that
-    /// it lacks.
+    /// The path of a place where another shape has what this one does not hold, and whether that is
+    /// a field that it lacks.
     pub fn lacks(&self, other: &Shape) -> Option<(String, bool)> {
         match (self, other) {
             (_, Shape::Null) | (Shape::Text, _) | (Shape::Bool, Shape::Bool) => None,

@@ -43,7 +43,8 @@ fn line_end(head: &[u8], options: &CsvOptions) -> u8 {
     found
 }
 
-/// What a file that begins so seems to be, where that is no text of the format, and what to do with it.
+/// What a file that begins so seems to be, where that is no text of the format, and what to do with
+/// it.
 pub(super) fn stranger(head: &[u8], format: &TextFormat) -> Option<(String, &'static str)> {
     const ICONV: &str = "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8";
     let zeros = |at: usize| head.iter().skip(at).step_by(2).take(16).all(|b| *b == 0);

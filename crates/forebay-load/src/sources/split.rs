@@ -1,7 +1,8 @@
 //! Splits an uncompressed text file into ranges that threads read side by side.
 //!
-//! The file is gone over once, front to back, to know where records end (a line end within quotes ends none) and how
-//! many lines there are before each range. Blocks without quotes cost a search for one and a count of lines.
+//! The file is gone over once, front to back, to know where records end (a line end within quotes
+//! ends none) and how many lines there are before each range. Blocks without quotes cost a search
+//! for one and a count of lines.
 
 use std::ops::Range;
 

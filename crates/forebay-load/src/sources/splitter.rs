@@ -17,8 +17,8 @@ pub(super) enum Splitter {
         /// Something has followed a closing quote in the record.
         glued: bool,
     },
-    /// The elements of a JSON array, what follows its `[`; each ends after the comma or bracket behind it. Behind the
-    /// array a record is a line.
+    /// The elements of a JSON array, what follows its `[`; each ends after the comma or bracket
+    /// behind it. Behind the array a record is a line.
     Elements { depth: u32, state: Within },
 }
 
@@ -62,8 +62,8 @@ impl Splitter {
         }
     }
 
-    /// The number of bytes up to and with the one that ends the record, or `None` when it is not among
-    /// them (they are then remembered).
+    /// The number of bytes up to and with the one that ends the record, or `None` when it is not
+    /// among them (they are then remembered).
     pub fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         match self {
             Splitter::Lines => memchr(b'\n', bytes).map(|at| at + 1),
@@ -153,8 +153,8 @@ impl Splitter {
         }
     }
 
-    /// Takes what ends an element off a record just cut, so that values alone follow one another. Whether the
-    /// record is blank, which decoders leave out.
+    /// Takes what ends an element off a record just cut, so that values alone follow one another.
+    /// Whether the record is blank, which decoders leave out.
     pub fn settle(&self, record: &mut [u8]) -> bool {
         match self {
             Splitter::Lines => record.trim_ascii().is_empty(),

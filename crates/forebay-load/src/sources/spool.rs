@@ -1,9 +1,9 @@
-//! Sources that can be read only once, from front to back: standard input, and files of web servers that give no
-//! ranges.
+//! Sources that can be read only once, from front to back: standard input, and files of web servers
+//! that give no ranges.
 //!
-//! They are written to a file that has no name any more, so that they can be read at any place and again, and
-//! nothing of them is left however the process ends. They are kept as long as the options of the command are:
-//! a push that starts over finds them.
+//! They are written to a file that has no name any more, so that they can be read at any place and
+//! again, and nothing of them is left however the process ends. They are kept as long as the
+//! options of the command are: a push that starts over finds them.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -87,8 +87,8 @@ impl Spool {
         Ok(Spooled { file, size_bytes })
     }
 
-    /// A file in the directory that has no name any more: the system frees it when nobody holds it open. A directory
-    /// that was not there is not there afterwards.
+    /// A file in the directory that has no name any more: the system frees it when nobody holds it
+    /// open. A directory that was not there is not there afterwards.
     fn nameless(&self) -> io::Result<(Box<dyn WriteFile>, Arc<dyn ReadFile>)> {
         let disk = OsDisk::default();
         let above = self.dir.ancestors();

@@ -1,4 +1,5 @@
-//! CSV and JSON files: described by their heads and samples, and cut into parts and chunks of records.
+//! CSV and JSON files: described by their heads and samples, and cut into parts and chunks of
+//! records.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -341,8 +342,8 @@ fn other_delimiter(name: &str, other: &str, delimiter: u8) -> String {
     )
 }
 
-/// The columns of a file with the types that all files have together. Where a sample of JSON has only nulls, there
-/// may be only nulls.
+/// The columns of a file with the types that all files have together. Where a sample of JSON has
+/// only nulls, there may be only nulls.
 pub(super) fn decode_schema(text: &TextFile, united: &SchemaRef) -> SchemaRef {
     let fields = united.fields().iter();
     let united: HashMap<&str, &Arc<Field>> =

@@ -1,8 +1,9 @@
-//! One schema for files whose schemas differ: columns and fields go by name at any depth, types widen.
+//! One schema for files whose schemas differ: columns and fields go by name at any depth, types
+//! widen.
 //!
-//! A type is taken that holds the values of all files, as docs/conversions.md lists them; what it does not hold
-//! exactly is found when the values are converted. A column or field that a file lacks is null there. Columns of text
-//! formats whose guesses disagree are text.
+//! A type is taken that holds the values of all files, as docs/conversions.md lists them; what it
+//! does not hold exactly is found when the values are converted. A column or field that a file
+//! lacks is null there. Columns of text formats whose guesses disagree are text.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -212,7 +213,8 @@ fn unknown_column(merged: &[Merged], path: &str) -> SourceError {
     }
 }
 
-/// The type that holds the values of both; `None` when none does. Types guessed from text fall back to it.
+/// The type that holds the values of both; `None` when none does. Types guessed from text fall back
+/// to it.
 pub(super) fn widen(a: &DataType, b: &DataType, guessed: bool) -> Option<DataType> {
     use DataType::{FixedSizeList, Map, Null, Struct};
     Some(match (a, b) {
@@ -263,7 +265,8 @@ fn widen_leaf(a: &DataType, b: &DataType) -> Option<DataType> {
             wider_integer(integer(a)?, integer(b)?)?
         }
         (Float16, Float32) | (Float32, Float16) => Float32,
-        // Whatever the order of files, so that what becomes of three types is what becomes of two of them first.
+        // Whatever the order of files, so that what becomes of three types is what becomes of two
+        // of them first.
         (Float16 | Float32 | Float64, other) | (other, Float16 | Float32 | Float64)
             if other.is_floating() || is_whole(other) =>
         {

@@ -25,8 +25,8 @@ pub struct SourceUnit {
     part: UnitPart,
     /// The columns that its batches have.
     schema: SchemaRef,
-    /// For each of them the position among the columns read, and how it becomes of the type wanted; `None` when the
-    /// file has no such column.
+    /// For each of them the position among the columns read, and how it becomes of the type wanted;
+    /// `None` when the file has no such column.
     sources: Vec<Option<(usize, Converter)>>,
     /// The file's columns to read, ascending.
     columns: Vec<usize>,
@@ -225,8 +225,9 @@ impl SourceUnit {
         })
     }
 
-    /// Reads the unit from front to back. `accept` gets batches of the set's schema, `reject` the records
-    /// that make no row, or none of the schema's types. An error of either ends the reading and is given back.
+    /// Reads the unit from front to back. `accept` gets batches of the set's schema, `reject` the
+    /// records that make no row, or none of the schema's types. An error of either ends the reading
+    /// and is given back.
     pub fn read<E: From<SourceError>>(
         &self,
         mut accept: impl FnMut(RecordBatch, &Origin) -> Result<(), E>,

@@ -8,7 +8,8 @@ use tracing::warn;
 use super::{Parts, RemoteDisk, Shared};
 use crate::attempt::Attempt;
 
-/// A part in a push; see [`RemoteDisk::join`]. Dropped, it leaves in the store what was sent whole, and nothing here.
+/// A part in a push; see [`RemoteDisk::join`]. Dropped, it leaves in the store what was sent whole,
+/// and nothing here.
 #[derive(Debug)]
 pub struct Joined {
     shared: Arc<Shared>,
@@ -32,9 +33,9 @@ impl Drop for Joined {
 }
 
 impl RemoteDisk {
-    /// Takes part in a push of the table whose lock somebody else holds, until dropped: runs can be written,
-    /// are sent as a push sends its own, and are waited for when `runs/` is synced. REQUIRES a place of work of
-    /// its own. `holder` is for people.
+    /// Takes part in a push of the table whose lock somebody else holds, until dropped: runs can be
+    /// written, are sent as a push sends its own, and are waited for when `runs/` is synced.
+    /// REQUIRES a place of work of its own. `holder` is for people.
     pub fn join(&self, table: &str, holder: &str) -> io::Result<Joined> {
         let shared = &self.shared;
         let Parts {

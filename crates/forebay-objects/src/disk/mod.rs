@@ -10,7 +10,8 @@
 //! | takes a lock | a lease (`crate::lease`) |
 //! | removes `uploads/` | gives up what others began to send and did not finish |
 //!
-//! The names are those of a local store. Paths that are not below the store's root are this machine's.
+//! The names are those of a local store. Paths that are not below the store's root are this
+//! machine's.
 
 mod join;
 mod writing;

@@ -42,8 +42,8 @@ pub struct Prepared {
     pointer: Pointer,
     /// Whether it had to be brought.
     came: bool,
-    /// How many of the files were brought that the version serving here should have had: who has it open
-    /// reads damaged ones.
+    /// How many of the files were brought that the version serving here should have had: who has it
+    /// open reads damaged ones.
     pub repaired: u64,
 }
 
@@ -149,8 +149,8 @@ impl Bringer {
         }))
     }
 
-    /// Brings the version that the pointer names, and verifies it. What serves here is not changed by that.
-    /// `None`: it names none.
+    /// Brings the version that the pointer names, and verifies it. What serves here is not changed
+    /// by that. `None`: it names none.
     pub fn prepare(
         &self,
         table: &TableName,
@@ -222,7 +222,8 @@ impl Bringer {
         Ok(())
     }
 
-    /// Lets the version serve that the pointer names, if it is here whole, or it names none; returns whether.
+    /// Lets the version serve that the pointer names, if it is here whole, or it names none;
+    /// returns whether.
     pub fn activate_if_here(
         &self,
         table: &TableName,
@@ -237,8 +238,8 @@ impl Bringer {
         }
     }
 
-    /// Looks whether the serving version's files are there at their lengths, and with `whole` reads them;
-    /// those cut, missing or damaged are brought anew. Returns how many were.
+    /// Looks whether the serving version's files are there at their lengths, and with `whole` reads
+    /// them; those cut, missing or damaged are brought anew. Returns how many were.
     pub fn repair(
         &self,
         table: &TableName,
@@ -259,8 +260,8 @@ impl Bringer {
         self.repair_runs(&here, version, bad, cancelled)
     }
 
-    /// Brings runs of the serving version anew in which a reader met damage. Returns how many files they
-    /// are; 0: another version serves by now.
+    /// Brings runs of the serving version anew in which a reader met damage. Returns how many files
+    /// they are; 0: another version serves by now.
     pub fn repair_met(
         &self,
         table: &TableName,
@@ -317,8 +318,8 @@ impl Bringer {
         Ok(repaired)
     }
 
-    /// What the reading of a version that came is told of the pages read: it is held up where serving
-    /// suffers from it.
+    /// What the reading of a version that came is told of the pages read: it is held up where
+    /// serving suffers from it.
     fn reading(&self, manifest: &Manifest) -> impl FnMut(u64) + '_ {
         let bytes: u64 = manifest.runs().map(|run| run.summary.file_bytes).sum();
         let page_bytes = bytes / manifest.pages().max(1);

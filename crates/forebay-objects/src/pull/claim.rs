@@ -1,5 +1,5 @@
-//! A cache belongs to one store in object storage: what is not there goes here, so nothing else may be in
-//! it.
+//! A cache belongs to one store in object storage: what is not there goes here, so nothing else may
+//! be in it.
 
 use std::io;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Bringing one file: ranges of it, several at a time, written where they belong.
 //!
-//! The file grows as `NAME.part`; which ranges it has is noted beside it, so that a pull that was killed
-//! goes on. What is noted and not there after a power cut shows when the run is verified.
+//! The file grows as `NAME.part`; which ranges it has is noted beside it, so that a pull that was
+//! killed goes on. What is noted and not there after a power cut shows when the run is verified.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,10 +1,11 @@
 //! Keeping a local store, a node's cache, in step with a store in object storage.
 //!
 //! A thread looks at every table's pointer there, by requests that bring nothing while nothing has
-//! changed. When one names a version that is not here, another thread brings it (`bring`), in two steps:
-//! it is prepared, its files fetched by ranges, throttled, resumable, and verified, which changes nothing that serves;
-//! then it is activated: the pointer here moves, which servers follow. A version that is here already serves at once. Nothing here stops for a store that is
-//! out of reach.
+//! changed. When one names a version that is not here, another thread brings it (`bring`), in two
+//! steps: it is prepared, its files fetched by ranges, throttled, resumable, and verified, which
+//! changes nothing that serves; then it is activated: the pointer here moves, which servers follow.
+//! A version that is here already serves at once. Nothing here stops for a store that is out of
+//! reach.
 
 mod bring;
 mod claim;
@@ -131,7 +132,8 @@ impl Puller {
         self.bringer.tables()
     }
 
-    /// Brings the version of a table that serves there, and verifies it; it does not serve here yet.
+    /// Brings the version of a table that serves there, and verifies it; it does not serve here
+    /// yet.
     pub fn prepare(&self, table: &TableName) -> Result<Prepared, PullError> {
         self.bringer.prepare_serving(table)
     }

@@ -1,9 +1,10 @@
 //! How fast pulls may go: as fast as serving bears.
 //!
-//! While nothing is pulled, the 99th percentile of what commands take is followed. While something is, a
-//! percentile that is much above that halves the rate, down to a floor, and one that is not lets it rise
-//! again. At the floor, where a pull can hardly be the reason, what is seen becomes the measure after a
-//! while, so that load which has grown meanwhile does not hold a pull up until it is gone.
+//! While nothing is pulled, the 99th percentile of what commands take is followed. While something
+//! is, a percentile that is much above that halves the rate, down to a floor, and one that is not
+//! lets it rise again. At the floor, where a pull can hardly be the reason, what is seen becomes
+//! the measure after a while, so that load which has grown meanwhile does not hold a pull up until
+//! it is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +120,8 @@ impl Pacer {
     }
 }
 
-/// A percentile of commands counted by powers of two of a microsecond, as if those of a bucket were spread
-/// evenly over it.
+/// A percentile of commands counted by powers of two of a microsecond, as if those of a bucket were
+/// spread evenly over it.
 fn percentile_us(counts: &[u64], share: f64) -> f64 {
     let total: u64 = counts.iter().sum();
     let wanted = total as f64 * share;

@@ -34,8 +34,8 @@ impl Bench {
         }
     }
 
-    /// A look, after `commands` that took up to `2^bucket` microseconds each, while a pull brings what it
-    /// may, at most `bytes` a second. Gives the limit, `None` for no limit.
+    /// A look, after `commands` that took up to `2^bucket` microseconds each, while a pull brings
+    /// what it may, at most `bytes` a second. Gives the limit, `None` for no limit.
     fn look(&mut self, commands: u64, bucket: usize, bytes: u64) -> Option<u64> {
         self.counts[bucket] += commands;
         let brought = bytes.min(self.throttle.limit_bytes()) / 2;

@@ -97,8 +97,8 @@ impl PullThrottle {
         self.throttle.wait(bytes).await;
     }
 
-    /// The same for bytes that are read here. Only serving's having become slow holds that up: the ceiling
-    /// is for what comes by the network.
+    /// The same for bytes that are read here. Only serving's having become slow holds that up: the
+    /// ceiling is for what comes by the network.
     pub fn take_here(&self, bytes: u64) {
         self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.limit_bytes() < self.ceiling_bytes() {

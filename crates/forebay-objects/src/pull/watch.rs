@@ -211,7 +211,8 @@ impl Watcher {
             return;
         };
         let bringer = &self.bringer;
-        // A version that is here needs no job: a rollback is instant even while another one is pulled.
+        // A version that is here needs no job: a rollback is instant even while another one is
+        // pulled.
         if let Some(pointer) = &watched.wanted
             && now >= watched.retry_at
             && watched.bringing.as_ref().is_none_or(Job::is_cancelled)

@@ -1,4 +1,5 @@
-//! The picture as SVG: a panel of bars for each stage, and a matrix of what goes from where to where.
+//! The picture as SVG: a panel of bars for each stage, and a matrix of what goes from where to
+//! where.
 //!
 //! With few nodes each has its bar and its name. With many, bars become thin and the matrix's cells
 //! hold several nodes each, so that the drawing keeps its size.

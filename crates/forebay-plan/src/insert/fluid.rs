@@ -1,9 +1,9 @@
-//! The fluid version of the problem, in which partitions may be cut anywhere: a lower bound for every
-//! plan, and where the good plans' insert limits lie.
+//! The fluid version of the problem, in which partitions may be cut anywhere: a lower bound for
+//! every plan, and where the good plans' insert limits lie.
 //!
 //! To get below an insert limit I, machine i has to give away at least s_i - I, and does so most
-//! cheaply in the order of move cost per insert, the last partition in part: phi_i(I). Everything that
-//! is given is taken by somebody, so the busiest machine moves at least
+//! cheaply in the order of move cost per insert, the last partition in part: phi_i(I). Everything
+//! that is given is taken by somebody, so the busiest machine moves at least
 //!
 //! ```text
 //! max( max_i phi_i, (sum of all phi + sum of the takers' own phi) / the takers' speed )
@@ -12,8 +12,8 @@
 //! which is convex in I, as is its sum with I.
 //!
 //! A partition that alone is a good part of a machine's load is not to be cut: either it stays and
-//! the others at its home make room, or it goes and those where it goes do (`Whole`). That bound only
-//! falls with I, so it is searched by halving intervals.
+//! the others at its home make room, or it goes and those where it goes do (`Whole`). That bound
+//! only falls with I, so it is searched by halving intervals.
 
 use super::problem::{InsertItem, Problem};
 
@@ -29,8 +29,8 @@ struct Offers {
 }
 
 impl Offers {
-    /// Least move cost of giving away at least `amount` of insert cost, and its slope (move cost per
-    /// insert cost at that point); `None` if there is not that much.
+    /// Least move cost of giving away at least `amount` of insert cost, and its slope (move cost
+    /// per insert cost at that point); `None` if there is not that much.
     fn least(&self, amount: f64) -> Option<(f64, f64)> {
         let count = self.insert.partition_point(|&sum| sum < amount);
         let (&high, &high_move) = (self.insert.get(count)?, self.moving.get(count)?);
@@ -40,7 +40,8 @@ impl Offers {
         let (low, low_move) = (self.insert[count - 1], self.moving[count - 1]);
         let slope = (high_move - low_move) / (high - low);
         let part = (amount - low) * slope;
-        // Where numbers differ too much to divide, the bound is none the worse for what is left out.
+        // Where numbers differ too much to divide, the bound is none the worse for what is left
+        // out.
         if !slope.is_finite() || !part.is_finite() {
             return Some((low_move, 0.0));
         }
@@ -362,8 +363,8 @@ impl<'p> Fluid<'p> {
         )
     }
 
-    /// The most that the busiest machine inserts at least: on average, and by the pigeonhole (of the
-    /// q * m + 1 largest partitions some machine has q + 1).
+    /// The most that the busiest machine inserts at least: on average, and by the pigeonhole (of
+    /// the q * m + 1 largest partitions some machine has q + 1).
     fn insert_bound(&self) -> f64 {
         let machines = &self.problem.machines;
         let speed: f64 = machines.iter().map(|m| m.insert_speed).sum();

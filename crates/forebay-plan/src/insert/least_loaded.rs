@@ -62,8 +62,8 @@ impl LeastLoaded {
         Some(entry.machine as usize)
     }
 
-    /// Shows machines from the emptiest on, at most `count`, until `look` says that no later one can
-    /// do: it is given the machine and how full it is.
+    /// Shows machines from the emptiest on, at most `count`, until `look` says that no later one
+    /// can do: it is given the machine and how full it is.
     pub fn look(
         &mut self,
         count: usize,

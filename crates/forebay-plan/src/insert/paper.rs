@@ -1,5 +1,6 @@
-//! The paper's algorithm (sections 4.4 and 4.5): Offload, MinMove and Onload for some insert limits,
-//! of which the cheapest plan stays. docs/papers/planned-bulk-insertion.md lists what is corrected.
+//! The paper's algorithm (sections 4.4 and 4.5): Offload, MinMove and Onload for some insert
+//! limits, of which the cheapest plan stays. docs/papers/planned-bulk-insertion.md lists what is
+//! corrected.
 
 use super::fluid::Fluid;
 use super::least_loaded::LeastLoaded;
@@ -44,7 +45,8 @@ pub fn plan(problem: &Problem, fluid: &Fluid) -> Vec<u32> {
     best.1
 }
 
-/// Insert limits worth a plan: all over the range for few partitions, else around the fluid optimum.
+/// Insert limits worth a plan: all over the range for few partitions, else around the fluid
+/// optimum.
 fn limits(problem: &Problem, fluid: &Fluid) -> Vec<f64> {
     let (low, high) = (fluid.least_insert, fluid.most_insert);
     if problem.items.len() <= SCANNED_PARTITIONS {
@@ -220,8 +222,8 @@ fn onload(vectors: &[Vector], bins: &[Bin], limit: f64, dest: &mut [u32]) -> Vec
     left
 }
 
-/// Fills one bin from the vectors below and above its slope, so that their sum stays at its diagonal,
-/// while both components are below the bin's.
+/// Fills one bin from the vectors below and above its slope, so that their sum stays at its
+/// diagonal, while both components are below the bin's.
 fn fill(pool: &mut Pool, slack: &mut Slack, mut low: usize, bin: Bin, dest: &mut [u32]) -> usize {
     let mut high = pool.next[low];
     let (mut x, mut y) = (0.0, 0.0);
@@ -263,8 +265,8 @@ fn fill(pool: &mut Pool, slack: &mut Slack, mut low: usize, bin: Bin, dest: &mut
     low
 }
 
-/// Puts what is left, the largest first, where the machine's two times grow to least; in one dimension
-/// this is the longest-first rule.
+/// Puts what is left, the largest first, where the machine's two times grow to least; in one
+/// dimension this is the longest-first rule.
 fn spread(problem: &Problem, mut left: Vec<Vector>, dest: &mut [u32]) {
     left.sort_by(|a, b| b.x.total_cmp(&a.x).then(a.item.cmp(&b.item)));
     // Those not yet placed are nowhere.

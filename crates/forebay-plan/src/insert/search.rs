@@ -1,9 +1,9 @@
 //! Improving a plan: annealing towards a target.
 //!
-//! A target is a pair of limits, for inserting and for moving, whose sum is a cost below that of the
-//! best plan known. The energy is what the machines exceed their limits by, in sum; it changes in at
-//! most four machines at a step, where the cost itself (two maxima) is flat nearly everywhere. When
-//! the energy comes to 0 the target is met, and the next one is lower.
+//! A target is a pair of limits, for inserting and for moving, whose sum is a cost below that of
+//! the best plan known. The energy is what the machines exceed their limits by, in sum; it changes
+//! in at most four machines at a step, where the cost itself (two maxima) is flat nearly
+//! everywhere. When the energy comes to 0 the target is met, and the next one is lower.
 
 use super::construct::construct;
 use super::fluid::Fluid;

@@ -21,8 +21,8 @@ const FILL_MOST: f64 = 0.95;
 /// Pieces may exceed what they aim at by so many standard deviations of their estimate.
 const DEVIATIONS: f64 = 3.5;
 
-/// The fill at which hardly a piece comes above the limit: a piece that is estimated from k samples is
-/// off by 1 / sqrt(k) of itself.
+/// The fill at which hardly a piece comes above the limit: a piece that is estimated from k samples
+/// is off by 1 / sqrt(k) of itself.
 pub fn fill_for_samples(limit: f64, fraction: f64) -> f64 {
     let at_limit = (limit * fraction).max(1.0);
     // The k at which k and so many deviations are the samples of a piece at the limit.
@@ -34,8 +34,8 @@ pub fn fill_for_samples(limit: f64, fraction: f64) -> f64 {
 const SMALLEST_PIECE: f64 = 0.01;
 
 impl SplitRule {
-    /// Into how many pieces a partition is cut: 1 if it stays within the limit. A hot range (half of
-    /// all new records, or more pieces than machines) gets a multiple of the machines.
+    /// Into how many pieces a partition is cut: 1 if it stays within the limit. A hot range (half
+    /// of all new records, or more pieces than machines) gets a multiple of the machines.
     pub fn pieces(&self, existing: f64, new: f64) -> usize {
         let total = existing + new;
         if total <= self.limit {

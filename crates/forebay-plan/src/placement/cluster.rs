@@ -1,5 +1,5 @@
-//! What a placement is planned for: nodes, partitions, load, and what stands where now. Read from JSON
-//! and checked; every refusal names the field. docs/plan.md describes the fields.
+//! What a placement is planned for: nodes, partitions, load, and what stands where now. Read from
+//! JSON and checked; every refusal names the field. docs/plan.md describes the fields.
 
 use serde::Deserialize;
 
@@ -8,7 +8,8 @@ use super::replicas::{Bounds, Objective, ReplicaBudget, within_budget};
 use crate::InputError;
 use crate::input;
 
-/// More replicas, partitions or slots of a node than this are refused rather than running out of memory.
+/// More replicas, partitions or slots of a node than this are refused rather than running out of
+/// memory.
 const MOST_REPLICAS: usize = 100_000_000;
 const MOST_NODES: usize = 1_000_000;
 
@@ -257,8 +258,8 @@ impl Cluster {
             .map_or(1, |sizes| sizes[partition as usize])
     }
 
-    /// Bounds of the replication vector: as many replicas as there are slots, unless fewer are wished
-    /// for or bounded.
+    /// Bounds of the replication vector: as many replicas as there are slots, unless fewer are
+    /// wished for or bounded.
     pub fn bounds(&self) -> Result<Bounds, InputError> {
         let staying = self.staying();
         let max = self.max.min(staying.len());

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The partitions of every node. A partition may stand on a node more than once (a stacked slot): it
-/// then has that much more of the node's slots, and still one copy of the data there.
+/// The partitions of every node. A partition may stand on a node more than once (a stacked slot):
+/// it then has that much more of the node's slots, and still one copy of the data there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Placement {

@@ -157,8 +157,8 @@ impl Settled {
         worst
     }
 
-    /// The load lost with some nodes, and the capacity of the others for the rest of it. These nodes
-    /// are closed from then on.
+    /// The load lost with some nodes, and the capacity of the others for the rest of it. These
+    /// nodes are closed from then on.
     fn without(&mut self, failed: &[u32]) -> (f64, f64) {
         let rest = self.open.len() - failed.len();
         if rest == 0 {

@@ -2,14 +2,14 @@
 //!
 //! Two objectives, both solved exactly by handing out one replica at a time:
 //!
-//! - `minmax` (the default): the hottest load per replica, max load_i / R_i, is as small as it can be.
-//!   Each replica goes to the partition that is hottest at that moment. Without an upper bound this is
-//!   Adams' apportionment.
-//! - `l1`: the paper's sum over i of |R_i / S - load_i / total load|. The gain of one more replica is
-//!   1/S up to the partition's fair share, falls in the step that crosses it, and is -1/S from there, so
-//!   that it never rises again and the greedy is exact. Most steps tie. A tie goes to the partition
-//!   that is hottest per replica, then to the one with fewer replicas, then to the lower number:
-//!   of all L1 optima that gives one whose hottest replica is coolest.
+//! - `minmax` (the default): the hottest load per replica, max load_i / R_i, is as small as it can
+//!   be. Each replica goes to the partition that is hottest at that moment. Without an upper bound
+//!   this is Adams' apportionment.
+//! - `l1`: the paper's sum over i of |R_i / S - load_i / total load|. The gain of one more replica
+//!   is 1/S up to the partition's fair share, falls in the step that crosses it, and is -1/S from
+//!   there, so that it never rises again and the greedy is exact. Most steps tie. A tie goes to the
+//!   partition that is hottest per replica, then to the one with fewer replicas, then to the lower
+//!   number: of all L1 optima that gives one whose hottest replica is coolest.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

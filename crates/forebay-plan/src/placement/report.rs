@@ -1,5 +1,5 @@
-//! What `forebay plan place` answers: a placement, its figures beside those of the current one, and the
-//! way from there.
+//! What `forebay plan place` answers: a placement, its figures beside those of the current one, and
+//! the way from there.
 
 use std::str::FromStr;
 
@@ -85,8 +85,8 @@ pub struct Report {
 pub struct Goal {
     /// The wanted share of the best capacity.
     pub share: f64,
-    /// The best capacity: a bound that no placement exceeds, or, where slots do not allow that share of
-    /// it, the best that was found.
+    /// The best capacity: a bound that no placement exceeds, or, where slots do not allow that
+    /// share of it, the best that was found.
     pub best_capacity: f64,
     /// Whether the share is one of the bound.
     pub reached: bool,

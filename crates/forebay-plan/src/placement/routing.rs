@@ -5,8 +5,8 @@
 //! 2. The load is routed as a maximum flow from partitions to nodes: breadth-first levels, then a
 //!    blocking flow along them, until no way from unrouted load to a node with room is left.
 //! 3. If load is left over, the nodes reached from it are full and hold alone all the partitions
-//!    reached (a minimum cut). Their mean is the next limit, which keeps what is routed, and 2 goes on.
-//!    The last such set of nodes says why the placement carries no more.
+//!    reached (a minimum cut). Their mean is the next limit, which keeps what is routed, and 2 goes
+//!    on. The last such set of nodes says why the placement carries no more.
 //!
 //! Loads are whole numbers, [`WHOLE`] in all, so that there is no rounding within the flow.
 
@@ -248,8 +248,8 @@ impl Routing {
         !self.closed[self.copies[copy as usize].node as usize]
     }
 
-    /// Routes all load with the least limit that allows it, and returns the cut that forbids a lower
-    /// one, if there is any. Load of partitions that nobody holds is left aside.
+    /// Routes all load with the least limit that allows it, and returns the cut that forbids a
+    /// lower one, if there is any. Load of partitions that nobody holds is left aside.
     pub fn settle(&mut self) -> Option<Cut> {
         let open = self.closed.iter().filter(|closed| !**closed).count() as u64;
         let held = |(load, copies): (&u64, &Vec<u32>)| {
@@ -396,7 +396,8 @@ impl Routing {
         })
     }
 
-    /// A blocking flow: every way that goes up one level a node is used until something on it is full.
+    /// A blocking flow: every way that goes up one level a node is used until something on it is
+    /// full.
     fn push_along(&mut self, mut levels: Levels) {
         let mut next = vec![(0, 0); self.by_node.len()];
         for partition in 0..self.load.len() {
@@ -411,8 +412,9 @@ impl Routing {
         }
     }
 
-    /// Sends load of `first`'s partition along one way, if there is one. A way is a list of pairs: the copy
-    /// that gives load up, and the copy of the same partition, one level on, that takes it.
+    /// Sends load of `first`'s partition along one way, if there is one. A way is a list of pairs:
+    /// the copy that gives load up, and the copy of the same partition, one level on, that takes
+    /// it.
     fn push_one(&mut self, first: u32, levels: &mut Levels, next: &mut [(usize, usize)]) -> bool {
         let mut way: Vec<(u32, u32)> = Vec::new();
         loop {

@@ -16,8 +16,8 @@ pub enum Policy {
     EvenSplit,
 }
 
-/// Requests on each node after `requests` from `stream`. Requests for partitions that nobody holds are
-/// not counted.
+/// Requests on each node after `requests` from `stream`. Requests for partitions that nobody holds
+/// are not counted.
 pub fn route(
     placement: &Placement,
     stream: &mut Stream,
@@ -51,8 +51,8 @@ pub fn route(
     served.into_iter().map(|count| count as f64).collect()
 }
 
-/// What the nodes carry together when the hottest is at its limit, over what they could: the mean over
-/// the most. The throughput of a placement against that of a perfect one.
+/// What the nodes carry together when the hottest is at its limit, over what they could: the mean
+/// over the most. The throughput of a placement against that of a perfect one.
 pub fn throughput(served: &[f64]) -> f64 {
     let most = served.iter().copied().fold(0.0, f64::max);
     let mean = served.iter().sum::<f64>() / served.len().max(1) as f64;

@@ -1,9 +1,9 @@
 //! The paper's workloads: which share of the requests each partition gets.
 //!
 //! A distribution's range, from where 1e-7 of it lies below to where 1e-7 lies above, is cut into
-//! chunks of equal width, one a partition; a partition's share is the probability of its chunk. With
-//! these ends the shares are those of the paper's Table I. `zipf` has no range: its shares are those
-//! of the ranks.
+//! chunks of equal width, one a partition; a partition's share is the probability of its chunk.
+//! With these ends the shares are those of the paper's Table I. `zipf` has no range: its shares are
+//! those of the ranks.
 
 use serde::Serialize;
 use statrs::distribution::{Beta, ContinuousCDF, Gamma, Normal};

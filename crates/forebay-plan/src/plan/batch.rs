@@ -14,9 +14,9 @@ impl Step {
 }
 
 impl Plan {
-    /// Ranges of steps that carry at most `bytes` each, a single larger step alone. A batch waits only
-    /// for steps of its own and of those before it: when one is done, the map is one that can be left
-    /// as it is, and the rest goes on from there.
+    /// Ranges of steps that carry at most `bytes` each, a single larger step alone. A batch waits
+    /// only for steps of its own and of those before it: when one is done, the map is one that can
+    /// be left as it is, and the rest goes on from there.
     pub fn batches(&self, bytes: f64) -> Vec<std::ops::Range<usize>> {
         let mut batches = Vec::new();
         let (mut start, mut sum) = (0, 0.0);

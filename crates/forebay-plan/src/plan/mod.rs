@@ -12,8 +12,8 @@ pub use simulate::{Simulation, SimulationError};
 
 use crate::Key;
 
-/// What a step does. Partitions are numbered as in the map; a split gives its right piece a new number,
-/// the next one.
+/// What a step does. Partitions are numbered as in the map; a split gives its right piece a new
+/// number, the next one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {

@@ -1,5 +1,5 @@
-//! How long a plan's steps take: transfers share the bandwidth of the nodes at their ends, each node
-//! takes part in a limited number at once, and a step waits for those that it names.
+//! How long a plan's steps take: transfers share the bandwidth of the nodes at their ends, each
+//! node takes part in a limited number at once, and a step waits for those that it names.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -47,10 +47,9 @@ struct Clockwork<'a> {
 }
 
 impl Plan {
-    /// Seconds until the last step is done; `None` when a node in it has no bandwidth given, or a step
-    /// waits for a later one. A
-    /// transfer gets its part of the slower end's bandwidth: that divided by the transfers that the
-    /// node may take part in at once.
+    /// Seconds until the last step is done; `None` when a node in it has no bandwidth given, or a
+    /// step waits for a later one. A transfer gets its part of the slower end's bandwidth: that
+    /// divided by the transfers that the node may take part in at once.
     pub fn moving_seconds(&self, nodes: &[Node]) -> Option<f64> {
         let ends = self.steps.iter().filter_map(Step::transfer);
         let known = |node: u32| {
@@ -144,7 +143,8 @@ impl<'a> Clockwork<'a> {
         }
     }
 
-    /// Begins what waited for a node, as far as it has room; what finds its other end busy waits there.
+    /// Begins what waited for a node, as far as it has room; what finds its other end busy waits
+    /// there.
     fn wake(&mut self, node: u32, now: f64) {
         while !self.busy(node) {
             let Some(Reverse(step)) = self.queue[node as usize].pop() else {

@@ -239,8 +239,8 @@ fn check(partition: &Partition, nodes: usize) -> Result<(), String> {
 }
 
 impl Plan {
-    /// Carries the whole plan out on a map; the map that it leaves, or the first step that cannot be
-    /// done. No partition is ever without its required live replicas.
+    /// Carries the whole plan out on a map; the map that it leaves, or the first step that cannot
+    /// be done. No partition is ever without its required live replicas.
     pub fn simulate(&self, map: PartitionMap) -> Result<PartitionMap, SimulationError> {
         let mut simulation = Simulation::new(map)?;
         for step in &self.steps {

@@ -6,8 +6,8 @@ const BEGIN: &[u8] = b"{\"base64\":\"";
 const END: &[u8] = b"\"}";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Appends binary as a text, from which [`read_binary_text`] gets it back: its bytes when they are UTF-8, else
-/// `{"base64":"..."}`. What begins like this form is written in it, too.
+/// Appends binary as a text, from which [`read_binary_text`] gets it back: its bytes when they are
+/// UTF-8, else `{"base64":"..."}`. What begins like this form is written in it, too.
 pub fn write_binary_text(bytes: &[u8], out: &mut Vec<u8>) {
     if is_plain(bytes) && std::str::from_utf8(bytes).is_ok() {
         out.extend_from_slice(bytes);

@@ -121,7 +121,8 @@ impl<'a> Datum<'a> {
         })
     }
 
-    /// Appends a value of a kind of variable size; `None`, and nothing appended, when it is not of the kind.
+    /// Appends a value of a kind of variable size; `None`, and nothing appended, when it is not of
+    /// the kind.
     pub(super) fn push_variable(&self, kind: &Kind, out: &mut Vec<u8>) -> Option<()> {
         match (self, kind) {
             (Datum::Int(value), Kind::Int64) => push_signed(out, *value),
@@ -142,8 +143,8 @@ impl<'a> Datum<'a> {
         Some(())
     }
 
-    /// The little-endian bytes of a value in a kind of fixed width and that width; `None` when it is
-    /// not of the kind. Binary values give no bytes here.
+    /// The little-endian bytes of a value in a kind of fixed width and that width; `None` when it
+    /// is not of the kind. Binary values give no bytes here.
     pub(super) fn fixed_bytes(&self, kind: &Kind) -> Option<([u8; 16], usize)> {
         let width = match kind.slot() {
             RowSlot::Fixed(width) => width,

@@ -1,9 +1,9 @@
 //! A value as JSON.
 //!
-//! Integers and decimals are numbers with all their digits; NaN and the infinities, which JSON lacks, are the
-//! strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Binary is a string when UTF-8, else `{"base64": "..."}`. A map is
-//! an object when its keys are scalars (by their text, binary ones as [`super::write_binary_text`] says), else an
-//! array of objects with `key` and `value`.
+//! Integers and decimals are numbers with all their digits; NaN and the infinities, which JSON
+//! lacks, are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Binary is a string when UTF-8,
+//! else `{"base64": "..."}`. A map is an object when its keys are scalars (by their text, binary
+//! ones as [`super::write_binary_text`] says), else an array of objects with `key` and `value`.
 
 use super::base64::{is_plain, write_base64_object, write_binary_text};
 use super::datum::{Datum, f16_to_f32};
@@ -12,7 +12,8 @@ use super::text::write_scalar;
 use super::{ListView, RowError, RowView};
 
 impl Datum<'_> {
-    /// Appends the value as text, as [`super::RowView::text`] describes; false, and nothing appended, when null.
+    /// Appends the value as text, as [`super::RowView::text`] describes; false, and nothing
+    /// appended, when null.
     pub fn write_text(&self, out: &mut Vec<u8>) -> Result<bool, RowError> {
         match self {
             Datum::List(_) | Datum::Row(_) | Datum::Map(_) => write(self, out)?,
@@ -143,8 +144,8 @@ fn scalar_key(entries: &Schema) -> bool {
         .is_some_and(|key| !key.kind.is_nested())
 }
 
-/// Appends bytes as a JSON string when they are UTF-8, else as `{"base64": "..."}`; that form, too, where the string
-/// would look like it.
+/// Appends bytes as a JSON string when they are UTF-8, else as `{"base64": "..."}`; that form, too,
+/// where the string would look like it.
 pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     match std::str::from_utf8(bytes) {
         Ok(text) if is_plain(bytes) => write_string(text, out),

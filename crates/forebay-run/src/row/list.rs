@@ -26,8 +26,8 @@ pub struct ListView<'a> {
 }
 
 impl<'a> ListView<'a> {
-    /// `item` is the kind of the items. Checks the parts of fixed size; the items of variable size are
-    /// checked as they are read.
+    /// `item` is the kind of the items. Checks the parts of fixed size; the items of variable size
+    /// are checked as they are read.
     pub fn new(item: &'a Kind, bytes: &'a [u8]) -> Result<ListView<'a>, RowError> {
         ListView::parse(Item::Kind(item), item.slot(), bytes)
     }

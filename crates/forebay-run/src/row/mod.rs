@@ -22,19 +22,19 @@
 //! items = a bit each | fixed slots | ends (but the last's), data
 //! ```
 //!
-//! Lists whose items take no bytes (nulls, binaries of width 0) always carry the not-null bits, so that a count never
-//! exceeds eight times the bytes there are.
+//! Lists whose items take no bytes (nulls, binaries of width 0) always carry the not-null bits, so
+//! that a count never exceeds eight times the bytes there are.
 //!
 //! ## Values
 //!
 //! 64-bit integers are variable: little-endian without the leading bytes that repeat the sign (for
 //! unsigned, without leading zeroes), so zero takes no byte. Decimals of 64 bits and more likewise.
-//! A struct is a row, a map a list of rows (key, value). Floats, dates, times, timestamps, durations and narrower
-//! integers are fixed. A month-day-nano interval is months (4 bytes), days (4), nanoseconds (8); a
-//! day-time interval days (4), milliseconds (4).
+//! A struct is a row, a map a list of rows (key, value). Floats, dates, times, timestamps,
+//! durations and narrower integers are fixed. A month-day-nano interval is months (4 bytes), days
+//! (4), nanoseconds (8); a day-time interval days (4), milliseconds (4).
 //!
-//! Reading checks every length against the bytes there are: any bytes give values or a [`RowError`],
-//! never a panic.
+//! Reading checks every length against the bytes there are: any bytes give values or a
+//! [`RowError`], never a panic.
 
 mod base64;
 mod datum;

@@ -1,8 +1,9 @@
 //! The typed schema of a table's rows, and where each column of a row lies.
 //!
 //! A schema is kept once, in the manifest of a version; rows carry no types. Columns come in four
-//! classes ([`RowSlot`]): nothing, a bit, a fixed number of bytes, or a variable number of bytes. 64-bit
-//! integers and wide decimals are variable: stored without their leading sign bytes, since most are small.
+//! classes ([`RowSlot`]): nothing, a bit, a fixed number of bytes, or a variable number of bytes.
+//! 64-bit integers and wide decimals are variable: stored without their leading sign bytes, since
+//! most are small.
 
 use serde::{Deserialize, Serialize};
 
@@ -69,8 +70,8 @@ pub enum Kind {
     Time {
         unit: TimeUnit,
     },
-    /// Since 1970-01-01T00:00:00, in UTC when there is a zone (kept to restore the type), else in no
-    /// stated zone.
+    /// Since 1970-01-01T00:00:00, in UTC when there is a zone (kept to restore the type), else in
+    /// no stated zone.
     Timestamp {
         unit: TimeUnit,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -53,7 +53,8 @@ const MAX_WHOLE_F16: f64 = (1_u64 << 16) as f64;
 const MAX_WHOLE_F32: f64 = (1_u64 << 24) as f64;
 const MAX_WHOLE_F64: f64 = (1_u64 << 53) as f64;
 
-/// The shortest digits that read back as the same number; `NaN`, `Infinity` and `-Infinity` otherwise.
+/// The shortest digits that read back as the same number; `NaN`, `Infinity` and `-Infinity`
+/// otherwise.
 fn write_f32(value: f32, out: &mut Vec<u8>) {
     if !write_simple(f64::from(value), MAX_WHOLE_F32, out) {
         let _ = write!(out, "{value:?}"); // Memory does not fail.
@@ -73,8 +74,8 @@ fn write_f16(bits: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// The number of fewest digits that is nearer to a half than to any other. REQUIRES: it is finite and no
-/// whole number other than -0.0.
+/// The number of fewest digits that is nearer to a half than to any other. REQUIRES: it is finite
+/// and no whole number other than -0.0.
 fn short_f16(bits: u16, value: f64) -> f64 {
     let size = bits & 0x7fff;
     if size == 0 {
@@ -95,8 +96,8 @@ fn short_f16(bits: u16, value: f64) -> f64 {
     shortest.map_or(value, |near| near.copysign(value))
 }
 
-/// Writes what has no digits, and whole numbers below `limit`, which are many, without the search for the shortest
-/// digits.
+/// Writes what has no digits, and whole numbers below `limit`, which are many, without the search
+/// for the shortest digits.
 fn write_simple(value: f64, limit: f64, out: &mut Vec<u8>) -> bool {
     let negative_zero = value == 0.0 && value.is_sign_negative();
     let whole = value.abs() < limit && value.fract() == 0.0 && !negative_zero;

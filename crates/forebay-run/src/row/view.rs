@@ -88,10 +88,11 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// Appends a column as text, as a field of a Redis hash; false, and nothing appended, when null.
+    /// Appends a column as text, as a field of a Redis hash; false, and nothing appended, when
+    /// null.
     ///
-    /// Numbers are decimal, booleans `true` and `false`, dates and times ISO 8601 (timestamps with a zone in
-    /// UTC with `Z`), text and binary their bytes, lists, structs and maps JSON.
+    /// Numbers are decimal, booleans `true` and `false`, dates and times ISO 8601 (timestamps with
+    /// a zone in UTC with `Z`), text and binary their bytes, lists, structs and maps JSON.
     #[inline]
     pub fn text(&self, column: usize, out: &mut Vec<u8>) -> Result<bool, RowError> {
         self.datum(column)?.write_text(out)

@@ -117,7 +117,8 @@ impl RowWriter {
         }
     }
 
-    /// Sets a column from a value of its type, as [`RowView::datum`] gives it; null leaves it unset.
+    /// Sets a column from a value of its type, as [`RowView::datum`] gives it; null leaves it
+    /// unset.
     pub fn datum(&mut self, column: usize, kind: &Kind, value: &Datum<'_>) -> Result<(), RowError> {
         match (kind, value) {
             (_, Datum::Null) => {}

@@ -16,14 +16,15 @@ use crate::{human, memory};
 
 /// Merge the runs of a live table, or of a version that was pushed onto another
 ///
-/// Of a batch table a version of its own, with the same rows, takes the place of the one that serves; what is read does
-/// not change, and a rollback goes to where it would have gone before. Pushes with --onto merge by
-/// themselves when many runs have gathered. With --json one object {table, version, from, runs,
-/// partitions, rows, serves}.
+/// Of a batch table a version of its own, with the same rows, takes the place of the one that
+/// serves; what is read does not change, and a rollback goes to where it would have gone before.
+/// Pushes with --onto merge by themselves when many runs have gathered. With --json one object
+/// {table, version, from, runs, partitions, rows, serves}.
 ///
-/// A live table's log and runs become one run a partition. It merges by itself as it is written to, so that
-/// this is for what is only read for a while. Nobody else may have it open; a server does the same at POST
-/// /v1/tables/TABLE/compact. With --json one object {table, runs, partitions, records}.
+/// A live table's log and runs become one run a partition. It merges by itself as it is written to,
+/// so that this is for what is only read for a while. Nobody else may have it open; a server does
+/// the same at POST /v1/tables/TABLE/compact. With --json one object {table, runs, partitions,
+/// records}.
 #[derive(Debug, Args)]
 pub struct Compact {
     /// The table, as it serves or at a version

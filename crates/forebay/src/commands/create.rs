@@ -18,9 +18,9 @@ use crate::key::KeyForm;
 
 /// Make a live table, which takes writes at any time
 ///
-/// It is empty; forebay load fills it, and clients of forebay serve write to it. A running server serves
-/// it within a second. What it is made with stays as it is. With --json one object {table, mode, order,
-/// partitions, durability, ttl}.
+/// It is empty; forebay load fills it, and clients of forebay serve write to it. A running server
+/// serves it within a second. What it is made with stays as it is. With --json one object {table,
+/// mode, order, partitions, durability, ttl}.
 #[derive(Debug, Args)]
 pub struct Create {
     /// The table's name: clients find its keys under TABLE:KEY
@@ -62,9 +62,9 @@ pub struct Create {
     #[arg(long, value_name = "TYPE", help_heading = "Values")]
     pub item: Option<String>,
 
-    /// When keys expire: so long after they were set (7d, 12h, 90m, 30s, 500ms), unless EXPIRE and its
-    /// like say otherwise; per-key: those of which these say so; never: none can. Without it per-key, but
-    /// never for a table with --delta, where expiry takes 8 bytes of each KV.DELTA
+    /// When keys expire: so long after they were set (7d, 12h, 90m, 30s, 500ms), unless EXPIRE and
+    /// its like say otherwise; per-key: those of which these say so; never: none can. Without it
+    /// per-key, but never for a table with --delta, where expiry takes 8 bytes of each KV.DELTA
     #[arg(
         long,
         value_name = "TIME|per-key|never",
@@ -73,8 +73,8 @@ pub struct Create {
     )]
     pub ttl: Option<Expiry>,
 
-    /// When a write is acknowledged: sync when the device has it, or when the system has it, which is
-    /// then synced every so many milliseconds (100ms), or left to the system (os)
+    /// When a write is acknowledged: sync when the device has it, or when the system has it, which
+    /// is then synced every so many milliseconds (100ms), or left to the system (os)
     #[arg(
         long,
         value_name = "sync|<N>ms|os",

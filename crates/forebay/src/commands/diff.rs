@@ -18,11 +18,12 @@ use crate::human;
 /// Compare two versions of a table
 ///
 /// Prints counts and the first differences of each kind. Rows are compared by the columns that both
-/// versions have, as readers get them: a column that came or went is told once and changes no row, one of another type
-/// changes the rows in which it reads otherwise. With --json one object {table, from, to, added, removed, changed, unchanged,
-/// columns, schema, differences}: columns counts the changes of each column; schema has the columns and
-/// fields that came, went or changed their type as {added, removed, retyped, changes}, where changes is a list
-/// of {change, column, before, after, text}; each difference is {key, change, columns}.
+/// versions have, as readers get them: a column that came or went is told once and changes no row,
+/// one of another type changes the rows in which it reads otherwise. With --json one object {table,
+/// from, to, added, removed, changed, unchanged, columns, schema, differences}: columns counts the
+/// changes of each column; schema has the columns and fields that came, went or changed their type
+/// as {added, removed, retyped, changes}, where changes is a list of {change, column, before,
+/// after, text}; each difference is {key, change, columns}.
 #[derive(Debug, Args)]
 pub struct Diff {
     pub table: TableName,

@@ -28,18 +28,19 @@ const REPORT_ROWS: u64 = 1024;
 
 /// Write a version, or a live table, to a Parquet, CSV, JSON lines or Arrow file
 ///
-/// The file appears, or replaces the one of its name, when it is complete; it keeps that one's mode, and a symbolic link
-/// stays one. A pipe or a character device is written to as it is. A column that the format has no type for
-/// is named before anything is written. With --json one object {table, version, rows, file, seconds, columns,
-/// push}: the columns as --column takes them, and what else a push of the file needs to be the same table.
+/// The file appears, or replaces the one of its name, when it is complete; it keeps that one's
+/// mode, and a symbolic link stays one. A pipe or a character device is written to as it is. A
+/// column that the format has no type for is named before anything is written. With --json one
+/// object {table, version, rows, file, seconds, columns, push}: the columns as --column takes them,
+/// and what else a push of the file needs to be the same table.
 #[derive(Debug, Args)]
 pub struct Export {
     /// The table, as it serves or at a version
     #[arg(value_name = "TABLE[@V]")]
     pub target: Target,
 
-    /// The file to write; its name ends in .parquet, .csv, .jsonl, .arrow, .feather or .arrows (a stream). - is
-    /// standard output
+    /// The file to write; its name ends in .parquet, .csv, .jsonl, .arrow, .feather or .arrows (a
+    /// stream). - is standard output
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 

@@ -19,22 +19,23 @@ use crate::human;
 
 /// Load rows from files into a live table, while it is served or while it is not
 ///
-/// The rows are sorted, written as runs and read back beside the table, then added to it at one moment:
-/// what was written before is older, what is written after is newer. A load that fails or is killed adds
-/// nothing, or all of it where the server was adding it already. Where no server has the table open, the
-/// command opens it.
+/// The rows are sorted, written as runs and read back beside the table, then added to it at one
+/// moment: what was written before is older, what is written after is newer. A load that fails or
+/// is killed adds nothing, or all of it where the server was adding it already. Where no server has
+/// the table open, the command opens it.
 ///
 ///   forebay load people people.parquet --key '{id}'
 ///   forebay load clicks counts.csv --key '{page}' --value n --as delta
 ///
-/// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy, duplicates,
-/// seconds}; rows counts keys.
+/// With --json one object {table, rows, bytes, updates, inserts, deletes, deltas, rejected, lossy,
+/// duplicates, seconds}; rows counts keys.
 #[derive(Debug, Args)]
 pub struct Load {
     /// The live table, made by forebay create
     pub table: TableName,
 
-    /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or https:// URLs, or
+    /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or
+    /// https:// URLs, or
     /// - for standard input
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
@@ -43,12 +44,13 @@ pub struct Load {
     #[arg(long, value_name = "TEMPLATE", help_heading = "Rows")]
     pub key: KeyTemplate,
 
-    /// The column of the values, in a table that is not one of rows [default: the one that is left over]
+    /// The column of the values, in a table that is not one of rows [default: the one that is left
+    /// over]
     #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
     pub value: Option<String>,
 
-    /// What rows do: update, insert (only where the key is absent), or delta (add to the value, by the
-    /// table's kind)
+    /// What rows do: update, insert (only where the key is absent), or delta (add to the value, by
+    /// the table's kind)
     #[arg(
         long = "as",
         value_parser = VERBS.parser(),
@@ -71,8 +73,8 @@ pub struct Load {
     #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Rows")]
     pub ttl: Option<Duration>,
 
-    /// The column that says when a row expires: a time, or a number of seconds from now; where it is null,
-    /// as the table says
+    /// The column that says when a row expires: a time, or a number of seconds from now; where it
+    /// is null, as the table says
     #[arg(
         long,
         value_name = "COLUMN",

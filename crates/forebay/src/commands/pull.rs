@@ -13,8 +13,9 @@ use crate::human;
 
 /// Bring the serving versions of tables from object storage into a store in a directory
 ///
-/// They are verified, and serve there when all of them have come: where one cannot be brought, none serves. A
-/// pull that was killed goes on where it stopped. With --json one object a table: {table, version, bytes}.
+/// They are verified, and serve there when all of them have come: where one cannot be brought, none
+/// serves. A pull that was killed goes on where it stopped. With --json one object a table: {table,
+/// version, bytes}.
 #[derive(Debug, Args)]
 pub struct Pull {
     #[arg(value_name = "TABLE", required = true)]

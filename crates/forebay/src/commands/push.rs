@@ -31,19 +31,22 @@ use crate::human;
 /// compares the version with the one that serves. A push that fails or is killed leaves nothing
 /// visible; the next one removes its debris.
 ///
-/// With --onto the version goes on with the runs of another one, and the sources bring only changes:
+/// With --onto the version goes on with the runs of another one, and the sources bring only
+/// changes:
 ///
 ///   forebay push prices day2.csv --onto current --op what
 ///
-/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped, gate}, where
-/// gate is a list of {limit, seen, passed}; with --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the greatest number
-/// that there can be. With --dry-run the exit code is that of the push, and the object is in docs/commands.md.
+/// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped,
+/// gate}, where gate is a list of {limit, seen, passed}; with --onto also {rows_least, onto,
+/// updates, inserts, deletes, deltas}, and rows is the greatest number that there can be. With
+/// --dry-run the exit code is that of the push, and the object is in docs/commands.md.
 #[derive(Debug, Args)]
 pub struct Push {
     /// The table; made when there is none of this name
     pub table: TableName,
 
-    /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or https:// URLs, or
+    /// Files, directories, globs ('days/*.parquet', quoted), s3://, gs://, az://, http:// or
+    /// https:// URLs, or
     /// - for standard input
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
@@ -83,8 +86,8 @@ pub struct Push {
     #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Rows")]
     pub ttl: Option<Duration>,
 
-    /// The column that says when a row expires: a time, or a number of seconds after the push; rows in
-    /// which it is null never do
+    /// The column that says when a row expires: a time, or a number of seconds after the push; rows
+    /// in which it is null never do
     #[arg(
         long,
         value_name = "COLUMN",
@@ -103,8 +106,9 @@ pub struct Push {
     #[arg(long, value_name = "current|V", help_heading = "Changes")]
     pub onto: Option<Onto>,
 
-    /// The column that says what a row does: insert (only where the key is absent), update, delete or
-    /// delta. Without it all rows update. Rows of one key are composed in the order of the sources
+    /// The column that says what a row does: insert (only where the key is absent), update, delete
+    /// or delta. Without it all rows update. Rows of one key are composed in the order of the
+    /// sources
     #[arg(
         long,
         value_name = "COLUMN",
@@ -135,8 +139,8 @@ pub struct Push {
     )]
     pub partitions: Option<u32>,
 
-    /// Where the partitions begin, as a JSON array, or a file of one: keys of an ordered table ('["g", "p"]', or
-    /// {"key_hex": "00ff"}), Redis slots of a hashed one ('[4096, 8192]')
+    /// Where the partitions begin, as a JSON array, or a file of one: keys of an ordered table
+    /// ('["g", "p"]', or {"key_hex": "00ff"}), Redis slots of a hashed one ('[4096, 8192]')
     #[arg(
         long,
         value_name = "JSON|FILE",
@@ -165,8 +169,8 @@ pub struct Push {
     #[arg(long, help_heading = "Swap")]
     pub no_swap: bool,
 
-    /// A limit for the change against the serving version, such as 'rows>-20%', or what a change of the schema
-    /// does, such as 'column-gone(note)=report'; may be repeated
+    /// A limit for the change against the serving version, such as 'rows>-20%', or what a change of
+    /// the schema does, such as 'column-gone(note)=report'; may be repeated
     #[arg(long, value_name = "LIMIT", help_heading = "Swap")]
     pub gate: Vec<Limit>,
 
@@ -174,8 +178,8 @@ pub struct Push {
     #[arg(long, help_heading = "Swap")]
     pub force: bool,
 
-    /// Write nothing, and say what would be done: schema, examples, sizes, bad rows, the gate, room and time. By
-    /// a sample of the rows, or by all of them
+    /// Write nothing, and say what would be done: schema, examples, sizes, bad rows, the gate, room
+    /// and time. By a sample of the rows, or by all of them
     #[arg(
         long,
         value_parser = EXTENTS.parser(),

@@ -62,8 +62,8 @@ impl<'a> Pushed<'a> {
     }
 }
 
-/// What there is to say beside the result: warnings, differences that the gate only reports, and what was passed over
-/// by --force. Why it held the version says [`held`].
+/// What there is to say beside the result: warnings, differences that the gate only reports, and
+/// what was passed over by --force. Why it held the version says [`held`].
 pub fn notes(report: &PushReport) -> Vec<String> {
     let told = report.gate.iter().filter(|finding| match finding.passed {
         true => finding.reported && !report.held(),

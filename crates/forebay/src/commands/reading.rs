@@ -27,7 +27,8 @@ pub struct SourceArgs {
     #[arg(long, value_name = "NAME:TYPE", help_heading = "Sources")]
     pub column: Vec<String>,
 
-    /// Types of columns as a table has them, or as export --json told them into a file; --column goes before
+    /// Types of columns as a table has them, or as export --json told them into a file; --column
+    /// goes before
     #[arg(long, value_name = "TABLE[@V]|FILE", help_heading = "Sources")]
     pub columns_from: Option<String>,
 
@@ -55,8 +56,8 @@ pub struct SourceArgs {
 /// What becomes of bad rows, and what the work may take.
 #[derive(Debug, Args)]
 pub struct WorkArgs {
-    /// What to do with rows that cannot be stored (a null key, a line that does not parse): give up,
-    /// leave them out, or leave them out and write them to FILE with their line and the reason
+    /// What to do with rows that cannot be stored (a null key, a line that does not parse): give
+    /// up, leave them out, or leave them out and write them to FILE with their line and the reason
     #[arg(
         long,
         value_name = "fail|skip|FILE",

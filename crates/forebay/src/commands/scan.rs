@@ -17,9 +17,9 @@ use crate::target::Target;
 
 /// Print the records of a table, those of an ordered table by key
 ///
-/// A record a line: the key, a tab, the value. With --json one object a line with "key", or "key_hex" with
-/// --hex, and "value".
-/// A hashed table comes in the order of its hashes, and takes no bounds.
+/// A record a line: the key, a tab, the value. With --json one object a line with "key", or
+/// "key_hex" with --hex, and "value". A hashed table comes in the order of its hashes, and takes no
+/// bounds.
 #[derive(Debug, Args)]
 pub struct Scan {
     /// The table, as it serves or at a version

@@ -15,12 +15,13 @@ use crate::exit::Outcome;
 use crate::pulling::{PullsOf, ServedBy};
 use crate::{human, log, memory};
 
-/// Serve the store's tables to Redis clients, live ones for writing too, and health, metrics and administration by HTTP
+/// Serve the store's tables to Redis clients, live ones for writing too, and health, metrics and
+/// administration by HTTP
 ///
 /// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
 /// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. Addresses other
-/// than loopback are refused without TLS and users. A live table that is served cannot be opened by another
-/// command.
+/// than loopback are refused without TLS and users. A live table that is served cannot be opened by
+/// another command.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Address for Redis clients; port 0 takes any free one
@@ -77,13 +78,13 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
     pub memory: Option<u64>,
 
-    /// The directory that the tables of a store in object storage are pulled into and served from; what is
-    /// there serves while that store is out of reach
+    /// The directory that the tables of a store in object storage are pulled into and served from;
+    /// what is there serves while that store is out of reach
     #[arg(long, value_name = "DIR", help_heading = "Object storage")]
     pub cache: Option<PathBuf>,
 
-    /// How many bytes a second to pull: auto as many as serving bears, auto:SIZE the same and at most SIZE,
-    /// SIZE at most that however slow serving becomes
+    /// How many bytes a second to pull: auto as many as serving bears, auto:SIZE the same and at
+    /// most SIZE, SIZE at most that however slow serving becomes
     #[arg(
         long,
         value_name = "auto|auto:SIZE|SIZE",

@@ -12,9 +12,10 @@ use crate::render::Columns;
 
 /// List the tables of the store
 ///
-/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a batch table
-/// the last three are of the serving version, and null with serving when none serves. Of a live one rows
-/// are the records in its runs, without what is in its log alone, and bytes the length of the runs.
+/// With --json an array of {table, mode, serving, versions, order, rows, bytes, created}. Of a
+/// batch table the last three are of the serving version, and null with serving when none serves.
+/// Of a live one rows are the records in its runs, without what is in its log alone, and bytes the
+/// length of the runs.
 #[derive(Debug, Args)]
 pub struct Tables {}
 

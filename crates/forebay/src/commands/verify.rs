@@ -13,8 +13,8 @@ use crate::target::Target;
 
 /// Read a whole version back and check every checksum, count and order
 ///
-/// With --json one object {table, version, rows, bytes, checksum}; of a live table, whose log is read back
-/// as well, {table, runs, records}.
+/// With --json one object {table, version, rows, bytes, checksum}; of a live table, whose log is
+/// read back as well, {table, runs, records}.
 #[derive(Debug, Args)]
 pub struct Verify {
     /// The table, as it serves or at a version

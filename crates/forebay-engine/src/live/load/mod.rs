@@ -1,10 +1,11 @@
 //! Bulk-loading a live table, whether another process has it open or not.
 //!
 //! A loader writes runs beside those of the table and offers them; whoever has the table open takes
-//! them: a server, which looks for offers, or else the loader itself, which opens the table when nobody
-//! has. One load of a table goes on at a time: it holds the push lock.
+//! them: a server, which looks for offers, or else the loader itself, which opens the table when
+//! nobody has. One load of a table goes on at a time: it holds the push lock.
 //!
-//! 1. The loader writes `runs/load-ID.run`, one a partition, then `load-ID.offer`, which lists them.
+//! 1. The loader writes `runs/load-ID.run`, one a partition, then `load-ID.offer`, which lists
+//!    them.
 //! 2. The owner renames the offer to `load-ID.taken`: from here on the loader cannot withdraw it.
 //! 3. The owner renames the runs to `runs/ID.run` and adds them ([`LiveTable::ingest`]). The one
 //!    replacement of the manifest that adds them also names the load.
@@ -12,9 +13,9 @@
 //!    `load-ID.why`. Neither rename needs space, so that a full disk is told of, too.
 //!
 //! Whoever dies, the load is in the manifest or it is not. An offer is taken only while its loader
-//! lives. When the owner dies the next one goes on from step 2: a manifest that names the load says that
-//! step 3 is done, and its runs are kept when a table is opened. What a loader that died leaves is removed
-//! by the next load, or when the table is opened.
+//! lives. When the owner dies the next one goes on from step 2: a manifest that names the load says
+//! that step 3 is done, and its runs are kept when a table is opened. What a loader that died
+//! leaves is removed by the next load, or when the table is opened.
 
 mod offer;
 mod take;
@@ -40,14 +41,15 @@ pub(crate) use offer::kept_for_load;
 use offer::{Offer, OfferState, file_of, staged, sweep};
 pub use take::Taken;
 
-/// How long an offer may wait while a process has the table open: a server looks several times a second.
+/// How long an offer may wait while a process has the table open: a server looks several times a
+/// second.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 /// Who opens the table holds the loader's lock for a moment, to clean up after a load that died.
 const CLEANING: Duration = Duration::from_secs(1);
 
-/// A load that did not come to its end. Nothing of it was added, unless the text says that this is not
-/// known.
+/// A load that did not come to its end. Nothing of it was added, unless the text says that this is
+/// not known.
 #[derive(Debug, Error)]
 pub enum LoadError {
     #[error(
@@ -86,7 +88,8 @@ pub struct Load {
 }
 
 impl Store {
-    /// Begins to load a live table. Refused with the holder's words while another load of it is under way.
+    /// Begins to load a live table. Refused with the holder's words while another load of it is
+    /// under way.
     pub fn begin_load(&self, name: &TableName) -> Result<Load, LoadError> {
         let table = name.clone();
         if !self.is_live(name)? {
@@ -157,8 +160,8 @@ impl Load {
         Ok(scratch)
     }
 
-    /// Adds finished, synced runs to the table at one moment of its history, and returns once that is
-    /// durable. `budget` is for opening the table where nobody has it open.
+    /// Adds finished, synced runs to the table at one moment of its history, and returns once that
+    /// is durable. `budget` is for opening the table where nobody has it open.
     pub fn add(self, runs: &[IngestRun], budget: &Arc<Budget>) -> Result<(), LoadError> {
         self.offer(runs)?;
         let clock = self.store.clock();
@@ -247,8 +250,8 @@ impl Drop for Load {
 }
 
 impl LiveTable {
-    /// Takes a load that waits to be added to this table, if one does; see the module `load`. For whoever
-    /// keeps tables open for long: call it several times a second.
+    /// Takes a load that waits to be added to this table, if one does; see the module `load`. For
+    /// whoever keeps tables open for long: call it several times a second.
     pub fn take_load(&self) -> Result<Option<Taken>, StoreError> {
         self.shared().take_load()
     }

@@ -81,7 +81,8 @@ impl LiveShared {
         self.ingest_load(&runs, &offer.id)
     }
 
-    /// Gives a run's files the names under which the manifest will know them, unless they have them.
+    /// Gives a run's files the names under which the manifest will know them, unless they have
+    /// them.
     fn unstage(&self, id: &RunId) -> Result<(), StoreError> {
         let (disk, from) = (&**self.disk(), staged(id));
         // The extent first: a run is moved when its own file is.

@@ -1,7 +1,8 @@
 //! Making records durable: one sync for all who wait.
 //!
-//! Whoever finds no sync under way leads one: it covers every record written when it begins, also those
-//! of others. Who comes meanwhile waits, and one of those leads the next. Callbacks, and the syncs of
+//! Whoever finds no sync under way leads one: it covers every record written when it begins, also
+//! those of others. Who comes meanwhile waits, and one of those leads the next. Callbacks, and the
+//! syncs of
 //! [`Durability::EveryMs`](super::Durability), are led by the log's own thread.
 
 use std::fmt;
@@ -193,7 +194,8 @@ impl LogShared {
         Ok(())
     }
 
-    /// Makes durable what an earlier process had written: it is going to be read, and marks will say so.
+    /// Makes durable what an earlier process had written: it is going to be read, and marks will
+    /// say so.
     pub fn sync_recovered(&self) -> Result<(), LogError> {
         let (segments, end) = self.writer.lock().recovered();
         let failed = |path: &Path, source| LogError::Io {
@@ -233,7 +235,8 @@ impl LogShared {
         Ok(())
     }
 
-    /// Called after a write: the thread of a log that is synced every so often may be waiting for it.
+    /// Called after a write: the thread of a log that is synced every so often may be waiting for
+    /// it.
     pub fn wake_thread(&self) {
         if self.options.durability.pause().is_some() && self.commits.asleep.load(SeqCst) {
             let _state = self.commits.state.lock();

@@ -8,7 +8,8 @@ use thiserror::Error;
 
 use crate::name::TableName;
 
-/// A failed operation on a log. Clones share their cause, as one failed sync is told to all who wait.
+/// A failed operation on a log. Clones share their cause, as one failed sync is told to all who
+/// wait.
 #[derive(Debug, Clone, Error)]
 pub enum LogError {
     #[error("cannot {action} {}, of the log of table {table}: {source}", path.display())]

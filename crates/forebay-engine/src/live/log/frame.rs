@@ -1,9 +1,10 @@
 //! A log's frames: records, and marks that say how far the log was durable when they were written.
 //!
-//! A frame is a head of 12 bytes and a body. The head never crosses the bound of a sector, so that a
-//! device writes it whole or not at all: a frame that would begin in the last 11 bytes of a sector
-//! begins in the next one, behind zeros. Both checksums are seeded with the table's id, the segment's
-//! number and the frame's offset, so no bytes of another file, another segment or another place pass.
+//! A frame is a head of 12 bytes and a body. The head never crosses the bound of a sector, so that
+//! a device writes it whole or not at all: a frame that would begin in the last 11 bytes of a
+//! sector begins in the next one, behind zeros. Both checksums are seeded with the table's id, the
+//! segment's number and the frame's offset, so no bytes of another file, another segment or another
+//! place pass.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 

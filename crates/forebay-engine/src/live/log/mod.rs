@@ -1,12 +1,12 @@
 //! The write-ahead log of a live table.
 //!
-//! A log is a directory of segments, `N.log`, each a header and frames (`docs/log-format.md`). A record is
-//! written (write(2)) before [`Log::append`] returns, so it outlives its process. When it is
-//! acknowledged, and what a power cut may take, is the log's [`Durability`].
+//! A log is a directory of segments, `N.log`, each a header and frames (`docs/log-format.md`). A
+//! record is written (write(2)) before [`Log::append`] returns, so it outlives its process. When it
+//! is acknowledged, and what a power cut may take, is the log's [`Durability`].
 //!
 //! A sync that fails closes the log for good, and so does a write that fails for any reason but
-//! want of room: nobody knows then what the device has. Without room only that write is refused; the
-//! segment ends where its last record ended, and the next write begins another one.
+//! want of room: nobody knows then what the device has. Without room only that write is refused;
+//! the segment ends where its last record ended, and the next write begins another one.
 //!
 //! Lock order: `writer` and `commit` are never held together.
 
@@ -49,8 +49,8 @@ use crate::name::TableName;
 pub enum Durability {
     /// When it is durable. Nothing acknowledged is lost.
     Sync,
-    /// When the system has it; synced so many milliseconds after. What was acknowledged in that time,
-    /// and while the sync takes, may be lost.
+    /// When the system has it; synced so many milliseconds after. What was acknowledged in that
+    /// time, and while the sync takes, may be lost.
     EveryMs(u64),
     /// When the system has it. What it had not written out by itself may be lost.
     Os,
@@ -105,8 +105,8 @@ impl From<Durability> for String {
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     pub table: TableName,
-    /// Drawn at random when the table was made and kept with it, so that the files of another table of
-    /// that name are told from this one's.
+    /// Drawn at random when the table was made and kept with it, so that the files of another table
+    /// of that name are told from this one's.
     pub table_id: u64,
     pub durability: Durability,
 }
@@ -134,9 +134,9 @@ struct LogShared {
 
 impl Log {
     /// Opens the log in `dir`, or begins it, and hands every record of the segments from
-    /// `from_segment` (at least 1) on to `replay`, in the order of writing; older segments are removed.
-    /// What was handed out is durable when this returns, whatever the durability.
-    /// Fails when the log is damaged, and then has changed nothing but that.
+    /// `from_segment` (at least 1) on to `replay`, in the order of writing; older segments are
+    /// removed. What was handed out is durable when this returns, whatever the durability. Fails
+    /// when the log is damaged, and then has changed nothing but that.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -167,7 +167,8 @@ impl Log {
         Ok(Self { shared })
     }
 
-    /// Writes one record; when this returns, the system has it, behind all that were written before.
+    /// Writes one record; when this returns, the system has it, behind all that were written
+    /// before.
     pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
         let shared = &self.shared;
         let appended = shared.writer.lock().append(shared, payload);
@@ -191,8 +192,8 @@ impl Log {
         self.shared.writer.lock().end_segment()
     }
 
-    /// Removes the segments before `segment`, whose records are kept elsewhere by now. Those that could not
-    /// be removed are the next call's, or the next opening's.
+    /// Removes the segments before `segment`, whose records are kept elsewhere by now. Those that
+    /// could not be removed are the next call's, or the next opening's.
     pub fn remove_before(&self, segment: u64) -> Result<(), LogError> {
         self.shared.remove_before(segment)
     }
@@ -207,7 +208,8 @@ impl Log {
         self.shared.options.durability != Durability::Sync || self.shared.commits.is_synced(lsn)
     }
 
-    /// Waits until all up to `lsn` is acknowledged. After an error nobody knows whether it is durable.
+    /// Waits until all up to `lsn` is acknowledged. After an error nobody knows whether it is
+    /// durable.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<(), LogError> {
         match self.shared.options.durability {
             Durability::Sync => self.shared.wait(lsn),
@@ -215,8 +217,8 @@ impl Log {
         }
     }
 
-    /// Calls `then` once all up to `lsn` is acknowledged, or will not be: at once, or from the thread
-    /// that syncs. It must not wait for the log.
+    /// Calls `then` once all up to `lsn` is acknowledged, or will not be: at once, or from the
+    /// thread that syncs. It must not wait for the log.
     pub fn on_durable(&self, lsn: Lsn, then: Callback) {
         match self.shared.options.durability {
             Durability::Sync => self.shared.call_back(lsn, then),

@@ -5,8 +5,8 @@
 //! 2. Their records are handed out in the order of writing, up to the first place where no sound
 //!    frame begins.
 //! 3. That place is either where the writing was cut short or a damage. It is a damage when a mark
-//!    behind it says that it was durable, or when anything behind it is sound and it does not look like a
-//!    write that never reached the device: then the log is refused and nothing is changed.
+//!    behind it says that it was durable, or when anything behind it is sound and it does not look
+//!    like a write that never reached the device: then the log is refused and nothing is changed.
 //! 4. Else the log is cut there: the file to that length, later files removed.
 
 use std::io;
@@ -205,8 +205,8 @@ impl Recovery<'_> {
         Ok(None)
     }
 
-    /// Whether the writing may have been cut short at `offset` of the segment at `at`; else the error
-    /// that says what is wrong.
+    /// Whether the writing may have been cut short at `offset` of the segment at `at`; else the
+    /// error that says what is wrong.
     fn judge(&self, segments: &mut [Segment], at: usize, offset: u64) -> Result<(), LogError> {
         let place = FramePlace {
             segment: segments[at].number,

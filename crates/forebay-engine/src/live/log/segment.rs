@@ -9,8 +9,8 @@ use super::frame::{self, HEAD_BYTES, Head, SECTOR_BYTES};
 
 /// How much is read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;
-/// So many zeros before the end of a sector are taken for bytes that were never written. A record may
-/// have them as well; that matters only if it is damaged and nothing says that it was durable.
+/// So many zeros before the end of a sector are taken for bytes that were never written. A record
+/// may have them as well; that matters only if it is damaged and nothing says that it was durable.
 const UNWRITTEN_BYTES: usize = 16;
 
 /// A segment's file, read through a window.
@@ -84,8 +84,8 @@ impl SegmentReader {
     }
 
     /// Whether a write that never reached the device, or did so while it was being done, would look
-    /// like what is at `offset`, where no sound frame begins: the file ends too early, or some sector
-    /// is still as it was before the write, that is with zeros up to its end.
+    /// like what is at `offset`, where no sound frame begins: the file ends too early, or some
+    /// sector is still as it was before the write, that is with zeros up to its end.
     pub fn looks_unwritten(&mut self, offset: u64, limit: u64) -> io::Result<bool> {
         let end = match self.frame(offset, limit)? {
             SegmentFound::BadBody(head) => head.end(offset),

@@ -256,8 +256,8 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
     divided.reopen().check();
 }
 
-/// Writers go on while a partition comes and goes: each write is acknowledged and kept, or refused, and one that
-/// was acknowledged before a release is never seen after it.
+/// Writers go on while a partition comes and goes: each write is acknowledged and kept, or refused,
+/// and one that was acknowledged before a release is never seen after it.
 #[test]
 fn writers_meet_a_partition_that_comes_and_goes() {
     let (_disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));

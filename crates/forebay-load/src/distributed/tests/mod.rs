@@ -298,7 +298,8 @@ fn ordered_partitions_are_cut_by_samples() {
     let report = cluster.push.commit(&reports, &Silent).unwrap();
     assert_eq!(report.rows_between, (9000, 9000));
 
-    // The number of partitions follows from the size; samples that there are none of are no samples.
+    // The number of partitions follows from the size; samples that there are none of are no
+    // samples.
     let by_size = PushRequest {
         partitions: None,
         ..request()

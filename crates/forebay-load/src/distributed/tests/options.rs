@@ -293,7 +293,8 @@ fn choices() -> impl Strategy<Value = Choice> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However the rows are split and the work is shared out and done again, the version is that of a local push.
+    /// However the rows are split and the work is shared out and done again, the version is that of
+    /// a local push.
     #[test]
     fn any_split_makes_the_same_version(choice in choices()) {
         let rows = birds(choice.rows.iter().copied());
@@ -361,7 +362,8 @@ proptest! {
         let changed = [vec![before], middle, vec![after]].concat();
         let changed = concat_batches(&record_schema(), &changed).unwrap();
         if let Ok(reports) = cluster.write(&changed) {
-            // Where a record stood says which of two stays, and nothing else; nobody shares a key here.
+            // Where a record stood says which of two stays, and nothing else; nobody shares a key
+            // here.
             prop_assert!(what == 2 && (column >= 3 || changed == part), "{what} {column} {bits}");
             cluster.push.commit(&reports, &Silent).unwrap();
         }

@@ -7,8 +7,8 @@ use crate::sources::SourceUnit;
 pub const SAMPLE_ROWS: u64 = 100_000;
 /// Parts among which they are spread, at least, where there are so many.
 const SPREAD: u64 = 64;
-/// A part whose rows nobody has counted is read to its end, so that they show in its bytes; but no more than so many
-/// times the sample.
+/// A part whose rows nobody has counted is read to its end, so that they show in its bytes; but no
+/// more than so many times the sample.
 const MOST_SAMPLES: u64 = 10;
 
 /// A part to read.
@@ -60,7 +60,8 @@ fn places(parts: usize, counts: Option<&[u64]>, extent: Extent) -> Vec<(usize, u
 
 /// All numbers below `parts`, the first of them zero, any few of them far apart.
 fn scattered(parts: usize) -> impl Iterator<Item = usize> {
-    // The golden section; a step that shares no divisor with the number of parts meets each of them once.
+    // The golden section; a step that shares no divisor with the number of parts meets each of them
+    // once.
     let near = (parts as f64 * 0.618) as usize;
     let coprime = |step: &usize| divisor(*step, parts) == 1;
     let step = (near.max(1)..).find(coprime).unwrap_or(1);

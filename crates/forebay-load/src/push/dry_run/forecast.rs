@@ -67,7 +67,8 @@ impl ExpectedTotals {
 }
 
 impl Prepared<'_> {
-    /// Scales, compares and judges. `opened`: how long it took until the reading began that came to its end.
+    /// Scales, compares and judges. `opened`: how long it took until the reading began that came to
+    /// its end.
     pub(super) fn forecast(
         &self,
         encoder: &RowEncoder,

@@ -1,7 +1,8 @@
-//! The keys that a dry run has seen, by their hashes: to find duplicates, and keys that would be lost.
+//! The keys that a dry run has seen, by their hashes: to find duplicates, and keys that would be
+//! lost.
 //!
-//! A hash has 64 bits. Of a hundred million keys two have the same one in three cases of ten thousand; then a
-//! duplicate is told that is none.
+//! A hash has 64 bits. Of a hundred million keys two have the same one in three cases of ten
+//! thousand; then a duplicate is told that is none.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,14 +1,17 @@
 //! A push as far as it writes nothing: what it would store, and what the gate would say.
 //!
-//! 1. The sources are opened, and the key template and the value checked against their columns, as in a push.
-//! 2. `look`: rows are read and encoded (twice where the types of text turn out to be others: `super::looking`), all of them or a sample that is spread over the parts of the sources
-//!    (`choose`). They are counted; some are drawn (`reservoir`), and of all the keys hashes are kept (`keys`).
+//! 1. The sources are opened, and the key template and the value checked against their columns, as
+//!    in a push.
+//! 2. `look`: rows are read and encoded (twice where the types of text turn out to be others:
+//!    `super::looking`), all of them or a sample that is spread over the parts of the sources
+//!    (`choose`). They are counted; some are drawn (`reservoir`), and of all the keys hashes are
+//!    kept (`keys`).
 //! 3. `trial`: the drawn rows are sorted and written as runs, in memory, by the code of a push.
-//! 4. `forecast`: what was seen is scaled to all the rows, the drawn keys are looked up in the version that serves,
-//!    and the gate is asked.
+//! 4. `forecast`: what was seen is scaled to all the rows, the drawn keys are looked up in the
+//!    version that serves, and the gate is asked.
 //!
-//! No lock is taken and no file made. What fails before a push writes anything is the same error here; what would
-//! make it fail later is told in the [`Outlook`].
+//! No lock is taken and no file made. What fails before a push writes anything is the same error
+//! here; what would make it fail later is told in the [`Outlook`].
 
 mod choose;
 mod forecast;
@@ -65,7 +68,8 @@ pub struct Ground<'a> {
 #[derive(Debug)]
 pub struct Forecast {
     pub table: TableName,
-    /// What the version would say of itself: number, value, columns, key, order. Its partitions do not count.
+    /// What the version would say of itself: number, value, columns, key, order. Its partitions do
+    /// not count.
     pub manifest: Manifest,
     /// Rows that were read, and whether these are all.
     pub rows_read: u64,

@@ -11,7 +11,8 @@ use crate::push::push;
 use crate::push::tests::request;
 use crate::sources::{Batches, Input};
 
-/// So many rows of an id and a number, in batches, from a reader that does or does not know how many there are.
+/// So many rows of an id and a number, in batches, from a reader that does or does not know how
+/// many there are.
 fn rows(count: i64, times: i64, is_counted: bool) -> Input {
     let batch = move |start: i64| -> Result<RecordBatch, ArrowError> {
         let ids: Int64Array = (start..count.min(start + 10_000)).collect();

@@ -1,4 +1,5 @@
-//! The sample, sorted and written as runs in memory: how large the files get, and how long that takes.
+//! The sample, sorted and written as runs in memory: how large the files get, and how long that
+//! takes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ pub struct Trial {
     pub partitions: usize,
 }
 
-/// Writes the sample. `whole` is what the version is expected to hold; `boundaries` are the partitions, where they are
-/// settled.
+/// Writes the sample. `whole` is what the version is expected to hold; `boundaries` are the
+/// partitions, where they are settled.
 pub fn write(
     request: &PushRequest,
     layer: Option<&Layer>,

@@ -1,13 +1,16 @@
 //! Where several threads can begin to read one capture.
 //!
-//! 1. Behind every so many bytes a *sync point* is looked for: a place from which several records follow one
-//!    another that look real. That is a guess: a packet may carry anything, a capture too.
+//! 1. Behind every so many bytes a *sync point* is looked for: a place from which several records
+//!    follow one another that look real. That is a guess: a packet may carry anything, a capture
+//!    too.
 //! 2. Threads walk from each sync point to the next, by the records' lengths, and count packets.
-//! 3. The first one began at the file's first record. If it ends exactly at the second sync point, that is
-//!    the beginning of a record, and so is by induction each one at which the walk before it ends. A guess
-//!    at which it does not end is dropped: the walk before goes on from its own end to the next one.
+//! 3. The first one began at the file's first record. If it ends exactly at the second sync point,
+//!    that is the beginning of a record, and so is by induction each one at which the walk before
+//!    it ends. A guess at which it does not end is dropped: the walk before goes on from its own
+//!    end to the next one.
 //!
-//! So a wrong guess costs a walk and is never believed, and every part knows the number of its first packet.
+//! So a wrong guess costs a walk and is never believed, and every part knows the number of its
+//! first packet.
 
 use std::sync::Arc;
 

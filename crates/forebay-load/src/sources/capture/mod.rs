@@ -1,8 +1,9 @@
 //! Packet captures, pcap and pcapng: a row a packet.
 //!
-//! Nothing in such a file marks where a record begins, so that it has to be read from the front. `walk`
-//! goes from record to record; `cut` finds places at which threads can begin, without trusting what merely
-//! looks like a record: a packet may carry a capture. `packets` makes columns of packets.
+//! Nothing in such a file marks where a record begins, so that it has to be read from the front.
+//! `walk` goes from record to record; `cut` finds places at which threads can begin, without
+//! trusting what merely looks like a record: a packet may carry a capture. `packets` makes columns
+//! of packets.
 
 mod cut;
 mod packets;
@@ -77,8 +78,8 @@ impl CaptureFile {
         &self.parts
     }
 
-    /// Reads the columns at `columns` (ascending) of a part. `emit` is told the number in the file of each
-    /// batch's first packet, from 0; `reject` the place of what is no packet.
+    /// Reads the columns at `columns` (ascending) of a part. `emit` is told the number in the file
+    /// of each batch's first packet, from 0; `reject` the place of what is no packet.
     pub fn read<E: From<SourceError>>(
         &self,
         blob: &Blob,

@@ -160,8 +160,8 @@ impl Framing {
         }))
     }
 
-    /// Whether what lies at `at` looks like a record that comes after `before`, if that is given. Stricter
-    /// than [`Framing::step`]: what is refused here may be one all the same.
+    /// Whether what lies at `at` looks like a record that comes after `before`, if that is given.
+    /// Stricter than [`Framing::step`]: what is refused here may be one all the same.
     pub fn looks_real(
         &self,
         window: &mut Window<'_>,

@@ -17,7 +17,8 @@ struct Search<'a> {
     lakes: Lakes<'a>,
 }
 
-/// `text` is the source as the location takes it. With `any_ending`, directories give all their files.
+/// `text` is the source as the location takes it. With `any_ending`, directories give all their
+/// files.
 pub fn expand(
     location: &Location,
     source: &str,

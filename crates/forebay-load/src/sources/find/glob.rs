@@ -5,8 +5,8 @@ pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// Names that are taken only when written out: dot files, and what jobs leave beside their files (`_SUCCESS`,
-/// `_temporary`). A directory that gives a column is none of them.
+/// Names that are taken only when written out: dot files, and what jobs leave beside their files
+/// (`_SUCCESS`, `_temporary`). A directory that gives a column is none of them.
 pub fn hidden(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }

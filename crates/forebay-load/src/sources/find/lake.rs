@@ -1,5 +1,5 @@
-//! Tables of files: Delta, Iceberg and Hudi. Which of their files are the table, and which rows of those, only
-//! their logs say, so that the files are never read as loose ones.
+//! Tables of files: Delta, Iceberg and Hudi. Which of their files are the table, and which rows of
+//! those, only their logs say, so that the files are never read as loose ones.
 
 use std::collections::BTreeMap;
 

@@ -24,8 +24,8 @@ const VARIABLES: &str = "; docs/object-stores.md says which variables it takes";
 pub struct Location {
     /// What files are read from.
     pub store: Arc<Store>,
-    /// What they are looked for in: a bucket that does not answer ends the command sooner than one that
-    /// ceases to.
+    /// What they are looked for in: a bucket that does not answer ends the command sooner than one
+    /// that ceases to.
     objects: Arc<dyn ObjectStore>,
     /// What names begin with, as `s3://bucket`; `None`: this machine.
     base: Option<String>,
@@ -91,8 +91,8 @@ impl Location {
         }
     }
 
-    /// What messages call a file: the source as given when it is that file, else by its whole path or URL,
-    /// shortened below the working directory.
+    /// What messages call a file: the source as given when it is that file, else by its whole path
+    /// or URL, shortened below the working directory.
     pub fn name(&self, source: &str, location: &Path) -> Arc<str> {
         if let Some(base) = &self.base {
             return format!("{base}/{location}").into();

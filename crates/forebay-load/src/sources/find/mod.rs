@@ -1,8 +1,8 @@
 //! From sources to files: paths, directories, globs, URLs and standard input.
 //!
-//! A directory stands for the files of known endings below it. Names that begin with `.` or `_` are taken only when
-//! written out. Sources keep the order in which they were given, the files of one are sorted by name, and a file
-//! that two sources name is read once.
+//! A directory stands for the files of known endings below it. Names that begin with `.` or `_` are
+//! taken only when written out. Sources keep the order in which they were given, the files of one
+//! are sorted by name, and a file that two sources name is read once.
 
 mod expand;
 mod expanded;

@@ -1,5 +1,5 @@
-//! Files of web servers. They cannot be listed; ranges are read where the server gives them, else the file is
-//! brought here whole first.
+//! Files of web servers. They cannot be listed; ranges are read where the server gives them, else
+//! the file is brought here whole first.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -121,8 +121,8 @@ pub fn open(source: &str, runtime: Arc<Runtime>, spool: &Spool) -> Result<Blob, 
     }
 }
 
-/// What a server says of a file; `None`: it gives no ranges of it. Asked by reading a byte, as servers refuse a
-/// HEAD of a URL that was signed for GET.
+/// What a server says of a file; `None`: it gives no ranges of it. Asked by reading a byte, as
+/// servers refuse a HEAD of a URL that was signed for GET.
 fn look(store: &Store, path: &Path) -> Result<Option<ObjectMeta>, Error> {
     let options = GetOptions::new().with_range(Some(0..1));
     match store

@@ -1,5 +1,6 @@
-//! The messages of Arrow files and streams. Every length that stands in one is held against what is there before the
-//! library decodes it: the library takes such lengths for memory to reserve, and ends the process where there is none.
+//! The messages of Arrow files and streams. Every length that stands in one is held against what is
+//! there before the library decodes it: the library takes such lengths for memory to reserve, and
+//! ends the process where there is none.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -14,7 +15,8 @@ use crate::sources::blob::{Blob, BlobReader};
 const MARK: [u8; 4] = [0xff; 4];
 /// Behind a file's footer: its length, and `ARROW1`.
 const TAIL_BYTES: u64 = 10;
-/// What a byte becomes at most: a block of LZ4 repeats 255 bytes by one, one of zstd makes 128 KiB of four.
+/// What a byte becomes at most: a block of LZ4 repeats 255 bytes by one, one of zstd makes 128 KiB
+/// of four.
 const LZ4_RATIO: u64 = 255;
 const ZSTD_RATIO: u64 = 32 << 10;
 /// A buffer of so many bytes is never more than memory has.

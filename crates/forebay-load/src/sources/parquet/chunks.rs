@@ -1,5 +1,5 @@
-//! The bytes of a row group's columns: read as they are needed on this machine, asked for beforehand across a
-//! network.
+//! The bytes of a row group's columns: read as they are needed on this machine, asked for
+//! beforehand across a network.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -16,9 +16,11 @@ use crate::sources::blob::{Blob, BlobReader};
 const HEADER_BYTES: u64 = 8 << 10;
 /// Bytes of a file's end that are read at once: enough for most footers.
 const TAIL_BYTES: u64 = 64 << 10;
-/// Columns of a row group that lie across a network are brought whole, if all together are this small.
+/// Columns of a row group that lie across a network are brought whole, if all together are this
+/// small.
 const WHOLE_BYTES: u64 = 32 << 20;
-/// Between columns that are brought, so many bytes that are not needed are brought too: cheaper than asking again.
+/// Between columns that are brought, so many bytes that are not needed are brought too: cheaper
+/// than asking again.
 const GAP_BYTES: u64 = 512 << 10;
 /// Of larger ones, so much is held of all columns together, in windows of these sizes.
 const WINDOWS_BYTES: u64 = 96 << 20;

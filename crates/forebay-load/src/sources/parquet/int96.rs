@@ -1,5 +1,6 @@
-//! Timestamps of 96 bits, as old writers have them: they reach further than a timestamp in nanoseconds does, and the
-//! decoder lets what is beyond wrap around. So they are decoded once more, as seconds, and compared.
+//! Timestamps of 96 bits, as old writers have them: they reach further than a timestamp in
+//! nanoseconds does, and the decoder lets what is beyond wrap around. So they are decoded once
+//! more, as seconds, and compared.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
@@ -33,7 +34,8 @@ pub(super) fn in_seconds(fields: &Fields) -> Fields {
     })
 }
 
-/// Whether the columns of `seconds` are those of the same names in `batch`; else the name of one that wraps around.
+/// Whether the columns of `seconds` are those of the same names in `batch`; else the name of one
+/// that wraps around.
 pub(super) fn check(batch: &RecordBatch, seconds: &RecordBatch) -> Result<(), String> {
     for (field, column) in seconds.schema_ref().fields().iter().zip(seconds.columns()) {
         let same = batch

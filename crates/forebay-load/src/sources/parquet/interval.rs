@@ -1,5 +1,5 @@
-//! Parquet's intervals: months, days and milliseconds, each without a sign. The decoder gives days and milliseconds, or
-//! months, so they are decoded once as either and put together.
+//! Parquet's intervals: months, days and milliseconds, each without a sign. The decoder gives days
+//! and milliseconds, or months, so they are decoded once as either and put together.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ pub(super) fn in_months(fields: &Fields) -> Fields {
     retyped_fields(fields, &|own| (*own == DAY_TIME).then(|| months.clone()))
 }
 
-/// Those of the columns that are decoded as days and milliseconds where `declared` has whole intervals.
+/// Those of the columns that are decoded as days and milliseconds where `declared` has whole
+/// intervals.
 pub(super) fn columns(decoded: &Fields, declared: &Fields, columns: &[usize]) -> Vec<usize> {
     let holds = |column: &&usize| {
         let own = decoded[**column].data_type();

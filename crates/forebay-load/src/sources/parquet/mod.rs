@@ -1,7 +1,8 @@
 //! Parquet files: a unit a row group.
 //!
-//! The checksums of pages are verified where the file has them (the crate does so); they cover a page's content, not
-//! its header, which `pages` holds against the footer. `chunks` brings the bytes.
+//! The checksums of pages are verified where the file has them (the crate does so); they cover a
+//! page's content, not its header, which `pages` holds against the footer. `chunks` brings the
+//! bytes.
 
 pub(super) mod chunks;
 mod int96;

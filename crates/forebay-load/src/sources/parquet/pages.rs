@@ -1,8 +1,8 @@
 //! A row group's pages, whose headers have to agree with the footer.
 //!
-//! A page's checksum does not cover its header, so that a damaged one might have sound bytes decoded as something
-//! else: each encoding has to be one that the footer names for the column, and the values of all pages together as
-//! many as it says.
+//! A page's checksum does not cover its header, so that a damaged one might have sound bytes
+//! decoded as something else: each encoding has to be one that the footer names for the column, and
+//! the values of all pages together as many as it says.
 
 use std::sync::Arc;
 
@@ -195,8 +195,8 @@ impl Iterator for CheckedPages {
     }
 }
 
-/// The next page is read and checked before anything is said of it: the crate's own look at a header alone gives up
-/// by a panic when parts of it are missing.
+/// The next page is read and checked before anything is said of it: the crate's own look at a
+/// header alone gives up by a panic when parts of it are missing.
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         match self.next.take() {

@@ -1,4 +1,5 @@
-//! Types that the first rows do not show: what a sample cannot know is found by looking at all rows.
+//! Types that the first rows do not show: what a sample cannot know is found by looking at all
+//! rows.
 
 use super::*;
 

@@ -214,7 +214,8 @@ fn a_flipped_bit_in_compressed_text_is_an_error() {
         let dir = Dir::new(&[(name, &bytes)]);
         let whole = read(&dir.open(name).unwrap()).unwrap();
         assert_eq!(whole.rows.len(), 2000);
-        // The head has flags and a time that are no content; the checksum of gzip is before its length.
+        // The head has flags and a time that are no content; the checksum of gzip is before its
+        // length.
         for at in (20..bytes.len()).step_by(bytes.len() / 40) {
             let mut flipped = bytes.clone();
             flipped[at] ^= 4;

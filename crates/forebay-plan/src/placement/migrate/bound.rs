@@ -3,13 +3,13 @@
 use super::super::cluster::Cluster;
 use super::super::routing::{Cut, Routing};
 
-/// Bytes (copies, where no sizes are given) that have to be shipped before all load can be routed within
-/// the limits of `routing`, whose minimum cut is `cut`.
+/// Bytes (copies, where no sizes are given) that have to be shipped before all load can be routed
+/// within the limits of `routing`, whose minimum cut is `cut`.
 ///
-/// The cut's nodes hold some partitions alone, and cannot take `excess` of their load. A partition brings
-/// out no more than its load, and only after it was copied: the least is shipped by those that bring
-/// out most a byte, up to a fraction of the last one. Whatever else is needed, missing replicas have
-/// to be made too; the larger of the two is the bound.
+/// The cut's nodes hold some partitions alone, and cannot take `excess` of their load. A partition
+/// brings out no more than its load, and only after it was copied: the least is shipped by those
+/// that bring out most a byte, up to a fraction of the last one. Whatever else is needed, missing
+/// replicas have to be made too; the larger of the two is the bound.
 pub fn least_shipped(cluster: &Cluster, routing: &Routing, cut: Option<&Cut>) -> u128 {
     let missing = (0..cluster.partitions() as u32).map(|id| {
         let count = cluster.min.saturating_sub(routing.holders(id).count());

@@ -1,15 +1,15 @@
-//! From the current placement to one that carries a wanted share of the best possible, for the least
-//! data shipped. Nodes that are added, drained or lost are the same task: the new one is an empty node,
-//! the others hold nothing that counts.
+//! From the current placement to one that carries a wanted share of the best possible, for the
+//! least data shipped. Nodes that are added, drained or lost are the same task: the new one is an
+//! empty node, the others hold nothing that counts.
 //!
 //! 1. Partitions with too few replicas on the nodes that stay get them (`work`).
-//! 2. The load is routed with every node limited to what the wanted share allows. While load is left
-//!    over, the minimum cut names the full nodes that hold it alone. For each connected part of them,
-//!    the partition that brings most load out for its bytes is copied to a node with room; where that
-//!    node has no free slot, it gives up the copy that serves least.
+//! 2. The load is routed with every node limited to what the wanted share allows. While load is
+//!    left over, the minimum cut names the full nodes that hold it alone. For each connected part
+//!    of them, the partition that brings most load out for its bytes is copied to a node with room;
+//!    where that node has no free slot, it gives up the copy that serves least.
 //! 3. Copies that turn out not to be needed are taken back.
-//! 4. Placements made from nothing (`balanced`, `smooth`), their nodes relabelled to match the current
-//!    ones best, are candidates too: no plan ships more than they do.
+//! 4. Placements made from nothing (`balanced`, `smooth`), their nodes relabelled to match the
+//!    current ones best, are candidates too: no plan ships more than they do.
 
 mod bound;
 mod parts;
@@ -164,8 +164,8 @@ impl MoveCandidate {
     }
 }
 
-/// Step by step from the current placement, in a few ways: the wanted capacity at once or a little more
-/// than it, by the roomiest nodes or by those that just have room.
+/// Step by step from the current placement, in a few ways: the wanted capacity at once or a little
+/// more than it, by the roomiest nodes or by those that just have room.
 fn gradual(cluster: &Cluster, wanted: f64, best: f64) -> Result<Vec<MoveCandidate>, InputError> {
     let mut candidates = Vec::new();
     let slots: usize = cluster

@@ -1,5 +1,5 @@
-//! The connected parts of a minimum cut: groups of full nodes that share no partition with each other,
-//! so that each has to be helped by itself.
+//! The connected parts of a minimum cut: groups of full nodes that share no partition with each
+//! other, so that each has to be helped by itself.
 
 use super::super::routing::{Cut, Routing};
 

@@ -1,4 +1,5 @@
-//! From one placement to another: transfers in an order in which they can be done, and the plan of them.
+//! From one placement to another: transfers in an order in which they can be done, and the plan of
+//! them.
 
 use std::collections::HashMap;
 
@@ -23,9 +24,9 @@ pub enum Transfer {
     },
 }
 
-/// The transfers from the current placement to `wanted`: drops as soon as a partition has replicas to
-/// spare, copies as soon as there is a free slot. Where all wait for each other (nodes that are full
-/// exchange their last replicas), a node takes a copy beyond its slots until its drop follows.
+/// The transfers from the current placement to `wanted`: drops as soon as a partition has replicas
+/// to spare, copies as soon as there is a free slot. Where all wait for each other (nodes that are
+/// full exchange their last replicas), a node takes a copy beyond its slots until its drop follows.
 pub fn transfers(cluster: &Cluster, wanted: &Placement) -> Vec<Transfer> {
     let mut state = StepState::new(cluster, wanted);
     let mut done = Vec::new();
@@ -40,7 +41,8 @@ pub fn transfers(cluster: &Cluster, wanted: &Placement) -> Vec<Transfer> {
     done
 }
 
-/// Lets each copy be made from the node that sends least so far, of those that hold the partition then.
+/// Lets each copy be made from the node that sends least so far, of those that hold the partition
+/// then.
 pub fn choose_sources(cluster: &Cluster, transfers: &mut [Transfer]) {
     let lives = |node: &u32| cluster.nodes[*node as usize].fate != Fate::Lost;
     let current = cluster.current.as_ref();
@@ -168,8 +170,8 @@ impl<'a> StepState<'a> {
     }
 }
 
-/// The partition map that the transfers begin with: replicas on nodes that live, the lowest node the
-/// primary. Partitions that nobody holds any more are where they are restored to.
+/// The partition map that the transfers begin with: replicas on nodes that live, the lowest node
+/// the primary. Partitions that nobody holds any more are where they are restored to.
 pub fn partition_map(cluster: &Cluster, transfers: &[Transfer]) -> PartitionMap {
     let nodes: Vec<Node> = cluster
         .nodes
@@ -212,8 +214,8 @@ pub fn partition_map(cluster: &Cluster, transfers: &[Transfer]) -> PartitionMap 
     }
 }
 
-/// The transfers as a plan. Copies from nowhere are no steps: they come before it. `least` is what has
-/// to be shipped at least.
+/// The transfers as a plan. Copies from nowhere are no steps: they come before it. `least` is what
+/// has to be shipped at least.
 pub fn plan(cluster: &Cluster, transfers: &[Transfer], after: &Placement, least: u128) -> Plan {
     let map = partition_map(cluster, transfers);
     let mut primary: Vec<Option<u32>> = map
@@ -276,8 +278,8 @@ fn restored(cluster: &Cluster, transfers: &[Transfer]) -> u128 {
     transfers.iter().map(size).sum()
 }
 
-/// Steps with what each waits for: a copy for its source and for the slot it takes, a drop for the copies
-/// and hand-overs of its partition and for the copies made from it.
+/// Steps with what each waits for: a copy for its source and for the slot it takes, a drop for the
+/// copies and hand-overs of its partition and for the copies made from it.
 #[derive(Default)]
 struct Steps {
     list: Vec<Step>,

@@ -124,8 +124,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Copies partitions whose replicas are in fewer zones than they need into others, where these have
-    /// room.
+    /// Copies partitions whose replicas are in fewer zones than they need into others, where these
+    /// have room.
     fn spread_over_zones(&mut self) {
         let cluster = self.cluster;
         let zone = |node: u32| cluster.nodes[node as usize].zone;
@@ -172,9 +172,11 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Copies partitions out of the nodes that limit the capacity, until none does or nothing helps.
+    /// Copies partitions out of the nodes that limit the capacity, until none does or nothing
+    /// helps.
     pub fn spread(&mut self) {
-        // A copy may push another one out that is then needed elsewhere: the end is not for certain.
+        // A copy may push another one out that is then needed elsewhere: the end is not for
+        // certain.
         let most: usize = self.held.iter().map(Vec::len).sum::<usize>() * 4 + self.slots.len();
         while let Some(cut) = self.routing.route() {
             if self.transfers.len() > most {
@@ -217,7 +219,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// After one more copy than allowed: gives up the one among the crowded nodes that serves least.
+    /// After one more copy than allowed: gives up the one among the crowded nodes that serves
+    /// least.
     fn keep_below_most(&mut self, partition: u32, outside: &[bool]) {
         let holders = &self.holders[partition as usize];
         if holders.len() <= self.cluster.max {
@@ -235,8 +238,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Copies a partition to the best fitting node among those `allowed` that can take it; to one that
-    /// keeps its copies spread over the zones before others.
+    /// Copies a partition to the best fitting node among those `allowed` that can take it; to one
+    /// that keeps its copies spread over the zones before others.
     fn copy_somewhere(&mut self, partition: u32, allowed: &dyn Fn(u32) -> bool) -> bool {
         let holders = &self.holders[partition as usize];
         let mut nodes: Vec<u32> = self

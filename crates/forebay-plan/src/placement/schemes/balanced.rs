@@ -1,5 +1,5 @@
-//! `balanced`: the anticipated load, divided evenly among the replicas of each partition, as even over
-//! the nodes as possible.
+//! `balanced`: the anticipated load, divided evenly among the replicas of each partition, as even
+//! over the nodes as possible.
 //!
 //! 1. Copies with the most load first, each to a node that is the lightest by half a copy or nearer
 //!    (longest processing time first); of these, one that shares few partitions with the other

@@ -81,8 +81,8 @@ impl<'a> PlacementBuilder<'a> {
         Ok(self.cluster.min)
     }
 
-    /// Puts a copy that fits nowhere: by an exchange, or in a zone that has enough of the partition.
-    /// Gives it up if the partition can do without it.
+    /// Puts a copy that fits nowhere: by an exchange, or in a zone that has enough of the
+    /// partition. Gives it up if the partition can do without it.
     pub fn put_somehow(&mut self, partition: u32, weights: &[f64]) -> Result<(), InputError> {
         if self.put_by_exchange(partition, weights) {
             return Ok(());

@@ -1,14 +1,16 @@
 //! `compact`: few different partitions on each node, so that they fit its memory, at an even load.
 //!
-//! The slots of all partitions stand in a circle, those of one partition beside each other, each with
-//! its part of the load. Somewhere on such a circle begins an arc with a node's number of slots and
-//! very nearly a node's share of the load: some arcs have more, some less, and the next arc differs
-//! from this one by a single slot at either end. That arc is the node's; what is left is closed to a
-//! circle again. So each node cuts at most two partitions apart. Several circles (by heat, by number, by
-//! lot) are tried; of those that carry the load the one with the smallest footprint is taken.
+//! The slots of all partitions stand in a circle, those of one partition beside each other, each
+//! with its part of the load. Somewhere on such a circle begins an arc with a node's number of
+//! slots and very nearly a node's share of the load: some arcs have more, some less, and the next
+//! arc differs from this one by a single slot at either end. That arc is the node's; what is left
+//! is closed to a circle again. So each node cuts at most two partitions apart. Several circles (by
+//! heat, by number, by lot) are tried; of those that carry the load the one with the smallest
+//! footprint is taken.
 //!
-//! With a least number of replicas above 1 the nodes are divided into as many groups, and each group
-//! gets a circle of its own that has every partition: the copies that count are on different nodes.
+//! With a least number of replicas above 1 the nodes are divided into as many groups, and each
+//! group gets a circle of its own that has every partition: the copies that count are on different
+//! nodes.
 
 use crate::placement::cluster::Cluster;
 use crate::placement::layout::Placement;
@@ -187,7 +189,8 @@ fn best_arc(circle: &[(u32, f64)], slots: usize, wanted: f64) -> usize {
     let mut best = (f64::INFINITY, 0);
     for begin in 0..circle.len() {
         let off = (load - wanted).abs();
-        // Of arcs that are about as near, the first that does not cut a partition in front is better.
+        // Of arcs that are about as near, the first that does not cut a partition in front is
+        // better.
         let cuts = circle[begin].0 == circle[(begin + circle.len() - 1) % circle.len()].0;
         let score = if cuts { off + wanted * 1e-3 } else { off };
         if score < best.0 {

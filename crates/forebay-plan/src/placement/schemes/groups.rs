@@ -1,13 +1,13 @@
-//! The schemes that place groups of partitions: `base` and `coarse`. A group fills a node, and there
-//! are as few groups as hold all partitions. And `complete`, one group of everything.
+//! The schemes that place groups of partitions: `base` and `coarse`. A group fills a node, and
+//! there are as few groups as hold all partitions. And `complete`, one group of everything.
 
 use crate::InputError;
 use crate::placement::cluster::Cluster;
 use crate::placement::layout::Placement;
 use crate::placement::replicas::{Bounds, Objective, replication_vector};
 
-/// More copies than this are not listed by `complete`: all of them would be looked at for each node's
-/// failure.
+/// More copies than this are not listed by `complete`: all of them would be looked at for each
+/// node's failure.
 const MOST_COPIES: usize = 2_000_000;
 
 /// A copy of all groups at a time, as often as the nodes allow.
@@ -51,7 +51,8 @@ pub fn coarse(cluster: &Cluster, objective: Objective) -> Result<Placement, Inpu
     }))
 }
 
-/// Everything everywhere. Slots and bytes do not count: it is what other placements are compared with.
+/// Everything everywhere. Slots and bytes do not count: it is what other placements are compared
+/// with.
 pub fn complete(cluster: &Cluster) -> Result<Placement, InputError> {
     let partitions = cluster.partitions();
     let staying = cluster.staying();

@@ -17,9 +17,9 @@ pub struct Partners {
 }
 
 impl Partners {
-    /// Puts a copy on the one of the light nodes that shares least with its present holders. Lighter
-    /// ones win ties, and nodes more than `slack` above the lightest are left out. `false` when no
-    /// node takes it.
+    /// Puts a copy on the one of the light nodes that shares least with its present holders.
+    /// Lighter ones win ties, and nodes more than `slack` above the lightest are left out. `false`
+    /// when no node takes it.
     pub fn put(
         &mut self,
         seats: &mut PlacementBuilder<'_>,

@@ -13,8 +13,8 @@ use crate::Random;
 
 const MINMAX: Objective = Objective::MinMax;
 
-/// Carries the transfers out; says what is wrong, if anything is: a partition that falls below the least
-/// number of live copies it had, a copy from nowhere, another end than the placement.
+/// Carries the transfers out; says what is wrong, if anything is: a partition that falls below the
+/// least number of live copies it had, a copy from nowhere, another end than the placement.
 fn fault(cluster: &Cluster, migration: &Migration) -> Option<String> {
     let lives = |node: u32| cluster.nodes[node as usize].fate != Fate::Lost;
     let current = cluster.current.as_ref().expect("a current placement");

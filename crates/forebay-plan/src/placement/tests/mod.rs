@@ -1,4 +1,5 @@
-//! Tests of the placement planner against exhaustive search, the paper's tables and the notes' targets.
+//! Tests of the placement planner against exhaustive search, the paper's tables and the notes'
+//! targets.
 
 mod figures;
 mod migration;

@@ -1,5 +1,5 @@
-//! The flow against all sets of nodes: a placement's capacity is limited by the set that alone holds the
-//! most load a node.
+//! The flow against all sets of nodes: a placement's capacity is limited by the set that alone
+//! holds the most load a node.
 
 use super::super::layout::Placement;
 use super::super::measure::{capacity, measure, routed_loads};

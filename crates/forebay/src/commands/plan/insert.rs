@@ -14,16 +14,18 @@ use crate::exit::Outcome;
 /// Plan splits and moves before a bulk insert, update or delete
 ///
 /// Reads one JSON object (docs/plan.md describes it): machines, and either partitions with their
-/// existing and new records and their machine, or tables with boundaries and samples. Prints what the
-/// plan costs, what no moves would cost, what no plan comes below, and a drawing of it. With --json one
-/// object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max, splits, partitions, plan}.
+/// existing and new records and their machine, or tables with boundaries and samples. Prints what
+/// the plan costs, what no moves would cost, what no plan comes below, and a drawing of it. With
+/// --json one object {dest, moves, cost, cost_no_moves, lower_bound, s_max, o_max, splits,
+/// partitions, plan}.
 #[derive(Debug, Args)]
 pub struct Insert {
     /// The JSON file; - is standard input
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
 
-    /// paper: the algorithm of the paper; fast: a better one; polish: goes on until --seconds are over
+    /// paper: the algorithm of the paper; fast: a better one; polish: goes on until --seconds are
+    /// over
     #[arg(long, default_value = "fast")]
     pub mode: Mode,
 

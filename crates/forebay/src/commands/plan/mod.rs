@@ -1,4 +1,5 @@
-//! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no store.
+//! `forebay plan`: the planners, one module a subcommand. They read a JSON file, and touch no
+//! store.
 
 pub mod insert;
 pub mod place;

@@ -16,8 +16,8 @@ use crate::exit::Outcome;
 ///
 /// Reads one JSON object (docs/plan.md describes it): nodes, their slots or bytes, the load of each
 /// partition, and what stands where now. Prints what the placement carries, how even it is, what a
-/// failure costs, what has to be shipped, and a drawing. With --json one object {placement, R, capacity,
-/// copies_to_ship, measures, current, migration, plan}.
+/// failure costs, what has to be shipped, and a drawing. With --json one object {placement, R,
+/// capacity, copies_to_ship, measures, current, migration, plan}.
 #[derive(Debug, Args)]
 pub struct Place {
     /// The JSON file; - is standard input

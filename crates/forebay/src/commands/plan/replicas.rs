@@ -14,10 +14,10 @@ use crate::exit::Outcome;
 
 /// Plan how many replicas each partition gets, from the load on them
 ///
-/// Reads the same JSON object as `plan place` (docs/plan.md), of which nodes and load are enough beside
-/// total, the number of all replicas, and max, the most of one partition. With --json one object {R,
-/// objective}: the replicas of each partition, and the hottest load per replica (minmax) or the
-/// paper's sum of differences of shares (l1).
+/// Reads the same JSON object as `plan place` (docs/plan.md), of which nodes and load are enough
+/// beside total, the number of all replicas, and max, the most of one partition. With --json one
+/// object {R, objective}: the replicas of each partition, and the hottest load per replica (minmax)
+/// or the paper's sum of differences of shares (l1).
 #[derive(Debug, Args)]
 pub struct Replicas {
     /// The JSON file; - is standard input

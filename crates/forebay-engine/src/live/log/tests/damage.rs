@@ -1,4 +1,5 @@
-//! Logs whose bytes changed: what is still sound is read, or the log is refused, never anything else.
+//! Logs whose bytes changed: what is still sound is read, or the log is refused, never anything
+//! else.
 
 use super::*;
 

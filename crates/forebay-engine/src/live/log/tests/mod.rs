@@ -73,8 +73,8 @@ fn open(disk: &SimDisk, durability: Durability) -> Result<(Log, Vec<Vec<u8>>), L
     ))
 }
 
-/// Payloads that differ in length and content; some have many zeros, as values have, but never so many in
-/// a row that they look unwritten.
+/// Payloads that differ in length and content; some have many zeros, as values have, but never so
+/// many in a row that they look unwritten.
 fn payload(number: usize) -> Vec<u8> {
     let length = 1 + number * 37 % 90;
     let byte = |at: usize| match number.is_multiple_of(3) && !at.is_multiple_of(15) {
