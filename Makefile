@@ -42,7 +42,6 @@ test: ## Every test: Rust, the short run of the fuzz targets, the binary as its 
 	@scripts/setup test
 	cargo test --workspace --locked
 	cargo build --locked -p forebay
-	@$(MAKE) --no-print-directory test-fuzz
 	@$(MAKE) --no-print-directory test-binary
 	@$(MAKE) --no-print-directory test-python
 
@@ -62,7 +61,7 @@ test-python: ## Only the tests of the Python package, installed as pip does it
 .PHONY: test-fuzz
 test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)
 	@scripts/setup build
-	CARGO_TARGET_DIR=$(CURDIR)/target cargo test --locked --manifest-path fuzz/Cargo.toml
+	cargo test --locked -p forebay-fuzz
 
 .PHONY: test-large
 test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `make test`
@@ -74,7 +73,6 @@ test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `mak
 lint: ## Formatting, clippy, licences and sources of dependencies, house rules
 	@scripts/setup lint
 	cargo fmt --all --check
-	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
 	.venv-lint/bin/ruff check --quiet scripts tests python
@@ -91,7 +89,6 @@ advisories: ## Known vulnerabilities of dependencies; fetches the advisory datab
 fmt: ## Formats every Rust file
 	@scripts/setup lint
 	cargo fmt --all
-	cargo fmt --all --manifest-path fuzz/Cargo.toml
 
 # The bench-* targets.
 -include bench/bench.mk
