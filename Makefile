@@ -45,14 +45,14 @@ test: ## Every test: Rust, the short run of the fuzz targets, the binary as its 
 .PHONY: test-binary
 test-binary: ## Only the tests that drive the built binary (ARGS='-k swap' picks some)
 	scripts/setup test cargo build --locked -p forebay
-	FOREBAY=$(DEBUG_BINARY) $(PYTHON) -m pytest tests $(ARGS)
+	FOREBAY=$(DEBUG_BINARY) scripts/pytest --dist worksteal tests $(ARGS)
 
 .PHONY: test-python
 test-python: ## Only the tests of the Python package, installed as pip does it
 	@scripts/setup test
 	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' $(PYTHON) -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation ./python
-	$(PYTHON) -m pytest python/tests $(ARGS)
+	$(PYTHON) -m pytest -n 3 --dist loadfile python/tests $(ARGS)
 
 .PHONY: test-fuzz
 test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)

@@ -4,10 +4,12 @@ import signal
 import threading
 import time
 
+import pytest
 from harness import wait_for
 from nodes import MIB, drop_from_memory, metric, ranges, resident_bytes, wide
 
 
+@pytest.mark.alone
 def test_a_pull_gives_way_when_serving_becomes_slow(remote, node, source, tmp_path):
     remote.push("people", source(20_000, version=1))
     server = node("--pull-rate", "auto:12M")
