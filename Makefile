@@ -57,7 +57,7 @@ test-python: ## Only the tests of the Python package, installed as pip does it
 .PHONY: test-fuzz
 test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)
 	@scripts/setup build
-	cargo test --locked -p forebay-fuzz
+	cargo test --locked --workspace --test short
 
 .PHONY: test-large
 test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `make test`
