@@ -25,57 +25,49 @@ build: ## The binary, for use: target/release/forebay
 
 .PHONY: demo
 demo: ## The main job on real flights: push, serve, push again under readers, diff, roll back
-	@scripts/setup demo
 	@echo 'building forebay (two minutes the first time, seconds after)'
-	cargo build --locked -p forebay
+	scripts/setup demo cargo build --locked -p forebay
 	@FOREBAY=$(DEBUG_BINARY) $(PYTHON) scripts/demo.py
 	@echo "  These are times of a build for development; 'make demo-release' has those of one for use."
 
 .PHONY: demo-release
 demo-release: ## The same with the release binary
-	@scripts/setup demo
-	@$(MAKE) --no-print-directory build
+	@echo 'building the release binary (some minutes the first time, seconds after)'
+	scripts/setup demo cargo build --release --locked -p forebay
 	@FOREBAY=$(RELEASE_BINARY) $(PYTHON) scripts/demo.py
 
 .PHONY: test
 test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it, Python
-	@scripts/setup test
-	cargo test --workspace --locked
-	cargo build --locked -p forebay
-	@$(MAKE) --no-print-directory test-fuzz
+	scripts/setup test cargo test --workspace --locked
 	@$(MAKE) --no-print-directory test-binary
 	@$(MAKE) --no-print-directory test-python
 
 .PHONY: test-binary
 test-binary: ## Only the tests that drive the built binary (ARGS='-k swap' picks some)
-	@scripts/setup test
-	cargo build --locked -p forebay
-	FOREBAY=$(DEBUG_BINARY) $(PYTHON) -m pytest tests $(ARGS)
+	scripts/setup test cargo build --locked -p forebay
+	FOREBAY=$(DEBUG_BINARY) scripts/pytest --dist worksteal tests $(ARGS)
 
 .PHONY: test-python
 test-python: ## Only the tests of the Python package, installed as pip does it
 	@scripts/setup test
 	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS='--profile dev --locked' $(PYTHON) -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation ./python
-	$(PYTHON) -m pytest python/tests $(ARGS)
+	$(PYTHON) -m pytest -n 2 --dist loadfile python/tests $(ARGS)
 
 .PHONY: test-fuzz
 test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeats one)
 	@scripts/setup build
-	CARGO_TARGET_DIR=$(CURDIR)/target cargo test --locked --manifest-path fuzz/Cargo.toml
+	cargo test --locked --workspace --test short
 
 .PHONY: test-large
 test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `make test`
-	@scripts/setup test
-	cargo build --release --locked -p forebay
+	scripts/setup test cargo build --release --locked -p forebay
 	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=1200 $(PYTHON) -m pytest -o tmp_path_retention_policy=failed tests/large $(ARGS)
 
 .PHONY: lint
 lint: ## Formatting, clippy, licences and sources of dependencies, house rules
-	@scripts/setup lint
+	scripts/setup lint cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo fmt --all --check
-	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo clippy --workspace --all-targets --locked -- -D warnings
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
 	.venv-lint/bin/ruff check --quiet scripts tests python
 	.venv-lint/bin/ruff format --check --quiet python
@@ -91,7 +83,6 @@ advisories: ## Known vulnerabilities of dependencies; fetches the advisory datab
 fmt: ## Formats every Rust file
 	@scripts/setup lint
 	cargo fmt --all
-	cargo fmt --all --manifest-path fuzz/Cargo.toml
 
 # The bench-* targets.
 -include bench/bench.mk

@@ -22,6 +22,11 @@ bench-sources: build ## Pushes of Parquet, CSV, JSON lines, in turn with an olde
 	@bench/setup plan
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_sources.py $(BENCH_ARGS)
 
+.PHONY: bench-profiles
+bench-profiles: ## Builds of the binary in turn: pushes, GETs, live writes (BINARIES='now=FILE other=FILE')
+	@bench/setup plan
+	@$(BENCH_PYTHON) bench/driver/bench_profiles.py $(BENCH_ARGS)
+
 .PHONY: bench-server
 bench-server: bench-setup build ## The server beside Redis, memory that must stay, swaps and pushes under load
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_server.py $(BENCH_ARGS)

@@ -4,10 +4,12 @@ import signal
 import threading
 import time
 
+import pytest
 from harness import wait_for
 from nodes import MIB, drop_from_memory, metric, ranges, resident_bytes, wide
 
 
+@pytest.mark.alone
 def test_a_pull_gives_way_when_serving_becomes_slow(remote, node, source, tmp_path):
     remote.push("people", source(20_000, version=1))
     server = node("--pull-rate", "auto:12M")
@@ -50,6 +52,7 @@ def test_rates_that_are_none_are_refused(remote, tmp_path):
         assert "--pull-rate" in refused
 
 
+@pytest.mark.alone
 def test_a_version_pushed_while_another_is_pulled_takes_its_place(remote, proxy, node, tmp_path):
     remote.push("wide", wide(tmp_path / "1.parquet"), args=["--partitions", "1"])
     server = node("--pull-rate", "6M", store=remote.through(proxy.url))
@@ -71,6 +74,7 @@ def test_a_version_pushed_while_another_is_pulled_takes_its_place(remote, proxy,
     assert server.stop() == 0
 
 
+@pytest.mark.alone
 def test_a_rollback_while_another_version_is_pulled(remote, proxy, node, tmp_path):
     small = wide(tmp_path / "1.parquet", rows=1)
     remote.push("wide", small, args=["--partitions", "1"])

@@ -45,6 +45,7 @@ pub fn samples() -> Vec<Vec<u8>> {
         r#"{"forebay_pointer": 1, "sequence": 7, "serving": 3, "history": [1, 2], "stamp": 9}"#;
     vec![
         sealed(&manifest_text()).into_bytes(),
+        sealed(&manifest_of_format_1()).into_bytes(),
         sealed(pointer).into_bytes(),
     ]
 }
@@ -68,19 +69,15 @@ fn manifest_text() -> String {
                 ..OperationCounts::default()
             }),
         }];
-        Partition {
-            lower: Bound::Slot(lower),
-            totals: Totals::of_run(&summary),
-            runs,
-        }
+        (Bound::Slot(lower), runs)
     };
-    let partitions = [partition(0, "a-1"), partition(8192, "a-2")];
+    let partitions = Partition::side_by_side([partition(0, "a-1"), partition(8192, "a-2")]);
     let mut totals = Totals::default();
     partitions
         .iter()
         .for_each(|partition| totals.add(&partition.totals));
     serde_json::json!({
-        "forebay_manifest": 1,
+        "forebay_manifest": 2,
         "table": "people",
         "version": 3,
         "created_unix_ms": 1_795_000_000_000_u64,
@@ -94,6 +91,20 @@ fn manifest_text() -> String {
         "totals": totals,
     })
     .to_string()
+}
+
+/// The same as format 1 had it: partitions with a lower bound and no name.
+fn manifest_of_format_1() -> String {
+    let mut manifest: serde_json::Value =
+        serde_json::from_str(&manifest_text()).expect("a manifest");
+    manifest["forebay_manifest"] = 1.into();
+    for partition in manifest["partitions"].as_array_mut().expect("a list") {
+        let lower = partition["bounds"]["lower"].take();
+        let fields = partition.as_object_mut().expect("an object");
+        fields.retain(|name, _| name != "id" && name != "bounds");
+        fields.insert("lower".to_owned(), lower);
+    }
+    manifest.to_string()
 }
 
 #[cfg(test)]
