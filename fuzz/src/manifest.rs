@@ -45,8 +45,8 @@ pub fn samples() -> Vec<Vec<u8>> {
         r#"{"forebay_pointer": 1, "sequence": 7, "serving": 3, "history": [1, 2], "stamp": 9}"#;
     vec![
         sealed(&manifest_text()).into_bytes(),
-        sealed(&manifest_of_format_1()).into_bytes(),
         sealed(pointer).into_bytes(),
+        sealed(&manifest_of_format_1()).into_bytes(),
     ]
 }
 

@@ -56,5 +56,9 @@ fn manifest_reader() {
         forebay_engine::Pointer::parse(&samples[1]).is_ok(),
         "the sample is a pointer"
     );
+    assert!(
+        forebay_engine::Manifest::parse(&samples[2]).is_ok(),
+        "the sample is a manifest of format 1"
+    );
     short_run(&samples, 40_000, manifest::check);
 }
