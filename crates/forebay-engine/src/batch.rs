@@ -1,11 +1,12 @@
-//! Looking up many keys of a version at a time.
+//! Looking up many keys at a time.
 //!
 //! A look-up waits for memory three times over: for the page's header, for the record, and before
 //! both for the index. Keys of a batch are independent, so each step is begun for all of them
 //! before the next step of the first one needs its outcome. Partitions do not matter to this: the
 //! steps go through the keys in order, whichever runs they lie in.
 
-use forebay_run::batch::BATCH;
+use forebay_run::Run;
+use forebay_run::batch::{Ahead, BATCH};
 
 use crate::error::ReadError;
 use crate::route::Route;
@@ -20,38 +21,51 @@ impl Version {
         mut look_up: impl FnMut(usize, Route<'a>, &[u8]) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            let mut routes = [Route::default(); BATCH];
+            let mut routes = [None; BATCH];
             for (route, key) in routes.iter_mut().zip(keys) {
-                *route = self.route(key.as_ref())?;
+                *route = self.find_route(key.as_ref());
             }
-            let routes = &mut routes[..keys.len()];
+            let routes = &routes[..keys.len()];
+            let mut ahead = [None; BATCH];
             if keys.len() > 1 {
-                self.look_ahead(routes);
+                let only_run = |route: &Option<Route<'_>>| self.only_run(route.as_ref()?);
+                look_ahead(routes.iter().map(only_run), &mut ahead);
             }
-            for (place, (key, route)) in keys.iter().zip(routes).enumerate() {
-                look_up(chunk * BATCH + place, *route, key.as_ref())?;
+            let found = keys.iter().zip(routes).zip(ahead).enumerate();
+            for (place, ((key, route), ahead)) in found {
+                let key = key.as_ref();
+                let route = route.ok_or_else(|| self.not_here(key))?;
+                look_up(chunk * BATCH + place, Route { ahead, ..route }, key)?;
             }
         }
         Ok(())
     }
 
-    /// Of a partition with several runs none is looked ahead in: which of them answers is not
-    /// known.
-    fn look_ahead<'a>(&'a self, routes: &mut [Route<'a>]) {
-        for route in routes.iter() {
-            if let [run] = &*self.parts[route.partition].runs {
-                run.approach(route.hash);
-            }
+    /// The run that alone has what there is of a key: of a partition with several it is not known
+    /// which of them answers.
+    fn only_run(&self, route: &Route<'_>) -> Option<(&Run, u64)> {
+        match &*self.parts[route.partition].runs {
+            [run] => Some((run, route.hash)),
+            _ => None,
         }
-        for route in routes.iter_mut() {
-            if let [run] = &*self.parts[route.partition].runs {
-                route.ahead = run.ahead(route.hash);
-            }
-        }
-        for route in routes {
-            if let Some(ahead) = &mut route.ahead {
-                ahead.match_records(route.hash);
-            }
+    }
+}
+
+/// Begins the look-ups of a batch: `runs` are those that keys are looked up in and the keys'
+/// hashes, none where a key's look-up cannot begin ahead. `ahead` gets how far each came.
+pub(crate) fn look_ahead<'a>(
+    runs: impl Iterator<Item = Option<(&'a Run, u64)>> + Clone,
+    ahead: &mut [Option<Ahead<'a>>],
+) {
+    for (run, hash) in runs.clone().flatten() {
+        run.approach(hash);
+    }
+    for (ahead, run) in ahead.iter_mut().zip(runs.clone()) {
+        *ahead = run.and_then(|(run, hash)| run.ahead(hash));
+    }
+    for (ahead, run) in ahead.iter_mut().zip(runs) {
+        if let (Some(ahead), Some((_, hash))) = (ahead, run) {
+            ahead.match_records(hash);
         }
     }
 }

@@ -14,6 +14,7 @@ mod bound;
 mod cleanup;
 mod compact;
 mod compare;
+mod described;
 mod diff;
 mod error;
 mod expect;

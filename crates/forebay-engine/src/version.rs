@@ -13,6 +13,7 @@ use forebay_run::operation::{CowOperation, DeltaKind, Operation};
 use forebay_run::run::Run;
 use forebay_run::{Found, Lookup as RunLookup, Order, RunError};
 
+use crate::described::Described;
 use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
 use crate::layout::{TableFiles, run_of};
@@ -161,16 +162,19 @@ impl Version {
     }
 
     #[inline]
-    pub(crate) fn route(&self, key: &[u8]) -> Result<Route<'static>, ReadError> {
+    pub(crate) fn find_route(&self, key: &[u8]) -> Option<Route<'static>> {
         let hash = self.router.hash(key);
-        match self.router.partition(hash, key) {
-            Some(partition) => Ok(Route {
-                hash,
-                partition,
-                ahead: None,
-            }),
-            None => Err(self.not_here(key)),
-        }
+        let partition = self.router.partition(hash, key)?;
+        Some(Route {
+            hash,
+            partition,
+            ahead: None,
+        })
+    }
+
+    #[inline]
+    fn route(&self, key: &[u8]) -> Result<Route<'static>, ReadError> {
+        self.find_route(key).ok_or_else(|| self.not_here(key))
     }
 
     #[cold]
@@ -413,18 +417,12 @@ pub(crate) fn open_run(
             });
         }
     };
-    let problem = if run.order() != manifest.order {
-        "it is sorted in the other order".to_owned()
-    } else if *run.summary() != reference.summary {
-        format!(
-            "it holds {:?}, the manifest says {:?}",
-            run.summary(),
-            reference.summary
-        )
-    } else if run.order() == Order::Hashed && run.hasher() != router.hasher() {
-        let prefix = String::from_utf8_lossy(run.hasher().prefix()).into_owned();
-        format!("its keys were hashed for the prefix {prefix:?}, so look-ups would miss them")
-    } else {
+    let described = Described {
+        summary: &reference.summary,
+        order: manifest.order,
+        hasher: router.hasher(),
+    };
+    let Some(problem) = described.differs(&run) else {
         return Ok(run);
     };
     let problem = format!("run {} is not the one described: {problem}", reference.id);

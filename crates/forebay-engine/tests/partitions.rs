@@ -53,6 +53,14 @@ fn check(whole: &Arc<Version>, version: &Arc<Version>, keys: &[Vec<u8>], ids: &B
     let mut answers = 0;
     version.get_many(&here, |_, _| answers += 1).unwrap();
     assert_eq!(answers, here.len());
+    if let (Some(first), Some(other)) = (here.first(), keys.iter().find(|key| !here.contains(key)))
+    {
+        // What comes before a key that is not here is answered.
+        let mut answers = 0;
+        let read = version.get_many(&[first, first, &other, first], |_, _| answers += 1);
+        assert!(is_not_here(read));
+        assert_eq!(answers, 2);
+    }
     for direction in [Direction::Forward, Direction::Backward] {
         let mut scan = version.scan(direction);
         let mut found = Vec::new();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use forebay_run::batch::{Ahead, BATCH};
 use forebay_run::operation::CowOperation;
 
+use crate::batch::look_ahead;
 use crate::live::error::LiveError;
 use crate::live::part::{LiveRun, PartFound, PartView};
 use crate::live::shape::KeyPlace;
@@ -41,22 +42,9 @@ impl LiveShared {
         for keys in keys.chunks(BATCH) {
             let routes = keys.iter().map(|key| self.route(key.as_ref()));
             let routes: Vec<LiveRoute> = routes.collect::<Result<_, _>>()?;
-            for route in &routes {
-                if let Some(run) = route.only_run() {
-                    run.run.approach(route.place.hash);
-                }
-            }
             let mut ahead: [Option<Ahead<'_>>; BATCH] = [None; BATCH];
-            for (ahead, route) in ahead.iter_mut().zip(&routes) {
-                *ahead = route
-                    .only_run()
-                    .and_then(|run| run.run.ahead(route.place.hash));
-            }
-            for (ahead, route) in ahead.iter_mut().zip(&routes) {
-                if let Some(ahead) = ahead {
-                    ahead.match_records(route.place.hash);
-                }
-            }
+            let only = |route| LiveRoute::only_run(route).map(|run| (&*run.run, route.place.hash));
+            look_ahead(routes.iter().map(only), &mut ahead);
             for ((route, ahead), key) in routes.iter().zip(ahead).zip(keys) {
                 values.push(self.finish(route, ahead, key.as_ref())?);
             }

@@ -13,6 +13,7 @@ use forebay_run::verify::read_back;
 use parking_lot::{Condvar, Mutex};
 use tracing::error;
 
+use crate::described::Described;
 use crate::layout::TableFiles;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
@@ -218,15 +219,15 @@ pub(crate) fn open_run(
 ) -> Result<Arc<LiveRun>, LiveError> {
     let path = files.run(&reference.id);
     let run = Run::open(disk, &path).map_err(|source| shape.run_error(source))?;
-    let refused = |what: &str| shape.run_error(forebay_run::RunError::refused(&path, what));
-    if *run.summary() != reference.summary {
-        return Err(refused("it is not the run that the table's manifest names"));
-    }
-    if run.order() != shape.order {
-        return Err(refused("it is of another order than its table"));
-    }
-    if run.hasher() != &shape.hasher {
-        return Err(refused("it was made for a table of another name"));
+    let described = Described {
+        summary: &reference.summary,
+        order: shape.order,
+        hasher: &shape.hasher,
+    };
+    let foreign = || "it was made for a table of another name".to_owned();
+    let differs = described.differs(&run);
+    if let Some(what) = differs.or_else(|| (run.hasher() != &shape.hasher).then(foreign)) {
+        return Err(shape.run_error(forebay_run::RunError::refused(&path, what)));
     }
     let run = Arc::new(run);
     Ok(Arc::new(LiveRun { run, reference }))

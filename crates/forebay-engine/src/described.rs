@@ -1,0 +1,33 @@
+//! Whether an open run is the one that a manifest describes.
+
+use forebay_run::hash::KeyHasher;
+use forebay_run::{Order, Run, RunSummary};
+
+/// What a manifest says of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Described<'a> {
+    pub summary: &'a RunSummary,
+    pub order: Order,
+    /// Of the table's keys.
+    pub hasher: &'a KeyHasher,
+}
+
+impl Described<'_> {
+    /// Why the run is not the one described, if it is not.
+    pub fn differs(self, run: &Run) -> Option<String> {
+        if run.order() != self.order {
+            return Some("it is sorted in the other order".to_owned());
+        }
+        if run.summary() != self.summary {
+            let (found, wanted) = (run.summary(), self.summary);
+            return Some(format!("it holds {found:?}, the manifest says {wanted:?}"));
+        }
+        if self.order == Order::Hashed && run.hasher() != self.hasher {
+            let prefix = String::from_utf8_lossy(run.hasher().prefix()).into_owned();
+            return Some(format!(
+                "its keys were hashed for the prefix {prefix:?}, so look-ups would miss them"
+            ));
+        }
+        None
+    }
+}
