@@ -122,6 +122,8 @@ impl Worker {
         let stream = match arrival.open() {
             Ok(stream) => stream,
             Err(error) => {
+                let connected = &self.shared.metrics.connected;
+                connected.fetch_sub(1, Ordering::Relaxed);
                 warn!(%error, "a connection could not be taken over");
                 return None;
             }
