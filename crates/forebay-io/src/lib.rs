@@ -1,20 +1,24 @@
-//! Files, time and randomness as the rest of Forebay sees them.
+//! Files, time, randomness and the network as the rest of Forebay sees them.
 //!
-//! Nothing above this crate opens a file, reads a clock or draws a random number by itself: it is
-//! handed a [`Disk`], a [`Clock`] or a [`Random`]. The real ones are [`OsDisk`], [`SystemClock`] and
-//! [`SystemRandom`]. [`MemoryDisk`] keeps files in memory; [`sim`] has what tests take in their place. All
-//! `unsafe` code is in [`raw`].
+//! Nothing above this crate opens a file, reads a clock, draws a random number or listens at a port
+//! by itself: it is handed a [`Disk`], a [`Clock`], a [`Random`] or a [`Net`]. The real ones are
+//! [`OsDisk`], [`SystemClock`], [`SystemRandom`] and, with the feature `net`, `OsNet`.
+//! [`MemoryDisk`] keeps files in memory; [`sim`] has what tests take in their place. All `unsafe`
+//! code is in [`raw`].
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "this is the home of files, clocks and randomness"
+    reason = "this is the home of files, clocks, randomness and ports"
 )]
 
 mod clock;
 mod disk;
 mod log_file;
 mod memory;
+mod net;
 mod os;
+#[cfg(feature = "net")]
+mod os_net;
 mod random;
 pub mod raw;
 pub mod sim;
@@ -27,7 +31,10 @@ pub use disk::{
     replace_file,
 };
 pub use memory::MemoryDisk;
+pub use net::{Arrival, Listener, Net, NetStream};
 pub use os::OsDisk;
+#[cfg(feature = "net")]
+pub use os_net::OsNet;
 pub use random::{Random, SystemRandom};
 pub use threads::{check_threads, crew, side_by_side, start_thread, start_within};
 pub use throttle::Throttle;

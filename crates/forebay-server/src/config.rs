@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_io::{Net, OsNet};
+
 use crate::pulls::Pulls;
 use crate::resp::RequestLimits;
 
@@ -37,6 +39,8 @@ pub struct ServerConfig {
     pub live_memory_bytes: usize,
     /// Who brings versions into the store, where somebody does.
     pub pulls: Option<Arc<dyn Pulls>>,
+    /// The network that both ports are of.
+    pub net: Arc<dyn Net>,
     pub limits: Limits,
 }
 
@@ -81,6 +85,7 @@ impl Default for ServerConfig {
             http_hosts: Vec::new(),
             live_memory_bytes: 256 << 20,
             pulls: None,
+            net: Arc::new(OsNet),
             limits: Limits::default(),
         }
     }

@@ -1,14 +1,14 @@
 //! Starting and stopping.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
-use forebay_io::start_thread;
+use forebay_io::{Listener, Net, start_thread};
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 use tracing::{error, info};
@@ -72,15 +72,15 @@ impl Server {
     pub fn start(config: ServerConfig, store: Store) -> Result<Handle, StartError> {
         config.check_exposure().map_err(StartError::Exposed)?;
         let files = ConfigFiles::read(&config, &store)?;
-        let resp = listen("RESP", config.resp)?;
+        let resp = listen(&*config.net, "RESP", config.resp)?;
         let http = config
             .http
-            .map(|address| listen("HTTP", address))
+            .map(|address| listen(&*config.net, "HTTP", address))
             .transpose()?;
-        let resp_address = resp.local_addr().map_err(StartError::Thread)?;
+        let resp_address = resp.address().map_err(StartError::Thread)?;
         let http_address = http
             .as_ref()
-            .map(TcpListener::local_addr)
+            .map(|listener| listener.address())
             .transpose()
             .map_err(StartError::Thread)?;
         let serving = Serving::open(store.clone(), DEFAULT_POLL)?;
@@ -209,15 +209,16 @@ impl Drop for Handle {
     }
 }
 
-fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let failed = |source| StartError::Listen {
+fn listen(
+    net: &dyn Net,
+    what: &'static str,
+    address: SocketAddr,
+) -> Result<Box<dyn Listener>, StartError> {
+    net.listen(address).map_err(|source| StartError::Listen {
         what,
         address,
         source,
-    };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
+    })
 }
 
 /// What the configuration has in files of its own.

@@ -4,12 +4,11 @@
 //! each worker sweeps its connections: those that overstay a deadline, or are idle while the server
 //! stops, are ended. That costs a connection no timer of its own.
 
-use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use forebay_io::{Arrival, Listener, NetStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
@@ -26,16 +25,17 @@ const WAITING_THREADS: usize = 64;
 /// After a failure to accept, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-type Accepted = (StdStream, SocketAddr);
+/// To a worker, for what came in.
+type Way = UnboundedSender<Box<dyn Arrival>>;
 
 /// What a worker is made from.
 pub struct Worker {
     pub index: usize,
     pub shared: Arc<Shared>,
     pub tls: Option<TlsAcceptor>,
-    pub inbox: UnboundedReceiver<Accepted>,
+    pub inbox: UnboundedReceiver<Box<dyn Arrival>>,
     /// The first worker has the listener, and the ways to all workers.
-    pub listener: Option<(StdListener, Vec<UnboundedSender<Accepted>>)>,
+    pub listener: Option<(Box<dyn Listener>, Vec<Way>)>,
 }
 
 struct Served {
@@ -47,7 +47,7 @@ struct Served {
 pub fn workers(
     shared: &Arc<Shared>,
     tls: Option<&TlsAcceptor>,
-    listener: StdListener,
+    listener: Box<dyn Listener>,
 ) -> Vec<Worker> {
     let count = shared.metrics.workers().len();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
@@ -79,14 +79,11 @@ impl Worker {
     #[allow(clippy::disallowed_methods)]
     async fn serve(mut self) -> std::io::Result<()> {
         let accepting = match self.listener.take() {
-            Some((listener, workers)) => {
-                let listener = TcpListener::from_std(listener)?;
-                Some(tokio::spawn(accept(
-                    listener,
-                    workers,
-                    Arc::clone(&self.shared),
-                )))
-            }
+            Some((listener, workers)) => Some(tokio::spawn(accept(
+                listener,
+                workers,
+                Arc::clone(&self.shared),
+            ))),
             None => None,
         };
         let mut served: Vec<Served> = Vec::new();
@@ -95,7 +92,7 @@ impl Worker {
         let mut stop_by = None;
         loop {
             tokio::select! {
-                Some(accepted) = self.inbox.recv() => served.extend(self.begin(accepted)),
+                Some(arrival) = self.inbox.recv() => served.extend(self.begin(arrival)),
                 () = &mut sweep => {
                     sweep = clock.wait(SWEEP);
                     self.shared.tick();
@@ -119,15 +116,18 @@ impl Worker {
     }
 
     #[allow(clippy::disallowed_methods)]
-    fn begin(&self, (stream, address): Accepted) -> Option<Served> {
-        let stream = match TcpStream::from_std(stream) {
+    fn begin(&self, arrival: Box<dyn Arrival>) -> Option<Served> {
+        let address = arrival.peer();
+        let local = arrival.local().unwrap_or(self.shared.resp_address);
+        let stream = match arrival.open() {
             Ok(stream) => stream,
             Err(error) => {
+                let connected = &self.shared.metrics.connected;
+                connected.fetch_sub(1, Ordering::Relaxed);
                 warn!(%error, "a connection could not be taken over");
                 return None;
             }
         };
-        let local = stream.local_addr().unwrap_or(self.shared.resp_address);
         let client = self.shared.register(address, local);
         let registered = Registered {
             shared: Arc::clone(&self.shared),
@@ -197,7 +197,7 @@ impl Worker {
 
 /// Serves one connection, through TLS when there is a certificate.
 async fn serve(
-    stream: TcpStream,
+    stream: Box<dyn NetStream>,
     tls: Option<TlsAcceptor>,
     shared: Arc<Shared>,
     worker: usize,
@@ -229,30 +229,21 @@ async fn serve(
 }
 
 /// Hands new connections to the workers in turn, and turns those away that are too many.
-async fn accept(
-    listener: TcpListener,
-    workers: Vec<UnboundedSender<Accepted>>,
-    shared: Arc<Shared>,
-) {
+async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<Shared>) {
     for turn in 0usize.. {
         let worker = &workers[turn % workers.len()];
         match listener.accept().await {
-            Ok((stream, address)) => {
+            Ok(arrival) => {
                 shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
                 if shared.metrics.connected.load(Ordering::Relaxed)
                     >= shared.config.limits.connections as i64
                 {
                     shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
-                    // As much as fits; whoever is turned away may not even read it.
-                    let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+                    arrival.refuse(b"-ERR max number of clients reached\r\n");
                     continue;
                 }
                 shared.metrics.connected.fetch_add(1, Ordering::Relaxed);
-                let handed_over = stream
-                    .set_nodelay(true)
-                    .and_then(|()| stream.into_std())
-                    .is_ok_and(|stream| worker.send((stream, address)).is_ok());
-                if !handed_over {
+                if worker.send(arrival).is_err() {
                     shared.metrics.connected.fetch_sub(1, Ordering::Relaxed);
                 }
             }

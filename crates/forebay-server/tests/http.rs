@@ -3,7 +3,6 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use common::{Fixture, bytes, http};
@@ -193,10 +192,7 @@ fn a_header_that_does_not_end_is_not_waited_for() {
     let mut fixture = Fixture::store();
     fixture.start(|config| config.limits.http_header_time = Duration::from_millis(200));
     let address = fixture.server().http_address().expect("HTTP");
-    let mut stream = TcpStream::connect(address).expect("connected");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("set");
+    let mut stream = common::dial(address).expect("connected");
     stream
         .write_all(b"GET /health HTTP/1.1\r\nHost: loc")
         .expect("sent");

@@ -233,7 +233,7 @@ fn tls_with_users_on_any_address() {
         config.limits.auth_time = Duration::from_secs(2);
     });
     let port = fixture.server().resp_address().port();
-    let mut plain = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    let mut plain = common::dial(("127.0.0.1", port)).expect("connected");
     plain.write_all(&encode(&[b"PING"])).expect("sent");
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);

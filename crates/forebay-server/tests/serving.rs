@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use common::{Fixture, Reply, bytes, encode};
 use forebay_engine::TableName;
-use forebay_engine::live::{Budget, LiveDraft};
 use forebay_run::Order;
 
 fn versioned(version: u32, keys: u32) -> common::Pairs {
@@ -158,11 +157,7 @@ fn what_is_not_in_memory_is_waited_for_in_order() {
 #[test]
 fn writes_that_go_to_several_partitions_are_answered_in_order_once_they_are_durable() {
     let mut fixture = Fixture::store();
-    let name = TableName::new("counts").expect("a name");
-    let made = fixture
-        .store
-        .create_live(&name, LiveDraft::hashed(), &Budget::new(1 << 20));
-    drop(made.expect("a live table"));
+    fixture.live("counts");
     fixture.start(|_| {});
     let mut client = fixture.client();
     let mut pipeline = Vec::new();
@@ -247,7 +242,7 @@ fn stopping_answers_what_came_and_ends_in_time() {
     assert!(answered > 1);
     assert!(idle.try_read().is_err(), "idle connections end");
     stopping.join().expect("stopped");
-    assert!(std::net::TcpStream::connect(address).is_err());
+    assert!(common::dial(address).is_err());
 }
 
 #[test]

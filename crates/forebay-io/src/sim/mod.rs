@@ -1,5 +1,5 @@
 //! A disk in memory for tests: it fails, fills up, dies and loses power on request. Beside it a clock that is moved
-//! by hand, and random numbers that a seed repeats.
+//! by hand, random numbers that a seed repeats, and a network whose connections break and stall on request.
 //!
 //! Every call that a real disk could fail is counted. [`SimDisk::plan`] names the call that fails
 //! and how. [`SimDisk::after_power_cut`] gives the disk as it may look after the power went: names
@@ -9,6 +9,8 @@
 mod clock;
 mod dice;
 mod inode;
+mod line;
+mod net;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +24,8 @@ use crate::raw::Mapping;
 use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 pub use clock::HandClock;
 pub use dice::{Dice, SeededRandom};
+pub use line::SimClient;
+pub use net::{SimNet, Wire};
 
 /// What goes wrong at the planned call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

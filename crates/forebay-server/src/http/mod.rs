@@ -10,7 +10,6 @@ mod rows;
 mod tables;
 
 use std::io;
-use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +17,11 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use forebay_io::within;
+use forebay_io::{Arrival, Listener, within};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
@@ -40,13 +38,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const WAITING_THREADS: usize = 16;
 
 /// Serves until the server stops.
-pub fn run(shared: Arc<Shared>, tls: Option<TlsAcceptor>, listener: StdListener) -> io::Result<()> {
+pub fn run(
+    shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
+    listener: Box<dyn Listener>,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(WAITING_THREADS)
         .build()?;
     let outcome = runtime.block_on(async {
-        let listener = TcpListener::from_std(listener)?;
         let router = router(&shared);
         let connections = Arc::new(Semaphore::new(CONNECTIONS));
         tokio::select! {
@@ -101,7 +102,7 @@ async fn stopped(shared: &Shared) {
 // Connections are tasks of this thread, and of nobody else.
 #[allow(clippy::disallowed_methods)]
 async fn accept(
-    listener: TcpListener,
+    mut listener: Box<dyn Listener>,
     router: Router,
     tls: Option<TlsAcceptor>,
     shared: Arc<Shared>,
@@ -112,8 +113,9 @@ async fn accept(
             return;
         };
         match listener.accept().await {
-            Ok((stream, address)) => {
-                let serving = serve(stream, router.clone(), tls.clone(), Arc::clone(&shared));
+            Ok(arrival) => {
+                let address = arrival.peer();
+                let serving = serve(arrival, router.clone(), tls.clone(), Arc::clone(&shared));
                 let clock = Arc::clone(shared.store.clock());
                 tokio::spawn(async move {
                     let _permit = permit;
@@ -135,11 +137,12 @@ async fn accept(
 }
 
 async fn serve(
-    stream: TcpStream,
+    arrival: Box<dyn Arrival>,
     router: Router,
     tls: Option<TlsAcceptor>,
     shared: Arc<Shared>,
 ) -> Result<(), String> {
+    let stream = arrival.open().map_err(|error| error.to_string())?;
     let limit = shared.config.limits.http_header_time;
     match tls {
         None => talk(stream, router, limit).await,

@@ -2,15 +2,16 @@
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_engine::live::{Budget, LiveDraft};
 use forebay_engine::{
     Bound, ManifestDraft, Partition, PushOptions, RunRef, Store, TableName, ValueKind,
 };
-use forebay_io::{Clock, OsDisk, SystemClock, SystemRandom};
+use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::Operation;
 use forebay_run::row::{Column, Datum, Kind, ListWriter, RowWriter, Schema};
@@ -32,9 +33,12 @@ impl Fixture {
     }
 
     pub fn store_by(clock: Arc<dyn Clock>) -> Self {
+        Self::store_on(Arc::new(OsDisk::default()), clock)
+    }
+
+    pub fn store_on(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let root = dir.path().join("store");
-        let disk = Arc::new(OsDisk::default());
         let store = Store::open_or_create(disk, clock, Arc::new(SystemRandom), &root);
         Self {
             dir,
@@ -100,11 +104,16 @@ impl Fixture {
     }
 
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.server().resp_address()).expect("connected");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("set");
-        stream
+        dial(self.server().resp_address()).expect("connected")
+    }
+
+    /// A live table of bytes by hashed keys, before the server starts.
+    pub fn live(&self, table: &str) {
+        let name = TableName::new(table).expect("a name");
+        let made = self
+            .store
+            .create_live(&name, LiveDraft::hashed(), &Budget::new(1 << 20));
+        drop(made.expect("a live table"));
     }
 
     /// Pushes a version and lets it serve.
@@ -370,10 +379,7 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
 /// A whole HTTP answer: its status and body.
 pub fn http(fixture: &Fixture, request: &str, headers: &str, body: &str) -> (u16, String) {
     let address = fixture.server().http_address().expect("HTTP");
-    let mut stream = TcpStream::connect(address).expect("connected");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .expect("set");
+    let mut stream = dial(address).expect("connected");
     let host = if headers.to_lowercase().starts_with("host:") {
         ""
     } else {
@@ -393,6 +399,14 @@ pub fn http(fixture: &Fixture, request: &str, headers: &str, body: &str) -> (u16
         .expect("a status");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
     (status, body.to_owned())
+}
+
+/// Connects to a real port. What takes long to answer fails.
+#[allow(clippy::disallowed_methods)]
+pub fn dial(address: impl ToSocketAddrs) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    Ok(stream)
 }
 
 /// A thread of a test's own.

@@ -1,0 +1,83 @@
+//! The machine's own network.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::task::{Context, Poll, ready};
+
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{Arrival, Listener, Net, NetStream};
+
+/// TCP. Small replies are sent at once (TCP_NODELAY).
+#[derive(Debug, Default, Clone, Copy)]
+pub struct OsNet;
+
+#[derive(Debug)]
+enum OsListener {
+    Bound(StdListener),
+    /// In the runtime that polled it first.
+    Polled(TcpListener),
+}
+
+#[derive(Debug)]
+struct OsArrival {
+    stream: StdStream,
+    peer: SocketAddr,
+}
+
+impl Net for OsNet {
+    fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
+        let listener = StdListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Box::new(OsListener::Bound(listener)))
+    }
+}
+
+impl OsListener {
+    /// Enters the runtime. Where that fails the port goes on listening: the next call tries again.
+    fn polled(&mut self) -> io::Result<&mut TcpListener> {
+        if let OsListener::Bound(bound) = self {
+            let listener = TcpListener::from_std(bound.try_clone()?)?;
+            *self = OsListener::Polled(listener);
+        }
+        match self {
+            OsListener::Polled(listener) => Ok(listener),
+            OsListener::Bound(_) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl Listener for OsListener {
+    fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            OsListener::Bound(listener) => listener.local_addr(),
+            OsListener::Polled(listener) => listener.local_addr(),
+        }
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Box<dyn Arrival>>> {
+        let (stream, peer) = ready!(self.polled()?.poll_accept(context))?;
+        let stream = stream.into_std()?;
+        Poll::Ready(Ok(Box::new(OsArrival { stream, peer })))
+    }
+}
+
+impl Arrival for OsArrival {
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn local(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    fn open(self: Box<Self>) -> io::Result<Box<dyn NetStream>> {
+        self.stream.set_nodelay(true)?;
+        Ok(Box::new(TcpStream::from_std(self.stream)?))
+    }
+
+    fn refuse(mut self: Box<Self>, words: &[u8]) {
+        // Whoever is turned away may not even read it.
+        let _ = self.stream.write(words);
+    }
+}

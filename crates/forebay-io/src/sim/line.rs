@@ -1,0 +1,347 @@
+//! One connection of the network in memory: the server's side is polled, the client's blocks.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::Wire;
+
+/// What a test waits for before it takes the server for stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The two sides' common ground.
+#[derive(Debug)]
+pub(super) struct Line {
+    state: Mutex<LineState>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct LineState {
+    wire: Wire,
+    to_server: VecDeque<u8>,
+    to_client: VecDeque<u8>,
+    /// Bytes that the server has read.
+    carried: u64,
+    /// The server had a piece, and others get their turn before the next one.
+    rests: bool,
+    broken: bool,
+    /// Who sends no more.
+    client_closed: bool,
+    server_closed: bool,
+    /// Who is not there any more.
+    client_gone: bool,
+    server_gone: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// The client's side. Its calls block, a minute at most. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct SimClient {
+    line: Arc<Line>,
+}
+
+/// The server's side.
+#[derive(Debug)]
+pub(super) struct SimStream {
+    line: Arc<Line>,
+}
+
+impl Line {
+    pub fn new(wire: Wire) -> Arc<Self> {
+        let state = LineState {
+            wire,
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            carried: 0,
+            rests: false,
+            broken: false,
+            client_closed: false,
+            server_closed: false,
+            client_gone: false,
+            server_gone: false,
+            reader: None,
+            writer: None,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LineState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut LineState) -> T) -> T {
+        let given = change(&mut self.lock());
+        self.changed.notify_all();
+        given
+    }
+
+    fn wait(&self, what: impl Fn(&LineState) -> bool) -> io::Result<MutexGuard<'_, LineState>> {
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), PATIENCE, |state| !what(state));
+        let (state, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+        if outcome.timed_out() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(state)
+    }
+}
+
+impl LineState {
+    fn wake(&mut self) {
+        let wakers = [self.reader.take(), self.writer.take()];
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    fn read(&mut self, context: &Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let left = self.wire.breaks_after - self.carried;
+        self.broken |= left == 0;
+        if self.broken {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if self.to_server.is_empty() && self.client_closed {
+            return Poll::Ready(Ok(()));
+        }
+        if self.to_server.is_empty() {
+            self.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        self.rests = !self.rests;
+        if !self.rests {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let piece = self.wire.piece().min(out.remaining());
+        let piece = piece.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let piece = piece.min(self.to_server.len());
+        let bytes: Vec<u8> = self.to_server.drain(..piece).collect();
+        out.put_slice(&bytes);
+        self.carried += piece as u64;
+        Poll::Ready(Ok(()))
+    }
+
+    fn write(&mut self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.broken {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if self.client_gone || self.server_closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = self.wire.room.saturating_sub(self.to_client.len());
+        if room == 0 {
+            self.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let piece = self.wire.piece().min(room).min(bytes.len());
+        self.to_client.extend(&bytes[..piece]);
+        Poll::Ready(Ok(piece))
+    }
+}
+
+impl SimClient {
+    pub(super) fn new(line: Arc<Line>) -> Self {
+        Self { line }
+    }
+
+    /// Waits until the server can send no more before something is read here.
+    pub fn until_full(&self) -> io::Result<()> {
+        self.line.wait(|state| state.writer.is_some()).map(drop)
+    }
+
+    /// Waits until the server has let go of the connection.
+    pub fn until_ended(&self) -> io::Result<()> {
+        self.line.wait(|state| state.server_gone).map(drop)
+    }
+
+    /// Sends no more, as one whose last words are on their way.
+    pub fn close(&self) {
+        self.line.change(|state| {
+            state.client_closed = true;
+            state.wake();
+        });
+    }
+}
+
+impl Read for SimClient {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let there =
+            |state: &LineState| !state.to_client.is_empty() || state.broken || state.server_closed;
+        let mut state = self.line.wait(there)?;
+        if state.to_client.is_empty() && state.broken {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let read = state.to_client.read(out)?;
+        state.wake();
+        Ok(read)
+    }
+}
+
+impl Write for SimClient {
+    /// Takes all at once.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.change(|state| {
+            if state.broken || state.server_gone || state.client_closed {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            state.to_server.extend(bytes);
+            state.wake();
+            Ok(bytes.len())
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for SimClient {
+    fn drop(&mut self) {
+        self.line.change(|state| {
+            state.client_closed = true;
+            state.client_gone = true;
+            state.wake();
+        });
+    }
+}
+
+impl SimStream {
+    pub fn new(line: &Arc<Line>) -> Self {
+        let line = Arc::clone(line);
+        Self { line }
+    }
+
+    /// Sends without waiting for room.
+    pub fn send(&self, bytes: &[u8]) {
+        self.line.change(|state| state.to_client.extend(bytes));
+    }
+}
+
+impl AsyncRead for SimStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.line.change(|state| state.read(context, out))
+    }
+}
+
+impl AsyncWrite for SimStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.line.change(|state| state.write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.line.change(|state| state.server_closed = true);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for SimStream {
+    fn drop(&mut self) {
+        self.line.change(|state| {
+            state.server_closed = true;
+            state.server_gone = true;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(wire: Wire) -> (SimClient, SimStream) {
+        let line = Line::new(wire);
+        let stream = SimStream::new(&line);
+        (SimClient::new(line), stream)
+    }
+
+    /// One call of read: `None` has to wait.
+    fn read(stream: &mut SimStream) -> Option<io::Result<Vec<u8>>> {
+        let mut space = [0; 100];
+        let mut out = ReadBuf::new(&mut space);
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(stream).poll_read(&mut context, &mut out) {
+            Poll::Ready(read) => Some(read.map(|()| out.filled().to_vec())),
+            Poll::Pending => None,
+        }
+    }
+
+    fn write(stream: &mut SimStream, bytes: &[u8]) -> Option<io::Result<usize>> {
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(stream).poll_write(&mut context, bytes) {
+            Poll::Ready(written) => Some(written),
+            Poll::Pending => None,
+        }
+    }
+
+    fn pieces(seed: u64) -> Vec<Vec<u8>> {
+        let (mut client, mut stream) = stream(Wire::default().in_pieces(seed, 9));
+        client.write_all(&[b'a'; 100]).unwrap();
+        client.close();
+        let mut pieces = Vec::new();
+        loop {
+            match read(&mut stream).map(Result::unwrap) {
+                Some(piece) if piece.is_empty() => return pieces,
+                Some(piece) => pieces.push(piece),
+                None => {}
+            }
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_sequence_of_pieces() {
+        assert_eq!(pieces(7), pieces(7));
+        assert_ne!(pieces(7), pieces(8));
+        assert!(pieces(7).iter().all(|piece| piece.len() <= 9));
+        assert_eq!(pieces(7).concat().len(), 100);
+    }
+
+    #[test]
+    fn a_broken_connection_gives_both_sides_what_it_carried() {
+        let (mut client, mut stream) = stream(Wire::default().breaking_after(3));
+        client.write_all(b"four").unwrap();
+        assert_eq!(read(&mut stream).unwrap().unwrap(), b"fou");
+        assert_eq!(write(&mut stream, b"answer").unwrap().unwrap(), 6);
+        assert!(read(&mut stream).unwrap().is_err());
+        assert!(write(&mut stream, b"more").unwrap().is_err());
+        let mut answer = Vec::new();
+        let outcome = client.read_to_end(&mut answer);
+        let kind = outcome.map_err(|error| error.kind());
+        assert_eq!(
+            (kind, &answer[..]),
+            (Err(io::ErrorKind::ConnectionReset), &b"answer"[..])
+        );
+    }
+
+    #[test]
+    fn the_server_waits_for_room() {
+        let (mut client, mut stream) = stream(Wire::default().with_room(4));
+        assert_eq!(write(&mut stream, b"answer").unwrap().unwrap(), 4);
+        assert!(write(&mut stream, b"er").is_none());
+        client.until_full().unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        assert_eq!(write(&mut stream, b"er").unwrap().unwrap(), 1);
+        drop(client);
+        assert!(write(&mut stream, b"r").unwrap().is_err());
+        assert!(read(&mut stream).unwrap().unwrap().is_empty());
+    }
+}
