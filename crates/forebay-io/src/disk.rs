@@ -13,7 +13,8 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
     /// Creates a file for writing; `AlreadyExists` when there is one.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
-    /// Creates a file that grows at its end while others sync it; `AlreadyExists` when there is one.
+    /// Creates a file that grows at its end while others sync it; `AlreadyExists` when there is
+    /// one.
     fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
     /// Opens an existing file as [`Disk::create_log`] does.
     fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;
@@ -22,8 +23,8 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// Renames within one directory, replacing the target in one step. Durable only after
     /// [`Disk::sync_dir`] of that directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file one more name in its directory; `AlreadyExists` when there is such a file. Durable only
-    /// after [`Disk::sync_dir`] of that directory.
+    /// Gives a file one more name in its directory; `AlreadyExists` when there is such a file.
+    /// Durable only after [`Disk::sync_dir`] of that directory.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
@@ -38,14 +39,16 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Takes an exclusive lock on `path`, created if absent, and writes `holder` into it.
     /// `Err(text)` inside `Ok` is what the present holder wrote. The lock ends when dropped, and
-    /// with its process, however that dies. Where there is no space for the holder's words, they are
-    /// left out.
+    /// with its process, however that dies. Where there is no space for the holder's words, they
+    /// are left out.
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>>;
-    /// How many bytes may still be written to where `path`, which exists, lies; none where nobody knows.
+    /// How many bytes may still be written to where `path`, which exists, lies; none where nobody
+    /// knows.
     fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok(None)
     }
-    /// Whether this can fill up, and a file's blocks can be kept for later: not so in object storage.
+    /// Whether this can fill up, and a file's blocks can be kept for later: not so in object
+    /// storage.
     fn keeps_blocks(&self) -> bool {
         true
     }
@@ -53,7 +56,8 @@ pub trait Disk: Debug + Send + Sync + 'static {
 
 /// A held lock: dropping it gives it back.
 pub trait Lock: Debug + Send + Sync {
-    /// Fails where somebody else has taken it over meanwhile, as only a lock of several machines can be.
+    /// Fails where somebody else has taken it over meanwhile, as only a lock of several machines
+    /// can be.
     fn confirm(&self) -> io::Result<()> {
         Ok(())
     }
@@ -74,8 +78,8 @@ pub trait ReadFile: Debug + Send + Sync {
 
 /// A file being written, front to back.
 pub trait WriteFile: Write + Debug + Send {
-    /// Has the system begin to write to the device what it has of the file so far, so that a sync at the
-    /// end finds little left to do. A hint: nothing is durable by that.
+    /// Has the system begin to write to the device what it has of the file so far, so that a sync
+    /// at the end finds little left to do. A hint: nothing is durable by that.
     fn write_back(&mut self) {}
     /// Makes all that was written durable. After an error the file's state is unknown: the caller
     /// gives the file up, it never calls `sync` again.
@@ -105,15 +109,15 @@ pub fn is_bad_device(error: &io::Error) -> bool {
 }
 
 /// Writes a small file so that a reader sees the old content or the new, never a mixture, and the
-/// new one survives a power cut: temporary file, sync, rename, sync of the directory. A temporary file
-/// that cannot be written is removed.
+/// new one survives a power cut: temporary file, sync, rename, sync of the directory. A temporary
+/// file that cannot be written is removed.
 pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     put_file(disk, path, content)?;
     disk.sync_dir(dir_of(path))
 }
 
-/// [`replace_file`] without the sync of the directory, for who tells its failure from that of the rest: a reader
-/// sees the new content, but a power cut may bring back the old one.
+/// [`replace_file`] without the sync of the directory, for who tells its failure from that of the
+/// rest: a reader sees the new content, but a power cut may bring back the old one.
 pub fn put_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path
         .file_name()

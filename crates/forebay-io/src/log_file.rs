@@ -1,11 +1,11 @@
 //! A log's file of the operating system: written through a mapped window where that is safe.
 //!
-//! Copying a small record into shared memory costs less than a system call, and the system has it all the
-//! same: it outlives the process. The file is lengthened ahead, with blocks reserved for all of it, so
-//! that a write to the window cannot fail for want of space; what is reserved beyond the last record
-//! reads as zeros, and is given back when the file is closed. Syncs that need not note a new length are
-//! faster, too. Where blocks cannot be reserved (the disk is nearly full, the file system does not do
-//! it), records are written by system calls.
+//! Copying a small record into shared memory costs less than a system call, and the system has it
+//! all the same: it outlives the process. The file is lengthened ahead, with blocks reserved for
+//! all of it, so that a write to the window cannot fail for want of space; what is reserved beyond
+//! the last record reads as zeros, and is given back when the file is closed. Syncs that need not
+//! note a new length are faster, too. Where blocks cannot be reserved (the disk is nearly full, the
+//! file system does not do it), records are written by system calls.
 
 use std::fs::File;
 use std::io;

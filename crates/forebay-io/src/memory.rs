@@ -1,7 +1,7 @@
 //! A disk in memory for runs that are written to be measured, and go with it.
 //!
-//! It has files that are created, written once and read. It has no directories, renames, logs or locks, and says so
-//! to whoever asks for one.
+//! It has files that are created, written once and read. It has no directories, renames, logs or
+//! locks, and says so to whoever asks for one.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -13,8 +13,8 @@ use crate::{Disk, Lock, LogFile, ReadFile, WriteFile, is_out_of_space};
 /// Files of the operating system, read by mapping them.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsDisk {
-    /// Read and written by system calls instead of mapping, so that tools outside the process see every
-    /// access.
+    /// Read and written by system calls instead of mapping, so that tools outside the process see
+    /// every access.
     pub without_maps: bool,
 }
 
@@ -135,8 +135,8 @@ impl Disk for OsDisk {
     }
 }
 
-/// Writes over the words of the holder before, in the block that they took: on a full disk there is no other.
-/// Without any space there are no words.
+/// Writes over the words of the holder before, in the block that they took: on a full disk there is
+/// no other. Without any space there are no words.
 fn write_holder(file: &File, words: &[u8]) -> io::Result<()> {
     match file.write_all_at(words, 0) {
         Err(error) if is_out_of_space(&error) => file.set_len(0),

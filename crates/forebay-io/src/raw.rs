@@ -2,14 +2,14 @@
 //! matching.
 //!
 //! Contract, kept by the tests below and in `tests/damage.rs`:
-//! - [`Mapping::bytes`] is a plain slice of an immutable file. Runs are never written after they are
-//!   finished, so the bytes behind the slice do not change. Should somebody cut the file while it is
-//!   mapped, the kernel raises SIGBUS; the handler here puts a page of zeros in the hole, marks the
-//!   mapping as [`Mapping::damaged`] and lets the reader go on. Readers look at that mark after they
-//!   have read and before they answer, and turn it into an error.
-//! - [`WriteWindow`] is written through by its one owner, and read by nobody. Its blocks were reserved
-//!   before; should somebody cut the file meanwhile, the handler puts memory of no file in the hole and
-//!   marks the window, and the write is an error.
+//! - [`Mapping::bytes`] is a plain slice of an immutable file. Runs are never written after they
+//!   are finished, so the bytes behind the slice do not change. Should somebody cut the file while
+//!   it is mapped, the kernel raises SIGBUS; the handler here puts a page of zeros in the hole,
+//!   marks the mapping as [`Mapping::damaged`] and lets the reader go on. Readers look at that mark
+//!   after they have read and before they answer, and turn it into an error.
+//! - [`WriteWindow`] is written through by its one owner, and read by nobody. Its blocks were
+//!   reserved before; should somebody cut the file meanwhile, the handler puts memory of no file in
+//!   the hole and marks the window, and the write is an error.
 //! - [`prefetch`] and [`match_byte`] never read outside the slice they are given.
 #![allow(unsafe_code)]
 
@@ -120,7 +120,8 @@ impl WriteWindow {
         Ok(Self { map, start, guard })
     }
 
-    /// Whether a part of the file was found missing since it was mapped: what was written there is lost.
+    /// Whether a part of the file was found missing since it was mapped: what was written there is
+    /// lost.
     #[inline]
     pub fn damaged(&self) -> bool {
         self.guard.damaged.load(Ordering::Relaxed)
@@ -236,7 +237,8 @@ static mut PREVIOUS: std::mem::MaybeUninit<libc::sigaction> = std::mem::MaybeUni
 
 fn install_handler() {
     static INSTALL: Once = Once::new();
-    // SAFETY: sigaction gets valid structures; PREVIOUS is written once, before the handler can run.
+    // SAFETY: sigaction gets valid structures; PREVIOUS is written once, before the handler can
+    // run.
     INSTALL.call_once(|| unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = on_sigbus;
@@ -275,7 +277,8 @@ extern "C" fn on_sigbus(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
     }
 }
 
-/// Tells the system that read calls on the file bring no neighbours in; faults of mappings still do.
+/// Tells the system that read calls on the file bring no neighbours in; faults of mappings still
+/// do.
 pub fn expect_random_reads(file: &File) {
     // SAFETY: a system call on an open descriptor.
     unsafe {
@@ -311,8 +314,8 @@ pub fn raise_open_files_limit() {
     }
 }
 
-/// Has writes beyond the limit of file sizes (`ulimit -f`) fail as others do, where they would end the process without
-/// a word.
+/// Has writes beyond the limit of file sizes (`ulimit -f`) fail as others do, where they would end
+/// the process without a word.
 pub fn ignore_file_size_signal() {
     // SAFETY: a system call; nothing runs when the signal comes.
     unsafe {
@@ -359,7 +362,8 @@ pub fn match_byte(bytes: &[u8; 64], byte: u8) -> u64 {
 /// The bytes that a process without privileges may still write to the file system of `path`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: all zeros are a `statvfs`; the path ends with a zero byte, and the call writes to nothing else.
+    // SAFETY: all zeros are a `statvfs`; the path ends with a zero byte, and the call writes to
+    // nothing else.
     let (code, found) = unsafe {
         let mut found: libc::statvfs = std::mem::zeroed();
         (libc::statvfs(path.as_ptr(), &mut found), found)

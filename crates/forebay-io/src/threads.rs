@@ -1,7 +1,8 @@
 //! Threads: those that go on for long, and those that share a work, as many as the system gives.
 //!
-//! A system that starts no more of them (`ulimit -u`, the limit of processes of a container) makes the work slower, it
-//! does not end it: whoever asks for threads does the work of those that it did not get.
+//! A system that starts no more of them (`ulimit -u`, the limit of processes of a container) makes
+//! the work slower, it does not end it: whoever asks for threads does the work of those that it did
+//! not get.
 
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, scope};
@@ -23,8 +24,8 @@ pub fn start_within<'scope, R: Send + 'scope>(
     Builder::new().name(name.into()).spawn_scoped(scope, work)
 }
 
-/// Does `work` on this thread, and on up to `threads` - 1 others at the same time; returns what each came to, this
-/// thread first. REQUIRES that one of them alone does all that there is to do.
+/// Does `work` on this thread, and on up to `threads` - 1 others at the same time; returns what
+/// each came to, this thread first. REQUIRES that one of them alone does all that there is to do.
 pub fn crew<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     scope(|scope| {
         let start = |_| Builder::new().spawn_scoped(scope, &work).ok();
@@ -35,8 +36,8 @@ pub fn crew<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R> {
     })
 }
 
-/// Does `work` for each item, all at the same time where there are the threads; returns the results in the order of
-/// the items.
+/// Does `work` for each item, all at the same time where there are the threads; returns the results
+/// in the order of the items.
 pub fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let work = &work;
     scope(|scope| {
@@ -53,7 +54,8 @@ pub fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync
     })
 }
 
-/// Fails where the system starts no thread, for who hands work to something that cannot do without one.
+/// Fails where the system starts no thread, for who hands work to something that cannot do without
+/// one.
 pub fn check_threads() -> io::Result<()> {
     let probe = Builder::new().spawn(|| ()).map_err(|error| {
         let text = format!(

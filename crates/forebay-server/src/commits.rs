@@ -1,7 +1,7 @@
 //! Writes that are done and not durable yet: whoever made them is answered when they are.
 //!
-//! One wait covers all writes to a table before it, so that the writes of a pipeline, and those of all
-//! connections meanwhile, share one sync of the log.
+//! One wait covers all writes to a table before it, so that the writes of a pipeline, and those of
+//! all connections meanwhile, share one sync of the log.
 
 use std::time::Duration;
 

@@ -34,8 +34,8 @@ pub struct ServerConfig {
     /// Host names under which the HTTP port may be addressed, beside `localhost`, the loopback
     /// addresses and the address that it is bound to.
     pub http_hosts: Vec<String>,
-    /// Memory for what was written to the live tables and is not in their runs yet, and for the runs'
-    /// filters and indexes.
+    /// Memory for what was written to the live tables and is not in their runs yet, and for the
+    /// runs' filters and indexes.
     pub live_memory_bytes: usize,
     /// Who brings versions into the store, where somebody does.
     pub pulls: Option<Arc<dyn Pulls>>,

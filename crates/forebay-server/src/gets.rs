@@ -53,7 +53,8 @@ impl CollectedGets {
         self.keys.clear();
     }
 
-    /// Takes a GET of the wire key that lies there in the input, if it is of the same table as the others.
+    /// Takes a GET of the wire key that lies there in the input, if it is of the same table as the
+    /// others.
     #[inline]
     pub fn push(&mut self, input: &[u8], wire: Range<usize>) -> bool {
         let bytes = &input[wire.clone()];

@@ -1,11 +1,13 @@
-//! Forebay's server: a store's tables, by the Redis protocol and by HTTP. Of batch tables it serves the
-//! versions that are swapped in; live tables it opens for reading and writing.
+//! Forebay's server: a store's tables, by the Redis protocol and by HTTP. Of batch tables it serves
+//! the versions that are swapped in; live tables it opens for reading and writing.
 //!
 //! The way of a command: [`worker`] accepts a connection, [`connection`] reads its bytes,
-//! [`pipeline`] parses and answers, [`command`] knows what the commands mean, [`execute`] runs them.
+//! [`pipeline`] parses and answers, [`command`] knows what the commands mean, [`execute`] runs
+//! them.
 //!
-//! What does not happen here: no batch table is written; no path, and no unchecked table name, comes from a
-//! client; nothing waits for the device on a thread that serves connections; no reply mixes versions.
+//! What does not happen here: no batch table is written; no path, and no unchecked table name,
+//! comes from a client; nothing waits for the device on a thread that serves connections; no reply
+//! mixes versions.
 
 mod client;
 mod command;

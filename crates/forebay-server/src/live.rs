@@ -1,7 +1,8 @@
 //! The live tables that a server has open: all of its store, each in this process alone.
 //!
-//! A thread looks for tables that were made meanwhile. A table that cannot be opened (another process has
-//! it, its log is damaged) does not keep the others from being served; it is tried again.
+//! A thread looks for tables that were made meanwhile. A table that cannot be opened (another
+//! process has it, its log is damaged) does not keep the others from being served; it is tried
+//! again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -103,8 +104,8 @@ impl LiveTables {
         }
     }
 
-    /// Reading a long log back only to find it damaged is not to be done all the time: each attempt waits
-    /// twice as long as the one before.
+    /// Reading a long log back only to find it damaged is not to be done all the time: each attempt
+    /// waits twice as long as the one before.
     fn note(&self, name: &TableName, text: String, now: Duration) {
         let mut problems = self.problems.lock();
         let before = problems.get(name);
@@ -148,7 +149,8 @@ impl LiveTables {
         Ok(table)
     }
 
-    /// Writes what is in memory to runs and closes all tables, so that the next start reads no log back.
+    /// Writes what is in memory to runs and closes all tables, so that the next start reads no log
+    /// back.
     pub fn close(&self) {
         let tables = self.map.swap(Arc::default());
         for (name, table) in tables.iter() {

@@ -1,7 +1,7 @@
 //! Loads that wait to be added to the live tables that the server has open (`forebay load`).
 //!
-//! A thread of their own takes them: adding one waits for what is in memory to be written, while new
-//! tables are looked for and clients are served.
+//! A thread of their own takes them: adding one waits for what is in memory to be written, while
+//! new tables are looked for and clients are served.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Counting what is served, at a few nanoseconds a command.
 //!
-//! Each worker thread counts in memory of its own; a scrape adds up. A command's latency runs from its
-//! turn to its reply's being ready to send, so that the pipelined GETs that are looked up together share
-//! one clock reading. Buckets are powers of two of a microsecond.
+//! Each worker thread counts in memory of its own; a scrape adds up. A command's latency runs from
+//! its turn to its reply's being ready to send, so that the pipelined GETs that are looked up
+//! together share one clock reading. Buckets are powers of two of a microsecond.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -1,10 +1,10 @@
 //! From the bytes of a connection to the bytes of its replies, without any I/O.
 //!
-//! Commands are answered in order. Those of one read share one clock reading where they can: GETs that
-//! follow each other in one table are looked up together, so that their waits for memory overlap. A
-//! command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands out what is to be
-//! waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it does before replies to
-//! writes that are not durable yet.
+//! Commands are answered in order. Those of one read share one clock reading where they can: GETs
+//! that follow each other in one table are looked up together, so that their waits for memory
+//! overlap. A command that cannot be answered from memory stops the pipeline: [`Next::Wait`] hands
+//! out what is to be waited for, and [`Pipeline::resume`] takes what came of it and goes on. So it
+//! does before replies to writes that are not durable yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::work::{Done, Task, Work};
 /// Replies are sent before more are made, once there are so many bytes of them.
 pub const HIGH_WATER: usize = 256 << 10;
 
-/// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they tell of
-/// is durable then.
+/// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they
+/// tell of is durable then.
 #[derive(Debug)]
 pub enum Next {
     /// Read more.
@@ -186,8 +186,8 @@ impl Pipeline {
         self.rewind();
     }
 
-    /// What has to be waited for first, else `next`. No reply to a write is sent before the write is
-    /// durable, and nothing is read while the writer should pause.
+    /// What has to be waited for first, else `next`. No reply to a write is sent before the write
+    /// is durable, and nothing is read while the writer should pause.
     fn after_waits(&mut self, next: Next) -> Next {
         if !self.commits.is_empty() {
             let durable = self.commits.take().durable();
@@ -399,7 +399,8 @@ impl Pipeline {
         }
     }
 
-    /// Counts commands of one kind that were answered, some of them with an error, each after `time`.
+    /// Counts commands of one kind that were answered, some of them with an error, each after
+    /// `time`.
     #[inline]
     fn record(
         &mut self,

@@ -1,5 +1,5 @@
-//! What the server tells of versions that are brought into its store from elsewhere. Who brings them is
-//! not its affair.
+//! What the server tells of versions that are brought into its store from elsewhere. Who brings
+//! them is not its affair.
 
 use std::fmt::Debug;
 

@@ -158,9 +158,9 @@ impl Handle {
         }
     }
 
-    /// Stops: no new connections, commands under way are answered, then connections end. Returns when
-    /// all threads have, at most a little more than [`crate::Limits::shutdown_time`] later, and the live
-    /// tables are written to runs and closed.
+    /// Stops: no new connections, commands under way are answered, then connections end. Returns
+    /// when all threads have, at most a little more than [`crate::Limits::shutdown_time`] later,
+    /// and the live tables are written to runs and closed.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -196,8 +196,8 @@ impl Inside {
         self.shared.serving.damaged()
     }
 
-    /// How many commands were answered so far, by what they took: up to 1, 2, 4... microseconds; the last
-    /// number is of all that took longer.
+    /// How many commands were answered so far, by what they took: up to 1, 2, 4... microseconds;
+    /// the last number is of all that took longer.
     pub fn latencies(&self) -> Vec<u64> {
         self.shared.metrics.latency_counts().to_vec()
     }

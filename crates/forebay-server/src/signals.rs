@@ -6,8 +6,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// SIGTERM and SIGINT, caught. They end the process at once before this is made, so it is made before
-/// anybody is told that the server is ready.
+/// SIGTERM and SIGINT, caught. They end the process at once before this is made, so it is made
+/// before anybody is told that the server is ready.
 #[derive(Debug)]
 pub struct Signals {
     runtime: Runtime,

@@ -48,7 +48,8 @@ pub struct Done {
 }
 
 impl Work {
-    /// Answers, waiting for the device where it must. Whether writes are durable is not waited for here.
+    /// Answers, waiting for the device where it must. Whether writes are durable is not waited for
+    /// here.
     pub fn run(self) -> Done {
         let view = View {
             tables: &self.tables,

@@ -1,8 +1,8 @@
 //! The threads that serve RESP: each runs its own connections from beginning to end.
 //!
-//! The first worker also accepts; connections go to the workers in turn. A tenth of a second at a time
-//! each worker sweeps its connections: those that overstay a deadline, or are idle while the server
-//! stops, are ended. That costs a connection no timer of its own.
+//! The first worker also accepts; connections go to the workers in turn. A tenth of a second at a
+//! time each worker sweeps its connections: those that overstay a deadline, or are idle while the
+//! server stops, are ended. That costs a connection no timer of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

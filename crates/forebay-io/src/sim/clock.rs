@@ -120,7 +120,8 @@ impl ClockState {
 impl Future for HandWait {
     type Output = ();
 
-    /// Never ready at once: a task that waits again and again lets others run, as with a real clock.
+    /// Never ready at once: a task that waits again and again lets others run, as with a real
+    /// clock.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let polled = std::mem::replace(&mut self.polled, true);
         let mut state = self.hands.lock();

@@ -3,8 +3,8 @@
 //! Of the changes since the last sync a power cut leaves, by the dice: none, all, those up to some
 //! moment (the last one perhaps in part), the file's length with zeros for content, or for each
 //! sector by itself those up to some moment, as devices write sectors in any order, and perhaps a
-//! part of the next one, as memory is written to while the device reads it. (But no such part
-//! ends in the last bytes of a sector: a log could not tell that from a damage, `docs/log-format.md`.)
+//! part of the next one, as memory is written to while the device reads it. (But no such part ends
+//! in the last bytes of a sector: a log could not tell that from a damage, `docs/log-format.md`.)
 
 use std::collections::BTreeMap;
 use std::ops::Range;

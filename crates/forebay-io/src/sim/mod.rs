@@ -1,5 +1,6 @@
-//! A disk in memory for tests: it fails, fills up, dies and loses power on request. Beside it a clock that is moved
-//! by hand, random numbers that a seed repeats, and a network whose connections break and stall on request.
+//! A disk in memory for tests: it fails, fills up, dies and loses power on request. Beside it a
+//! clock that is moved by hand, random numbers that a seed repeats, and a network whose connections
+//! break and stall on request.
 //!
 //! Every call that a real disk could fail is counted. [`SimDisk::plan`] names the call that fails
 //! and how. [`SimDisk::after_power_cut`] gives the disk as it may look after the power went: names
@@ -33,9 +34,9 @@ pub enum Fault {
     /// This call fails with an I/O error, later ones work. Of a write a part is done. A sync that
     /// fails leaves what was to be synced to chance, and later syncs of the file do not try again.
     Error,
-    /// This call and every later one that needs space fails for want of it, until [`SimDisk::make_room`]. Of
-    /// the first write a part is done. Syncs work, and writing to blocks that a file has, and names of
-    /// files that are there: what was written has its place.
+    /// This call and every later one that needs space fails for want of it, until
+    /// [`SimDisk::make_room`]. Of the first write a part is done. Syncs work, and writing to blocks
+    /// that a file has, and names of files that are there: what was written has its place.
     Full,
     /// The process dies here: this call and all later ones fail, and what it wrote stays.
     Dead,

@@ -1,5 +1,5 @@
-//! A network in memory. Tests connect by [`SimNet::connect`], and say by a [`Wire`] how the connection
-//! carries its bytes.
+//! A network in memory. Tests connect by [`SimNet::connect`], and say by a [`Wire`] how the
+//! connection carries its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

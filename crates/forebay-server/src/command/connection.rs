@@ -206,7 +206,8 @@ pub fn client(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-/// CLIENT LIST [TYPE normal] [ID id ...]. A client sees its own connection; where there are no users, all.
+/// CLIENT LIST [TYPE normal] [ID id ...]. A client sees its own connection; where there are no
+/// users, all.
 fn list(call: &mut SessionCall<'_>, now: u64) -> Answer {
     let args = call.args;
     let ids: Vec<&[u8]> = if args.is(2, "id") {

@@ -1,7 +1,7 @@
 //! When keys expire: EXPIRE and its relatives, PERSIST, GETEX, and TTL and its relatives.
 //!
-//! A live table holds the moment beside the value, so that another moment is another record, with the value
-//! again. Moments are milliseconds since 1970-01-01 UTC.
+//! A live table holds the moment beside the value, so that another moment is another record, with
+//! the value again. Moments are milliseconds since 1970-01-01 UTC.
 
 use forebay_engine::live::Expiry;
 
@@ -192,7 +192,8 @@ impl ExpireOnly {
     }
 }
 
-/// EXPIRE key time [NX | XX | GT | LT]: 1 when the moment was set, or the key was deleted as it has passed.
+/// EXPIRE key time [NX | XX | GT | LT]: 1 when the moment was set, or the key was deleted as it has
+/// passed.
 fn set_moment(edit: &mut Edit<'_, '_>, unit: Unit, command: &str) -> Answer {
     let only = ExpireOnly::parse(&edit.args)?;
     let now_ms = edit.txn.now_ms();

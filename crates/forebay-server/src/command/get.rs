@@ -1,5 +1,5 @@
-//! GET and MGET. Whatever replies with values of keys does it by [`reply_values`]: a GET, several that
-//! follow each other in a pipeline, one in MULTI, one on a thread that may wait, and MGET.
+//! GET and MGET. Whatever replies with values of keys does it by [`reply_values`]: a GET, several
+//! that follow each other in a pipeline, one in MULTI, one on a thread that may wait, and MGET.
 
 use forebay_engine::{Lookup, Source, SourceError};
 
@@ -40,8 +40,9 @@ pub fn mget(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// Replies with what GET gives of keys of one table, in their order. Ends at the first that gives an
-/// error or has to wait, of which nothing is written. Returns how many were answered, and how it ended.
+/// Replies with what GET gives of keys of one table, in their order. Ends at the first that gives
+/// an error or has to wait, of which nothing is written. Returns how many were answered, and how it
+/// ended.
 #[inline]
 pub fn reply_values(
     source: Source<'_>,

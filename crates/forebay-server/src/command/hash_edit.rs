@@ -1,5 +1,5 @@
-//! HSET, HDEL and their relatives on rows. A field is a column of the table; to delete it is to make it
-//! null, and a row of nulls alone is no row.
+//! HSET, HDEL and their relatives on rows. A field is a column of the table; to delete it is to
+//! make it null, and a row of nulls alone is no row.
 
 use forebay_engine::ValueKind;
 use forebay_run::row::{Datum, Kind, RowView, RowWriter, Schema};

@@ -83,13 +83,14 @@ pub enum Run {
     Walk(fn(&mut Call<'_>) -> Answer),
     /// Is about the connection or the server; never waits.
     Session(fn(&mut SessionCall<'_>) -> Answer),
-    /// Changes the key that is its first argument; `reads` tells whether it looks at what it changes.
+    /// Changes the key that is its first argument; `reads` tells whether it looks at what it
+    /// changes.
     Edit {
         run: fn(&mut Edit<'_, '_>) -> Answer,
         reads: fn(&Args<'_>) -> bool,
     },
-    /// Changes several keys, those of each partition together; `done` replies with the sum of what `run`
-    /// gave.
+    /// Changes several keys, those of each partition together; `done` replies with the sum of what
+    /// `run` gave.
     Many {
         run: ManyFn,
         done: fn(&mut Reply, i64),
@@ -223,8 +224,8 @@ pub fn positive(argument: &[u8]) -> Result<usize, CommandError> {
     }
 }
 
-/// The part of a sequence of `len` from `start` to `end`, both inclusive, negative ones counted from
-/// the end, as GETRANGE and LRANGE have it.
+/// The part of a sequence of `len` from `start` to `end`, both inclusive, negative ones counted
+/// from the end, as GETRANGE and LRANGE have it.
 pub fn clamp(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
     let len = len as i64;
     let at = |place: i64| {

@@ -1,12 +1,13 @@
 //! KV.RANGE: the keys of an ordered table between two bounds; KV.DELRANGE deletes them.
 //!
-//! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key behind `[` (inclusive) or
-//! `(` (exclusive); without either it is inclusive. `-` is the beginning and `+` the end of the table
-//! that the other bound names. A wire key without a key, `table:`, is the table's beginning as start and
-//! its end as end. So `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11 (log:2026-12` a month.
+//! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key behind `[` (inclusive)
+//! or `(` (exclusive); without either it is inclusive. `-` is the beginning and `+` the end of the
+//! table that the other bound names. A wire key without a key, `table:`, is the table's beginning
+//! as start and its end as end. So `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11
+//! (log:2026-12` a month.
 //!
-//! The reply is `[next, items]`. Items are key, value, key, value, ...; only one of the two with KEYS or
-//! VALUES. `next` takes start's place (with REV, end's) to go on, and is null at the end.
+//! The reply is `[next, items]`. Items are key, value, key, value, ...; only one of the two with
+//! KEYS or VALUES. `next` takes start's place (with REV, end's) to go on, and is null at the end.
 
 use std::ops::Bound;
 

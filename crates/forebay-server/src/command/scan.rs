@@ -1,15 +1,16 @@
 //! SCAN over all tables, in a form that survives swaps.
 //!
-//! The tables are walked in the order of small numbers made from their names, and each of them in its
-//! own order. In a hashed table the cursor is a place among the hashes, which means the same in every
-//! version: a key that is there throughout is returned, whatever swaps come between. In an ordered
-//! table the place is a key, too long for a cursor: the server keeps it, under the number that the
-//! cursor is; when it was forgotten (the server keeps a bounded number of them), the table is walked
-//! again from its beginning; so it is when a version of the other order has come to serve, where the place
-//! means nothing. So a key can come twice, which SCAN allows, but none is left out.
+//! The tables are walked in the order of small numbers made from their names, and each of them in
+//! its own order. In a hashed table the cursor is a place among the hashes, which means the same in
+//! every version: a key that is there throughout is returned, whatever swaps come between. In an
+//! ordered table the place is a key, too long for a cursor: the server keeps it, under the number
+//! that the cursor is; when it was forgotten (the server keeps a bounded number of them), the table
+//! is walked again from its beginning; so it is when a version of the other order has come to
+//! serve, where the place means nothing. So a key can come twice, which SCAN allows, but none is
+//! left out.
 //!
-//! Cursors stay below 2^53, for some clients keep them in floats: 11 bits for the table (from 1), one that
-//! says whether the place is kept here, 41 for the place.
+//! Cursors stay below 2^53, for some clients keep them in floats: 11 bits for the table (from 1),
+//! one that says whether the place is kept here, 41 for the place.
 
 use forebay_io::Random;
 use forebay_run::Order;
@@ -173,8 +174,8 @@ fn numbered(tables: Vec<Source<'_>>) -> Vec<(u64, Source<'_>)> {
     numbered
 }
 
-/// Walks on from `place` until enough keys were seen; answers where to go on, `None` at the end. Keys
-/// of one place are never parted.
+/// Walks on from `place` until enough keys were seen; answers where to go on, `None` at the end.
+/// Keys of one place are never parted.
 fn walk_hashed(
     source: Source<'_>,
     place: u64,

@@ -135,7 +135,8 @@ const fn many(
     }
 }
 
-/// A command of Redis that writes, and that no table here takes; `keys` tells for which it was meant.
+/// A command of Redis that writes, and that no table here takes; `keys` tells for which it was
+/// meant.
 const fn refused(name: &'static str, keys: Keys) -> Command {
     Command {
         name,

@@ -1,8 +1,8 @@
 //! MULTI, EXEC, DISCARD: commands that run together.
 //!
-//! Commands are checked and kept as they come, and run together at EXEC. Where all of them read, no swap
-//! falls between them: all see the versions that served when EXEC began. Where one writes, all must be on
-//! keys of one partition of one live table, and no other write to it falls between.
+//! Commands are checked and kept as they come, and run together at EXEC. Where all of them read, no
+//! swap falls between them: all see the versions that served when EXEC began. Where one writes, all
+//! must be on keys of one partition of one live table, and no other write to it falls between.
 
 use super::call::SessionCall;
 use super::{Answer, COMMANDS, Command, CommandError, Run};

@@ -8,8 +8,8 @@ use forebay_run::row::{ListView, RowView};
 use super::{Answer, CommandError};
 use crate::resp::Reply;
 
-/// Replies with a value as GET does: bytes as they are, numbers in decimal, rows and lists as JSON, null
-/// when absent.
+/// Replies with a value as GET does: bytes as they are, numbers in decimal, rows and lists as JSON,
+/// null when absent.
 #[inline]
 pub fn reply_value(reply: &mut Reply, source: Source<'_>, value: Option<&[u8]>) -> Answer {
     match (value, source.kind()) {

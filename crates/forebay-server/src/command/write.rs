@@ -1,8 +1,10 @@
-//! How commands that change tables run. Live tables take them; a batch table changes only as a whole.
+//! How commands that change tables run. Live tables take them; a batch table changes only as a
+//! whole.
 //!
-//! A command that looks at what it changes runs under the partition's lock, on values read there; one that
-//! does not is written blindly. Either way its operations are one batch: one record of the log, seen whole
-//! or not at all. Keys in several partitions are changed one partition after the other.
+//! A command that looks at what it changes runs under the partition's lock, on values read there;
+//! one that does not is written blindly. Either way its operations are one batch: one record of the
+//! log, seen whole or not at all. Keys in several partitions are changed one partition after the
+//! other.
 
 use forebay_engine::PartitionId;
 use forebay_engine::TableName;
@@ -41,7 +43,8 @@ struct Place<'a> {
     key: &'a [u8],
 }
 
-/// Keys of one partition of a table; where that is none, of those that are not here, which a write refuses.
+/// Keys of one partition of a table; where that is none, of those that are not here, which a write
+/// refuses.
 type Group<'a> = (&'a LiveTable, Option<PartitionId>, Vec<Place<'a>>);
 
 impl<'a> RangeDelete<'a> {
@@ -117,8 +120,8 @@ impl View<'_> {
         let groups = self.groups(command, args)?;
         *first = groups.first().map(|(table, ..)| table.name().clone());
         if groups.len() > 1 && !self.may_wait {
-            // Should a later partition have to wait, the command would run again, and do again what it did
-            // to the earlier ones: after others may have written there.
+            // Should a later partition have to wait, the command would run again, and do again what
+            // it did to the earlier ones: after others may have written there.
             return Err(CommandError::NotResident);
         }
         if !reads {
@@ -231,8 +234,8 @@ impl View<'_> {
         Ok(groups)
     }
 
-    /// Runs what was queued since MULTI, where some of it writes: all of it on keys of one partition, at
-    /// one moment.
+    /// Runs what was queued since MULTI, where some of it writes: all of it on keys of one
+    /// partition, at one moment.
     pub fn exec_writing(
         &self,
         commands: &[(usize, OwnedArgs)],

@@ -1,8 +1,9 @@
 //! Who may ask what.
 //!
-//! A browser on the operator's own machine can be made to send requests here by any page it shows: so
-//! the Host must be one of ours, and an Origin, where there is one, too. Where a users file is given,
-//! everything but health and readiness wants `Authorization: Basic` of a user or the bearer token.
+//! A browser on the operator's own machine can be made to send requests here by any page it shows:
+//! so the Host must be one of ours, and an Origin, where there is one, too. Where a users file is
+//! given, everything but health and readiness wants `Authorization: Basic` of a user or the bearer
+//! token.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The HTTP port: health, metrics, tables, one row as JSON; swap and rollback for those who have the
-//! token.
+//! The HTTP port: health, metrics, tables, one row as JSON; swap and rollback for those who have
+//! the token.
 
 mod answer;
 mod guard;

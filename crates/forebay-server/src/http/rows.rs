@@ -32,7 +32,8 @@ pub async fn row(
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// What `/v1/tables/TABLE/rows/KEY` names. The router's own parameters are texts, and keys need not be.
+/// What `/v1/tables/TABLE/rows/KEY` names. The router's own parameters are texts, and keys need not
+/// be.
 fn table_and_key(path: &str) -> Option<(String, Vec<u8>)> {
     let (table, rest) = path.strip_prefix("/v1/tables/")?.split_once('/')?;
     let key = percent_decoded(rest.strip_prefix("rows/")?);

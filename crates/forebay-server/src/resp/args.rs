@@ -30,7 +30,8 @@ impl<'a> Args<'a> {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`; an absent one is empty. Arity is checked before, by the command table.
+    /// The argument at `index`; an absent one is empty. Arity is checked before, by the command
+    /// table.
     #[inline]
     pub fn get(&self, index: usize) -> &'a [u8] {
         self.spans

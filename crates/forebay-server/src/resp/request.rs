@@ -1,9 +1,9 @@
 //! Commands from the bytes of a connection.
 //!
 //! The parser is given all bytes from the start of a command on, as often as more of them have
-//! arrived, and goes on where it stopped. Arguments stay where they are in the caller's buffer; only
-//! those of an inline line are copied, for they may be quoted. Nothing is allocated ahead of the
-//! bytes: an announced length is a limit to check, never a size to reserve.
+//! arrived, and goes on where it stopped. Arguments stay where they are in the caller's buffer;
+//! only those of an inline line are copied, for they may be quoted. Nothing is allocated ahead of
+//! the bytes: an announced length is a limit to check, never a size to reserve.
 
 use thiserror::Error;
 
@@ -74,9 +74,10 @@ pub struct Parser {
 type Parsed<T> = Result<Option<T>, ProtocolError>;
 
 impl Parser {
-    /// Goes on with the command that begins `bytes`. `Some(length)`: it is complete, [`Parser::args`]
-    /// has it (an empty line or array has no arguments and is to be ignored), and the next call is for
-    /// the bytes behind it. `None`: call again with more. After an error the connection is closed.
+    /// Goes on with the command that begins `bytes`. `Some(length)`: it is complete,
+    /// [`Parser::args`] has it (an empty line or array has no arguments and is to be ignored), and
+    /// the next call is for the bytes behind it. `None`: call again with more. After an error the
+    /// connection is closed.
     #[inline]
     pub fn advance(&mut self, bytes: &[u8], limits: &RequestLimits) -> Parsed<usize> {
         if self.complete {
