@@ -72,7 +72,7 @@ def test_partitions_begin_where_they_are_said_to(store, source, tmp_path):
         store.push(table, source(100), key="{id:03}", args=words)
         manifest = next((store.path / "tables" / table / "versions").glob("*.manifest"))
         text = manifest.read_text().rsplit("xxh3", 1)[0]
-        return [part["lower"] for part in json.loads(text)["partitions"]]
+        return [part["bounds"]["lower"] for part in json.loads(text)["partitions"]]
 
     slots = lowers("h", "--boundaries", "[100, 9000]")
     assert slots == [{"slot": 0}, {"slot": 100}, {"slot": 9000}]
