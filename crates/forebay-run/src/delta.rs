@@ -1,12 +1,12 @@
 //! What `+` means for the deltas of a table.
 //!
 //! Deltas of a key are joined into one while the value that they will meet is not known. For most
-//! kinds a joined delta looks like any other. Saturating addition is not associative on numbers (5
-//! - 3 at the upper limit is not +2), but on the functions that the deltas stand for: each is `x`
-//! to `clamp(x + d, lo, hi)`, and one such function after another is one again. With `f(x) =
-//! clamp(x + d1, lo1, hi1)` and then `g`, the limits of `g after f` are `g(lo1)` and `g(hi1)`, and
-//! its addend is `d1 + d2`, without any rounding. A joined delta that no single number says is kept
-//! as three numbers, see [`Clamped`].
+//! kinds a joined delta looks like any other. Saturating addition is not associative on numbers: at
+//! the upper limit, first 5 and then -3 is not the same as 2. But it is on the functions that the
+//! deltas stand for: each is `x` to `clamp(x + d, lo, hi)`, and one such function after another is
+//! one again. With `f(x) = clamp(x + d1, lo1, hi1)` and then `g`, the limits of `g after f` are
+//! `g(lo1)` and `g(hi1)`, and its addend is `d1 + d2`, without any rounding. A joined delta that no
+//! single number says is kept as three numbers, see [`Clamped`].
 
 /// What `+` means for a table's deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

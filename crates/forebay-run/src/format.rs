@@ -111,6 +111,7 @@ impl RunOptions {
 
 /// Counts and sums of a run.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunSummary {
     pub records: u64,
     /// The keys' lengths added up.

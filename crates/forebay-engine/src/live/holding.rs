@@ -92,7 +92,7 @@ impl LiveShared {
         let router = Router::new(&self.shape.table, self.shape.order, only);
         let open = |id: &RunId| {
             let run = self.open_new(id)?;
-            self.check_bounds(&router, 0, &run)?;
+            self.check_bounds(&router, 0, &run.run)?;
             Ok(run)
         };
         runs.iter().map(open).collect()

@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_run::RunError;
-use forebay_run::RunScan;
 use forebay_run::format::RunOptions;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
+use forebay_run::{Run, RunScan};
 
 use crate::live::error::LiveError;
 use crate::live::flush::Output;
@@ -100,7 +100,7 @@ impl LiveShared {
             let place = self.parts.find(new.partition);
             let place = place.ok_or_else(|| self.no_partition(new.partition))?;
             let run = self.open_new(&new.id)?;
-            self.check_bounds(&self.parts.router(), place, &run)?;
+            self.check_bounds(&self.parts.router(), place, &run.run)?;
             Ok((place, run))
         };
         runs.iter().map(open).collect()
@@ -128,18 +128,18 @@ impl LiveShared {
         &self,
         router: &Router,
         partition: usize,
-        run: &LiveRun,
+        run: &Arc<Run>,
     ) -> Result<(), LiveError> {
         for direction in [Direction::Forward, Direction::Backward] {
-            let mut scan = RunScan::new(Arc::clone(&run.run), ScanRange::all(), direction);
+            let mut scan = RunScan::new(Arc::clone(run), ScanRange::all(), direction);
             let found = scan
                 .advance()
                 .map_err(|source| self.shape.run_error(source))?;
             let hash = self.shape.place(scan.key()).hash;
             if found && router.partition(hash, scan.key()) != Some(partition) {
-                let path = run.run.path();
+                let path = run.path();
                 let what = format!(
-                    "its key {} does not lie in the partition to which it was to be added",
+                    "its key {} does not lie in the partition that it is to be part of",
                     crate::key_text::show_key(scan.key())
                 );
                 return Err(self.shape.run_error(RunError::refused(path, what)));

@@ -4,6 +4,8 @@
 //! the log that is still needed. It is replaced as a whole, so that runs of all partitions change
 //! together, and along with the log.
 
+use std::collections::HashSet;
+
 use forebay_run::format::RunSummary;
 use serde::{Deserialize, Serialize};
 
@@ -94,8 +96,12 @@ impl LiveManifest {
         Ok(manifest)
     }
 
-    /// Whether the partitions lie apart; the text says what is wrong.
+    /// Whether the partitions lie apart, and each run is named once; the text says what is wrong.
     pub fn check_partitions(&self) -> Result<(), String> {
+        let mut ids = HashSet::new();
+        if let Some(twice) = self.runs().find(|run| !ids.insert(&run.id)) {
+            return Err(format!("run {} is named twice", twice.id));
+        }
         let partitions = self.partitions.iter();
         check_apart(
             self.options.order,
@@ -162,11 +168,22 @@ mod tests {
         let mut manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
         manifest.partitions.remove(1);
         assert!(LiveManifest::parse(&manifest.to_bytes().unwrap()).is_ok());
+        let refused = |manifest: &LiveManifest| {
+            let parsed = LiveManifest::parse(&manifest.to_bytes().unwrap());
+            matches!(parsed, Err(DocumentError::Inconsistent(_)))
+        };
+        let run = LiveRunRef {
+            id: RunId::new("a-1").unwrap(),
+            level: 0,
+            deltas_since_ms: None,
+            summary: RunSummary::default(),
+        };
+        let mut twice = manifest.clone();
+        twice.partitions[0].runs.push(run.clone());
+        assert!(!refused(&twice));
+        twice.partitions[1].runs.push(run);
+        assert!(refused(&twice));
         manifest.partitions[0].bounds.upper = None;
-        let bytes = manifest.to_bytes().unwrap();
-        assert!(matches!(
-            LiveManifest::parse(&bytes),
-            Err(DocumentError::Inconsistent(_))
-        ));
+        assert!(refused(&manifest));
     }
 }

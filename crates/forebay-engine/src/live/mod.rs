@@ -152,6 +152,12 @@ impl LiveTable {
         found.map(|place| parts.id_at(place))
     }
 
+    /// The same; where it is not here, the error that a write of the key would end with.
+    pub fn partition_holding(&self, key: &[u8]) -> Result<PartitionId, LiveError> {
+        let here = self.partition_of(key);
+        here.ok_or_else(|| self.shared().shape.not_here(key))
+    }
+
     /// The partitions that are here, in the table's order.
     pub fn partitions(&self) -> Vec<PartitionRange> {
         self.shared().parts.ranges()

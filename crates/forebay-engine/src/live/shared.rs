@@ -18,11 +18,12 @@ use crate::layout::TableFiles;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
 use crate::live::log::Log;
-use crate::live::manifest::{LiveManifest, LiveRunRef};
+use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
 use crate::live::options::LiveOptions;
 use crate::live::part::LiveRun;
 use crate::live::parts::LiveParts;
 use crate::live::shape::Shape;
+use crate::route::Router;
 use crate::store::Store;
 
 /// See the module's text.
@@ -187,21 +188,36 @@ impl LiveShared {
         advance: &mut dyn FnMut(u64),
     ) -> Result<(usize, Vec<LiveError>), LiveError> {
         let _no_merges = self.compacting.lock();
-        let runs: Vec<LiveRunRef> = self.structure.lock().runs().cloned().collect();
-        let mut problems = Vec::new();
-        for reference in &runs {
-            let path = self.files.run(&reference.id);
-            let read = read_back(&**self.disk(), &path, self.shape.order, advance);
-            let checked = read.and_then(|run| match *run.summary() == reference.summary {
-                true => Ok(()),
-                false => {
-                    let what = "it is not the run that the table's manifest names";
-                    Err(forebay_run::RunError::refused(&path, what))
-                }
-            });
-            problems.extend(checked.err().map(|source| self.shape.run_error(source)));
+        let partitions = self.structure.lock().partitions.clone();
+        let (mut runs, mut problems) = (0, Vec::new());
+        for partition in &partitions {
+            for reference in &partition.runs {
+                runs += 1;
+                let verified = self.verify_run(partition, reference, advance);
+                problems.extend(verified.err());
+            }
         }
-        Ok((runs.len(), problems))
+        Ok((runs, problems))
+    }
+
+    fn verify_run(
+        &self,
+        partition: &LivePartition,
+        reference: &LiveRunRef,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<(), LiveError> {
+        let path = self.files.run(&reference.id);
+        let read = read_back(&**self.disk(), &path, self.shape.order, advance);
+        let run = read.map_err(|source| self.shape.run_error(source))?;
+        if *run.summary() != reference.summary {
+            let what = "it is not the run that the table's manifest names";
+            return Err(self
+                .shape
+                .run_error(forebay_run::RunError::refused(&path, what)));
+        }
+        let only = std::iter::once((0, &partition.bounds));
+        let router = Router::new(&self.shape.table, self.shape.order, only);
+        self.check_bounds(&router, 0, &run)
     }
 
     /// Opens the files of a run and compares them with what the manifest says of it.

@@ -211,7 +211,9 @@ fn walk_ordered(
     let cursors = &call.shared.scan_cursors;
     let after = (place & KEPT != 0).then(|| cursors.find(place)).flatten();
     let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    let mut scan = source.scan_keys(from, Bound::Unbounded, Direction::Forward)?;
+    // Not `scan_keys`: what is not here is for others to tell.
+    let range = ScanRange::keys(from, Bound::Unbounded);
+    let mut scan = source.scan(range, Direction::Forward);
     let mut last = Vec::new();
     while scan.advance()? {
         if *seen >= options.count {

@@ -43,9 +43,8 @@ struct Place<'a> {
     key: &'a [u8],
 }
 
-/// Keys of one partition of a table; where that is none, of those that are not here, which a write
-/// refuses.
-type Group<'a> = (&'a LiveTable, Option<PartitionId>, Vec<Place<'a>>);
+/// Keys of one partition of a table.
+type Group<'a> = (&'a LiveTable, PartitionId, Vec<Place<'a>>);
 
 impl<'a> RangeDelete<'a> {
     pub fn live(&mut self, table: &[u8]) -> Result<&'a LiveTable, CommandError> {
@@ -222,7 +221,7 @@ impl View<'_> {
             let (table, key) = split(args.get(argument))?;
             let table = find_live(self.tables, self.user, command, table)?;
             check_key(table, key)?;
-            let partition = table.partition_of(key);
+            let partition = table.partition_holding(key)?;
             let place = Place { argument, key };
             let same =
                 |group: &&mut Group<'_>| group.0.name() == table.name() && group.1 == partition;
