@@ -12,7 +12,7 @@ Outcome = namedtuple("Outcome", "kind value changed", defaults=[None, 0])
 def convert(value, from_type, to_type, how=None, nullable=True):
     """("value", v, changed), ("bad",) or ("refused",); `changed` counts what `how` altered."""
     try:
-        check(from_type, to_type, how, nullable)
+        check(from_type, to_type, how)
     except Refused:
         return Outcome("refused")
     converter = Converter(how)
@@ -83,18 +83,17 @@ def family(t):
     return next(name for name, is_it in FAMILIES.items() if is_it(t))
 
 
-def check(a, b, how=None, nullable=True):
+def check(a, b, how=None):
     """Refused where no value of one type may become one of the other."""
     a, b = unwrap(a), unwrap(b)
     pair = (family(a), family(b))
     if pair[0] == "null":
-        if not nullable:
-            raise Refused
+        pass  # Where null is not allowed, the rows that hold one are bad: there may be none.
     elif pair == ("list", "list"):
-        check(a.value_type, b.value_type, how, b.value_field.nullable)
+        check(a.value_type, b.value_type, how)
     elif pair == ("map", "map"):
-        check(a.key_type, b.key_type, how, False)
-        check(a.item_type, b.item_type, how, b.item_field.nullable)
+        check(a.key_type, b.key_type, how)
+        check(a.item_type, b.item_type, how)
     elif pair == ("struct", "struct"):
         check_fields(a, b, how)
     elif pair[0] in ("date", "timestamp") and pair[1] in ("date", "timestamp"):
@@ -114,7 +113,7 @@ def check_fields(a, b, how):
     for field in b:
         source = have.pop(field.name, None)
         if source is not None:
-            check(source.type, field.type, how, field.nullable)
+            check(source.type, field.type, how)
         elif not field.nullable:
             raise Refused
     if have:
