@@ -109,10 +109,12 @@ impl Fixture {
 
     /// A live table of bytes by hashed keys, before the server starts.
     pub fn live(&self, table: &str) {
+        self.live_as(table, LiveDraft::hashed());
+    }
+
+    pub fn live_as(&self, table: &str, draft: LiveDraft) {
         let name = TableName::new(table).expect("a name");
-        let made = self
-            .store
-            .create_live(&name, LiveDraft::hashed(), &Budget::new(1 << 20));
+        let made = self.store.create_live(&name, draft, &Budget::new(1 << 20));
         drop(made.expect("a live table"));
     }
 
