@@ -6,7 +6,8 @@ use common::{Fixture, Reply};
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Held, PartitionId};
 
-/// An ordered table of three partitions, below `g`, below `p` and from there on, without the second.
+/// An ordered table of three partitions, below `g`, below `p` and from there on, without the
+/// second.
 fn served() -> Fixture {
     let mut fixture = Fixture::store();
     let held = Held::Only([0, 2].map(PartitionId).into());
