@@ -127,9 +127,11 @@ fn unknown_formats_fields_and_paths_are_refused() {
     outside["partitions"][0]["runs"][0]["id"] = "../other/a".into();
     let mut strange = text.clone();
     strange["surprise"] = true.into();
+    let mut summary = text.clone();
+    summary["partitions"][0]["runs"][0]["summary"]["surprise"] = 1.into();
     let mut name = text;
     name["table"] = "../t".into();
-    for bad in [outside, strange, name] {
+    for bad in [outside, strange, summary, name] {
         let (bytes, _) = seal(&bad).expect("sealed");
         assert!(
             matches!(Manifest::parse(&bytes), Err(DocumentError::Shape(_))),

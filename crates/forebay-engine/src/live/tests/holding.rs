@@ -298,3 +298,27 @@ fn writers_meet_a_partition_that_comes_and_goes() {
         over.store(true, Memory::Relaxed);
     });
 }
+
+#[test]
+fn records_outside_of_their_partition_are_found_by_verify() {
+    let (disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
+    for key in [b"a", b"n"] {
+        table.update(key, b"1").unwrap().wait().unwrap();
+    }
+    table.flush().unwrap();
+    assert!(table.verify(&mut |_| ()).unwrap().1.is_empty());
+    let mut moved = table.shared().structure.lock().clone();
+    let path = table.shared().files.live_manifest();
+    drop(table);
+    let border = crate::bound::Bound::Key(b"p".to_vec());
+    moved.partitions[0].bounds.upper = Some(border.clone());
+    moved.partitions[1].bounds.lower = border;
+    disk.tamper(&path, |bytes| *bytes = moved.to_bytes().unwrap());
+    let (runs, problems) = open(&disk).unwrap().verify(&mut |_| ()).unwrap();
+    assert_eq!((runs, problems.len()), (2, 1), "{problems:?}");
+    assert!(
+        problems[0]
+            .to_string()
+            .contains("does not lie in the partition")
+    );
+}
