@@ -68,7 +68,7 @@ pub fn instance(family: &str, machines: usize, partitions: usize, seed: u64) -> 
             "heavy-tail" => (insert, moving) = (pareto(), pareto()),
             _ => {}
         }
-        Item {
+        InsertItem {
             insert,
             moving,
             home: home as u32,

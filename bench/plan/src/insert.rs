@@ -68,7 +68,7 @@ pub fn plan(args: &Plan) {
 /// Prints the instances as `forebay plan insert` reads them, a line each.
 pub fn dump(args: &Instances) {
     args.each(|family, seed, problem| {
-        let part = |item: &forebay_plan::insert::Item| {
+        let part = |item: &forebay_plan::insert::InsertItem| {
             json!({"e": item.moving, "n": item.insert, "h": item.home})
         };
         json!({
