@@ -36,7 +36,7 @@ impl Dispatch<'_> {
     /// REQUIRES: [`admit`] let the command pass, and gave this place.
     pub fn run(&mut self, place: usize, args: Args<'_>) -> Ran {
         let command = &COMMANDS[place];
-        let at_once = ["discard", "reset", "quit", "multi"];
+        let at_once = ["discard", "reset", "quit", "multi", "watch"];
         if self.session.queued.is_none() || at_once.contains(&command.name) {
             self.run_now(place, command, args)
         } else if command.name == "exec" {
@@ -81,7 +81,9 @@ impl Dispatch<'_> {
 
     /// Runs what was queued, unless some of it was refused.
     fn exec(&mut self) -> Ran {
+        let watches = std::mem::take(&mut self.session.watches);
         let queued = self.session.queued.take().filter(|queued| !queued.failed);
+        let queued = queued.map(|queued| queued.watching(watches));
         let (Some(queued), Some(user)) = (queued, &self.session.user) else {
             let text = "EXECABORT Transaction discarded because of previous errors.";
             return Ran::just(settle(

@@ -2,7 +2,7 @@
 
 use forebay_engine::TableName;
 
-use crate::command::{Answer, COMMANDS, Call, CommandError, Queued, Run};
+use crate::command::{Answer, COMMANDS, Call, Command, CommandError, Held, Queued, Run};
 use crate::commits::Commits;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
@@ -43,6 +43,27 @@ impl View<'_> {
             let (answer, table) = self.write(command, args, reply, commits);
             return (settle(answer, start, reply), table);
         }
+        let moments = match command.key_places(args.len()).nth(1) {
+            Some(_) if !self.tables.live.is_empty() => {
+                self.moments(std::iter::once((command, args)))
+            }
+            _ => Ok(Vec::new()),
+        };
+        match moments {
+            Ok(moments) => self.read(command, args, Held::Moments(&moments), reply),
+            Err(stop) => (settle(Err(stop), start, reply), None),
+        }
+    }
+
+    /// Runs a command that reads.
+    fn read(
+        &self,
+        command: &Command,
+        args: Args<'_>,
+        held: Held<'_>,
+        reply: &mut Reply,
+    ) -> (Outcome, Option<TableName>) {
+        let start = reply.len();
         let mut call = Call {
             args,
             tables: self.tables,
@@ -52,7 +73,7 @@ impl View<'_> {
             shared: self.shared,
             reply_start: start,
             first: None,
-            txn: None,
+            held,
         };
         let answer = match command.run {
             Run::Walk(_) | Run::RangeDelete(_) if !self.may_wait => Err(CommandError::NotResident),
@@ -70,14 +91,37 @@ impl View<'_> {
         reply: &mut Reply,
         commits: &mut Commits,
     ) -> (Outcome, Option<TableName>) {
-        let commands = &queued.commands;
-        if queued.writes() {
-            return self.exec_writing(commands, reply, commits);
+        let start = reply.len();
+        match self.is_any_changed(&queued.watches) {
+            Ok(true) => {
+                reply.null_array();
+                (Outcome::Answered, None)
+            }
+            Ok(false) if queued.writes() => self.exec_writing(queued, reply, commits),
+            Ok(false) => self.exec_reading(queued, reply),
+            Err(stop) => (settle(Err(stop), start, reply), None),
         }
+    }
+
+    /// Runs what was queued where all of it reads: keys of live tables as they are at one moment,
+    /// those of a partition together.
+    fn exec_reading(&self, queued: &Queued, reply: &mut Reply) -> (Outcome, Option<TableName>) {
         let (start, mut first) = (reply.len(), None);
-        reply.array(commands.len());
-        for (place, args) in commands {
-            let (outcome, table) = self.run(*place, args.borrow(), reply, commits);
+        let commands = || {
+            let commands = queued.commands.iter();
+            commands.map(|(place, args)| (&COMMANDS[*place], args.borrow()))
+        };
+        let moments = match self.moments(commands()) {
+            Ok(moments) => moments,
+            Err(stop) => return (settle(Err(stop), start, reply), None),
+        };
+        if queued.watches.any_written() {
+            reply.null_array();
+            return (Outcome::Answered, None);
+        }
+        reply.array(queued.commands.len());
+        for (command, args) in commands() {
+            let (outcome, table) = self.read(command, args, Held::Moments(&moments), reply);
             first = first.or(table);
             if outcome == Outcome::NotResident {
                 reply.truncate(start);

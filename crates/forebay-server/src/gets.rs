@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use forebay_engine::TableName;
 
-use crate::command::{KEYS_AT_ONCE, Reading, find_source, reply_values, split};
+use crate::command::{Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{OwnedArgs, Reply};
 
@@ -135,7 +135,7 @@ impl<'t> View<'t> {
         };
         let reading = Reading {
             may_wait: self.may_wait,
-            txn: None,
+            held: Held::NOTHING,
             limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: None,
         };

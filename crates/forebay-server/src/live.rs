@@ -62,6 +62,15 @@ impl LiveTables {
         &self.budget
     }
 
+    /// Closes a table when its last command has ended; it is opened again when nobody waits for that.
+    pub fn give_up(&self, name: &TableName) {
+        self.map.rcu(|map| {
+            let mut map = LiveMap::clone(map);
+            map.remove(name);
+            map
+        });
+    }
+
     pub fn problems(&self) -> BTreeMap<TableName, String> {
         let problems = self.problems.lock();
         let told = problems.iter();
@@ -92,12 +101,18 @@ impl LiveTables {
                 .is_none_or(|p| p.again <= now)
         };
         for name in new.into_iter().filter(|name| due(name)) {
+            // Where that cannot be known, opening the table tells why.
+            if store.is_to_be_given_up(name).unwrap_or(false) {
+                continue;
+            }
             match self.open_one(store, name) {
                 Ok(table) => {
                     self.problems.lock().remove(name);
-                    let mut map = LiveMap::clone(&self.map.load());
-                    map.insert(name.clone(), table);
-                    self.map.store(Arc::new(map));
+                    self.map.rcu(|map| {
+                        let mut map = LiveMap::clone(map);
+                        map.insert(name.clone(), table.clone());
+                        map
+                    });
                 }
                 Err(error) => self.note(name, error.to_string(), store.clock().monotonic()),
             }

@@ -1,12 +1,13 @@
-//! Loads that wait to be added to the live tables that the server has open (`forebay load`).
+//! What other processes ask of the live tables that the server has open: loads to be added
+//! (`forebay load`), checkpoints, and to give a table up (`forebay drop`).
 //!
-//! A thread of their own takes them: adding one waits for what is in memory to be written, while
-//! new tables are looked for and clients are served.
+//! A thread of their own does it: most of it waits for what is in memory to be written, while new
+//! tables are looked for and clients are served.
 
 use std::collections::BTreeMap;
 
-use forebay_engine::TableName;
-use forebay_engine::live::Taken;
+use forebay_engine::live::{Asked, LiveTable, Taken};
+use forebay_engine::{StoreError, TableName};
 use tracing::{error, info, warn};
 
 use crate::live::LiveTables;
@@ -23,7 +24,10 @@ impl Loads {
     pub fn take(&mut self, live: &LiveTables) {
         let tables = live.load().clone();
         for (name, table) in tables.iter() {
-            match table.take_load() {
+            match self
+                .take_asks(live, name, table)
+                .and_then(|()| table.take_load())
+            {
                 Ok(None) => {
                     self.problems.remove(name);
                 }
@@ -38,5 +42,24 @@ impl Loads {
                 }
             }
         }
+    }
+
+    fn take_asks(
+        &self,
+        live: &LiveTables,
+        name: &TableName,
+        table: &LiveTable,
+    ) -> Result<(), StoreError> {
+        for asked in table.take_asks()? {
+            match asked {
+                Asked::Checkpoint => info!(table = %name, "a checkpoint was made"),
+                Asked::Refused { why } => warn!(table = %name, why, "a checkpoint was not made"),
+                Asked::GiveUp => {
+                    info!(table = %name, "given up, as another process is to have it");
+                    live.give_up(name);
+                }
+            }
+        }
+        Ok(())
     }
 }

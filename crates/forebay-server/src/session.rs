@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::client::Client;
-use crate::command::Queued;
+use crate::command::{Queued, Watches};
 use crate::resp::RequestLimits;
 use crate::shared::Shared;
 use crate::users::User;
@@ -17,6 +17,8 @@ pub struct Session {
     pub user: Option<Arc<User>>,
     /// The commands since MULTI.
     pub queued: Option<Queued>,
+    /// The keys that WATCH named.
+    pub watches: Watches,
     pub replies: Replies,
     /// Set by QUIT: the connection ends after the reply.
     pub closing: bool,
@@ -38,6 +40,7 @@ impl Session {
             client,
             user: None,
             queued: None,
+            watches: Watches::default(),
             replies: Replies::On,
             closing: false,
         };
@@ -56,6 +59,7 @@ impl Session {
     /// As if it had just connected: what RESET asks for.
     pub fn reset(&mut self, shared: &Shared) {
         self.queued = None;
+        self.watches.clear();
         self.replies = Replies::On;
         self.user = None;
         let mut details = self.client.details.lock();

@@ -1,29 +1,43 @@
-//! Looking up many keys at once.
+//! Looking up many keys at once, those of each partition at one moment.
 //!
 //! Keys that have their outcome in memory, or lie in a partition of several runs, are looked up one
-//! by one. The others, and after an compact that is nearly all, go through their run in step, so
+//! by one. The others, and after a compaction that is nearly all, go through their run in step, so
 //! that their waits for memory overlap: see [`forebay_run::batch`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use forebay_run::batch::{Ahead, BATCH};
 use forebay_run::operation::CowOperation;
 
 use crate::batch::look_ahead;
 use crate::live::error::LiveError;
+use crate::live::expiry::Stored;
 use crate::live::part::{LiveRun, PartFound, PartView};
 use crate::live::shape::KeyPlace;
 use crate::live::shared::LiveShared;
+use crate::live::write::LOCK_TRY;
+
+/// Some keys as they were at one moment, those of one partition together: no write lies between
+/// two of them. Made by [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys); it
+/// keeps what it reads, as a [`Snapshot`](crate::live::Snapshot) does.
+#[derive(Debug)]
+pub struct KeySnapshot<'t, 'k> {
+    table: &'t LiveShared,
+    routes: Vec<LiveRoute<'k>>,
+}
 
 /// A key on its way.
-struct LiveRoute {
+#[derive(Debug)]
+struct LiveRoute<'k> {
+    key: &'k [u8],
     place: KeyPlace,
     newest: Option<CowOperation<'static>>,
     view: Arc<PartView>,
 }
 
-impl LiveRoute {
+impl LiveRoute<'_> {
     /// The run that alone can say more of the key.
     fn only_run(&self) -> Option<&Arc<LiveRun>> {
         let view = &self.view;
@@ -35,42 +49,101 @@ impl LiveRoute {
     }
 }
 
+impl KeySnapshot<'_, '_> {
+    /// What the key given at `index` holds, and when that expires. `None` where it is not known
+    /// without waiting for the device, and `wait` is not set.
+    pub fn stored(&self, index: usize, wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
+        let route = &self.routes[index];
+        let newest = route.newest.clone();
+        let (view, shape) = (&route.view, &self.table.shape);
+        view.stored(shape, route.place, route.key, newest, wait)
+    }
+}
+
 impl LiveShared {
     /// See [`LiveTable::get_many`](crate::live::LiveTable::get_many).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let routes = self.routes(&keys, true)?.unwrap_or_default();
         let mut values = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(BATCH) {
-            let routes = keys.iter().map(|key| self.route(key.as_ref()));
-            let routes: Vec<LiveRoute> = routes.collect::<Result<_, _>>()?;
+        for routes in routes.chunks(BATCH) {
             let mut ahead: [Option<Ahead<'_>>; BATCH] = [None; BATCH];
             let only = |route| LiveRoute::only_run(route).map(|run| (&*run.run, route.place.hash));
             look_ahead(routes.iter().map(only), &mut ahead);
-            for ((route, ahead), key) in routes.iter().zip(ahead).zip(keys) {
-                values.push(self.finish(route, ahead, key.as_ref())?);
+            for (route, ahead) in routes.iter().zip(ahead) {
+                values.push(self.finish(route, ahead)?);
             }
         }
         Ok(values)
     }
 
-    fn route(&self, key: &[u8]) -> Result<LiveRoute, LiveError> {
-        let place = self.shape.place(key);
-        let (newest, view) = self.newest(place, key)?;
-        Ok(LiveRoute {
-            place,
-            newest,
-            view,
-        })
+    /// See [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys). `None` where it
+    /// would have to wait and may not.
+    pub fn snapshot_keys<'t, 'k>(
+        &'t self,
+        keys: &[&'k [u8]],
+        wait: bool,
+    ) -> Result<Option<KeySnapshot<'t, 'k>>, LiveError> {
+        let routes = self.routes(keys, wait)?;
+        Ok(routes.map(|routes| KeySnapshot {
+            table: self,
+            routes,
+        }))
+    }
+
+    /// The ways of some keys, those of a partition taken under its lock; `None` where it may not
+    /// wait and a partition stays locked.
+    fn routes<'k>(
+        &self,
+        keys: &[&'k [u8]],
+        wait: bool,
+    ) -> Result<Option<Vec<LiveRoute<'k>>>, LiveError> {
+        let mut placed = Vec::with_capacity(keys.len());
+        for (index, key) in keys.iter().enumerate() {
+            let place = self.shape.place(key);
+            placed.push((self.partition_at(place, key)?, index, place));
+        }
+        placed.sort_unstable_by_key(|(partition, index, _)| (*partition, *index));
+        let mut routes: Vec<Option<LiveRoute<'k>>> = Vec::new();
+        routes.resize_with(keys.len(), || None);
+        for of_partition in placed.chunk_by(|a, b| a.0 == b.0) {
+            let part = self.parts.at(of_partition[0].0);
+            let part = match wait {
+                true => Some(part.lock()),
+                false => part.try_lock_for(LOCK_TRY),
+            };
+            let Some(part) = part else {
+                return Ok(None);
+            };
+            if part.is_released {
+                return Err(self.shape.not_here(keys[of_partition[0].1]));
+            }
+            for &(_, index, place) in of_partition {
+                let key = keys[index];
+                routes[index] = Some(LiveRoute {
+                    key,
+                    place,
+                    newest: part.memtable.get(place, key).map(|found| found.to_owned()),
+                    view: Arc::clone(&part.view),
+                });
+            }
+            let view = Arc::clone(&part.view);
+            drop(part);
+            if !self.counts.memory_is_read.load(Ordering::Relaxed) {
+                self.memory_is_read(&view);
+            }
+        }
+        Ok(Some(routes.into_iter().flatten().collect()))
     }
 
     fn finish(
         &self,
-        route: &LiveRoute,
+        route: &LiveRoute<'_>,
         ahead: Option<Ahead<'_>>,
-        key: &[u8],
     ) -> Result<Option<Vec<u8>>, LiveError> {
         if let (Some(run), Some(ahead)) = (route.only_run(), ahead) {
             let hash = route.place.hash;
-            let value = run.run.visit_from(Some(ahead), hash, key, |found| {
+            let value = run.run.visit_from(Some(ahead), hash, route.key, |found| {
                 let value = found.into_value(|| self.shape.now_ms());
                 value.map(Cow::into_owned)
             });
@@ -78,10 +151,8 @@ impl LiveShared {
             return Ok(value.flatten());
         }
         let newest = route.newest.clone();
-        match route
-            .view
-            .get(&self.shape, route.place, key, newest, true)?
-        {
+        let (view, place) = (&route.view, route.place);
+        match view.get(&self.shape, place, route.key, newest, true)? {
             PartFound::Value(value) => Ok(value),
             PartFound::Waits => Ok(None),
         }

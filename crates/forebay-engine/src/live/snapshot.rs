@@ -77,13 +77,6 @@ impl LiveShared {
         Ok(resolved.map(|operation| operation.and_then(expires_ms)))
     }
 
-    /// What the partition's buffer says of a key, and what lies below it at the same moment.
-    #[inline]
-    pub fn newest(&self, place: KeyPlace, key: &[u8]) -> Result<Newest, LiveError> {
-        let part = self.parts.at(self.partition_at(place, key)?).lock();
-        self.newest_in(part, place, key)
-    }
-
     /// The place of the partition that a key lies in.
     #[inline]
     pub fn partition_at(&self, place: KeyPlace, key: &[u8]) -> Result<usize, LiveError> {
@@ -91,7 +84,8 @@ impl LiveShared {
         partition.ok_or_else(|| self.shape.not_here(key))
     }
 
-    /// `None` where it may not wait and the partition stays locked.
+    /// What the partition's buffer says of a key, and what lies below it at the same moment; `None`
+    /// where it may not wait and the partition stays locked.
     #[inline]
     fn newest_or_wait(
         &self,
@@ -129,7 +123,7 @@ impl LiveShared {
 
     /// From now on sorted buffers are merged as they come, and those that wait for it soon.
     #[cold]
-    fn memory_is_read(&self, view: &PartView) {
+    pub fn memory_is_read(&self, view: &PartView) {
         self.counts.memory_is_read.store(true, Ordering::Relaxed);
         if view.due_buffers().is_some() {
             self.tell(|progress| progress.tidy_asked = true);

@@ -6,7 +6,8 @@ use forebay_engine::{Lookup, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
-use super::txn::{NEVER_MS, Txn};
+use super::held::Held;
+use super::txn::NEVER_MS;
 use super::{Answer, CommandError, shown};
 use crate::resp::{Args, Reply};
 use crate::session::Session;
@@ -28,16 +29,16 @@ pub struct Call<'a> {
     pub reply_start: usize,
     /// The first table that it read, for the metrics.
     pub first: Option<&'a TableName>,
-    /// The transaction that it is a part of, if that writes.
-    pub txn: Option<&'a Txn<'a>>,
+    /// What is held of its keys.
+    pub held: Held<'a>,
 }
 
 /// How keys are read.
 pub struct Reading<'a> {
     /// Whether it may wait for the device.
     pub may_wait: bool,
-    /// The transaction that holds the keys, if there is one that writes.
-    pub txn: Option<&'a Txn<'a>>,
+    /// What is held of the keys.
+    pub held: Held<'a>,
     /// The most bytes of a reply.
     pub limit_bytes: usize,
     /// Where the reply begins that all values are part of; none: each is a reply of its own.
@@ -84,7 +85,7 @@ impl<'a> Call<'a> {
     pub fn reading(&self) -> Reading<'a> {
         Reading {
             may_wait: self.may_wait,
-            txn: self.txn,
+            held: self.held,
             limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: Some(self.reply_start),
         }
@@ -92,8 +93,8 @@ impl<'a> Call<'a> {
 
     /// When a key expires, `u64::MAX` being never; `None` when it is not there.
     pub fn expires_ms(&self, source: Source<'a>, key: &[u8]) -> Result<Option<u64>, CommandError> {
-        if let Some(txn) = self.txn {
-            return Ok(txn.get(key).map(|stored| stored.expires_ms));
+        if let Some(stored) = self.held.stored(source, key, self.may_wait)? {
+            return Ok(stored.map(|stored| stored.expires_ms));
         }
         match source {
             Source::Live(table) if self.may_wait => Ok(table.expires_ms(key)?),
@@ -116,7 +117,7 @@ impl Reading<'_> {
     /// Whether keys are looked up together: not where each may have to wait, or is held already.
     #[inline]
     pub fn finds_many(&self) -> bool {
-        !self.may_wait && self.txn.is_none()
+        !self.may_wait && self.held.is_nothing()
     }
 
     #[inline]
@@ -125,8 +126,8 @@ impl Reading<'_> {
         source: Source<'s>,
         key: &[u8],
     ) -> Result<Option<Value<'s>>, CommandError> {
-        if let Some(txn) = self.txn {
-            return Ok(txn.get(key).map(|stored| Cow::Owned(stored.value.clone())));
+        if let Some(stored) = self.held.stored(source, key, self.may_wait)? {
+            return Ok(stored.map(|stored| Cow::Owned(stored.value)));
         }
         if self.may_wait {
             return Ok(source.get(key)?);

@@ -9,6 +9,7 @@ mod expire;
 mod get;
 mod hash;
 mod hash_edit;
+mod held;
 mod introspect;
 mod keyspace;
 mod list;
@@ -21,6 +22,7 @@ mod table;
 mod transaction;
 mod txn;
 mod value;
+mod watch;
 mod write;
 
 use std::borrow::Cow;
@@ -32,11 +34,13 @@ use forebay_engine::{Source, ValueKind};
 use crate::resp::{Args, Reply};
 pub use call::{Call, Reading, SessionCall, find_source, split};
 pub use get::{KEYS_AT_ONCE, reply_values};
+pub use held::Held;
 pub use scan::ScanCursors;
 pub use table::COMMANDS;
 pub use transaction::Queued;
 use txn::Edit;
 pub use value::write_text;
+pub use watch::Watches;
 pub use write::{ManyFn, RangeDelete, refuse_write};
 
 /// What a command came to. Its reply is complete when `Ok`, and taken back otherwise.

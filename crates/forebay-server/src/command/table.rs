@@ -4,7 +4,7 @@ use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
     cluster, connection, count, expire, get, hash, hash_edit, introspect, keyspace, list,
-    list_edit, put, range, scan, string, transaction,
+    list_edit, put, range, scan, string, transaction, watch,
 };
 use crate::resp::Args;
 
@@ -216,8 +216,11 @@ pub static COMMANDS: &[Command] = &[
     session("multi", 1, STATE, "transactions", "Begins a transaction.", transaction::multi),
     session("exec", 1, STATE, "transactions", "Runs it.", transaction::exec),
     session("discard", 1, STATE, "transactions", "Forgets it.", transaction::discard),
-    session("watch", -2, STATE, "transactions", "Not supported.", transaction::watch),
-    session("unwatch", 1, STATE, "transactions", "Accepted.", connection::accept),
+    Command {
+        keys: ALL,
+        ..session("watch", -2, STATE, "transactions", "Has EXEC run nothing once a key was changed.", watch::watch)
+    },
+    session("unwatch", 1, STATE, "transactions", "Forgets what is watched.", watch::unwatch),
     session("cluster", -2, STATE, "cluster", "This node and its slots.", cluster::cluster),
     session("command", -1, STATE, "server", "About the commands.", introspect::command),
     session("info", -1, STATE, "server", "About the server.", introspect::info),

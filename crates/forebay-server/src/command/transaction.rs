@@ -1,11 +1,12 @@
 //! MULTI, EXEC, DISCARD: commands that run together.
 //!
 //! Commands are checked and kept as they come, and run together at EXEC. Where all of them read, no
-//! swap falls between them: all see the versions that served when EXEC began. Where one writes, all
-//! must be on keys of one partition of one live table, and no other write to it falls between.
+//! swap falls between them: all see the versions that served when EXEC began, and keys of a
+//! partition of a live table as they are at one moment. Where one writes, all must be on keys of one
+//! partition of one live table, and no other write to it falls between.
 
 use super::call::SessionCall;
-use super::{Answer, COMMANDS, Command, CommandError, Run};
+use super::{Answer, COMMANDS, Command, CommandError, Run, Watches};
 use crate::resp::{Args, OwnedArgs};
 
 /// The most that the commands of one MULTI may hold.
@@ -16,11 +17,19 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 pub struct Queued {
     pub commands: Vec<(usize, OwnedArgs)>,
     bytes: usize,
+    /// What was watched when EXEC came.
+    pub watches: Watches,
     /// A command was refused: EXEC will not run any.
     pub failed: bool,
 }
 
 impl Queued {
+    #[must_use]
+    pub fn watching(mut self, watches: Watches) -> Self {
+        self.watches = watches;
+        self
+    }
+
     pub fn writes(&self) -> bool {
         self.commands
             .iter()
@@ -68,15 +77,11 @@ pub fn exec(_: &mut SessionCall<'_>) -> Answer {
 
 pub fn discard(call: &mut SessionCall<'_>) -> Answer {
     match call.session.queued.take() {
-        Some(_) => call.reply.ok(),
+        Some(_) => {
+            call.session.watches.clear();
+            call.reply.ok();
+        }
         None => return Err(CommandError::error("ERR DISCARD without MULTI")),
     }
     Ok(())
-}
-
-pub fn watch(_: &mut SessionCall<'_>) -> Answer {
-    Err(CommandError::error(
-        "ERR WATCH is not supported: SET with IFEQ sets a value only where it is still the one that was \
-         read",
-    ))
 }

@@ -15,8 +15,9 @@ use forebay_run::number::NumberError;
 use tracing::error;
 
 use super::call::{find_source, no_permission, no_table, split};
+use super::held::Held;
 use super::txn::{Edit, Txn};
-use super::{Answer, COMMANDS, Call, Command, CommandError, Run, shown};
+use super::{Answer, COMMANDS, Call, Command, CommandError, Queued, Run, shown};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{Args, OwnedArgs, Reply};
@@ -237,26 +238,38 @@ impl View<'_> {
     /// partition, at one moment.
     pub fn exec_writing(
         &self,
-        commands: &[(usize, OwnedArgs)],
+        queued: &Queued,
         reply: &mut Reply,
         commits: &mut Commits,
     ) -> (Outcome, Option<TableName>) {
         let (start, mut first) = (reply.len(), None);
-        let answer = self.transaction(commands, &mut first, reply, commits);
+        let answer = self.transaction(queued, &mut first, reply, commits);
         (settle(answer, start, reply), first)
     }
 
     fn transaction(
         &self,
-        commands: &[(usize, OwnedArgs)],
+        queued: &Queued,
         first: &mut Option<TableName>,
         reply: &mut Reply,
         commits: &mut Commits,
     ) -> Answer {
-        let (table, keys) = self.one_table(commands)?;
+        let commands = &queued.commands;
+        let (table, key, mut keys) = self.one_table(commands)?;
         *first = Some(table.name().clone());
+        if !queued.watches.is_empty() {
+            queued
+                .watches
+                .check_partition(table, table.partition_holding(key)?)?;
+            // So that it is decided under the partition's lock.
+            keys.push(key);
+        }
         let start = reply.len();
         self.change(table, &keys, commits, Several::Yes, |txn| {
+            if queued.watches.any_written() {
+                reply.null_array();
+                return Ok(());
+            }
             reply.array(commands.len());
             for (place, args) in commands {
                 self.run_within(txn, &COMMANDS[*place], args.borrow(), reply);
@@ -291,19 +304,20 @@ impl View<'_> {
                 shared: self.shared,
                 reply_start: start,
                 first: None,
-                txn: Some(txn),
+                held: Held::Txn(txn),
             }),
             _ => Err(CommandError::syntax()),
         };
         settle(answer, start, reply);
     }
 
-    /// The table of all commands of a MULTI that writes, and the keys that they look at.
+    /// The table of all commands of a MULTI that writes, one of their keys, and the keys that they
+    /// look at.
     fn one_table<'a>(
         &'a self,
         commands: &'a [(usize, OwnedArgs)],
-    ) -> Result<(&'a LiveTable, Vec<&'a [u8]>), CommandError> {
-        let (mut found, mut keys): (Option<&LiveTable>, _) = (None, Vec::new());
+    ) -> Result<(&'a LiveTable, &'a [u8], Vec<&'a [u8]>), CommandError> {
+        let (mut found, mut keys): (Option<(&LiveTable, &[u8])>, _) = (None, Vec::new());
         for (place, args) in commands {
             let (command, args) = (&COMMANDS[*place], args.borrow());
             let looks = match command.run {
@@ -321,18 +335,18 @@ impl View<'_> {
                     },
                     _ => find_live(self.tables, self.user, command, table)?,
                 };
-                if found.is_some_and(|other| other.name() != table.name()) {
+                if found.is_some_and(|(other, _)| other.name() != table.name()) {
                     return Err(several_tables());
                 }
-                found = Some(table);
+                found = found.or(Some((table, key)));
                 if looks {
                     keys.push(key);
                 }
             }
         }
-        let table =
+        let (table, key) =
             found.ok_or_else(|| CommandError::error("ERR a MULTI that writes names no key"))?;
-        Ok((table, keys))
+        Ok((table, key, keys))
     }
 }
 

@@ -1,0 +1,120 @@
+//! Watching keys: whether one was written to since a moment.
+//!
+//! Writers look for watchers of their key under the partition's lock, where they write; who finds
+//! under that lock that its keys are unchanged knows that no write came between.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::live::error::LiveError;
+use crate::live::shared::LiveShared;
+
+/// Tells whether a key was written to since it is watched, with whatever value; see
+/// [`LiveTable::watch`](crate::live::LiveTable::watch). What is added to the partition by a load
+/// counts as written, whichever keys it has. That a value expired does not.
+#[derive(Debug, Clone)]
+pub struct KeyWatch(Arc<AtomicBool>);
+
+impl KeyWatch {
+    pub fn is_written(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Those who watch keys of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    by_key: HashMap<Box<[u8]>, Vec<Weak<AtomicBool>>>,
+    /// With so many keys those that nobody watches any more are looked for.
+    clean_at: usize,
+}
+
+/// See [`Watchers::clean_at`].
+const FIRST_CLEAN_AT: usize = 64;
+
+impl Watchers {
+    fn add(&mut self, key: &[u8]) -> KeyWatch {
+        if self.by_key.len() >= self.clean_at {
+            self.clean();
+        }
+        let flag = Arc::default();
+        let watchers = self.by_key.entry(key.into()).or_default();
+        watchers.retain(|watcher| watcher.strong_count() > 0);
+        watchers.push(Arc::downgrade(&flag));
+        KeyWatch(flag)
+    }
+
+    fn clean(&mut self) {
+        self.by_key
+            .retain(|_, watchers| watchers.iter().any(|watcher| watcher.strong_count() > 0));
+        self.clean_at = (2 * self.by_key.len()).max(FIRST_CLEAN_AT);
+    }
+
+    /// A key is written to.
+    #[inline]
+    pub fn written(&mut self, key: &[u8]) {
+        if !self.by_key.is_empty()
+            && let Some(watchers) = self.by_key.remove(key)
+        {
+            tell(watchers);
+        }
+    }
+
+    /// Any key may be.
+    pub fn all_written(&mut self) {
+        std::mem::take(&mut self.by_key)
+            .into_values()
+            .for_each(tell);
+    }
+}
+
+fn tell(watchers: Vec<Weak<AtomicBool>>) {
+    for watcher in watchers.iter().filter_map(Weak::upgrade) {
+        watcher.store(true, Ordering::Release);
+    }
+}
+
+impl LiveShared {
+    /// See [`LiveTable::watch`](crate::live::LiveTable::watch).
+    pub fn watch(&self, key: &[u8]) -> Result<KeyWatch, LiveError> {
+        let partition = self.partition_at(self.shape.place(key), key)?;
+        let mut part = self.parts.at(partition).lock();
+        match part.is_released {
+            true => Err(self.shape.not_here(key)),
+            false => Ok(part.watchers.add(key)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watched_key_tells_of_writes_to_it_alone() {
+        let mut watchers = Watchers::default();
+        let (a, also_a, b) = (watchers.add(b"a"), watchers.add(b"a"), watchers.add(b"b"));
+        watchers.written(b"c");
+        assert!(!a.is_written() && !b.is_written());
+        watchers.written(b"a");
+        assert!(a.is_written() && also_a.is_written() && !b.is_written());
+        let again = watchers.add(b"a");
+        watchers.all_written();
+        assert!(again.is_written() && b.is_written());
+    }
+
+    #[test]
+    fn keys_that_nobody_watches_any_more_take_no_memory() {
+        let mut watchers = Watchers::default();
+        for number in 0..10_000u32 {
+            watchers.add(&number.to_le_bytes());
+        }
+        assert!(watchers.by_key.len() <= FIRST_CLEAN_AT + 1);
+        let kept: Vec<_> = (0..1000u32)
+            .map(|n| watchers.add(&n.to_le_bytes()))
+            .collect();
+        watchers.written(&7u32.to_le_bytes());
+        assert_eq!(kept.iter().filter(|watch| watch.is_written()).count(), 1);
+    }
+}

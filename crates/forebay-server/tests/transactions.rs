@@ -1,0 +1,185 @@
+//! MULTI, MGET and WATCH on live tables while others write.
+
+mod common;
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Fixture, Reply, bytes};
+use forebay_engine::live::{Expiry, LiveDraft};
+use forebay_run::Order;
+
+type Client = common::Client<TcpStream>;
+
+/// A table `t` whose keys with the same hash tag lie in one of four partitions.
+fn served() -> Fixture {
+    let mut fixture = Fixture::store();
+    fixture.live_as("t", LiveDraft::hashed().partitions(4));
+    fixture.live_as("ttl", LiveDraft::hashed().expiry(Expiry::PerRecord));
+    fixture.push(
+        "b",
+        Order::Hashed,
+        bytes(),
+        vec![(b"k".to_vec(), b"1".to_vec())],
+    );
+    fixture.start(|_| {});
+    fixture
+}
+
+fn ok(client: &mut Client, command: &str) {
+    assert_eq!(
+        client.ask(command),
+        Reply::Simple("OK".to_owned()),
+        "{command}"
+    );
+}
+
+fn queue(client: &mut Client, commands: &[&str]) {
+    ok(client, "MULTI");
+    for command in commands {
+        assert_eq!(client.text(command), "QUEUED");
+    }
+}
+
+#[test]
+fn what_a_multi_wrote_is_read_whole_by_multi_and_by_mget() {
+    let fixture = served();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = fixture.client();
+            for number in 0..3000 {
+                let set = |key| format!("SET t:{{u}}{key} {number}");
+                queue(&mut client, &[&set("a"), &set("b"), &set("c")]);
+                client.ask("EXEC");
+            }
+            done.store(true, Ordering::Release);
+        });
+        let mut client = fixture.client();
+        while !done.load(Ordering::Acquire) {
+            queue(
+                &mut client,
+                &["GET t:{u}a", "STRLEN t:{u}c", "GET t:{u}c", "GET t:{u}b"],
+            );
+            let Reply::Array(read) = client.ask("EXEC") else {
+                panic!("no replies")
+            };
+            assert!(read[0] == read[2] && read[0] == read[3], "{read:?}");
+            let Reply::Array(read) = client.ask("MGET t:{u}a b:k t:{u}b t:none t:{u}c") else {
+                panic!("no values")
+            };
+            assert!(read[0] == read[2] && read[0] == read[4], "{read:?}");
+            assert_eq!(read[1], Reply::Bulk(b"1".to_vec()));
+            assert_eq!(read[3], Reply::Null);
+        }
+    });
+}
+
+#[test]
+fn exec_runs_nothing_once_a_watched_key_was_written_to() {
+    let fixture = served();
+    let (mut client, mut other) = (fixture.client(), fixture.client());
+    ok(&mut client, "SET t:{u}a 1");
+    for command in [
+        "SET t:{u}a 1",
+        "DEL t:{u}a",
+        "APPEND t:{u}a x",
+        "MSET t:{u}a 1 t:x 1",
+    ] {
+        for queued in [["SET t:{u}b no"], ["GET t:{u}b"]] {
+            ok(&mut client, "SET t:{u}a 1");
+            ok(&mut client, "WATCH t:{u}a t:{u}c");
+            let reply = other.ask(command);
+            assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+            queue(&mut client, &queued);
+            assert_eq!(
+                client.ask("EXEC"),
+                Reply::Null,
+                "{command}, then {queued:?}"
+            );
+        }
+    }
+    assert_eq!(client.ask("GET t:{u}b"), Reply::Null);
+    // Written before WATCH, or by the transaction itself.
+    ok(&mut client, "SET t:{u}a 2");
+    ok(&mut client, "WATCH t:{u}a");
+    queue(&mut client, &["SET t:{u}a 3", "GET t:{u}a"]);
+    let both = vec![Reply::Simple("OK".to_owned()), Reply::Bulk(b"3".to_vec())];
+    assert_eq!(client.ask("EXEC"), Reply::Array(both));
+}
+
+#[test]
+fn what_is_watched_is_forgotten_by_exec_discard_unwatch_and_reset() {
+    let fixture = served();
+    let (mut client, mut other) = (fixture.client(), fixture.client());
+    for forget in ["EXEC", "DISCARD", "UNWATCH", "RESET"] {
+        ok(&mut client, "WATCH t:{u}a");
+        if matches!(forget, "EXEC" | "DISCARD") {
+            ok(&mut client, "MULTI");
+        }
+        client.ask(forget);
+        ok(&mut other, "SET t:{u}a 1");
+        queue(&mut client, &["SET t:{u}b 1"]);
+        let ran = vec![Reply::Simple("OK".to_owned())];
+        assert_eq!(client.ask("EXEC"), Reply::Array(ran), "{forget}");
+    }
+    ok(&mut client, "MULTI");
+    let refused = client.text("WATCH t:{u}a");
+    assert_eq!(refused, "-ERR WATCH inside MULTI is not allowed");
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let fixture = served();
+    let mut client = fixture.client();
+    for (command, words) in [
+        ("WATCH none", "names no table"),
+        ("WATCH no:k", "no table 'no'"),
+    ] {
+        assert!(client.text(command).contains(words), "{command}");
+    }
+    // The watched key, or one of them, lies elsewhere than what is written.
+    for watched in ["t:{v}a", "b:k", "t:{u}a ttl:x"] {
+        ok(&mut client, &format!("WATCH {watched}"));
+        queue(&mut client, &["SET t:{u}a 1"]);
+        let text = client.text("EXEC");
+        assert!(
+            text.starts_with("-CROSSSLOT") && text.contains("WATCH"),
+            "{watched}: {text}"
+        );
+    }
+    assert_eq!(client.ask("GET t:{u}a"), Reply::Null);
+    // Reads may be anywhere.
+    ok(&mut client, "WATCH t:{v}a b:k ttl:x");
+    queue(&mut client, &["GET b:k"]);
+    assert_eq!(
+        client.ask("EXEC"),
+        Reply::Array(vec![Reply::Bulk(b"1".to_vec())])
+    );
+}
+
+#[test]
+fn a_swap_and_an_expiry_change_what_is_watched() {
+    let fixture = served();
+    let mut client = fixture.client();
+    ok(&mut client, "WATCH b:k");
+    fixture.push(
+        "b",
+        Order::Hashed,
+        bytes(),
+        vec![(b"k".to_vec(), b"2".to_vec())],
+    );
+    let mut other = fixture.client();
+    while other.text("GET b:k") != "2" {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    queue(&mut client, &["GET b:k"]);
+    assert_eq!(client.ask("EXEC"), Reply::Null);
+
+    ok(&mut client, "SET ttl:k 1 PX 30");
+    ok(&mut client, "WATCH ttl:k");
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    queue(&mut client, &["SET ttl:k 2"]);
+    assert_eq!(client.ask("EXEC"), Reply::Null);
+    assert_eq!(client.ask("GET ttl:k"), Reply::Null);
+}
