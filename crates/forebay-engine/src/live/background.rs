@@ -1,11 +1,14 @@
-//! The two threads of a live table: one flushes, one merges.
+//! The two threads of a live table: one flushes, one merges. Each is started when something has
+//! changed, and ends when it had nothing to do for some seconds: most of many tables have none.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_io::{is_out_of_space, start_thread};
 use forebay_run::RunError;
+use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::error::StoreError;
@@ -13,55 +16,58 @@ use crate::live::error::LiveError;
 use crate::live::shared::{GATE_ENDED, LiveShared, Progress, Trouble};
 
 /// After a failure that may pass, such as a full disk, the next try comes this much later.
-const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+/// How long a thread that has nothing to do waits before it ends.
+const LINGER: Duration = Duration::from_secs(5);
 
-/// The threads; dropping them ends them, after what they are writing was given up or finished.
+/// Keeps a table's threads going; dropping it ends them, after what they are writing was given up
+/// or finished.
 #[derive(Debug)]
 pub(crate) struct Threads {
     shared: Arc<LiveShared>,
-    handles: Vec<JoinHandle<()>>,
+}
+
+/// The threads that run.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    table: OnceLock<Weak<LiveShared>>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Threads {
-    pub fn start(shared: Arc<LiveShared>) -> Result<Self, LiveError> {
+    pub fn start(shared: Arc<LiveShared>) -> Self {
         let weak = Arc::downgrade(&shared);
-        shared.memory.on_asked(move || {
-            if let Some(shared) = weak.upgrade() {
-                shared.tell(|progress| progress.freeze_asked = true);
+        // Set once: a table is started once.
+        let _ = shared.workers.table.set(Weak::clone(&weak));
+        let with = move |act: fn(&LiveShared)| {
+            let weak = Weak::clone(&weak);
+            move || {
+                if let Some(shared) = weak.upgrade() {
+                    act(&shared);
+                }
             }
-        });
-        let mut threads = Self {
-            shared,
-            handles: Vec::new(),
         };
-        threads.spawn("flush", FLUSHER)?;
-        threads.spawn("merge", MERGER)?;
-        Ok(threads)
+        shared.memory.on_asked(with(|shared| {
+            shared.tell(|progress| progress.freeze_asked = true);
+        }));
+        shared.memory.on_second(with(LiveShared::look_around));
+        shared.look_around();
+        Self { shared }
     }
 
     #[inline]
     pub fn shared(&self) -> &LiveShared {
         &self.shared
     }
-
-    fn spawn(&mut self, what: &str, worker: Worker) -> Result<(), LiveError> {
-        let shared = Arc::clone(&self.shared);
-        let name = format!("{what} {}", self.shared.shape.table);
-        let thread = start_thread(name, move || shared.work(worker));
-        self.handles
-            .push(thread.map_err(|source| LiveError::Thread {
-                table: self.shared.shape.table.clone(),
-                source,
-            })?);
-        Ok(())
-    }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        self.shared.memory.leave_alone();
         self.shared.gate.close(GATE_ENDED);
         self.shared.tell(|progress| progress.closing = true);
-        for handle in self.handles.drain(..) {
+        let handles = std::mem::take(&mut *self.shared.workers.handles.lock());
+        for handle in handles {
             // A panic there was reported there; there is nothing to add here.
             let _ = handle.join();
         }
@@ -71,28 +77,33 @@ impl Drop for Threads {
 /// What a thread does, and where it tells of its problems.
 #[derive(Debug, Clone, Copy)]
 struct Worker {
+    name: &'static str,
+    /// Its place in [`Progress::running`].
+    place: usize,
     is_due: fn(&LiveShared) -> bool,
     step: fn(&LiveShared) -> Result<(), LiveError>,
     trouble: fn(&mut Progress) -> &mut Trouble,
-    /// Done between steps, every second or so.
-    between: fn(&LiveShared),
     /// Whether it reads runs, so that a damaged one is no reason to refuse writes.
     reads_runs: bool,
 }
 
+const WORKERS: [Worker; 2] = [FLUSHER, MERGER];
+
 const FLUSHER: Worker = Worker {
+    name: "flush",
+    place: 0,
     is_due: LiveShared::is_flush_due,
     step: LiveShared::flush_step,
     trouble: |progress| &mut progress.flushes,
-    between: LiveShared::sweep_pages,
     reads_runs: false,
 };
 
 const MERGER: Worker = Worker {
+    name: "merge",
+    place: 1,
     is_due: LiveShared::is_merge_due,
     step: LiveShared::compact_once,
     trouble: |progress| &mut progress.merges,
-    between: |_| (),
     reads_runs: true,
 };
 
@@ -114,7 +125,47 @@ impl LiveShared {
         Ok(())
     }
 
-    /// Does a step whenever one is due, until the table is closed or has failed.
+    /// Done every second: takes note of pages that the system has dropped, and starts threads that
+    /// could not be started when there was something to do.
+    fn look_around(&self) {
+        self.sweep_pages();
+        if WORKERS.iter().any(|worker| (worker.is_due)(self)) {
+            self.start_workers();
+        }
+    }
+
+    /// Starts the threads that do not run. Each looks for itself whether there is something to do.
+    pub fn start_workers(&self) {
+        for worker in WORKERS {
+            let mut progress = self.progress.lock();
+            let ends = progress.closing || progress.failed.is_some();
+            if ends || std::mem::replace(&mut progress.running[worker.place], true) {
+                continue;
+            }
+            drop(progress);
+            if let Err(error) = self.start_worker(worker) {
+                let (table, name) = (&self.shape.table, worker.name);
+                warn!(%table, %error, "no thread to {name}: tried again soon");
+                self.progress.lock().running[worker.place] = false;
+            }
+        }
+    }
+
+    fn start_worker(&self, worker: Worker) -> io::Result<()> {
+        // While it is being opened.
+        let Some(shared) = self.workers.table.get().and_then(Weak::upgrade) else {
+            self.progress.lock().running[worker.place] = false;
+            return Ok(());
+        };
+        let name = format!("{} {}", worker.name, self.shape.table);
+        let mut handles = self.workers.handles.lock();
+        handles.retain(|handle| !handle.is_finished());
+        handles.push(start_thread(name, move || shared.work(worker))?);
+        Ok(())
+    }
+
+    /// Does a step whenever one is due, until the table is closed or has failed, or nothing
+    /// happens.
     fn work(&self, worker: Worker) {
         loop {
             let (seen, asked) = {
@@ -141,10 +192,12 @@ impl LiveShared {
                 let changed = &self.changed;
                 changed.wait_while_for(&mut progress, nothing_new, RETRY);
             } else if progress.events == seen {
-                self.changed.wait_for(&mut progress, RETRY);
+                let idle = self.changed.wait_for(&mut progress, LINGER).timed_out();
+                if idle && progress.events == seen {
+                    progress.running[worker.place] = false;
+                    return;
+                }
             }
-            drop(progress);
-            (worker.between)(self);
         }
     }
 

@@ -1,15 +1,19 @@
 //! The memory that the live tables of a node may take together.
 //!
-//! Three eighths of a [`Budget`] are for generations that take writes, of all tables together: when
-//! they reach that, the greatest one is frozen and written to the disk. As much again is for
-//! generations that are being written; when both together take their six eighths, writes wait. The
-//! rest is for the filters and indexes of runs. The buffers of partitions, at most some 300 KiB
-//! each, come on top, and so does what flushes and merges need while they run, some 2 MiB a run.
+//! Three eighths of a [`Budget`] are for generations that take writes, of all tables together, with
+//! the buffers of their partitions: when they reach that, the greatest ones are frozen and written
+//! to the disk, until those that go on take a quarter less. As much again is for generations that
+//! are being written; when both together take their six eighths, writes wait. The rest is for the
+//! filters and indexes of runs. What flushes and merges need while they run, some 2 MiB a run, comes
+//! on top.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use forebay_io::start_thread;
+use parking_lot::{Condvar, Mutex};
+use tracing::warn;
 
 /// The least memory that makes sense.
 const MIN_BYTES: usize = 1 << 20;
@@ -24,7 +28,22 @@ pub struct Budget {
     frozen_bytes: AtomicUsize,
     run_bytes: AtomicUsize,
     members: Mutex<Vec<Weak<Usage>>>,
+    ticking: Mutex<Option<Arc<Ticking>>>,
 }
+
+/// Whether the thread that lets tables look around is to end.
+#[derive(Debug, Default)]
+struct Ticking {
+    ends: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// What a table does when it is told to. Held while it is done, so that a table that takes it back
+/// knows that nobody is about to do it.
+type Act = Box<dyn Fn() + Send>;
+
+/// How often tables look around.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What one table takes.
 #[derive(Default)]
@@ -34,8 +53,12 @@ struct Usage {
     run_bytes: AtomicUsize,
     /// Why its generations cannot be written, while that is so.
     stuck: Mutex<Option<String>>,
+    /// Whether its generation is to be frozen soon.
+    is_asked: AtomicBool,
     /// Has the table freeze its generation soon, from a thread of its own.
-    ask: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    ask: Mutex<Option<Act>>,
+    /// What the table does every second.
+    second: Mutex<Option<Act>>,
 }
 
 impl std::fmt::Debug for Usage {
@@ -64,6 +87,7 @@ impl Budget {
             frozen_bytes: AtomicUsize::new(0),
             run_bytes: AtomicUsize::new(0),
             members: Mutex::default(),
+            ticking: Mutex::default(),
         })
     }
 
@@ -105,22 +129,38 @@ impl Budget {
         let mut members = self.members.lock();
         members.retain(|member| member.strong_count() > 0);
         members.push(Arc::downgrade(&usage));
+        drop(members);
+        self.tick();
         Member {
             budget: Arc::clone(self),
             usage,
         }
     }
 
+    /// Starts the thread that lets tables look around, if it does not run.
+    fn tick(self: &Arc<Self>) {
+        let mut ticking = self.ticking.lock();
+        if ticking.is_some() {
+            return;
+        }
+        let (shared, budget) = (Arc::new(Ticking::default()), Arc::downgrade(self));
+        let inside = Arc::clone(&shared);
+        match start_thread("live tables", move || run_ticks(&inside, &budget)) {
+            Ok(_) => *ticking = Some(shared),
+            Err(error) => warn!(%error, "no thread to look after live tables: tried again soon"),
+        }
+    }
+
+    fn upgraded(&self) -> Vec<Arc<Usage>> {
+        let members = self.members.lock();
+        members.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Sees to it that memory for writes comes back: that some is being written, or has its table
     /// asked for it. An error is why none will.
     pub(crate) fn make_room(&self) -> Result<(), String> {
-        let members: Vec<_> = self
-            .members
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
-        let (stuck, moving): (Vec<_>, Vec<_>) = members
+        let (stuck, moving): (Vec<_>, Vec<_>) = self
+            .upgraded()
             .into_iter()
             .partition(|usage| usage.stuck.lock().is_some());
         let frozen = |usage: &Arc<Usage>| usage.frozen_bytes.load(Ordering::Relaxed);
@@ -131,9 +171,7 @@ impl Budget {
         if let Some(usage) = moving.iter().max_by_key(|usage| in_memory(usage))
             && in_memory(usage) > 0
         {
-            if let Some(ask) = usage.ask.get() {
-                ask();
-            }
+            do_it(&usage.ask);
             return Ok(());
         }
         let why = stuck.into_iter().max_by_key(frozen);
@@ -143,11 +181,72 @@ impl Budget {
         }
     }
 
-    /// The member whose generation is the greatest.
-    fn greatest(&self) -> Option<Arc<Usage>> {
-        let members = self.members.lock();
-        let members = members.iter().filter_map(Weak::upgrade);
-        members.max_by_key(|usage| usage.memtable_bytes.load(Ordering::Relaxed))
+    /// Asks the members whose generations are the greatest to freeze them, as many as are needed.
+    /// Returns whether `own` is one; that one is not asked.
+    #[cold]
+    fn press(&self, own: &Arc<Usage>) -> bool {
+        let bytes = |usage: &Arc<Usage>| usage.memtable_bytes.load(Ordering::Relaxed);
+        let (asked, mut others): (Vec<_>, Vec<_>) = self
+            .upgraded()
+            .into_iter()
+            .partition(|usage| usage.is_asked.load(Ordering::Relaxed));
+        let going: usize = asked.iter().map(bytes).sum();
+        let all = self.memtable_bytes.load(Ordering::Relaxed);
+        let mut staying = all.saturating_sub(going);
+        if staying < self.memtable_share() {
+            return false;
+        }
+        others.sort_by_cached_key(|usage| std::cmp::Reverse(bytes(usage)));
+        let mut is_own = false;
+        for usage in others {
+            if staying <= self.memtable_share() / 4 * 3 {
+                break;
+            }
+            if Arc::ptr_eq(&usage, own) {
+                is_own = true;
+            } else if !do_it(&usage.ask) {
+                // It is being opened, or closed.
+                continue;
+            }
+            usage.is_asked.store(true, Ordering::Relaxed);
+            staying = staying.saturating_sub(bytes(&usage));
+        }
+        is_own
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        if let Some(ticking) = &*self.ticking.lock() {
+            *ticking.ends.lock() = true;
+            ticking.ended.notify_all();
+        }
+    }
+}
+
+/// Does it, if there is something to do; returns whether.
+fn do_it(act: &Mutex<Option<Act>>) -> bool {
+    let act = act.lock();
+    act.as_ref().map(|act| act()).is_some()
+}
+
+fn run_ticks(ticking: &Ticking, budget: &Weak<Budget>) {
+    loop {
+        let mut ends = ticking.ends.lock();
+        if !*ends {
+            ticking.ended.wait_for(&mut ends, SECOND);
+        }
+        if *ends {
+            return;
+        }
+        drop(ends);
+        let usages = match budget.upgrade() {
+            Some(budget) => budget.upgraded(),
+            None => return,
+        };
+        for usage in usages {
+            do_it(&usage.second);
+        }
     }
 }
 
@@ -164,9 +263,8 @@ impl Member {
     }
 
     /// Sets what is called, from any thread, when this table is to freeze its generation.
-    pub fn on_asked(&self, ask: impl Fn() + Send + Sync + 'static) {
-        // Called once; a second call would change nothing.
-        let _ = self.usage.ask.set(Box::new(ask));
+    pub fn on_asked(&self, ask: impl Fn() + Send + 'static) {
+        *self.usage.ask.lock() = Some(Box::new(ask));
     }
 
     pub fn memtable_bytes(&self) -> usize {
@@ -175,6 +273,17 @@ impl Member {
 
     pub fn frozen_bytes(&self) -> usize {
         self.usage.frozen_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets what is called every second or so, from one thread for all tables of the budget.
+    pub fn on_second(&self, act: impl Fn() + Send + 'static) {
+        *self.usage.second.lock() = Some(Box::new(act));
+    }
+
+    /// Takes both back: when this returns, neither is being done, nor will be.
+    pub fn leave_alone(&self) {
+        *self.usage.ask.lock() = None;
+        *self.usage.second.lock() = None;
     }
 
     /// Says why the table's generations cannot be written, or that they can.
@@ -187,7 +296,7 @@ impl Member {
     }
 
     /// Takes note of memory that filled. Returns whether this table's generation is to be frozen
-    /// now; when it is another one's turn, that table is asked to.
+    /// now; where it is another one's turn, that table is asked to.
     pub fn grow(&self, bytes: usize) -> bool {
         self.usage
             .memtable_bytes
@@ -197,21 +306,15 @@ impl Member {
             .memtable_bytes
             .fetch_add(bytes, Ordering::Relaxed)
             + bytes;
-        if sum < self.budget.memtable_share() {
-            return false;
-        }
-        match self.budget.greatest() {
-            Some(usage) if !Arc::ptr_eq(&usage, &self.usage) => {
-                if let Some(ask) = usage.ask.get() {
-                    ask();
-                }
-                false
-            }
-            _ => true,
-        }
+        sum >= self.budget.memtable_share() && self.budget.press(&self.usage)
     }
 
-    /// Runs in memory were merged: they took `old` bytes and take `new` now.
+    /// There was nothing to freeze.
+    pub fn has_nothing(&self) {
+        self.usage.is_asked.store(false, Ordering::Relaxed);
+    }
+
+    /// What took `old` bytes takes `new` now.
     pub fn regrow(&self, old: usize, new: usize) {
         for sum in [&self.usage.memtable_bytes, &self.budget.memtable_bytes] {
             sum.fetch_add(new, Ordering::Relaxed);
@@ -221,6 +324,7 @@ impl Member {
 
     /// The generation was frozen; returns what it takes. REQUIRES: nothing grows meanwhile.
     pub fn freeze(&self) -> usize {
+        self.has_nothing();
         // Counted twice for a moment rather than not at all.
         let bytes = self.memtable_bytes();
         for sum in [&self.budget.frozen_bytes, &self.usage.frozen_bytes] {
@@ -271,10 +375,30 @@ mod tests {
         assert!(!small.grow(900 << 10));
         assert!(!asked.load(Ordering::Relaxed));
         assert!(!small.grow(200 << 10));
-        assert!(asked.load(Ordering::Relaxed));
+        assert!(asked.swap(false, Ordering::Relaxed));
+        // It is on its way; nobody is asked twice.
+        assert!(!small.grow(500 << 10));
+        assert!(!asked.load(Ordering::Relaxed));
         assert_eq!(great.freeze(), 2 << 20);
-        assert!(!small.grow(1 << 20));
+        assert!(!small.grow(500 << 10));
         assert!(small.grow(2 << 20));
+    }
+
+    #[test]
+    fn as_many_small_tables_are_asked_as_are_needed() {
+        let budget = Budget::new(8 << 20);
+        let members: Vec<_> = (0..32).map(|_| budget.join()).collect();
+        let asked = Arc::new(AtomicUsize::new(0));
+        for member in &members {
+            let asked = Arc::clone(&asked);
+            member.on_asked(move || {
+                asked.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        let own = members.iter().map(|member| member.grow(96 << 10));
+        let own = own.filter(|freeze| *freeze).count();
+        // A quarter of 3 MiB, in pieces of 96 KiB.
+        assert_eq!(asked.load(Ordering::Relaxed) + own, 8);
     }
 
     #[test]

@@ -19,10 +19,12 @@ use forebay_run::format::{RunOptions, RunSummary};
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::settle::Settled;
+use parking_lot::MutexGuard;
 use tracing::warn;
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
+use crate::live::background::RETRY;
 use crate::live::cursor::{MiniCursor, SourceCursor};
 use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
@@ -44,11 +46,12 @@ impl LiveShared {
         }
         let last = self.progress.lock().frozen;
         if parts.iter().all(|part| part.view.minis.is_empty()) {
+            self.memory.has_nothing();
             return last;
         }
         let log_from = self.log.as_ref().map_or(0, Log::roll);
         for part in &mut parts {
-            part.freeze();
+            part.freeze(&self.memory);
         }
         let memory_bytes = self.memory.freeze();
         self.counts.memory_is_read.store(false, Ordering::Relaxed);
@@ -80,7 +83,11 @@ impl LiveShared {
             {
                 return Err(self.full(why));
             }
-            self.changed.wait(&mut progress);
+            let idle = self.changed.wait_for(&mut progress, RETRY).timed_out();
+            if idle {
+                // A thread that could not be started may be by now.
+                MutexGuard::unlocked(&mut progress, || self.start_workers());
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::live::error::LiveError;
 use crate::live::ingest::Pause;
 use crate::live::manifest::{LiveManifest, LivePartition};
-use crate::live::part::{LivePart, LiveRun, PartView};
+use crate::live::part::{LivePart, LiveRun};
 use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::{PartitionId, PartitionRange};
@@ -70,14 +70,7 @@ impl LiveShared {
             problem: format!("partition {} cannot be taken in: {problem}", range.id),
         })?;
         self.closing(self.replace_manifest(&next))?;
-        let view = PartView {
-            runs: runs.into(),
-            ..PartView::default()
-        };
-        let part = LivePart {
-            view: Arc::new(view),
-            ..LivePart::default()
-        };
+        let part = LivePart::new(runs.into(), self.parts.places() + 1, self.budget());
         self.parts.adopt(&self.shape, range, part);
         self.changed_partitions(&mut manifest, next);
         Ok(())

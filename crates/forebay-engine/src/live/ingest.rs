@@ -166,11 +166,15 @@ impl LiveShared {
         let mut parts = self.parts.lock_all();
         for (number, part) in parts.iter_mut().enumerate() {
             let new = added.iter().filter(|(partition, _)| *partition == number);
-            let new = new.map(|(_, run)| Arc::clone(run));
+            let mut new = new.map(|(_, run)| Arc::clone(run)).peekable();
+            if new.peek().is_none() {
+                continue;
+            }
             part.view = Arc::new(PartView {
                 runs: part.view.runs.iter().cloned().chain(new).collect(),
                 ..(*part.view).clone()
             });
+            part.watchers.all_written();
         }
         drop(parts);
         self.count_runs(&manifest);

@@ -79,6 +79,15 @@ impl LiveManifest {
         }
     }
 
+    /// The same table, of which nothing is in a log.
+    pub fn without_log(&self) -> Self {
+        Self {
+            log_from: 0,
+            last_load: None,
+            ..self.clone()
+        }
+    }
+
     pub fn to_bytes(&self) -> Result<Vec<u8>, DocumentError> {
         seal(self).map(|(bytes, _)| bytes)
     }

@@ -13,11 +13,16 @@ use crate::live::mini::MiniRun;
 use crate::live::record::{Record, append_raw};
 use crate::live::shape::{KeyPlace, Shape};
 
-/// A buffer is full at so many records or bytes, whichever comes first.
-const MAX_RECORDS: usize = 8192;
+/// A buffer is full at so many bytes, or records of 32, whichever comes first.
 const MAX_BYTES: usize = 256 << 10;
+const MIN_BYTES: usize = 4 << 10;
+const RECORD_BYTES: usize = 32;
 /// Slots of a hash table that begins; it doubles when three quarters are taken.
 const FIRST_SLOTS: usize = 256;
+/// The first room for records.
+const FIRST_BYTES: usize = 1 << 10;
+/// What a record has beside its key and its payload, at most.
+const RECORD_HEAD_BYTES: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -29,8 +34,9 @@ struct Entry {
 }
 
 /// See the module's text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memtable {
+    full_bytes: usize,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     /// 0, or the number of an entry plus 1; open addressing, linear probing.
@@ -41,7 +47,34 @@ pub(crate) struct Memtable {
     deltas_since_ms: Option<u64>,
 }
 
+impl Default for Memtable {
+    fn default() -> Self {
+        Self::within(usize::MAX)
+    }
+}
+
 impl Memtable {
+    /// One that is to take about so many bytes at most.
+    pub fn within(memory_bytes: usize) -> Self {
+        Self {
+            // The hash table and the list of entries take as much again with small records.
+            full_bytes: (memory_bytes / 2).clamp(MIN_BYTES, MAX_BYTES),
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            slots: Vec::new(),
+            met: 0,
+            deltas_since_ms: None,
+        }
+    }
+
+    /// An empty one of the same size, which takes no memory yet.
+    pub fn renewed(&self) -> Self {
+        Self {
+            full_bytes: self.full_bytes,
+            ..Self::default()
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -52,7 +85,8 @@ impl Memtable {
 
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= MAX_RECORDS || self.bytes.len() >= MAX_BYTES
+        let most_records = self.full_bytes / RECORD_BYTES;
+        self.entries.len() >= most_records || self.bytes.len() >= self.full_bytes
     }
 
     /// Whether operations meet others of their key often enough that merging buffers makes them
@@ -68,6 +102,14 @@ impl Memtable {
     /// The bytes of the records in it.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// The memory it takes.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.slots.capacity() * size_of::<u16>()
     }
 
     #[inline]
@@ -137,7 +179,7 @@ impl Memtable {
         });
         self.slots[slot] = self.entries.len() as u16;
         let (tag, payload) = encode(operation);
-        append_raw(&mut self.bytes, key, tag, &payload);
+        self.append(key, tag, &payload);
         Ok(())
     }
 
@@ -172,10 +214,23 @@ impl Memtable {
             }
             _ => {
                 self.entries[number].at = self.bytes.len() as u32;
-                append_raw(&mut self.bytes, key, tag, &payload);
+                self.append(key, tag, &payload);
             }
         }
         Ok(())
+    }
+
+    /// Room doubles as it is needed, but a record that fills the buffer does not have it double once
+    /// more.
+    #[inline]
+    fn append(&mut self, key: &[u8], tag: u8, payload: &[u8]) {
+        let needed = key.len() + payload.len() + RECORD_HEAD_BYTES;
+        if self.bytes.capacity() - self.bytes.len() < needed {
+            let doubled = (2 * self.bytes.capacity()).clamp(FIRST_BYTES, self.full_bytes);
+            self.bytes
+                .reserve_exact(needed.max(doubled.saturating_sub(self.bytes.len())));
+        }
+        append_raw(&mut self.bytes, key, tag, payload);
     }
 
     fn grow(&mut self) {
@@ -215,7 +270,7 @@ impl Memtable {
     fn clear(&mut self) {
         self.bytes.clear();
         // One large value must not be held for good.
-        self.bytes.shrink_to(2 * MAX_BYTES);
+        self.bytes.shrink_to(2 * self.full_bytes);
         self.entries.clear();
         self.slots.fill(0);
         self.met = 0;

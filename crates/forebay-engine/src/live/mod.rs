@@ -12,9 +12,10 @@
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
 //! | `parts`, `holding` | the partitions that are here; giving one up, taking one in         |
 //! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
-//! | `snapshot`, `scan` | reading                                                            |
+//! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
+//! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
 //! | `budget`, `pace`, `sweep` | memory, and keeping writers within it                       |
 //!
 //! ```
@@ -46,6 +47,7 @@
 mod background;
 mod batch;
 mod budget;
+mod checkpoint;
 mod commit;
 mod compaction;
 mod cursor;
@@ -77,6 +79,7 @@ mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod write;
 
 use std::ops::Bound;
@@ -90,17 +93,20 @@ use forebay_run::scan::Direction;
 
 pub use self::batch::Batch;
 pub use self::budget::Budget;
+pub use self::checkpoint::{Asked, Checkpoint, CheckpointError, Copied};
 pub use self::commit::{Commit, LogTicket};
 pub use self::error::LiveError;
 pub use self::expiry::{Expiry, Stored};
 pub use self::ingest::IngestRun;
 pub use self::load::{Load, LoadError, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
+pub use self::many::KeySnapshot;
 pub use self::open::LiveInfo;
 pub use self::options::{LiveDraft, LiveOptions};
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
 pub use self::stats::LiveStats;
+pub use self::watch::KeyWatch;
 pub use self::write::MAX_VALUE_BYTES;
 
 use self::background::Threads;
@@ -118,9 +124,9 @@ pub struct LiveTable {
 }
 
 impl LiveTable {
-    fn start(shared: Arc<LiveShared>) -> Result<Self, LiveError> {
-        let threads = Arc::new(Threads::start(shared)?);
-        Ok(Self { threads })
+    fn start(shared: Arc<LiveShared>) -> Self {
+        let threads = Arc::new(Threads::start(shared));
+        Self { threads }
     }
 
     #[inline]
@@ -273,10 +279,31 @@ impl LiveTable {
         self.shared().try_get(key)
     }
 
-    /// The values of many keys, in their order. Each is the key's value at some moment during the
-    /// call; for one moment take a [`Snapshot`].
+    /// The values of many keys, in their order. Those of one partition are of one moment; for one
+    /// moment of all of them take a [`Snapshot`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, LiveError> {
         self.shared().get_many(keys)
+    }
+
+    /// Some keys as they are now, those of one partition at one moment.
+    pub fn snapshot_keys<'k>(&self, keys: &[&'k [u8]]) -> Result<KeySnapshot<'_, 'k>, LiveError> {
+        let snapshot = self.shared().snapshot_keys(keys, true)?;
+        snapshot.ok_or_else(|| self.shared().ended())
+    }
+
+    /// [`LiveTable::snapshot_keys`] from a thread that must not wait: `None` where it would have
+    /// to.
+    pub fn try_snapshot_keys<'k>(
+        &self,
+        keys: &[&'k [u8]],
+    ) -> Result<Option<KeySnapshot<'_, 'k>>, LiveError> {
+        self.shared().snapshot_keys(keys, false)
+    }
+
+    /// Watches a key from now on. Whether it was written to is known for certain in what
+    /// [`LiveTable::transact`] is to decide, where its partition is that of the keys there.
+    pub fn watch(&self, key: &[u8]) -> Result<KeyWatch, LiveError> {
+        self.shared().watch(key)
     }
 
     /// The table as it is now, to be read for as long as wanted. Runs that were merged away

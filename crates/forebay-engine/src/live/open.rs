@@ -18,14 +18,16 @@ use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, tables_dir};
 use crate::live::LiveTable;
+use crate::live::background::Workers;
 use crate::live::batch::Records;
 use crate::live::budget::{Budget, Member};
+use crate::live::checkpoint::sweep_asks;
 use crate::live::error::LiveError;
 use crate::live::load::kept_for_load;
 use crate::live::log::{Log, LogOptions};
 use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::options::{LiveDraft, LiveOptions};
-use crate::live::part::{LivePart, PartView};
+use crate::live::part::LivePart;
 use crate::live::parts::LiveParts;
 use crate::live::shape::Shape;
 use crate::live::shared::{Counts, Gate, LiveShared, Progress, open_run};
@@ -157,7 +159,7 @@ impl Store {
     }
 
     /// Removes what there is of a live table that could not be made. REQUIRES the push lock.
-    fn unmake_live(&self, name: &TableName) {
+    pub(crate) fn unmake_live(&self, name: &TableName) {
         let table = self.any_table(name);
         // Whoever has it open has found it made.
         let Ok(_lock) = self.lock_live(name, &table.files) else {
@@ -195,10 +197,15 @@ impl Store {
         self.open_locked(manifest, files, lock, budget)
     }
 
-    /// Removes a live table. Refused while it is open, and while a load of it is under way.
+    /// Removes a live table. A server that has it open gives it up; refused while another process
+    /// has it, and while a load of it is under way.
     pub(crate) fn drop_live(&self, name: &TableName) -> Result<(), StoreError> {
+        self.given_up(name, |_lock| self.drop_closed(name))
+    }
+
+    /// REQUIRES: this process has the table's lock.
+    fn drop_closed(&self, name: &TableName) -> Result<(), StoreError> {
         let files = TableFiles::new(self.root(), name);
-        let _lock = self.lock_live(name, &files)?;
         let words = holder_words(&**self.disk(), &**self.clock(), "a drop");
         let push = try_lock(&**self.disk(), &files.push_lock(), &words)?;
         let _push = push.map_err(|holder| StoreError::PushRuns {
@@ -248,7 +255,7 @@ impl Store {
 
     /// Removes what a table that was dropped half, or a push that died, left under this name, and
     /// makes the directories durable.
-    fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
+    pub(crate) fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
         self.remove_live_files(files)?;
         for dir in [files.runs(), files.log_dir()] {
@@ -272,6 +279,7 @@ impl Store {
         let runs = disk.list(&files.runs()).at("list", &files.runs())?;
         let others = disk.list(&files.dir).at("list", &files.dir)?;
         let kept = kept_for_load(disk, &**self.clock(), &files)?;
+        sweep_asks(disk, &**self.clock(), &files)?;
         remove_debris(disk, &files, &manifest, (runs, others), kept)?;
         let shape = Shape::new(
             manifest.table.clone(),
@@ -279,7 +287,7 @@ impl Store {
             Arc::clone(self.clock()),
         );
         let shape = Arc::new(shape);
-        let parts = open_parts(disk, &files, &shape, &manifest)?;
+        let parts = open_parts(disk, &files, &shape, &manifest, budget)?;
         let parts = LiveParts::new(&shape, parts);
         let memory = budget.join();
         let log = self.open_log(&manifest, &files, &shape, &parts, &memory)?;
@@ -301,14 +309,17 @@ impl Store {
             gate: Gate::default(),
             progress: Mutex::new(Progress::default()),
             changed: Condvar::new(),
+            workers: Workers::default(),
             counts: Counts::default(),
             _lock: lock,
         });
         shared.count_runs(&shared.structure.lock());
+        // Nobody froze while the log was read.
+        shared.memory.has_nothing();
         if shared.memory.grow(0) {
             shared.freeze();
         }
-        LiveTable::start(shared)
+        Ok(LiveTable::start(shared))
     }
 
     /// Opens the log, if the table has one, and reads what it has beyond the runs into the
@@ -356,6 +367,7 @@ fn replay(shape: &Shape, parts: &LiveParts, memory: &Member, payload: &[u8]) -> 
         if part.memtable.is_full() {
             part.seal(memory);
         }
+        part.count_buffer(memory);
     }
     if records.is_at_end() {
         Ok(())
@@ -369,18 +381,13 @@ fn open_parts(
     files: &TableFiles,
     shape: &Shape,
     manifest: &LiveManifest,
+    budget: &Budget,
 ) -> Result<Vec<(PartitionRange, LivePart)>, LiveError> {
     let open = |partition: &LivePartition| -> Result<_, LiveError> {
         let runs = partition.runs.iter();
         let runs = runs.map(|run| open_run(disk, files, shape, run.clone()));
-        let view = PartView {
-            runs: runs.collect::<Result<_, _>>()?,
-            ..PartView::default()
-        };
-        let part = LivePart {
-            view: Arc::new(view),
-            ..LivePart::default()
-        };
+        let runs = runs.collect::<Result<_, _>>()?;
+        let part = LivePart::new(runs, manifest.partitions.len(), budget);
         Ok((partition.range(), part))
     };
     manifest.partitions.iter().map(open).collect()

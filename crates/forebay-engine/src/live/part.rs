@@ -17,7 +17,7 @@ use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Run, RunError, RunScan};
 
-use crate::live::budget::Member;
+use crate::live::budget::{Budget, Member};
 use crate::live::cursor::{MiniCursor, SourceCursor};
 use crate::live::error::LiveError;
 use crate::live::expiry::{Stored, earliest};
@@ -26,6 +26,7 @@ use crate::live::manifest::LiveRunRef;
 use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
 use crate::live::shape::{KeyPlace, Shape};
+use crate::live::watch::Watchers;
 
 /// How many sorted buffers are merged into one run in memory, by the writer that filled the last
 /// one: some milliseconds' work.
@@ -56,11 +57,14 @@ pub(crate) struct PartView {
 #[derive(Debug, Default)]
 pub(crate) struct LivePart {
     pub memtable: Memtable,
+    /// What the budget was told that the buffer takes.
+    pub counted_bytes: usize,
     pub view: Arc<PartView>,
     /// Whether keys came repeatedly of late: see [`Memtable::is_repetitive`].
     pub is_repetitive: bool,
     /// For the record that goes to the log.
     pub scratch: Vec<u8>,
+    pub watchers: Watchers,
     /// Whether the partition is here no longer: what was routed to it meanwhile is not here.
     pub is_released: bool,
 }
@@ -73,6 +77,32 @@ pub(crate) enum PartFound {
 }
 
 impl LivePart {
+    /// With these runs, of a table with so many partitions.
+    pub fn new(runs: Arc<[Arc<LiveRun>]>, partitions: usize, budget: &Budget) -> Self {
+        let view = PartView {
+            runs,
+            ..PartView::default()
+        };
+        Self {
+            memtable: Memtable::within(budget.memtable_share() / (4 * partitions.max(1))),
+            view: Arc::new(view),
+            ..Self::default()
+        }
+    }
+
+    /// Lets the budget know what the buffer takes, if that has changed; returns then whether the
+    /// generation is to be frozen.
+    #[inline]
+    pub fn count_buffer(&mut self, memory: &Member) -> Option<bool> {
+        let bytes = self.memtable.memory_bytes();
+        if bytes == self.counted_bytes {
+            return None;
+        }
+        memory.regrow(self.counted_bytes, bytes);
+        self.counted_bytes = bytes;
+        Some(memory.grow(0))
+    }
+
     /// Sorts the active buffer into a run of the view. Returns whether the generation is to be
     /// frozen.
     pub fn seal(&mut self, memory: &Member) -> bool {
@@ -93,12 +123,15 @@ impl LivePart {
             minis,
             ..(*self.view).clone()
         });
-        memory.grow(bytes)
+        let freeze = memory.grow(bytes);
+        self.count_buffer(memory).unwrap_or(false) | freeze
     }
 
-    /// Ends the generation: what takes writes waits to be written from now on. The memory is
-    /// sealed.
-    pub fn freeze(&mut self) {
+    /// Ends the generation: what takes writes waits to be written from now on, and the buffer gives
+    /// its memory back. REQUIRES: the buffer is sealed.
+    pub fn freeze(&mut self, memory: &Member) {
+        self.memtable = self.memtable.renewed();
+        memory.regrow(std::mem::take(&mut self.counted_bytes), 0);
         let frozen = self
             .view
             .frozen

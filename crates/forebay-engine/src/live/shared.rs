@@ -15,6 +15,7 @@ use tracing::error;
 
 use crate::described::Described;
 use crate::layout::TableFiles;
+use crate::live::background::Workers;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
 use crate::live::log::Log;
@@ -49,6 +50,7 @@ pub(crate) struct LiveShared {
     pub gate: Gate,
     pub progress: Mutex<Progress>,
     pub changed: Condvar,
+    pub workers: Workers,
     pub counts: Counts,
     pub _lock: Box<dyn Lock>,
 }
@@ -84,6 +86,8 @@ pub(crate) struct Progress {
     pub asked: u64,
     /// How often anything here has changed.
     pub events: u64,
+    /// Which of the table's threads run.
+    pub running: [bool; 2],
     /// Why no more writes are taken.
     pub failed: Option<String>,
     pub closing: bool,
@@ -130,8 +134,8 @@ pub(crate) struct Counts {
     pub delayed_us: AtomicU64,
     /// Whether somebody has read the generation that takes writes.
     pub memory_is_read: AtomicBool,
-    /// When the pages of runs were last looked at, on the monotonic clock.
-    pub swept_ms: AtomicU64,
+    /// How often the pages of runs were looked at.
+    pub sweeps: AtomicU64,
 }
 
 impl LiveShared {
@@ -165,8 +169,13 @@ impl LiveShared {
         let mut progress = self.progress.lock();
         progress.events += 1;
         let result = change(&mut progress);
+        let ends = progress.closing || progress.failed.is_some();
+        let all_run = progress.running.iter().all(|runs| *runs);
         drop(progress);
         self.changed.notify_all();
+        if !ends && !all_run {
+            self.start_workers();
+        }
         result
     }
 

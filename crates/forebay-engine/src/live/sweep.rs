@@ -8,21 +8,14 @@ use std::sync::atomic::Ordering;
 use crate::live::part::LiveRun;
 use crate::live::shared::LiveShared;
 
-/// Between two looks at the pages, which take about a millisecond a gigabyte.
-const PERIOD_MS: u64 = 1000;
 const SYSTEM_PAGE_BYTES: usize = 4096;
 
 impl LiveShared {
     /// Takes note of pages that are no longer in memory, so that whoever may not wait does not
     /// touch them; and gives mapped pages back when there are more than the budget allows. They
-    /// stay in the system's cache. Does nothing when that was done less than a second ago.
+    /// stay in the system's cache. Takes about a millisecond a gigabyte.
     pub fn sweep_pages(&self) {
-        let now_ms = self.clock().monotonic().as_millis() as u64;
-        let last_ms = self.counts.swept_ms.load(Ordering::Relaxed);
-        if now_ms < last_ms + PERIOD_MS {
-            return;
-        }
-        self.counts.swept_ms.store(now_ms, Ordering::Relaxed);
+        self.counts.sweeps.fetch_add(1, Ordering::Relaxed);
         let too_many = self.maps_too_much();
         for part in self.parts.iter() {
             let runs: Arc<[Arc<LiveRun>]> = Arc::clone(&part.lock().view.runs);

@@ -75,6 +75,7 @@ impl LiveShared {
             }
         };
         part.memtable.add(&self.shape, place, key, operation)?;
+        part.watchers.written(key);
         self.finish_write(part, partition, lsn)
     }
 
@@ -142,22 +143,24 @@ impl LiveShared {
                     .map_err(|source| self.log_error(source))?,
             ),
         };
-        let mut sealed = None;
+        let mut freeze = None;
         for (key, operation) in batch.records() {
             let place = self.shape.place(key);
             part.memtable.add(&self.shape, place, key, operation)?;
+            part.watchers.written(key);
             if part.memtable.is_full() {
-                sealed = Some(sealed.unwrap_or(false) | part.seal(&self.memory));
+                freeze = Some(part.seal(&self.memory) | freeze.unwrap_or(false));
             }
         }
-        match sealed {
-            None => Ok(Commit::new(self, lsn, Duration::ZERO)),
-            Some(freeze) => {
-                drop(part);
-                let delay = self.after_seal(partition, freeze, batch.bytes().len());
-                Ok(Commit::new(self, lsn, delay))
-            }
+        if let Some(grown) = part.count_buffer(&self.memory) {
+            freeze = Some(grown | freeze.unwrap_or(false));
         }
+        let Some(freeze) = freeze else {
+            return Ok(Commit::new(self, lsn, Duration::ZERO));
+        };
+        drop(part);
+        let delay = self.after_seal(partition, freeze, batch.bytes().len());
+        Ok(Commit::new(self, lsn, delay))
     }
 
     /// Writes a batch with its inserts settled. REQUIRES: all its keys are of one partition.
@@ -328,7 +331,7 @@ impl LiveShared {
         }
     }
 
-    /// Gives the lock back; sees to the memory when a buffer is full.
+    /// Gives the lock back; sees to the memory when a buffer is full or has grown.
     #[inline]
     fn finish_write<'a>(
         &'a self,
@@ -336,17 +339,20 @@ impl LiveShared {
         partition: usize,
         lsn: Option<Lsn>,
     ) -> Result<Commit<'a>, LiveError> {
-        if !part.memtable.is_full() {
-            return Ok(Commit::new(self, lsn, Duration::ZERO));
-        }
         let bytes = part.memtable.bytes();
-        let freeze = part.seal(&self.memory);
+        let freeze = match part.memtable.is_full() {
+            true => Some(part.seal(&self.memory)),
+            false => part.count_buffer(&self.memory),
+        };
+        let Some(freeze) = freeze else {
+            return Ok(Commit::new(self, lsn, Duration::ZERO));
+        };
         drop(part);
         let delay = self.after_seal(partition, freeze, bytes);
         Ok(Commit::new(self, lsn, delay))
     }
 
-    /// What follows when a write of so many bytes filled a buffer: memory is merged, and frozen
+    /// What follows when a write of so many bytes filled a buffer, or had it grow: memory is merged, and frozen
     /// when that is its turn. Returns how long the writer should pause.
     fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) -> Duration {
         if let Err(error) = self.compact_memory(partition) {

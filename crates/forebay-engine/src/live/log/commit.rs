@@ -10,8 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
+use forebay_io::start_thread;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use tracing::warn;
 
 use super::error::LogError;
 use super::writer::SyncWork;
@@ -20,11 +23,14 @@ use super::{LogShared, Lsn, segment_path};
 /// What is called when a record is durable, or when that failed.
 pub type Callback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 
-#[derive(Debug, Default)]
+/// How long the thread of a log that nobody writes to waits before it ends.
+const LINGER: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
 pub(super) struct Commits {
     /// How far the log is written.
     pub written: AtomicU64,
-    /// Whether the thread waits for work.
+    /// Whether the thread waits for work, or does not run.
     asleep: AtomicBool,
     state: Mutex<CommitState>,
     /// A sync ended.
@@ -41,6 +47,8 @@ struct CommitState {
     leading: bool,
     failure: Option<LogError>,
     callbacks: Vec<(Lsn, Callback)>,
+    /// Whether the log's thread runs.
+    running: bool,
     stop: bool,
 }
 
@@ -52,6 +60,18 @@ impl fmt::Debug for CommitState {
             .field("failure", &self.failure)
             .field("callbacks", &self.callbacks.len())
             .finish()
+    }
+}
+
+impl Default for Commits {
+    fn default() -> Self {
+        Self {
+            written: AtomicU64::new(0),
+            asleep: AtomicBool::new(true),
+            state: Mutex::default(),
+            progress: Condvar::new(),
+            work: Condvar::new(),
+        }
     }
 }
 
@@ -107,7 +127,7 @@ impl LogShared {
         }
     }
 
-    pub fn call_back(&self, lsn: Lsn, then: Callback) {
+    pub fn call_back(self: &Arc<Self>, lsn: Lsn, then: Callback) {
         let mut state = self.commits.state.lock();
         match state.outcome(lsn) {
             Some(outcome) => {
@@ -116,7 +136,28 @@ impl LogShared {
             }
             None => {
                 state.callbacks.push((lsn, then));
-                self.commits.work.notify_one();
+                self.wake(state);
+            }
+        }
+    }
+
+    /// Has the log's thread look for work; starts it where it has ended. Where there is no thread
+    /// to be had, this one syncs.
+    fn wake(self: &Arc<Self>, mut state: MutexGuard<'_, CommitState>) {
+        if state.running || state.stop {
+            self.commits.work.notify_one();
+            return;
+        }
+        let (inside, table) = (Arc::clone(self), &self.options.table);
+        let started = start_thread(format!("log of {table}"), move || inside.run_thread());
+        match started {
+            Ok(_) => state.running = true,
+            Err(error) => {
+                warn!(%table, %error, "no thread to sync the log: writers do");
+                while state.leading {
+                    self.commits.progress.wait(&mut state);
+                }
+                drop(self.lead(state));
             }
         }
     }
@@ -237,10 +278,10 @@ impl LogShared {
 
     /// Called after a write: the thread of a log that is synced every so often may be waiting for
     /// it.
-    pub fn wake_thread(&self) {
+    #[inline]
+    pub fn wake_thread(self: &Arc<Self>) {
         if self.options.durability.pause().is_some() && self.commits.asleep.load(SeqCst) {
-            let _state = self.commits.state.lock();
-            self.commits.work.notify_one();
+            self.wake(self.commits.state.lock());
         }
     }
 
@@ -251,15 +292,21 @@ impl LogShared {
         }
     }
 
-    /// The thread of a log: syncs when it is due, until the log is dropped or closed.
+    /// The thread of a log: syncs when it is due, until the log is dropped or closed, or nothing is
+    /// written for a while.
     fn run_thread(&self) {
         let mut state = self.commits.state.lock();
+        self.commits.asleep.store(false, SeqCst);
         loop {
             while !state.stop && state.failure.is_none() && !self.has_work(&state) {
                 // From here on a writer sees that it has to wake this thread, or has been seen.
                 self.commits.asleep.store(true, SeqCst);
-                if !self.has_work(&state) {
-                    self.commits.work.wait(&mut state);
+                if !self.has_work(&state)
+                    && self.commits.work.wait_for(&mut state, LINGER).timed_out()
+                    && !self.has_work(&state)
+                {
+                    state.running = false;
+                    return;
                 }
                 self.commits.asleep.store(false, SeqCst);
             }
@@ -279,14 +326,4 @@ impl LogShared {
             }
         }
     }
-}
-
-pub(super) fn start_thread(shared: &Arc<LogShared>) -> Result<(), LogError> {
-    let table = &shared.options.table;
-    let inside = Arc::clone(shared);
-    let started = forebay_io::start_thread(format!("log of {table}"), move || inside.run_thread());
-    started.map(|_| ()).map_err(|source| LogError::Thread {
-        table: table.clone(),
-        source: Arc::new(source),
-    })
 }

@@ -87,9 +87,4 @@ pub enum LogError {
         found: u32,
         known: u32,
     },
-    #[error("cannot start the thread that syncs the log of table {table}: {source}")]
-    Thread {
-        table: TableName,
-        source: Arc<io::Error>,
-    },
 }

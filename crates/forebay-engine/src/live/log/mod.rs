@@ -161,9 +161,6 @@ impl Log {
             commits: Commits::default(),
         });
         shared.sync_recovered()?;
-        if shared.options.durability != Durability::Os {
-            commit::start_thread(&shared)?;
-        }
         Ok(Self { shared })
     }
 

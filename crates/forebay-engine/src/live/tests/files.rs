@@ -197,7 +197,7 @@ fn pages_beyond_the_limit_are_given_back_and_read_again() {
     write_some(&table, &mut model, &mut Dice(5), 2000);
     table.compact().unwrap();
     check(&table, &model);
-    let swept = || table.shared().counts.swept_ms.load(Ordering::Relaxed);
+    let swept = || table.shared().counts.sweeps.load(Ordering::Relaxed);
     let before = swept();
     while swept() == before {
         std::thread::yield_now();

@@ -5,6 +5,8 @@ mod expiry;
 mod files;
 mod holding;
 mod ingest;
+mod memory;
+mod together;
 mod unwaiting;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,152 @@
+//! The files by which who asks and a table's owner talk.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_io::{Clock, Disk, replace_file};
+
+use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock};
+use crate::layout::TableFiles;
+
+/// How long an owner that says nothing is waited for: a server looks several times a second.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const POLL: Duration = Duration::from_millis(20);
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    Checkpoint,
+    GiveUp,
+}
+
+impl Ask {
+    const ALL: [Self; 2] = [Ask::Checkpoint, Ask::GiveUp];
+
+    pub fn text(self) -> &'static str {
+        match self {
+            Ask::Checkpoint => "checkpoint",
+            Ask::GiveUp => "give up",
+        }
+    }
+
+    pub fn words(self) -> &'static str {
+        match self {
+            Ask::Checkpoint => "a checkpoint",
+            Ask::GiveUp => "a drop",
+        }
+    }
+}
+
+/// The directory of one who asks.
+#[derive(Debug, Clone)]
+pub struct AskFiles {
+    pub dir: PathBuf,
+}
+
+impl AskFiles {
+    pub fn new(files: &TableFiles, id: &str) -> Self {
+        let dir = files.asks().join(id);
+        Self { dir }
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.dir.join("lock")
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.dir.join("store")
+    }
+
+    pub fn put(&self, disk: &dyn Disk, name: &str, text: &str) -> Result<(), StoreError> {
+        let path = self.dir.join(name);
+        replace_file(disk, &path, text.as_bytes()).at("write", &path)
+    }
+
+    fn text(&self, disk: &dyn Disk, name: &str) -> Result<Option<String>, StoreError> {
+        let path = self.dir.join(name);
+        match disk.read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            bytes => {
+                let bytes = bytes.at("read", &path)?;
+                Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+            }
+        }
+    }
+
+    /// What is asked, and not answered yet.
+    pub fn open_ask(&self, disk: &dyn Disk) -> Result<Option<Ask>, StoreError> {
+        let text = self.text(disk, "ask")?;
+        let ask = text.and_then(|text| Ask::ALL.into_iter().find(|ask| ask.text() == text));
+        Ok(match self.outcome(disk)? {
+            None => ask,
+            Some(_) => None,
+        })
+    }
+
+    /// Whether the owner has begun.
+    pub fn is_taken(&self, disk: &dyn Disk) -> Result<bool, StoreError> {
+        let path = self.dir.join("taken");
+        disk.exists(&path).at("look for", &path)
+    }
+
+    pub fn outcome(&self, disk: &dyn Disk) -> Result<Option<Result<(), String>>, StoreError> {
+        if self.text(disk, "done")?.is_some() {
+            return Ok(Some(Ok(())));
+        }
+        Ok(self.text(disk, "refused")?.map(Err))
+    }
+
+    /// The store first: what has no ask any more takes no room.
+    pub fn remove(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        for dir in [&self.store(), &self.dir] {
+            match disk.remove_dir_all(dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.at("remove", dir)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directories of those who ask and live; those of others are removed.
+pub fn living_asks(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    files: &TableFiles,
+) -> Result<Vec<AskFiles>, StoreError> {
+    let dir = files.asks();
+    let names = match disk.list(&dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names.at("list", &dir)?,
+    };
+    let mut living = Vec::new();
+    for name in names {
+        let ask = AskFiles::new(files, &name);
+        if lives(disk, clock, &ask)? {
+            living.push(ask);
+        } else {
+            ask.remove(disk)?;
+        }
+    }
+    Ok(living)
+}
+
+/// Who has asked has taken its lock before.
+fn lives(disk: &dyn Disk, clock: &dyn Clock, ask: &AskFiles) -> Result<bool, StoreError> {
+    if ask.text(disk, "ask")?.is_none() {
+        return Ok(true);
+    }
+    let words = holder_words(disk, clock, "cleaning up after a checkpoint");
+    Ok(try_lock(disk, &ask.lock(), &words)?.is_err())
+}
+
+/// Removes what those left who died.
+pub(crate) fn sweep_asks(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    files: &TableFiles,
+) -> Result<(), StoreError> {
+    living_asks(disk, clock, files).map(drop)
+}

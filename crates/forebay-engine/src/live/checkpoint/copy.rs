@@ -1,0 +1,126 @@
+//! Copying a moment of a table into another store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_io::Disk;
+
+use super::CheckpointError;
+use super::take::put_manifest;
+use crate::error::{At, StoreError};
+use crate::layout::{TableFiles, tables_dir};
+use crate::live::LiveError;
+use crate::name::TableName;
+use crate::push::take_push_lock;
+use crate::store::Store;
+
+const COPY_BYTES: usize = 1 << 20;
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    pub runs: usize,
+    pub records: u64,
+    pub file_bytes: u64,
+    /// Bytes of these that took no room, being linked.
+    pub linked_bytes: u64,
+}
+
+pub fn copy_to(
+    from: &Store,
+    name: &TableName,
+    root: &Path,
+    advance: &mut dyn FnMut(u64),
+) -> Result<Copied, CheckpointError> {
+    let (disk, clock, random) = (from.disk(), from.clock(), from.random());
+    let (disk, clock, random) = (Arc::clone(disk), Arc::clone(clock), Arc::clone(random));
+    let to = Store::open_or_create(disk, clock, random, root)?;
+    let table = to.any_table(name);
+    let push = take_push_lock(&table, "a checkpoint")?;
+    let _push = push.map_err(|holder| StoreError::PushRuns {
+        table: name.clone(),
+        holder,
+    })?;
+    if to.is_live(name)? || table.exists()? {
+        return Err(LiveError::Exists {
+            table: name.clone(),
+        }
+        .into());
+    }
+    let copied = copy_files(from, &to, name, advance);
+    if copied.is_err() {
+        to.unmake_live(name);
+    }
+    copied
+}
+
+fn copy_files(
+    from: &Store,
+    to: &Store,
+    name: &TableName,
+    advance: &mut dyn FnMut(u64),
+) -> Result<Copied, CheckpointError> {
+    let disk = &**from.disk();
+    let (source, target) = (
+        TableFiles::new(from.root(), name),
+        TableFiles::new(to.root(), name),
+    );
+    let manifest = from.read_live_manifest(name, &source)?;
+    let manifest = manifest.ok_or_else(|| LiveError::NoTable {
+        table: name.clone(),
+    })?;
+    to.clear_for_live(&target)?;
+    let mut copied = Copied {
+        runs: 0,
+        records: 0,
+        file_bytes: 0,
+        linked_bytes: 0,
+    };
+    for run in manifest.runs() {
+        copied.runs += 1;
+        copied.records += run.summary.records;
+        let of_run = (source.run(&run.id), target.run(&run.id));
+        let extent = (source.extent(&run.id), target.extent(&run.id));
+        let sized = [
+            (of_run, run.summary.file_bytes),
+            (extent, run.summary.ext_bytes),
+        ];
+        for ((from, to), bytes) in sized.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            copied.file_bytes += bytes;
+            if disk.link(&from, &to).is_ok() {
+                copied.linked_bytes += bytes;
+                advance(bytes);
+            } else {
+                copy_file(disk, &from, &to, advance)?;
+            }
+        }
+    }
+    put_manifest(disk, &target, &manifest)?;
+    for dir in [tables_dir(to.root()), to.root().to_path_buf()] {
+        disk.sync_dir(&dir).at("sync", &dir)?;
+    }
+    Ok(copied)
+}
+
+fn copy_file(
+    disk: &dyn Disk,
+    from: &PathBuf,
+    to: &PathBuf,
+    advance: &mut dyn FnMut(u64),
+) -> Result<(), StoreError> {
+    let source = disk.open(from).at("open", from)?;
+    let mut target = disk.create(to).at("create", to)?;
+    let (mut at, len_bytes) = (0, source.len_bytes());
+    let mut buffer = vec![0; COPY_BYTES];
+    while at < len_bytes {
+        let bytes = (len_bytes - at).min(COPY_BYTES as u64) as usize;
+        source
+            .read_exact_at(&mut buffer[..bytes], at)
+            .at("read", from)?;
+        io::Write::write_all(&mut target, &buffer[..bytes]).at("write", to)?;
+        at += bytes as u64;
+        advance(bytes as u64);
+    }
+    target.sync().at("sync", to)
+}

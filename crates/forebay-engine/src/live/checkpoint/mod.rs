@@ -1,0 +1,230 @@
+//! A moment of a live table as a store of its own, whether another process has the table open or
+//! not; and asking that process to give a table up.
+//!
+//! Runs never change, so a moment of a table is a manifest and links to the files of runs. Whoever
+//! has the table open makes them, when asked to; nobody has, then who asks opens it. Asking goes by
+//! files, in a directory of its own for each who asks:
+//!
+//! 1. Who asks makes `asks/ID/lock`, which it holds for as long as it wants the answer, then
+//!    `asks/ID/ask`, whose text says for what.
+//! 2. The owner writes what is in memory to runs, makes the store `asks/ID/store` with links to the
+//!    runs, and last `asks/ID/done`; or `asks/ID/refused`, which says why. Asked to give the table
+//!    up, it closes it: the lock `live.lock` is free then.
+//! 3. Who asked reads the store, or copies it, and removes `asks/ID`.
+//!
+//! A directory whose lock nobody holds is left by a process that died; it is removed by the next
+//! who looks.
+
+mod ask;
+mod copy;
+mod take;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_io::Lock;
+use thiserror::Error;
+use tracing::warn;
+
+use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock};
+use crate::layout::TableFiles;
+use crate::live::{Budget, LiveError};
+use crate::name::TableName;
+use crate::store::Store;
+pub(crate) use ask::sweep_asks;
+use ask::{Ask, AskFiles, PATIENCE, POLL};
+pub use take::Asked;
+
+/// A moment of a live table was not to be had.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    #[error(
+        "table {table} is in use: {holder}; that process does not do what it is asked: end it, or have \
+         forebay serve serve the table, then try again"
+    )]
+    NotTaken { table: TableName, holder: String },
+    #[error("the server that has table {table} open did not make the checkpoint: {why}")]
+    Refused { table: TableName, why: String },
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A moment of a live table, for as long as this is held. It takes room only for what is merged
+/// away meanwhile.
+#[derive(Debug)]
+pub struct Checkpoint {
+    asking: Asking,
+    store: Store,
+}
+
+/// A directory in which something is asked; dropped, it is removed.
+#[derive(Debug)]
+struct Asking {
+    store: Store,
+    table: TableName,
+    files: AskFiles,
+    _lock: Box<dyn Lock>,
+}
+
+impl Store {
+    /// A moment of a live table: all that was written to it before, and nothing that is written
+    /// after this returns. `budget` is for opening the table where nobody has it open.
+    pub fn checkpoint(
+        &self,
+        name: &TableName,
+        budget: &Arc<Budget>,
+    ) -> Result<Checkpoint, CheckpointError> {
+        let asking = Asking::begin(self, name, Ask::Checkpoint)?;
+        asking.wait(|asking| match self.live_table(name, budget) {
+            Ok(table) => {
+                // What comes of it is told by the files, as it is by another owner.
+                table.take_asks()?;
+                Ok(asking
+                    .outcome()?
+                    .map(|outcome| outcome.map_err(|why| (None, why))))
+            }
+            Err(LiveError::Store(StoreError::InUse { holder, .. })) => match asking.outcome()? {
+                Some(Ok(())) => Ok(Some(Ok(()))),
+                Some(Err(why)) => Ok(Some(Err((None, why)))),
+                None => Ok(Some(Err((Some(holder), String::new())))),
+            },
+            Err(error) => Err(error.into()),
+        })?;
+        let (disk, clock, random) = (self.disk(), self.clock(), self.random());
+        let root = asking.files.store();
+        let store = Store::open(
+            Arc::clone(disk),
+            Arc::clone(clock),
+            Arc::clone(random),
+            &root,
+        )?;
+        Ok(Checkpoint { asking, store })
+    }
+
+    /// Has the process that has a live table open give it up, if one has, for as long as `then`
+    /// takes.
+    pub(crate) fn given_up<R>(
+        &self,
+        name: &TableName,
+        then: impl FnOnce(Box<dyn Lock>) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        let files = TableFiles::new(self.root(), name);
+        let (disk, clock) = (&**self.disk(), self.clock());
+        let words = holder_words(disk, &**clock, "a drop");
+        let holder = match try_lock(disk, &files.live_lock(), &words)? {
+            Ok(lock) => return then(lock),
+            Err(holder) => holder,
+        };
+        let _asking = Asking::begin(self, name, Ask::GiveUp)?;
+        let began = clock.monotonic();
+        while clock.monotonic().saturating_sub(began) < PATIENCE {
+            if let Ok(lock) = try_lock(disk, &files.live_lock(), &words)? {
+                return then(lock);
+            }
+            clock.sleep(POLL);
+        }
+        Err(StoreError::InUse {
+            table: name.clone(),
+            holder,
+        })
+    }
+}
+
+/// How a look at the answer ended: what came of it, or who has the table and why it is not known.
+type Look = Option<Result<(), (Option<String>, String)>>;
+
+impl Asking {
+    fn begin(store: &Store, table: &TableName, ask: Ask) -> Result<Self, StoreError> {
+        let disk = &**store.disk();
+        let dir = TableFiles::new(store.root(), table);
+        sweep_asks(disk, &**store.clock(), &dir)?;
+        let id = format!("{:016x}", store.random().next_u64());
+        let files = AskFiles::new(&dir, &id);
+        let made = disk.create_dir_all(&files.dir);
+        made.at("create", &files.dir)?;
+        let words = holder_words(disk, &**store.clock(), ask.words());
+        let lock = try_lock(disk, &files.lock(), &words)?;
+        let lock = lock.map_err(|holder| StoreError::Locked {
+            path: files.lock(),
+            holder,
+        })?;
+        let asking = Self {
+            store: store.clone(),
+            table: table.clone(),
+            files,
+            _lock: lock,
+        };
+        asking.files.put(disk, "ask", ask.text())?;
+        Ok(asking)
+    }
+
+    /// Looks until an answer is there; who has the table is given some seconds.
+    fn wait(
+        &self,
+        look: impl Fn(&Self) -> Result<Look, CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        let clock = self.store.clock();
+        let began = clock.monotonic();
+        let table = || self.table.clone();
+        loop {
+            match look(self)? {
+                Some(Ok(())) => return Ok(()),
+                Some(Err((None, why))) => {
+                    return Err(CheckpointError::Refused {
+                        table: table(),
+                        why,
+                    });
+                }
+                Some(Err((Some(holder), _))) => {
+                    let waited = clock.monotonic().saturating_sub(began);
+                    if waited > PATIENCE && !self.files.is_taken(&**self.store.disk())? {
+                        let table = table();
+                        return Err(CheckpointError::NotTaken { table, holder });
+                    }
+                }
+                None => {}
+            }
+            clock.sleep(POLL);
+        }
+    }
+
+    /// What came of it, once that is known.
+    fn outcome(&self) -> Result<Option<Result<(), String>>, StoreError> {
+        self.files.outcome(&**self.store.disk())
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Err(error) = self.files.remove(&**self.store.disk()) {
+            let table = &self.table;
+            warn!(%table, %error, "files of a checkpoint stay; the next one removes them");
+        }
+    }
+}
+
+impl Checkpoint {
+    /// The store that has the table as it was, and nothing else.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Copies it into the store at `root`, which is made if there is none. Files are linked where
+    /// both lie on one file system, and copied elsewhere; `advance` is told of their bytes. The
+    /// table is there whole or not at all.
+    pub fn copy_to(
+        &self,
+        root: PathBuf,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Copied, CheckpointError> {
+        copy::copy_to(&self.store, &self.asking.table, &root, advance)
+    }
+}
+
+pub use copy::Copied;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! The side of a checkpoint that has the table open.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_io::replace_file;
+
+use super::ask::{Ask, AskFiles, living_asks};
+use crate::error::{At, StoreError};
+use crate::layout::TableFiles;
+use crate::live::LiveTable;
+use crate::live::error::LiveError;
+use crate::live::manifest::LiveManifest;
+use crate::live::shared::LiveShared;
+use crate::name::TableName;
+use crate::store::Store;
+
+/// What others asked of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// A checkpoint, which was made.
+    Checkpoint,
+    /// A checkpoint, which could not be made.
+    Refused { why: String },
+    /// To be closed, and not opened again while [`Store::is_to_be_given_up`] says so.
+    GiveUp,
+}
+
+impl Store {
+    /// Whether another process waits for this live table to be closed.
+    pub fn is_to_be_given_up(&self, name: &TableName) -> Result<bool, StoreError> {
+        let files = TableFiles::new(self.root(), name);
+        let disk = &**self.disk();
+        for ask in living_asks(disk, &**self.clock(), &files)? {
+            if ask.open_ask(disk)? == Some(Ask::GiveUp) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl LiveTable {
+    /// Does what other processes ask of this table; see the module `checkpoint`. For whoever keeps
+    /// tables open for long: call it several times a second.
+    pub fn take_asks(&self) -> Result<Vec<Asked>, StoreError> {
+        self.shared().take_asks()
+    }
+}
+
+impl LiveShared {
+    fn take_asks(&self) -> Result<Vec<Asked>, StoreError> {
+        let disk = &**self.disk();
+        let mut taken = Vec::new();
+        for ask in living_asks(disk, &**self.clock(), &self.files)? {
+            match ask.open_ask(disk)? {
+                Some(Ask::Checkpoint) => {
+                    ask.put(disk, "taken", "")?;
+                    taken.push(self.answer(&ask)?);
+                }
+                Some(Ask::GiveUp) => taken.push(Asked::GiveUp),
+                None => {}
+            }
+        }
+        Ok(taken)
+    }
+
+    fn answer(&self, ask: &AskFiles) -> Result<Asked, StoreError> {
+        let disk = &**self.disk();
+        match self.checkpoint(&ask.store()) {
+            Ok(()) => {
+                ask.put(disk, "done", "")?;
+                Ok(Asked::Checkpoint)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                ask.put(disk, "refused", &why)?;
+                Ok(Asked::Refused { why })
+            }
+        }
+    }
+
+    /// Makes a store at `root` that has this table as it is now.
+    fn checkpoint(&self, root: &Path) -> Result<(), LiveError> {
+        self.flush()?;
+        let (disk, clock, random) = (self.disk(), self.clock(), self.store.random());
+        let (disk, clock, random) = (Arc::clone(disk), Arc::clone(clock), Arc::clone(random));
+        Store::open_or_create(disk, clock, random, root)?;
+        let files = TableFiles::new(root, &self.shape.table);
+        let disk = &**self.disk();
+        for dir in [files.runs(), files.log_dir()] {
+            disk.create_dir_all(&dir).at("create", &dir)?;
+        }
+        // Runs are removed when a manifest without them is in place, and none is put there now.
+        let structure = self.structure.lock();
+        let manifest = structure.without_log();
+        for run in manifest.runs() {
+            let of_run = (self.files.run(&run.id), files.run(&run.id));
+            disk.link(&of_run.0, &of_run.1).at("link", &of_run.0)?;
+            let extent = (self.files.extent(&run.id), files.extent(&run.id));
+            if run.summary.ext_bytes > 0 {
+                disk.link(&extent.0, &extent.1).at("link", &extent.0)?;
+            }
+        }
+        drop(structure);
+        Ok(put_manifest(disk, &files, &manifest)?)
+    }
+}
+
+/// Puts a manifest in place whose runs are there: from here on the table is.
+pub(super) fn put_manifest(
+    disk: &dyn forebay_io::Disk,
+    files: &TableFiles,
+    manifest: &LiveManifest,
+) -> Result<(), StoreError> {
+    for dir in [files.runs(), files.log_dir(), files.dir.clone()] {
+        disk.sync_dir(&dir).at("sync", &dir)?;
+    }
+    let path = files.live_manifest();
+    let bytes = manifest.to_bytes().map_err(|problem| StoreError::Damaged {
+        path: path.clone(),
+        problem,
+    })?;
+    replace_file(disk, &path, &bytes).at("write", &path)
+}

@@ -1,0 +1,220 @@
+//! Checkpoints of tables that are open elsewhere or nowhere, with every call failing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_io::sim::{Fault, HandClock, SimDisk};
+use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
+
+use super::{Asked, CheckpointError};
+use crate::error::StoreError;
+use crate::live::{Budget, LiveDraft, LiveError, LiveTable};
+use crate::name::TableName;
+use crate::store::Store;
+
+fn name() -> TableName {
+    TableName::new("t").unwrap()
+}
+
+fn budget() -> Arc<Budget> {
+    Budget::new(64 << 20)
+}
+
+fn store_at(disk: &SimDisk, clock: Arc<dyn Clock>, root: &str) -> Store {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Store::open_or_create(disk, clock, Arc::new(SystemRandom), Path::new(root)).unwrap()
+}
+
+fn store_on(disk: &SimDisk) -> Store {
+    store_at(disk, Arc::new(SystemClock), "/s")
+}
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+fn write(table: &LiveTable, number: u32) {
+    table
+        .update(&key(number), b"value")
+        .unwrap()
+        .wait()
+        .unwrap();
+}
+
+/// How many of the keys written one after the other are there; no key is behind one that is not.
+fn count(table: &LiveTable) -> u32 {
+    let mut walk = table.entries();
+    let mut found = Vec::new();
+    while walk.advance().unwrap() {
+        found.push(u32::from_be_bytes(walk.key().try_into().unwrap()));
+    }
+    found.sort_unstable();
+    assert!(found.iter().copied().eq(0..found.len() as u32), "{found:?}");
+    found.len() as u32
+}
+
+fn made(disk: &SimDisk, keys: u32) -> LiveTable {
+    let table = store_on(disk).create_live(&name(), LiveDraft::hashed(), &budget());
+    let table = table.unwrap();
+    (0..keys).for_each(|number| write(&table, number));
+    table
+}
+
+fn files_of_asks(disk: &SimDisk) -> usize {
+    let asks = |path: &PathBuf| path.to_string_lossy().contains("/asks/");
+    disk.files().iter().filter(|path| asks(path)).count()
+}
+
+/// Does what is asked of the table while `work` goes on.
+fn serving<R>(table: &LiveTable, work: impl FnOnce() -> R) -> R {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                let _ = table.take_asks();
+                std::thread::yield_now();
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        result
+    })
+}
+
+#[test]
+fn a_table_that_nobody_has_open_is_copied() {
+    let disk = SimDisk::new();
+    drop(made(&disk, 100));
+    let checkpoint = store_on(&disk).checkpoint(&name(), &budget()).unwrap();
+    let mut told = 0;
+    let copied = checkpoint.copy_to("/b".into(), &mut |bytes| told += bytes);
+    let copied = copied.unwrap();
+    assert!(copied.records == 100 && copied.file_bytes == told && told > 0);
+    let again = checkpoint.copy_to("/b".into(), &mut |_| ()).unwrap_err();
+    assert!(
+        matches!(again, CheckpointError::Live(LiveError::Exists { .. })),
+        "{again}"
+    );
+    drop(checkpoint);
+    assert_eq!(files_of_asks(&disk), 0);
+    // Each goes its own way.
+    let table = store_on(&disk).live_table(&name(), &budget()).unwrap();
+    write(&table, 100);
+    table.compact().unwrap();
+    let copy = store_at(&disk, Arc::new(SystemClock), "/b");
+    let copy = copy.live_table(&name(), &budget()).unwrap();
+    assert_eq!((count(&table), count(&copy)), (101, 100));
+    copy.delete(&key(99)).unwrap().wait().unwrap();
+    copy.compact().unwrap();
+    assert_eq!((count(&table), count(&copy)), (101, 99));
+}
+
+#[test]
+fn of_a_table_that_is_written_to_it_is_one_moment() {
+    let disk = SimDisk::new();
+    let table = made(&disk, 500);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 500;
+            while !stop.load(Ordering::Acquire) {
+                write(&table, number);
+                number += 1;
+            }
+        });
+        serving(&table, || {
+            for _ in 0..5 {
+                let before = count(&table);
+                let checkpoint = store_on(&disk).checkpoint(&name(), &budget()).unwrap();
+                let after = count(&table);
+                table.compact().unwrap();
+                let copy = checkpoint.store().live_table(&name(), &budget()).unwrap();
+                assert!((before..=after).contains(&count(&copy)));
+                assert!(copy.verify(&mut |_| ()).unwrap().1.is_empty());
+            }
+        });
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(files_of_asks(&disk), 0);
+}
+
+#[test]
+fn whichever_call_fails_there_is_a_whole_copy_or_none() {
+    for nth in 0.. {
+        let disk = SimDisk::new();
+        drop(made(&disk, 20));
+        let store = store_on(&disk);
+        let at = disk.calls() + nth;
+        disk.plan(nth, Fault::Error);
+        let copied = store
+            .checkpoint(&name(), &budget())
+            .and_then(|checkpoint| checkpoint.copy_to("/b".into(), &mut |_| ()));
+        let calls = disk.calls();
+        disk.plan(u64::MAX / 2, Fault::Error);
+        let copy = store_at(&disk, Arc::new(SystemClock), "/b");
+        match copy.live_table(&name(), &budget()) {
+            Ok(copy) => assert_eq!(count(&copy), 20),
+            Err(error) => {
+                assert!(
+                    matches!(error, LiveError::NoTable { .. }),
+                    "call {nth}: {error}"
+                );
+                assert!(copied.is_err(), "call {nth}");
+            }
+        }
+        let table = store_on(&disk).live_table(&name(), &budget()).unwrap();
+        assert_eq!(count(&table), 20);
+        if calls < at {
+            copied.unwrap();
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_one_who_died_left_is_removed() {
+    let disk = SimDisk::new();
+    let table = made(&disk, 20);
+    let checkpoint = serving(&table, || store_on(&disk).checkpoint(&name(), &budget()));
+    assert!(files_of_asks(&disk) > 0);
+    drop(table);
+    let disk = disk.after_kill();
+    drop(checkpoint);
+    let table = store_on(&disk).live_table(&name(), &budget()).unwrap();
+    assert_eq!((files_of_asks(&disk), count(&table)), (0, 20));
+    assert_eq!(table.take_asks().unwrap(), []);
+}
+
+#[test]
+fn a_holder_that_does_nothing_is_named() {
+    let disk = SimDisk::new();
+    let table = made(&disk, 20);
+    let store = store_at(&disk, Arc::new(HandClock::default()), "/s");
+    let error = store.checkpoint(&name(), &budget()).unwrap_err();
+    assert!(
+        matches!(&error, CheckpointError::NotTaken { .. }),
+        "{error}"
+    );
+    let error = store.drop_table(&name()).unwrap_err();
+    assert!(matches!(&error, StoreError::InUse { .. }), "{error}");
+    assert_eq!((files_of_asks(&disk), count(&table)), (0, 20));
+}
+
+#[test]
+fn a_server_gives_a_table_up_that_is_to_be_dropped() {
+    let disk = SimDisk::new();
+    let table = made(&disk, 20);
+    let store = store_on(&disk);
+    std::thread::scope(|scope| {
+        let dropping = scope.spawn(|| store.drop_table(&name()));
+        while table.take_asks().unwrap() != [Asked::GiveUp] {
+            std::thread::yield_now();
+        }
+        assert!(store.is_to_be_given_up(&name()).unwrap());
+        drop(table);
+        dropping.join().unwrap().unwrap();
+    });
+    assert!(!store.is_to_be_given_up(&name()).unwrap());
+    assert!(!store.is_live(&name()).unwrap());
+}
