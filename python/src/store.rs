@@ -43,13 +43,13 @@ impl Live {
         self.table.lock().clone()
     }
 
-    /// Takes a load that waits, if one does; false once the table is closed.
-    fn take_load(&self) -> bool {
+    /// Does what other processes ask of the table; false once it is closed.
+    fn take_asks(&self) -> bool {
         if self.taker.is_stopped() {
             return false;
         }
-        // A load that is not taken is told so by its own waiting.
-        _ = self.table().map(|table| table.take_load());
+        // Who asks and is not answered is told so by its own waiting.
+        _ = self.table().map(|table| (table.take_load(), table.take_asks()));
         true
     }
 
@@ -99,7 +99,7 @@ impl RawStore {
         let taken = Arc::downgrade(&live);
         let started = live
             .taker
-            .start(move || taken.upgrade().is_some_and(|live| live.take_load()));
+            .start(move || taken.upgrade().is_some_and(|live| live.take_asks()));
         started.context("cannot start a thread that takes loads")?;
         open.insert(name.clone(), Arc::clone(&live));
         Ok(live)

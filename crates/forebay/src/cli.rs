@@ -4,8 +4,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    compact, completions, create, diff, drop, export, get, load, man, plan, pull, push, rollback,
-    scan, serve, swap, tables, verify, versions,
+    checkpoint, compact, completions, create, diff, drop, export, get, load, man, plan, pull, push,
+    rollback, scan, serve, swap, tables, verify, versions,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -48,6 +48,7 @@ pub enum Command {
     Diff(diff::Diff),
     Export(export::Export),
     Compact(compact::Compact),
+    Checkpoint(checkpoint::Checkpoint),
     Drop(drop::Drop),
     Plan(plan::Plan),
     Completions(completions::Completions),
@@ -72,6 +73,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Diff(args) => diff::run(&args, context),
         Command::Export(args) => export::run(&args, context),
         Command::Compact(args) => compact::run(&args, context),
+        Command::Checkpoint(args) => checkpoint::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
-use forebay_engine::live::{Budget, LiveTable};
+use forebay_engine::live::{Budget, Checkpoint, LiveError, LiveTable};
 use forebay_engine::{Source, Store, StoreError, Table, TableName, Version};
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
@@ -48,14 +48,22 @@ pub struct Context {
 #[derive(Debug)]
 pub enum Opened {
     Batch(Arc<Version>),
-    Live(LiveTable),
+    Live(LiveReading),
+}
+
+/// A live table that is read.
+#[derive(Debug)]
+pub struct LiveReading {
+    pub table: LiveTable,
+    /// What it is read from, where another process has the table open.
+    _checkpoint: Option<Checkpoint>,
 }
 
 impl Opened {
     pub fn source(&self) -> Source<'_> {
         match self {
             Opened::Batch(version) => Source::Batch(version),
-            Opened::Live(table) => Source::Live(table),
+            Opened::Live(reading) => Source::Live(&reading.table),
         }
     }
 }
@@ -248,8 +256,7 @@ impl Context {
         Ok(self.open_store()?.table(name)?)
     }
 
-    /// What a target names, of either kind, to be read. A live table is this process's alone
-    /// meanwhile.
+    /// What a target names, of either kind, to be read.
     pub fn open_target(&self, target: &Target) -> anyhow::Result<Opened> {
         let store = self.open_store()?;
         if !store.is_live(&target.table)? {
@@ -261,12 +268,24 @@ impl Context {
                 target.table
             );
         }
-        Ok(Opened::Live(self.open_live(&target.table)?))
+        Ok(Opened::Live(self.read_live(&target.table)?))
     }
 
-    /// A live table, for this process alone.
-    pub fn open_live(&self, name: &TableName) -> anyhow::Result<LiveTable> {
-        Ok(self.open_store()?.live_table(name, &self.live_budget())?)
+    /// A live table to be read: this process's alone, or as it is now where a server has it open.
+    pub fn read_live(&self, name: &TableName) -> anyhow::Result<LiveReading> {
+        let (store, budget) = (self.open_store()?, self.live_budget());
+        match store.live_table(name, &budget) {
+            Err(LiveError::Store(StoreError::InUse { .. })) => {
+                let checkpoint = store.checkpoint(name, &budget)?;
+                let table = checkpoint.store().live_table(name, &budget)?;
+                let _checkpoint = Some(checkpoint);
+                Ok(LiveReading { table, _checkpoint })
+            }
+            opened => Ok(LiveReading {
+                table: opened?,
+                _checkpoint: None,
+            }),
+        }
     }
 
     /// The memory of live tables: a quarter of the machine's.

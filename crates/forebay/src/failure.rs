@@ -1,6 +1,6 @@
 //! What kind of failure an error is, for exit codes and for programs.
 
-use forebay_engine::live::{LiveError, LoadError as EngineLoadError};
+use forebay_engine::live::{CheckpointError, LiveError, LoadError as EngineLoadError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
 use forebay_load::distributed::DistributedError;
 use forebay_load::load::LoadError;
@@ -53,6 +53,7 @@ impl Failure {
             .or_else(|| error.downcast_ref().map(of_store))
             .or_else(|| error.downcast_ref().map(of_read))
             .or_else(|| error.downcast_ref().map(of_live))
+            .or_else(|| error.downcast_ref().map(of_checkpoint))
             .or_else(|| error.downcast_ref().map(of_open))
             .or_else(|| error.downcast_ref().map(of_pull))
             .or_else(|| match error.downcast_ref()? {
@@ -169,6 +170,15 @@ fn of_load(error: &LoadError) -> Failure {
             EngineLoadError::Live(error) => of_live(error),
             EngineLoadError::Store(error) => of_store(error),
         },
+    }
+}
+
+fn of_checkpoint(error: &CheckpointError) -> Failure {
+    match error {
+        CheckpointError::NotTaken { .. } => Failure::InUse,
+        CheckpointError::Refused { .. } => Failure::Other,
+        CheckpointError::Live(error) => of_live(error),
+        CheckpointError::Store(error) => of_store(error),
     }
 }
 

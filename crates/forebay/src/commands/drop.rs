@@ -7,7 +7,9 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Remove a table with all its versions, or a live table that nobody has open; there is no way back
+/// Remove a table with all its versions, or a live table; there is no way back
+///
+/// A server that has a live table open closes it first.
 ///
 /// With --json one object {table, dropped}.
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! One module a command: its arguments, what it does, how it prints.
 
+pub mod checkpoint;
 pub mod compact;
 pub mod completions;
 pub mod create;

@@ -24,7 +24,7 @@ pub struct Verify {
 
 pub fn run(args: &Verify, context: &Context) -> anyhow::Result<Outcome> {
     if args.target.version.is_none() && context.open_store()?.is_live(&args.target.table)? {
-        return verify_live(&context.open_live(&args.target.table)?, context);
+        return verify_live(&context.read_live(&args.target.table)?.table, context);
     }
     let table = context.open_table(&args.target.table)?;
     let version = context.version_of(&table, &args.target)?;

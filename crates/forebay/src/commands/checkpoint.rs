@@ -1,0 +1,59 @@
+//! `forebay checkpoint`: a moment of a live table as a store of its own.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+use forebay_engine::TableName;
+use forebay_load::progress::Unit;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+
+/// Copy a live table as it is now into another store, while it is served and written to
+///
+/// On one file system the copy takes no room at first: runs are linked. The other store serves like
+/// any other; put back, it is a backup. With --json one object {table, store, runs, records, bytes,
+/// linked_bytes}.
+#[derive(Debug, Args)]
+pub struct Checkpoint {
+    pub table: TableName,
+    /// The store to copy it into; made if there is none
+    pub dir: PathBuf,
+}
+
+pub fn run(args: &Checkpoint, context: &Context) -> anyhow::Result<Outcome> {
+    let (store, table) = (context.open_store()?, &args.table);
+    if !store.is_live(table)? && store.table(table).is_ok() {
+        bail!(
+            "table {table} is a batch table, whose versions are copied by 'forebay push' and 'forebay pull': \
+             checkpoint is for live tables"
+        );
+    }
+    let drawing = context.progress();
+    let checkpoint = store.checkpoint(table, &context.live_budget())?;
+    drawing.stage("copying", None, Unit::Bytes);
+    let copied = checkpoint.copy_to(args.dir.clone(), &mut |bytes| drawing.advance(bytes))?;
+    drop(drawing);
+    let dir = args.dir.display();
+    let object = json!({
+        "table": table,
+        "store": dir.to_string(),
+        "runs": copied.runs,
+        "records": copied.records,
+        "bytes": copied.file_bytes,
+        "linked_bytes": copied.linked_bytes,
+    });
+    context.print_done(Outcome::Done, &object, || {
+        let records = human::counted(copied.records, "record");
+        let (bytes, linked) = (
+            human::bytes(copied.file_bytes),
+            human::bytes(copied.linked_bytes),
+        );
+        format!(
+            "{table} as it is now is in {dir}: {records}, {bytes}, of which {linked} are linked"
+        )
+    })
+}
