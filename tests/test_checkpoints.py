@@ -1,0 +1,131 @@
+"""Live tables that a server has open: read, checked, copied and dropped by other processes."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+
+import pytest
+from harness import Store, wait_for
+
+
+def scanned(store, table):
+    rows = [json.loads(line) for line in store.run("scan", table, "--json").out.splitlines()]
+    return {row["key"]: row["value"] for row in rows}
+
+
+def test_a_table_that_is_served_is_read_as_it_is_now(live, tmp_path):
+    client = live.client(decode_responses=True)
+    for number in range(500):
+        client.set(f"kv:{number:03}", number)
+    store = live.store
+    assert store.run("get", "kv", "007").out == "7\n"
+    assert scanned(store, "kv") == {f"{number:03}": str(number) for number in range(500)}
+    told = store.json("verify", "kv")
+    assert told["table"] == "kv" and told["records"] >= 500
+    file = tmp_path / "kv.jsonl"
+    assert store.json("export", "kv", "--to", str(file))["rows"] == 500
+    assert len(file.read_text().splitlines()) == 500
+    assert client.get("kv:007") == "7" and client.set("kv:007", "8")
+    assert store.run("get", "kv", "007").out == "8\n"
+    left = list((store.path / "tables" / "kv" / "asks").iterdir())
+    assert left == []
+
+
+def test_a_checkpoint_is_one_moment_of_a_table_that_is_written_to(live, tmp_path):
+    stop = threading.Event()
+
+    def write():
+        client = live.client()
+        number = 0
+        while not stop.is_set():
+            # One after the other, all over the partitions.
+            client.set(f"kv:{number}", "x" * 100)
+            number += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for attempt in range(4):
+            wait_for(lambda: live.client().dbsize() > 200 * (attempt + 1), "some writes")
+            directory = tmp_path / f"copy-{attempt}"
+            told = live.store.json("checkpoint", "kv", str(directory))
+            assert told["store"] == str(directory) and told["bytes"] == told["linked_bytes"] > 0
+            copy = Store(directory)
+            keys = sorted(int(key) for key in scanned(copy, "kv"))
+            assert keys == list(range(len(keys))) and len(keys) > 200 * attempt
+            copy.run("verify", "kv")
+    finally:
+        stop.set()
+        writer.join()
+    with Store(tmp_path / "copy-0").serve() as other:
+        assert other.client().set("kv:new", "1") and not live.client().exists("kv:new")
+
+
+def test_a_backup_goes_back_where_it_came_from(live, tmp_path):
+    client, store, backup = live.client(), live.store, Store(tmp_path / "backup")
+    client.mset({"kv:{u}a": 1, "kv:{u}b": 2})
+    client.rpush("list:l", 5)
+    for table in ("kv", "list"):
+        store.run("checkpoint", table, str(backup.path))
+    client.set("kv:{u}a", "wrong")
+    message = store.refuse("checkpoint", "kv", str(backup.path))
+    assert "exists already" in message, message
+    store.run("drop", "kv")
+    wait_for(lambda: isinstance(probe(client), Exception), "the drop")
+    backup.run("checkpoint", "kv", str(store.path))
+    wait_for(lambda: not isinstance(probe(client), Exception), "the table back")
+    assert client.mget("kv:{u}a", "kv:{u}b") == [b"1", b"2"]
+
+
+def test_a_table_that_is_served_is_dropped_and_made_anew(live):
+    client, store = live.client(), live.store
+    for _ in range(3):
+        client.set("kv:a", "1")
+        assert store.json("drop", "kv") == {"table": "kv", "dropped": True}
+        with pytest.raises(Exception, match="no table 'kv'"):
+            client.get("kv:a")
+        assert not (store.path / "tables" / "kv").exists()
+        store.run("create", "kv")
+        wait_for(lambda: not isinstance(probe(client), Exception), "the new table")
+        assert client.get("kv:a") is None
+
+
+def probe(client):
+    try:
+        return client.get("kv:a")
+    except Exception as error:
+        return error
+
+
+def test_who_does_not_answer_is_named(live, tmp_path):
+    live.client().set("kv:a", "1")
+    os.kill(live.process.pid, signal.SIGSTOP)
+    try:
+        message = live.store.refuse("checkpoint", "kv", str(tmp_path / "copy"), code=4)
+        assert "in use" in message and str(live.process.pid) in message, message
+        assert "in use" in live.store.refuse("drop", "kv", code=4)
+    finally:
+        os.kill(live.process.pid, signal.SIGCONT)
+    assert live.client().get("kv:a") == b"1"
+
+
+def test_what_a_killed_command_left_goes(live):
+    store = live.store
+    client = live.client()
+    for number in range(2000):
+        client.set(f"kv:{number}", "x" * 1000)
+    process = store.start("scan", "kv", "--json", stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    asks = store.path / "tables" / "kv" / "asks"
+    wait_for(lambda: not list(asks.iterdir()), "the server to clean up")
+    assert client.get("kv:7") == b"x" * 1000
+
+
+def test_batch_tables_have_no_checkpoints(served, tmp_path):
+    store = served.store
+    assert "batch table" in store.refuse("checkpoint", "people", str(tmp_path / "copy"))
+    assert "no live table" in store.refuse("checkpoint", "none", str(tmp_path / "copy"))
