@@ -48,7 +48,8 @@ def test_a_checkpoint_is_one_moment_of_a_table_that_is_written_to(live, tmp_path
     writer.start()
     try:
         for attempt in range(4):
-            wait_for(lambda: live.client().dbsize() > 200 * (attempt + 1), "some writes")
+            wanted = 200 * (attempt + 1)
+            wait_for(lambda wanted=wanted: live.client().dbsize() > wanted, "some writes")
             directory = tmp_path / f"copy-{attempt}"
             told = live.store.json("checkpoint", "kv", str(directory))
             assert told["store"] == str(directory) and told["bytes"] == told["linked_bytes"] > 0

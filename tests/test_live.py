@@ -284,6 +284,22 @@ def test_ranges_scans_and_their_deletion(live):
     assert client.execute_command("KV.DELRANGE", "log:100", "(log:200") == 0
     assert client.exists("log:099", "log:100", "log:199", "log:200") == 2
     refused(lambda: client.execute_command("KV.DELRANGE", "kv:a", "+"), "hashed")
+    keys = []
+    following = "log:01"
+    while following:
+        following, items = client.execute_command(
+            "KV.RANGE", following, "*log:01", "LIMIT", 3, "KEYS"
+        )
+        keys += items
+    assert keys == [f"log:{i:03}" for i in range(10, 20)]
+    _, items = client.execute_command("KV.RANGE", "log:01", "*log:01", "REV", "LIMIT", 2, "KEYS")
+    assert items == ["log:019", "log:018"]
+    told = live.store.run("scan", "log", "--prefix", "01").out.splitlines()
+    assert [line.split("\t")[0] for line in told] == [f"{i:03}" for i in range(10, 20)]
+    assert "cannot be used with" in live.store.refuse(
+        "scan", "log", "--prefix", "0", "--from", "1", code=2
+    )
+    assert "--prefix" in live.store.refuse("scan", "kv", "--prefix", "0")
     client.mset({f"kv:{i}": i for i in range(300)})
     assert sorted(client.scan_iter("kv:*")) == sorted(f"kv:{i}" for i in range(300))
     assert client.randomkey() is not None
@@ -313,7 +329,7 @@ def test_transactions(live):
 
 
 def test_watched_counters_of_many_clients_all_count(live):
-    """What redis-py's documentation shows for WATCH: read, then write where nobody did meanwhile."""
+    """As redis-py's documentation uses WATCH: read, then write where nobody did meanwhile."""
 
     def add(client):
         with client.pipeline() as pipe:

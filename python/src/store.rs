@@ -49,7 +49,9 @@ impl Live {
             return false;
         }
         // Who asks and is not answered is told so by its own waiting.
-        _ = self.table().map(|table| (table.take_load(), table.take_asks()));
+        _ = self
+            .table()
+            .map(|table| (table.take_load(), table.take_asks()));
         true
     }
 

@@ -126,6 +126,13 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Walks the records whose keys begin with `prefix`. Only for ordered tables.
+    pub fn scan_prefix(self, prefix: &[u8], direction: Direction) -> Result<Scan, SourceError> {
+        let behind = ScanRange::behind_prefix(prefix);
+        let behind = behind.as_ref().map(Vec::as_slice);
+        self.scan_keys(Bound::Included(prefix), behind, direction)
+    }
+
     /// Only for ordered tables.
     pub fn scan_keys(
         self,

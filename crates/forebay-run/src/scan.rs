@@ -98,6 +98,17 @@ impl ScanRange {
         }
     }
 
+    /// Ordered order: the place behind all keys that begin with `prefix`, where a range of them
+    /// ends. Nothing is behind those that begin with bytes of 255 only.
+    pub fn behind_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+        let Some(last) = prefix.iter().rposition(|&byte| byte != u8::MAX) else {
+            return Bound::Unbounded;
+        };
+        let mut behind = prefix[..=last].to_vec();
+        behind[last] += 1;
+        Bound::Excluded(behind)
+    }
+
     /// Ordered order: between two keys.
     pub fn keys(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
         let at = |key: &[u8]| Position {
@@ -156,4 +167,18 @@ impl ScanRange {
 pub enum Direction {
     Forward,
     Backward,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_a_prefix_lies_nothing_that_begins_so() {
+        let behind = |prefix: &[u8]| ScanRange::behind_prefix(prefix);
+        assert_eq!(behind(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(behind(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(behind(b"\xff"), Bound::Unbounded);
+        assert_eq!(behind(b""), Bound::Unbounded);
+    }
 }

@@ -89,7 +89,7 @@ use forebay_run::Order;
 use forebay_run::format::RunOptions;
 use forebay_run::hash::KeyHasher;
 use forebay_run::operation::{CowOperation, Operation};
-use forebay_run::scan::Direction;
+use forebay_run::scan::{Direction, ScanRange};
 
 pub use self::batch::Batch;
 pub use self::budget::Budget;
@@ -321,6 +321,13 @@ impl LiveTable {
         direction: Direction,
     ) -> Result<LiveScan, LiveError> {
         self.snapshot().scan_keys(from, to, direction)
+    }
+
+    /// Walks the records whose keys begin with `prefix`, as they are now. Only for ordered tables.
+    pub fn scan_prefix(&self, prefix: &[u8], direction: Direction) -> Result<LiveScan, LiveError> {
+        let behind = ScanRange::behind_prefix(prefix);
+        let behind = behind.as_ref().map(Vec::as_slice);
+        self.scan(Bound::Included(prefix), behind, direction)
     }
 
     /// Walks all records as they are now, in the table's order.

@@ -3,16 +3,17 @@
 //! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key behind `[` (inclusive)
 //! or `(` (exclusive); without either it is inclusive. `-` is the beginning and `+` the end of the
 //! table that the other bound names. A wire key without a key, `table:`, is the table's beginning
-//! as start and its end as end. So `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11
+//! as start and its end as end. `*table:prefix` is the place behind all keys that begin so. So `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11
 //! (log:2026-12` a month.
 //!
 //! The reply is `[next, items]`. Items are key, value, key, value, ...; only one of the two with
 //! KEYS or VALUES. `next` takes start's place (with REV, end's) to go on, and is null at the end.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use forebay_run::Order;
-use forebay_run::scan::Direction;
+use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::{Call, split};
 use super::keyspace::wire_key;
@@ -37,12 +38,16 @@ struct RangeOptions {
 /// One bound: the table it names, if any, and the place in it.
 struct Edge<'a> {
     table: Option<&'a [u8]>,
-    place: Bound<&'a [u8]>,
+    place: Bound<Cow<'a, [u8]>>,
 }
 
 pub fn range(call: &mut Call<'_>) -> Answer {
     let options = options(&call.args)?;
     let (table, start, end) = bounds(&call.args)?;
+    let (start, end) = (
+        start.as_ref().map(|key| &**key),
+        end.as_ref().map(|key| &**key),
+    );
     let source = find_source(call.tables, call.user, table)?;
     call.first = Some(source.table());
     let direction = if options.reverse {
@@ -79,7 +84,7 @@ pub fn range(call: &mut Call<'_>) -> Answer {
 }
 
 /// The table, and the two bounds in it.
-type Bounds<'a> = (&'a [u8], Bound<&'a [u8]>, Bound<&'a [u8]>);
+type Bounds<'a> = (&'a [u8], Bound<Cow<'a, [u8]>>, Bound<Cow<'a, [u8]>>);
 
 /// The bounds that the first two arguments are.
 fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, CommandError> {
@@ -114,6 +119,10 @@ fn check_ordered(source: Source<'_>) -> Result<(), CommandError> {
 /// KV.DELRANGE start end: deletes the keys of a live ordered table that are there when it begins.
 pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     let (table, start, end) = bounds(&range_delete.args)?;
+    let (start, end) = (
+        start.as_ref().map(|key| &**key),
+        end.as_ref().map(|key| &**key),
+    );
     let table = range_delete.live(table)?;
     check_ordered(Source::Live(table))?;
     if is_empty(&start, &end) {
@@ -173,6 +182,13 @@ fn edge(argument: &[u8]) -> Result<Edge<'_>, CommandError> {
                 place: Bound::Unbounded,
             });
         }
+        [b'*', wire @ ..] => {
+            let (table, prefix) = split(wire)?;
+            return Ok(Edge {
+                table: Some(table),
+                place: ScanRange::behind_prefix(prefix).map(Cow::Owned),
+            });
+        }
         [b'[', wire @ ..] => (false, wire),
         [b'(', wire @ ..] => (true, wire),
         wire => (false, wire),
@@ -180,8 +196,8 @@ fn edge(argument: &[u8]) -> Result<Edge<'_>, CommandError> {
     let (table, key) = split(wire)?;
     let place = match (key, exclusive) {
         ([], _) => Bound::Unbounded,
-        (key, true) => Bound::Excluded(key),
-        (key, false) => Bound::Included(key),
+        (key, true) => Bound::Excluded(Cow::Borrowed(key)),
+        (key, false) => Bound::Included(Cow::Borrowed(key)),
     };
     Ok(Edge {
         table: Some(table),

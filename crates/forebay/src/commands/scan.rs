@@ -34,6 +34,10 @@ pub struct Scan {
     #[arg(long, value_name = "KEY")]
     pub to: Option<String>,
 
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    pub prefix: Option<String>,
+
     /// Stop after N records
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
@@ -84,7 +88,7 @@ fn begin(args: &Scan, source: Source<'_>) -> anyhow::Result<TableScan> {
     } else {
         Direction::Forward
     };
-    if args.from.is_none() && args.to.is_none() {
+    if args.from.is_none() && args.to.is_none() && args.prefix.is_none() {
         return Ok(source.scan(ScanRange::all(), direction));
     }
     if source.order() == Order::Hashed {
@@ -93,12 +97,15 @@ fn begin(args: &Scan, source: Source<'_>) -> anyhow::Result<TableScan> {
             Source::Live(_) => "create",
         };
         bail!(
-            "table {} is hashed, so its keys have no order to take a range of: leave --from and \
-             --to out, or {how} it with --order ordered",
+            "table {} is hashed, so its keys have no order to take a range of: leave --from, \
+             --to and --prefix out, or {how} it with --order ordered",
             source.table()
         );
     }
     let key = |text: &Option<String>| text.as_ref().map(|text| args.form.parse(text)).transpose();
+    if let Some(prefix) = key(&args.prefix)? {
+        return Ok(source.scan_prefix(&prefix, direction)?);
+    }
     let (from, to) = (key(&args.from)?, key(&args.to)?);
     let from = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
