@@ -1,7 +1,8 @@
 //! Which partition a key lies in.
 //!
-//! This is on the path of every read, so it is one load from a table of 32 KiB for hashed tables
-//! (none at all for a single partition), and a binary search over the bounds for ordered ones.
+//! This is on the path of every read. In hashed tables of many partitions it is one load from a
+//! table of 32 KiB; a few are told apart by comparing with all of their bounds, so that many small
+//! tables take little memory. In ordered tables it is a binary search over the bounds.
 //!
 //! The order is cut into *segments*: each is a partition, or a gap between partitions, which are
 //! not here then.
@@ -35,12 +36,17 @@ pub(crate) struct Router {
     owners: Box<[u16]>,
 }
 
+/// So many segments are few: their beginnings are compared with by one or two instructions.
+const FEW: usize = 8;
+
 /// Stands for no partition.
 const GAP: u16 = u16::MAX;
 
 #[derive(Debug)]
 enum Map {
     One,
+    /// Where segments begin; the rest is behind the last slot.
+    FewSlots([u16; FEW]),
     Slots {
         /// The partition of each slot, or [`GAP`].
         of: Box<[u16; SLOTS as usize]>,
@@ -93,6 +99,7 @@ impl Router {
     pub fn partition(&self, hash: u64, key: &[u8]) -> Option<usize> {
         let owner = match &self.map {
             Map::One => self.owners[0],
+            Map::FewSlots(starts) => self.owners[segment_of_slot(starts, slot_of(hash))],
             Map::Slots { of, .. } => of[usize::from(slot_of(hash))],
             Map::Keys(starts) => self.owners[segment_of_key(starts, key)],
         };
@@ -109,6 +116,7 @@ impl Router {
     pub fn segments(&self, range: &ScanRange) -> Range<usize> {
         let segment = |at: &Position| match &self.map {
             Map::One => 0,
+            Map::FewSlots(starts) => segment_of_slot(starts, slot_of(at.hash)),
             Map::Slots { starts, .. } => {
                 let slot = slot_of(at.hash);
                 starts.partition_point(|start| *start <= slot) - 1
@@ -151,6 +159,13 @@ fn segment_of_key(starts: &[Vec<u8>], key: &[u8]) -> usize {
     starts[1..].partition_point(|start| &start[..] <= key)
 }
 
+/// The first one begins with slot 0.
+#[inline]
+fn segment_of_slot(starts: &[u16; FEW], slot: u16) -> usize {
+    let begun = starts.iter().map(|start| usize::from(*start <= slot));
+    begun.sum::<usize>() - 1
+}
+
 /// Where segments begin, and whose they are.
 fn segments<'a>(
     order: Order,
@@ -173,6 +188,11 @@ fn segments<'a>(
 
 fn slot_map(starts: impl Iterator<Item = Bound>, owners: &[u16]) -> Map {
     let starts: Vec<u16> = starts.filter_map(Bound::into_slot).collect();
+    if starts.len() <= FEW {
+        let mut few = [SLOTS as u16; FEW];
+        few[..starts.len()].copy_from_slice(&starts);
+        return Map::FewSlots(few);
+    }
     let mut of = Box::new([GAP; SLOTS as usize]);
     for (start, owner) in starts.iter().zip(owners) {
         of[usize::from(*start)..].fill(*owner);
