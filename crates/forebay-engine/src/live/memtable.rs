@@ -15,6 +15,9 @@ use crate::live::shape::{KeyPlace, Shape};
 
 /// A buffer is full at so many bytes, or records of 32, whichever comes first.
 const MAX_BYTES: usize = 256 << 10;
+/// The same where writers read: keys are found here by one look, and behind it by one a run. More
+/// records would have no number.
+const MAX_READ_BYTES: usize = 1_900_000;
 const MIN_BYTES: usize = 4 << 10;
 const RECORD_BYTES: usize = 32;
 /// Slots of a hash table that begins; it doubles when three quarters are taken.
@@ -36,7 +39,11 @@ struct Entry {
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Memtable {
+    /// At how many bytes it is full, and would be if writers read.
     full_bytes: usize,
+    full_read_bytes: usize,
+    /// How often a writer has looked for a key.
+    looks: usize,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     /// 0, or the number of an entry plus 1; open addressing, linear probing.
@@ -59,6 +66,8 @@ impl Memtable {
         Self {
             // The hash table and the list of entries take as much again with small records.
             full_bytes: (memory_bytes / 2).clamp(MIN_BYTES, MAX_BYTES),
+            full_read_bytes: (memory_bytes / 2).clamp(MIN_BYTES, MAX_READ_BYTES),
+            looks: 0,
             bytes: Vec::new(),
             entries: Vec::new(),
             slots: Vec::new(),
@@ -71,6 +80,7 @@ impl Memtable {
     pub fn renewed(&self) -> Self {
         Self {
             full_bytes: self.full_bytes,
+            full_read_bytes: self.full_read_bytes,
             ..Self::default()
         }
     }
@@ -83,10 +93,26 @@ impl Memtable {
         self.entries.len() as u64
     }
 
+    /// Takes note that a writer reads.
+    #[inline]
+    pub fn note_look(&mut self) {
+        self.looks += 1;
+    }
+
+    /// Whether writers have looked for half of the keys that came, as those of counters do.
+    fn is_read(&self) -> bool {
+        self.looks * 2 >= self.entries.len()
+    }
+
     #[inline]
     pub fn is_full(&self) -> bool {
-        let most_records = self.full_bytes / RECORD_BYTES;
-        self.entries.len() >= most_records || self.bytes.len() >= self.full_bytes
+        self.fills(self.full_bytes) && (!self.is_read() || self.fills(self.full_read_bytes))
+    }
+
+    #[inline]
+    fn fills(&self, full_bytes: usize) -> bool {
+        let most_records = full_bytes / RECORD_BYTES;
+        self.entries.len() >= most_records || self.bytes.len() >= full_bytes
     }
 
     /// Whether operations meet others of their key often enough that merging buffers makes them
@@ -226,7 +252,7 @@ impl Memtable {
     fn append(&mut self, key: &[u8], tag: u8, payload: &[u8]) {
         let needed = key.len() + payload.len() + RECORD_HEAD_BYTES;
         if self.bytes.capacity() - self.bytes.len() < needed {
-            let doubled = (2 * self.bytes.capacity()).clamp(FIRST_BYTES, self.full_bytes);
+            let doubled = (2 * self.bytes.capacity()).clamp(FIRST_BYTES, self.full_read_bytes);
             self.bytes
                 .reserve_exact(needed.max(doubled.saturating_sub(self.bytes.len())));
         }
@@ -268,11 +294,16 @@ impl Memtable {
     }
 
     fn clear(&mut self) {
+        let kept_bytes = match self.is_read() {
+            true => self.full_read_bytes,
+            false => 2 * self.full_bytes,
+        };
         self.bytes.clear();
         // One large value must not be held for good.
-        self.bytes.shrink_to(2 * self.full_bytes);
+        self.bytes.shrink_to(kept_bytes);
         self.entries.clear();
         self.slots.fill(0);
+        self.looks = 0;
         self.met = 0;
         self.deltas_since_ms = None;
     }

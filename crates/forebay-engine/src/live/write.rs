@@ -256,9 +256,10 @@ impl LiveShared {
     ) -> Result<Option<(MutexGuard<'_, LivePart>, Values)>, LiveError> {
         const TRIES: usize = 3;
         for attempt in 0..=TRIES {
-            let Some(part) = self.lock_to_write(partition, keys[0], wait)? else {
+            let Some(mut part) = self.lock_to_write(partition, keys[0], wait)? else {
                 return Ok(None);
             };
+            part.memtable.note_look();
             let mut values = Vec::with_capacity(keys.len());
             for (&place, key) in places.iter().zip(keys) {
                 let newest = part.memtable.get(place, key).map(|found| found.to_owned());
