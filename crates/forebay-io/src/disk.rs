@@ -88,13 +88,17 @@ pub trait WriteFile: Write + Debug + Send {
 
 /// A file that one thread writes at its end while others make it durable.
 pub trait LogFile: Debug + Send + Sync {
-    /// Writes all of `bytes` at `offset`. After an error some of them may be there.
+    /// Writes all of `bytes` at `offset`. After an error some of them may be there. What somebody
+    /// else has cut off is found missing here, or by the next [`LogFile::sync`].
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Cuts the file, or lengthens it with zeros.
     fn set_len(&self, len_bytes: u64) -> io::Result<()>;
     /// Makes all that was written before the call durable. After an error nobody knows what is: the
-    /// caller gives the file up, it never calls `sync` again.
+    /// caller gives the file up, it never calls `sync` again. An error, too, when somebody else has
+    /// cut off what was written.
     fn sync(&self) -> io::Result<()>;
+    /// Whether the file still has a name, so that it can be opened again.
+    fn has_name(&self) -> io::Result<bool>;
 }
 
 /// Whether an error of writing says that there is no room now, which may come back.

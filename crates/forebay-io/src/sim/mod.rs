@@ -18,6 +18,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::inode::Inode;
@@ -271,22 +273,20 @@ impl Disk for SimDisk {
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let inode = self.state().create(path)?;
-        let disk = self.clone();
-        Ok(Box::new(SimWriteFile(SimLogFile { inode, disk })))
+        Ok(Box::new(SimWriteFile(SimLogFile::new(self, inode, 0))))
     }
 
     fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
         let inode = self.state().create(path)?;
-        let disk = self.clone();
-        Ok(Arc::new(SimLogFile { inode, disk }))
+        Ok(Arc::new(SimLogFile::new(self, inode, 0)))
     }
 
     fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
         let mut state = self.state();
         state.call(false)?;
         let inode = state.inode(path)?;
-        let disk = self.clone();
-        Ok(Arc::new(SimLogFile { inode, disk }))
+        let end = state.inodes[inode].content().len();
+        Ok(Arc::new(SimLogFile::new(self, inode, end)))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -476,14 +476,31 @@ impl WriteFile for SimWriteFile {
     }
 }
 
-/// A file to write: which one, on which disk.
+/// A file to write: which one, on which disk, and where what was written ends.
 #[derive(Debug)]
 struct SimLogFile {
     inode: usize,
     disk: SimDisk,
+    end: AtomicUsize,
 }
 
 impl SimLogFile {
+    fn new(disk: &SimDisk, inode: usize, end: usize) -> Self {
+        Self {
+            inode,
+            disk: disk.clone(),
+            end: AtomicUsize::new(end),
+        }
+    }
+
+    /// An error when [`SimDisk::tamper`] has cut off what was written.
+    fn check_whole(&self, state: &DiskState) -> io::Result<()> {
+        match state.inodes[self.inode].content().len() < self.end.load(Relaxed) {
+            true => Err(io::Error::other("simulated cut of a file")),
+            false => Ok(()),
+        }
+    }
+
     fn sync_once(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         let outcome = state.call(false);
@@ -492,7 +509,8 @@ impl SimLogFile {
             Ok(()) => inode.synced(),
             Err(_) => inode.sync_failed(),
         }
-        outcome
+        outcome?;
+        self.check_whole(&state)
     }
 }
 
@@ -500,12 +518,16 @@ impl LogFile for SimLogFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.state();
         let before = state.stopped;
+        self.check_whole(&state)?;
         let end = offset as usize + bytes.len();
         let grows = state.inodes[self.inode].outgrows(end);
         let outcome = state.call(grows);
         let inode = &mut state.inodes[self.inode];
         match outcome {
-            Ok(()) => inode.write(bytes, offset as usize),
+            Ok(()) => {
+                inode.write(bytes, offset as usize);
+                self.end.fetch_max(end, Relaxed);
+            }
             // The call at which it went wrong did a part of its work; later ones do nothing.
             Err(_) if before.is_none() => {
                 inode.write_part(&bytes[..bytes.len() / 2], offset as usize);
@@ -518,11 +540,19 @@ impl LogFile for SimLogFile {
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         let mut state = self.disk.state();
         state.call(false)?;
+        self.check_whole(&state)?;
         state.inodes[self.inode].set_len(len_bytes as usize);
+        self.end.store(len_bytes as usize, Relaxed);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         self.sync_once()
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        let mut state = self.disk.state();
+        state.call(false)?;
+        Ok(state.names.values().any(|inode| *inode == self.inode))
     }
 }

@@ -8,12 +8,13 @@
 //! want of room: nobody knows then what the device has. Without room only that write is refused;
 //! the segment ends where its last record ended, and the next write begins another one.
 //!
-//! Lock order: `writer` and `commit` are never held together.
+//! Lock order: `writer`, `commits` and `note` are never held together.
 
 mod commit;
 mod error;
 mod frame;
 mod header;
+mod note;
 mod recover;
 mod segment;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use self::header::LOG_FORMAT;
 pub use self::recover::Replay;
 
 use self::commit::{Callback, Commits};
+use self::note::{DurableNote, read_note};
 use self::recover::Recovery;
 use self::writer::Writer;
 use crate::name::TableName;
@@ -130,6 +132,7 @@ struct LogShared {
     options: LogOptions,
     writer: Mutex<Writer>,
     commits: Commits,
+    note: Mutex<DurableNote>,
 }
 
 impl Log {
@@ -149,9 +152,11 @@ impl Log {
             disk: &*disk,
             dir,
             options: &options,
+            durable: read_note(&*disk, dir, &options)?,
         };
         let recovered = recovery.run(from_segment.max(1), replay)?;
         let writer = Writer::new(recovered, options.table_id);
+        let note = DurableNote::new(dir, options.table_id);
         let shared = Arc::new(LogShared {
             disk,
             clock,
@@ -159,6 +164,7 @@ impl Log {
             options,
             writer: Mutex::new(writer),
             commits: Commits::default(),
+            note: Mutex::new(note),
         });
         shared.sync_recovered()?;
         if shared.options.durability != Durability::Os {
@@ -245,6 +251,7 @@ impl Drop for Log {
             // Whoever was to learn of an error has been told, or let go of its record.
             let _ = self.sync();
         }
+        self.shared.close_note();
     }
 }
 

@@ -235,6 +235,13 @@ impl Writer {
         self.older.splice(0..0, segments.iter().copied());
     }
 
+    /// Whether the records of a segment are still needed.
+    pub fn counts(&self, segment: u64) -> bool {
+        let current = self.current.as_ref().map(|current| current.open.number);
+        let mut older = self.older.iter().map(|(number, _)| *number);
+        current == Some(segment) || older.any(|number| number == segment)
+    }
+
     pub fn size_bytes(&self) -> u64 {
         let older: u64 = self.older.iter().map(|(_, bytes)| bytes).sum();
         older + self.current.as_ref().map_or(0, |current| current.end)
