@@ -147,3 +147,15 @@ pub fn put_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> 
 pub fn dir_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
+
+/// Whether no file could be opened as too many are, in this process or on the machine. Nothing was
+/// done to the file.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether the same may work later, without a doubt about what is on the device: when there is
+/// space, or fewer files are open.
+pub fn may_pass(error: &io::Error) -> bool {
+    is_out_of_space(error) || is_out_of_files(error)
+}

@@ -10,14 +10,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
-use forebay_io::is_out_of_space;
+use forebay_io::{is_out_of_files, may_pass};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::error::LogError;
 use super::frame::FramePlace;
 use super::writer::{OpenSegment, SyncWork};
 use super::{LogShared, Lsn, segment_path};
+
+/// How often it is tried whether a file can be opened again.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// What is called when a record is durable, or when that failed.
 pub type Callback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
@@ -196,10 +200,28 @@ impl LogShared {
             synced.map_err(|error| (&*open.path, error))?;
         }
         if work.new_names {
-            let synced = self.disk.sync_dir(&self.dir);
+            let synced = self.sync_names();
             synced.map_err(|error| (&*self.dir, error))?;
         }
         Ok(())
+    }
+
+    /// Syncs the directory. A directory has to be opened for that: as long as no file can be,
+    /// whoever waits for the sync goes on waiting.
+    fn sync_names(&self) -> std::io::Result<()> {
+        let mut told = false;
+        loop {
+            match self.disk.sync_dir(&self.dir) {
+                Err(error) if is_out_of_files(&error) && !self.commits.state.lock().stop => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!(table = %self.options.table, dir = %self.dir.display(), %error,
+                            "writes wait: their log cannot be synced until a file can be opened");
+                    }
+                    self.clock.sleep(RETRY);
+                }
+                synced => return synced,
+            }
+        }
     }
 
     /// Makes durable what an earlier process had written: it is going to be read, and marks will
@@ -227,7 +249,7 @@ impl LogShared {
         let mut note = self.note.lock();
         match note.settle(&*self.disk, end) {
             // A full disk is no reason not to read what it holds.
-            Err(error) if is_out_of_space(&error) => self.note_failed(note.path(), &error),
+            Err(error) if may_pass(&error) => self.note_failed(note.path(), &error),
             settled => settled.map_err(|error| LogError::Io {
                 table: self.options.table.clone(),
                 action: "write",

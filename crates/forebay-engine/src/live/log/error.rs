@@ -4,9 +4,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_io::is_out_of_files;
 use thiserror::Error;
 
 use crate::name::TableName;
+
+/// What lets an operation that failed so work again.
+fn remedy(error: &io::Error) -> &'static str {
+    match is_out_of_files(error) {
+        true => "let more files be open (ulimit -n)",
+        false => "make room",
+    }
+}
 
 /// A failed operation on a log. Clones share their cause, as one failed sync is told to all who
 /// wait.
@@ -19,13 +28,15 @@ pub enum LogError {
         path: PathBuf,
         source: Arc<io::Error>,
     },
+    /// For want of space, or of files that may be open.
     #[error(
-        "table {table} takes no writes now, as there is no room for {}: {source}. Nothing was written; \
-         make room and write again",
-        path.display()
+        "table {table} takes no writes now: cannot {action} {}: {source}. Nothing was written; {} and \
+         write again",
+        path.display(), remedy(source)
     )]
     Full {
         table: TableName,
+        action: &'static str,
         path: PathBuf,
         source: Arc<io::Error>,
     },

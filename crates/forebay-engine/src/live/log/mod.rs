@@ -25,7 +25,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use forebay_io::{Clock, Disk};
@@ -43,6 +44,9 @@ use self::note::{DurableNote, read_note};
 use self::recover::Recovery;
 use self::writer::Writer;
 use crate::name::TableName;
+
+/// How much [`Log::has_grown`] calls some.
+const GROWTH_BYTES: u64 = 256 << 10;
 
 /// When a write is acknowledged, and so what a power cut may take. The death of the process takes
 /// nothing that was acknowledged, whichever this is.
@@ -133,6 +137,8 @@ struct LogShared {
     writer: Mutex<Writer>,
     commits: Commits,
     note: Mutex<DurableNote>,
+    /// See [`Log::has_grown`].
+    told_bytes: AtomicU64,
 }
 
 impl Log {
@@ -165,6 +171,7 @@ impl Log {
             writer: Mutex::new(writer),
             commits: Commits::default(),
             note: Mutex::new(note),
+            told_bytes: AtomicU64::new(0),
         });
         shared.sync_recovered()?;
         if shared.options.durability != Durability::Os {
@@ -207,6 +214,16 @@ impl Log {
     /// How many bytes the log's files hold.
     pub fn size_bytes(&self) -> u64 {
         self.shared.writer.lock().size_bytes()
+    }
+
+    /// Whether some more was written up to `lsn` since this was last so.
+    #[inline]
+    pub fn has_grown(&self, lsn: Lsn) -> bool {
+        let told = self.shared.told_bytes.load(Relaxed);
+        lsn.0 >= told + GROWTH_BYTES
+            && (self.shared.told_bytes)
+                .compare_exchange(told, lsn.0, Relaxed, Relaxed)
+                .is_ok()
     }
 
     /// Whether all up to `lsn` is acknowledged: durable, where that is asked for.

@@ -5,6 +5,7 @@ mod expiry;
 mod files;
 mod holding;
 mod ingest;
+mod rate;
 mod unwaiting;
 
 use std::collections::BTreeMap;
