@@ -68,6 +68,26 @@ def test_a_live_table_is_one_process_s(live):
     assert live.client().get("kv:a") == b"1"
 
 
+def test_of_two_operators_at_once_one_is_told_to_try_again(store):
+    store.run("create", "kv")
+    with store.serve() as server:
+        for number in range(100):
+            server.client().set(f"kv:{number}", "x" * 10_000)
+    # It holds the table while nobody reads what it prints.
+    first = store.start("scan", "kv", "--limit", "100")
+    assert first.stdout.read(1)
+    for command in [["compact", "kv"], ["verify", "kv"], ["get", "kv", "1"], ["drop", "kv"]]:
+        message = store.refuse(*command, code=4)
+        assert "live table kv is in use" in message and f"process {first.pid}" in message, message
+    assert store.finish(first).code == 0
+    assert store.run("compact", "kv").code == 0
+    # Whoever comes first is served, the other one told so.
+    both = [store.start("compact", "kv") for _ in range(2)]
+    codes = sorted(store.finish(process).code for process in both)
+    assert codes in ([0, 0], [0, 4]), codes
+    store.run("verify", "kv")
+
+
 def test_compacting_by_command_and_by_http(store, tmp_path):
     store.run("create", "kv", "--partitions", "2", "--factor", "32")
     (tmp_path / "token").write_text("a token of some length\n")
@@ -86,7 +106,7 @@ def test_compacting_by_command_and_by_http(store, tmp_path):
         assert client.dbsize() == 99
         client.set("kv:more", "1")
         assert client.dbsize() == 100
-        assert "/v1/tables/kv/compact" in store.refuse("compact", "kv")
+        assert "/v1/tables/kv/compact" in store.refuse("compact", "kv", code=4)
         path = f"http://127.0.0.1:{server.http}/v1/tables/kv/compact"
         request = urllib.request.Request(path, data=b"", method="POST")
         with pytest.raises(urllib.error.HTTPError):

@@ -194,7 +194,7 @@ def test_two_loads_at_once(made, tmp_path):
     wait_for(lambda: lock.exists() and str(first.pid) in lock.read_text(), "the first has the lock")
     refused = made.run(*words("t", path), code=4)
     assert "another load" in refused.err and str(first.pid) in refused.err
-    assert "is being pushed to" in made.run("drop", "t", code=4).err
+    assert "is under way" in made.run("drop", "t", code=4).err
     assert made.finish(first).code == 0
 
 
@@ -268,7 +268,7 @@ def test_a_process_that_takes_no_loads(store, tmp_path):
     command = ["python3", "-c", script, str(lock)]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"ready\n"
-    message = store.refuse(*words("t", path))
+    message = store.refuse(*words("t", path), code=4)
     assert "opened by a test" in message and "forebay serve" in message
     holder.kill()
     holder.communicate()

@@ -95,7 +95,9 @@ pub enum StoreError {
     Thread(io::Error),
     #[error("{} is locked: {holder}; try again when that is over", path.display())]
     Locked { path: PathBuf, holder: String },
-    #[error("table {table} is being pushed to: {holder}; try again when that is over")]
+    #[error(
+        "a push or a load of table {table} is under way: {holder}; try again when that is over"
+    )]
     PushRuns { table: TableName, holder: String },
 }
 

@@ -88,13 +88,17 @@ pub trait WriteFile: Write + Debug + Send {
 
 /// A file that one thread writes at its end while others make it durable.
 pub trait LogFile: Debug + Send + Sync {
-    /// Writes all of `bytes` at `offset`. After an error some of them may be there.
+    /// Writes all of `bytes` at `offset`. After an error some of them may be there. What somebody
+    /// else has cut off is found missing here, or by the next [`LogFile::sync`].
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Cuts the file, or lengthens it with zeros.
     fn set_len(&self, len_bytes: u64) -> io::Result<()>;
     /// Makes all that was written before the call durable. After an error nobody knows what is: the
-    /// caller gives the file up, it never calls `sync` again.
+    /// caller gives the file up, it never calls `sync` again. An error, too, when somebody else has
+    /// cut off what was written.
     fn sync(&self) -> io::Result<()>;
+    /// Whether the file still has a name, so that it can be opened again.
+    fn has_name(&self) -> io::Result<bool>;
 }
 
 /// Whether an error of writing says that there is no room now, which may come back.
@@ -142,4 +146,16 @@ pub fn put_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> io::Result<()> 
 /// The directory that a file lies in.
 pub fn dir_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
+}
+
+/// Whether no file could be opened as too many are, in this process or on the machine. Nothing was
+/// done to the file.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether the same may work later, without a doubt about what is on the device: when there is
+/// space, or fewer files are open.
+pub fn may_pass(error: &io::Error) -> bool {
+    is_out_of_space(error) || is_out_of_files(error)
 }

@@ -6,10 +6,14 @@
 //! the last record reads as zeros, and is given back when the file is closed. Syncs that need not
 //! note a new length are faster, too. Where blocks cannot be reserved (the disk is nearly full, the
 //! file system does not do it), records are written by system calls.
+//!
+//! Somebody else may cut the file. A write to a page of the window that is gone is told of by a
+//! signal, one behind the new end in its last page by nothing. So the length is looked at before
+//! the file is lengthened, which would hide the cut, and at each sync.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::LogFile;
@@ -35,15 +39,26 @@ struct State {
 }
 
 impl State {
-    /// An error when somebody cut the file off below what was written through the window.
-    fn check_whole(&self) -> io::Result<()> {
+    /// An error when a write to the window found its part of the file missing.
+    fn check_window(&self) -> io::Result<()> {
         match &self.window {
-            Some(window) if window.damaged() => Err(io::Error::other(
-                "the file was cut short while it was written",
-            )),
+            Some(window) if window.damaged() => Err(cut_short()),
             _ => Ok(()),
         }
     }
+
+    /// An error when somebody cut the file off below what was written or reserved.
+    fn check_whole(&self, file: &File) -> io::Result<()> {
+        self.check_window()?;
+        match file.metadata()?.len() < self.reserved_end {
+            true => Err(cut_short()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn cut_short() -> io::Error {
+    io::Error::other("the file was cut short while it was written")
 }
 
 impl OsLogFile {
@@ -99,9 +114,13 @@ impl LogFile for OsLogFile {
                 Some(window) => window.write(rest, at),
                 None => 0,
             };
-            state.check_whole()?;
+            state.check_window()?;
             rest = &rest[written..];
-            if written == 0 && !self.open_window(&mut state, at) {
+            if written > 0 {
+                continue;
+            }
+            state.check_whole(&self.file)?;
+            if !self.open_window(&mut state, at) {
                 self.file.write_all_at(rest, at)?;
                 rest = &[];
             }
@@ -113,6 +132,7 @@ impl LogFile for OsLogFile {
 
     fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         let mut state = self.state();
+        state.check_whole(&self.file)?;
         // Nothing is written any more to a page that is cut off.
         state.window = None;
         self.file.set_len(len_bytes)?;
@@ -122,15 +142,20 @@ impl LogFile for OsLogFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()?;
-        self.state().check_whole()
+        self.state().check_whole(&self.file)
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 }
 
 impl Drop for OsLogFile {
     fn drop(&mut self) {
         let mut state = self.state();
+        let whole = state.check_whole(&self.file);
         state.window = None;
-        if state.reserved_end > state.end {
+        if whole.is_ok() && state.reserved_end > state.end {
             // Readers pass over zeros at the end, should this fail.
             let _ = self.file.set_len(state.end);
         }
@@ -186,6 +211,41 @@ mod tests {
         assert!(error.to_string().contains("cut short"), "{error}");
         assert!(file.sync().is_err());
         assert!(file.write_all_at(&[3; 10], 20_000).is_err());
+    }
+
+    /// Wherever it is cut, also within the page that is written to; the file may have grown again.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a real file")]
+    fn what_somebody_else_cut_off_is_not_said_to_be_durable() {
+        for without_maps in [false, true] {
+            for cut in [0, 1, 59, 4095, 4096, 5000, 9_999] {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("1.log");
+                let file = OsDisk { without_maps }.create_log(&path).unwrap();
+                file.write_all_at(&[1; 10_000], 0).unwrap();
+                file.sync().unwrap();
+                let other = std::fs::OpenOptions::new().write(true).open(&path);
+                other.unwrap().set_len(cut).unwrap();
+                // A small record beside the last one; then one that lengthens the file.
+                let written = file.write_all_at(&[2; 10], 10_000);
+                let acknowledged = written.and_then(|()| file.sync());
+                let words = format!("cut at {cut}, without_maps {without_maps}");
+                let error = acknowledged.expect_err(&words).to_string();
+                assert!(error.contains("cut short"), "{words}: {error}");
+                assert!(file.write_all_at(&[2; 200_000], 10_010).is_err(), "{words}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a real file")]
+    fn a_file_that_somebody_else_removed_has_no_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.log");
+        let file = OsDisk::default().create_log(&path).unwrap();
+        assert!(file.has_name().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!file.has_name().unwrap());
     }
 
     #[test]

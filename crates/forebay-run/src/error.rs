@@ -16,7 +16,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// The bytes are not what was written. `place` says where and which check failed.
-    #[error("{}: damaged: {place}; restore the file from another copy or push the table again", path.display())]
+    #[error("{}: damaged: {place}; restore the file from another copy, or bring the table's rows again", path.display())]
     Damaged { path: PathBuf, place: String },
     /// A run of a newer or unknown kind.
     #[error("{}: {what}; read it with a newer forebay", path.display())]
@@ -73,11 +73,6 @@ impl RunError {
             Self::Io { source, .. } => forebay_io::is_bad_device(source),
             _ => false,
         }
-    }
-
-    /// Whether the cause is a full disk (or a quota).
-    pub fn is_out_of_space(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if forebay_io::is_out_of_space(source))
     }
 }
 

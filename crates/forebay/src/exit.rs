@@ -39,7 +39,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
         tell!("forebay: {}", words(&error));
     }
     ExitCode::from(match Failure::of(&error) {
-        Failure::Busy => BUSY,
+        Failure::Busy | Failure::InUse => BUSY,
         _ => FAILED,
     })
 }

@@ -1,6 +1,6 @@
 //! What kind of failure an error is, for exit codes and for programs.
 
-use forebay_engine::live::{CheckpointError, LiveError, LoadError as EngineLoadError};
+use forebay_engine::live::{CheckpointError, LiveError, LoadError as EngineLoadError, LogError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
 use forebay_load::distributed::DistributedError;
 use forebay_load::load::LoadError;
@@ -100,6 +100,7 @@ fn of_push(error: &PushError) -> Failure {
         PushError::Sort(SortError::Run(error)) => of_run(error),
         PushError::Sort(SortError::Base(error)) => of_read(error),
         PushError::Sort(SortError::Stopped) => Failure::Cancelled,
+        PushError::Sort(SortError::NotHere { .. }) => Failure::Missing,
         PushError::Engine(error) => of_engine(error),
         PushError::Mismatch { .. } => Failure::Damaged,
         PushError::Rejects { .. } | PushError::Sort(SortError::Scratch { .. }) => Failure::Other,
@@ -228,6 +229,12 @@ fn of_live(error: &LiveError) -> Failure {
         | LiveError::AcrossPartitions { .. }
         | LiveError::NoKeyOrder { .. } => Failure::Usage,
         LiveError::Run { source, .. } => of_run(source),
+        LiveError::Log(
+            LogError::Damaged { .. }
+            | LogError::Missing { .. }
+            | LogError::Lost { .. }
+            | LogError::Note { .. },
+        ) => Failure::Damaged,
         LiveError::Store(error) => of_store(error),
         _ => Failure::Other,
     }

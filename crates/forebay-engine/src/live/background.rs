@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forebay_io::{is_out_of_space, start_thread};
+use forebay_io::{may_pass, start_thread};
 use forebay_run::RunError;
 use parking_lot::Mutex;
-use tracing::warn;
+use tracing::{debug, info, warn};
 
 use crate::error::StoreError;
 use crate::live::error::LiveError;
@@ -226,11 +226,19 @@ impl LiveShared {
             if !worker.reads_runs {
                 self.memory.set_stuck(None);
             }
-            self.tell(|progress| (worker.trouble)(progress).problem = None);
+            let was = self.tell(|progress| (worker.trouble)(progress).problem.take());
+            if was.is_some() {
+                info!(table = %self.shape.table, "flushes, or merges, go on");
+            }
             return true;
         };
         let text = error.to_string();
-        warn!(table = %self.shape.table, error = text, "a flush or a merge failed");
+        let table = &self.shape.table;
+        // What is tried again every second is told of once.
+        match (worker.trouble)(&mut self.progress.lock()).problem {
+            None => warn!(%table, error = text, "a flush or a merge failed"),
+            Some(_) => debug!(%table, error = text, "a flush or a merge failed again"),
+        }
         if !worker.reads_runs {
             self.is_stuck(&text);
         }
@@ -255,16 +263,20 @@ enum Consequence {
     Fail,
 }
 
-/// For want of space the same step may succeed later. A damaged run stays damaged, and is no reason
-/// to refuse writes. After any other error of the device nobody knows what it holds.
+/// For want of space or of open files the same step may succeed later. A damaged run stays damaged,
+/// and is no reason to refuse writes. After any other error of the device nobody knows what it
+/// holds.
 fn consequence(error: &LiveError, reads_runs: bool) -> Consequence {
-    let out_of_space = match error {
-        LiveError::Run { source, .. } => source.is_out_of_space(),
-        LiveError::Store(StoreError::Io { source, .. }) => is_out_of_space(source),
+    let passes = match error {
+        LiveError::Run {
+            source: RunError::Io { source, .. },
+            ..
+        }
+        | LiveError::Store(StoreError::Io { source, .. }) => may_pass(source),
         _ => false,
     };
     match error {
-        _ if out_of_space => Consequence::TryAgain,
+        _ if passes => Consequence::TryAgain,
         LiveError::Closed { .. } => Consequence::Stop,
         LiveError::Run {
             source: RunError::Io { .. },

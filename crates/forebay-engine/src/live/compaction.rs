@@ -111,7 +111,7 @@ impl LiveShared {
             self.remove_runs_unless_named(merged.iter().map(|run| &run.reference.id));
             return installed;
         }
-        let bytes = merged.map_or(0, |run| run.reference.summary.file_bytes);
+        let bytes = merged.map_or(0, |run| run.reference.files_bytes());
         self.counts.merged_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counts.merges.fetch_add(1, Ordering::Relaxed);
         inputs

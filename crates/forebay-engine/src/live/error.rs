@@ -62,7 +62,10 @@ pub enum LiveError {
     NotHere { table: TableName, key: String },
     #[error("table {table}: {problem}")]
     Partition { table: TableName, problem: String },
-    #[error("table {table} is kept in the order of hashes: it has no ranges of keys")]
+    #[error(
+        "table {table} is kept in the order of hashes: it has no ranges of keys. Scan it whole, or \
+         create a table of the order \"ordered\""
+    )]
     NoKeyOrder { table: TableName },
     /// The table takes no writes until it is opened anew; reads go on.
     #[error(
@@ -70,9 +73,10 @@ pub enum LiveError {
          check the device, then restart; what was acknowledged is read back from the log"
     )]
     Failed { table: TableName, why: String },
-    /// Writes go on once there is space.
+    /// Writes go on once runs can be written.
     #[error(
-        "table {table} has no memory left for writes, as no runs can be written: {why}; free some space"
+        "table {table} has no memory left for writes, as no runs can be written: {why}. See to that, \
+         and writes go on by themselves"
     )]
     Full { table: TableName, why: String },
     #[error("table {table}: {source}")]

@@ -10,10 +10,12 @@
 //!    on they count, before they are debris that the next opening removes.
 //! 4. Readers are given the runs in place of the memory; the old segment is removed.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use forebay_io::replace_file;
+use forebay_io::{is_out_of_files, put_file};
 use forebay_run::RunWriter;
 use forebay_run::format::{RunOptions, RunSummary};
 use forebay_run::merge::{Merge, Resolve};
@@ -34,6 +36,9 @@ use crate::live::mini::MiniRun;
 use crate::live::part::{LiveRun, Minis, PartView};
 use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
+
+/// How often it is tried whether a directory can be opened again.
+const OPEN_RETRY: Duration = Duration::from_millis(100);
 
 impl LiveShared {
     /// Ends the generation that takes writes. Returns its number, or that of the last one frozen
@@ -177,7 +182,7 @@ impl LiveShared {
         let bytes = written
             .iter()
             .flatten()
-            .map(|run| run.reference.summary.file_bytes)
+            .map(|run| run.reference.files_bytes())
             .sum();
         self.counts
             .flushed_bytes
@@ -247,8 +252,9 @@ impl LiveShared {
         if writer.records() == 0 {
             return Ok(None);
         }
-        pace(writer.len_bytes())?;
-        writer.finish().map(Some).map_err(failed)
+        let summary = writer.finish().map_err(failed)?;
+        pace(summary.file_bytes + summary.ext_bytes)?;
+        Ok(Some(summary))
     }
 
     pub fn run_options(&self, output: &Output) -> RunOptions {
@@ -285,8 +291,13 @@ impl LiveShared {
         })?;
         let runs = self.files.runs();
         self.disk().sync_dir(&runs).at("sync", &runs)?;
-        let Err(error) = replace_file(&**self.disk(), &path, &bytes) else {
-            return Ok(());
+        let error = match put_file(&**self.disk(), &path, &bytes) {
+            // To put it in place opens none: the old one is there.
+            Err(error) if is_out_of_files(&error) => return Err(error).at("write", &path)?,
+            put => match put.and_then(|()| self.sync_manifest()) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            },
         };
         // What cannot be read may be the new one.
         if self.disk().read(&path).map_or(true, |found| found == bytes) {
@@ -296,6 +307,19 @@ impl LiveShared {
             ));
         }
         Err(error).at("write", &path).map_err(LiveError::from)
+    }
+
+    /// Makes the manifest's name durable, which readers see already. A directory has to be opened
+    /// for that, so it waits until one can be.
+    fn sync_manifest(&self) -> io::Result<()> {
+        loop {
+            match self.disk().sync_dir(&self.files.dir) {
+                Err(error) if is_out_of_files(&error) && !self.progress.lock().closing => {
+                    self.clock().sleep(OPEN_RETRY);
+                }
+                synced => return synced,
+            }
+        }
     }
 
     /// Removes runs that came to nothing. They stay when the table has failed: the manifest on the

@@ -31,6 +31,14 @@ pub struct IngestRun {
     pub id: RunId,
 }
 
+/// A key that does not lie where it should.
+#[derive(Debug)]
+struct OutsideKey {
+    key: Vec<u8>,
+    /// The partition that it lies in, if one that is here.
+    lies_in: Option<usize>,
+}
+
 impl LiveShared {
     /// An id and a path for a run in the making. Each call gives another one; what is never added
     /// is removed when the table is opened next.
@@ -100,8 +108,14 @@ impl LiveShared {
             let place = self.parts.find(new.partition);
             let place = place.ok_or_else(|| self.no_partition(new.partition))?;
             let run = self.open_new(&new.id)?;
-            self.check_bounds(&self.parts.router(), place, &run.run)?;
-            Ok((place, run))
+            let router = self.parts.router();
+            match self.end_outside(&router, place, &run.run)? {
+                Some(OutsideKey { key, lies_in }) => Err(match lies_in {
+                    None => self.shape.not_here(&key),
+                    Some(_) => self.misplaced(&run.run, &key),
+                }),
+                None => Ok((place, run)),
+            }
         };
         runs.iter().map(open).collect()
     }
@@ -123,29 +137,48 @@ impl LiveShared {
         })
     }
 
-    /// The first and the last key tell of all.
+    /// Refuses a run with a key that does not lie in the partition.
     pub fn check_bounds(
         &self,
         router: &Router,
         partition: usize,
         run: &Arc<Run>,
     ) -> Result<(), LiveError> {
+        match self.end_outside(router, partition, run)? {
+            Some(outside) => Err(self.misplaced(run, &outside.key)),
+            None => Ok(()),
+        }
+    }
+
+    /// A key of a run that does not lie in the partition. The first and the last key tell of all.
+    fn end_outside(
+        &self,
+        router: &Router,
+        partition: usize,
+        run: &Arc<Run>,
+    ) -> Result<Option<OutsideKey>, LiveError> {
         for direction in [Direction::Forward, Direction::Backward] {
             let mut scan = RunScan::new(Arc::clone(run), ScanRange::all(), direction);
             let found = scan
                 .advance()
                 .map_err(|source| self.shape.run_error(source))?;
             let hash = self.shape.place(scan.key()).hash;
-            if found && router.partition(hash, scan.key()) != Some(partition) {
-                let path = run.path();
-                let what = format!(
-                    "its key {} does not lie in the partition that it is to be part of",
-                    crate::key_text::show_key(scan.key())
-                );
-                return Err(self.shape.run_error(RunError::refused(path, what)));
+            let lies_in = router.partition(hash, scan.key());
+            if found && lies_in != Some(partition) {
+                let key = scan.key().to_vec();
+                return Ok(Some(OutsideKey { key, lies_in }));
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn misplaced(&self, run: &Run, key: &[u8]) -> LiveError {
+        let what = format!(
+            "its key {} does not lie in the partition that it is to be part of",
+            crate::key_text::show_key(key)
+        );
+        let refused = RunError::refused(run.path(), what);
+        self.shape.run_error(refused)
     }
 
     fn add_runs(

@@ -138,6 +138,13 @@ impl LiveManifest {
     }
 }
 
+impl LiveRunRef {
+    /// The length of its files, that of long values included.
+    pub fn files_bytes(&self) -> u64 {
+        self.summary.file_bytes + self.summary.ext_bytes
+    }
+}
+
 impl LivePartition {
     pub fn range(&self) -> PartitionRange {
         PartitionRange {

@@ -230,6 +230,7 @@ impl Store {
     /// [`Store::was_live`].
     fn remove_live_files(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
+        remove_if_there(disk, &files.log_note())?;
         for dir in [files.runs(), files.scratch(), files.log_dir()] {
             if disk.exists(&dir).at("look for", &dir)? {
                 disk.remove_dir_all(&dir).at("remove", &dir)?;

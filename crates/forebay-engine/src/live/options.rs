@@ -27,7 +27,8 @@ pub struct LiveOptions {
     pub expiry: Expiry,
     /// How many runs of a level are merged into one of the next: the paper's b.
     pub factor: u32,
-    /// The most that merges write, in bytes a second; without it as much as the disk takes.
+    /// The most that the merges of all partitions together write into files of runs, in bytes a
+    /// second; without it as much as the disk takes. What they read is not counted.
     pub merge_bytes_per_second: Option<u64>,
     pub compression: Compression,
     /// What the values are, for those who show them.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::live::log::Log;
+use crate::live::manifest::LiveRunRef;
 use crate::live::shared::LiveShared;
 
 /// See the module's text. Counts begin when the table is opened.
@@ -26,7 +27,7 @@ pub struct LiveStats {
     pub frozen_bytes: usize,
     /// Memory of the runs' filters and indexes.
     pub run_memory_bytes: usize,
-    /// Bytes of runs that flushes wrote, and that merges wrote.
+    /// Bytes of runs' files that flushes wrote, and that merges wrote.
     pub flushed_bytes: u64,
     pub merged_bytes: u64,
     pub merges: u64,
@@ -69,7 +70,7 @@ impl LiveShared {
         let mut stats = LiveStats {
             runs: parts.map(|partition| partition.runs.len()).collect(),
             run_records: sum(|summary| summary.records),
-            file_bytes: sum(|summary| summary.file_bytes + summary.ext_bytes),
+            file_bytes: manifest.runs().map(LiveRunRef::files_bytes).sum(),
             ..LiveStats::default()
         };
         drop(manifest);

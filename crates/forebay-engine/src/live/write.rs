@@ -32,6 +32,8 @@ use crate::live::shared::{GATE_ENDED, GATE_FULL, LiveShared};
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
 const MAX_BATCH_BYTES: usize = 1 << 30;
+/// The log is at most so many times as long as the memory of a generation may be, about.
+const LOG_FACTOR: u64 = 4;
 /// The longest pause that a writer is asked for: what it wrote is in memory, which has a limit of
 /// its own.
 const GREATEST_DELAY: Duration = Duration::from_secs(1);
@@ -155,7 +157,7 @@ impl LiveShared {
         if let Some(grown) = part.count_buffer(&self.memory) {
             freeze = Some(grown | freeze.unwrap_or(false));
         }
-        let Some(freeze) = freeze else {
+        let Some(freeze) = freeze.or_else(|| self.log_is_long(lsn).then_some(true)) else {
             return Ok(Commit::new(self, lsn, Duration::ZERO));
         };
         drop(part);
@@ -345,7 +347,7 @@ impl LiveShared {
             true => Some(part.seal(&self.memory)),
             false => part.count_buffer(&self.memory),
         };
-        let Some(freeze) = freeze else {
+        let Some(freeze) = freeze.or_else(|| self.log_is_long(lsn).then_some(true)) else {
             return Ok(Commit::new(self, lsn, Duration::ZERO));
         };
         drop(part);
@@ -367,6 +369,28 @@ impl LiveShared {
             self.gate.close(GATE_FULL);
         }
         self.delay_after(bytes)
+    }
+
+    /// Whether the log is long for what is in memory, where operations on one key are composed, or
+    /// is about to fill the disk, on which there must be room for runs. Looked at now and then.
+    #[inline]
+    fn log_is_long(&self, lsn: Option<Lsn>) -> bool {
+        match (&self.log, lsn) {
+            (Some(log), Some(lsn)) => log.has_grown(lsn) && self.log_exceeds(log.size_bytes()),
+            _ => false,
+        }
+    }
+
+    fn log_exceeds(&self, log_bytes: u64) -> bool {
+        {
+            let progress = self.progress.lock();
+            if progress.flushed < progress.frozen {
+                return false;
+            }
+        }
+        let most = LOG_FACTOR * self.budget().memtable_share() as u64;
+        let free = || self.disk().free_bytes(&self.files.dir);
+        log_bytes > most || matches!(free(), Ok(Some(free)) if log_bytes > free / 4)
     }
 
     /// How long the writer of so many bytes should pause: nothing while there is room, then rising

@@ -15,6 +15,8 @@ use crate::history::{History, Op};
 use crate::life::{Life, budget, collect, is_full, keys, op, open_on, options, value};
 use crate::{for_seeds, one_of};
 
+const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead];
+
 /// A bit of everything. What fails is noted and passed over.
 fn do_everything(life: &mut Life, dice: &mut Dice) {
     let kind = life.options.delta;
@@ -94,7 +96,7 @@ fn fail_at(
     match fault {
         Fault::Dead => return reached,
         Fault::Error => life.check(&words),
-        Fault::Full => {
+        Fault::Full | Fault::NoFiles => {
             life.check(&words);
             life.disk.make_room();
             let key = b"k5".to_vec();
@@ -129,7 +131,7 @@ fn fail_everywhere(seed: u64) {
     ];
     let durability = one_of(dice, &durabilities);
     let order = one_of(dice, &[Order::Hashed, Order::Ordered]);
-    let fault = one_of(dice, &[Fault::Error, Fault::Full, Fault::Dead]);
+    let fault = one_of(dice, &FAULTS);
     const STRIDE: u64 = 9;
     let mut nth = dice.below(STRIDE);
     while fail_at(nth, fault, seed, durability, order) {
@@ -167,7 +169,7 @@ fn opening_may_fail_at_every_call_and_is_done_by_the_next() {
         let calls = whole.calls();
         assert!(calls > 10, "{calls} calls");
         for nth in 0..calls {
-            for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+            for fault in FAULTS {
                 let disk = base.after_kill();
                 let store = store_on(&disk, 5);
                 disk.plan(nth, fault);
@@ -195,7 +197,7 @@ fn at_every_call(
     let calls = whole.calls() - before;
     assert!(calls > 3, "{calls} calls");
     for nth in 0..calls {
-        for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+        for fault in FAULTS {
             let disk = base.after_kill();
             let store = store_on(&disk, 2);
             disk.plan(nth, fault);

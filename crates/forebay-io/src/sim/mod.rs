@@ -9,6 +9,7 @@
 
 mod clock;
 mod dice;
+mod files;
 mod inode;
 mod line;
 mod net;
@@ -16,12 +17,12 @@ mod net;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::files::{SimLogFile, SimReadFile, SimWriteFile};
 use self::inode::Inode;
-use crate::raw::Mapping;
 use crate::{Disk, Lock, LogFile, ReadFile, WriteFile};
 pub use clock::HandClock;
 pub use dice::{Dice, SeededRandom};
@@ -38,9 +39,15 @@ pub enum Fault {
     /// [`SimDisk::make_room`]. Of the first write a part is done. Syncs work, and writing to blocks
     /// that a file has, and names of files that are there: what was written has its place.
     Full,
+    /// This call, and those of the next [`NO_FILES_CALLS`] that open a file or a directory, fail as
+    /// too many are open; or until [`SimDisk::make_room`].
+    NoFiles,
     /// The process dies here: this call and all later ones fail, and what it wrote stays.
     Dead,
 }
+
+/// How many calls find that no file can be opened until one can be.
+pub const NO_FILES_CALLS: u32 = 12;
 
 #[derive(Debug, Clone)]
 enum NameChange {
@@ -64,6 +71,8 @@ struct DiskState {
     calls: u64,
     plan: Option<(u64, Fault)>,
     stopped: Option<Fault>,
+    /// How many more calls [`Fault::NoFiles`] refuses.
+    refusals_left: u32,
 }
 
 /// See the module's text. Clones share the disk.
@@ -151,13 +160,14 @@ impl SimDisk {
         self.state().stopped = Some(Fault::Full);
     }
 
-    /// Ends [`Fault::Full`], or a plan of it.
+    /// Ends [`Fault::Full`] or [`Fault::NoFiles`], or a plan of it.
     pub fn make_room(&self) {
         let mut state = self.state();
-        if state.stopped == Some(Fault::Full) {
+        let passes = |fault| matches!(fault, Fault::Full | Fault::NoFiles);
+        if state.stopped.is_some_and(passes) {
             state.stopped = None;
         }
-        if matches!(state.plan, Some((_, Fault::Full))) {
+        if state.plan.is_some_and(|(_, fault)| passes(fault)) {
             state.plan = None;
         }
     }
@@ -195,9 +205,29 @@ impl NameChange {
     }
 }
 
+/// What a call takes that may be short.
+#[derive(Debug, Clone, Copy)]
+struct Needs {
+    space: bool,
+    file: bool,
+}
+
+const NOTHING: Needs = Needs {
+    space: false,
+    file: false,
+};
+const FILE: Needs = Needs {
+    space: false,
+    file: true,
+};
+
+fn space_if(space: bool) -> Needs {
+    Needs { space, file: false }
+}
+
 impl DiskState {
     /// Counts a call that can fail, and fails it when that is the plan.
-    fn call(&mut self, needs_space: bool) -> io::Result<()> {
+    fn call(&mut self, needs: Needs) -> io::Result<()> {
         let number = self.calls;
         self.calls += 1;
         if let Some((at, fault)) = self.plan
@@ -206,6 +236,7 @@ impl DiskState {
             self.plan = None;
             if fault != Fault::Error {
                 self.stopped = Some(fault);
+                self.refusals_left = NO_FILES_CALLS;
             }
             if fault == Fault::Error {
                 return Err(io::Error::other("simulated input/output error"));
@@ -213,7 +244,14 @@ impl DiskState {
         }
         match self.stopped {
             Some(Fault::Dead) => Err(io::Error::other("simulated death of the process")),
-            Some(Fault::Full) if needs_space => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            Some(Fault::Full) if needs.space => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            Some(Fault::NoFiles) if needs.file => {
+                self.refusals_left -= 1;
+                if self.refusals_left == 0 {
+                    self.stopped = None;
+                }
+                Err(io::Error::from_raw_os_error(libc::EMFILE))
+            }
             _ => Ok(()),
         }
     }
@@ -234,7 +272,10 @@ impl DiskState {
     }
 
     fn create(&mut self, path: &Path) -> io::Result<usize> {
-        self.call(true)?;
+        self.call(Needs {
+            space: true,
+            file: true,
+        })?;
         self.require_dir(parent(path))?;
         if self.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -261,7 +302,7 @@ fn parent(path: &Path) -> &Path {
 impl Disk for SimDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(FILE)?;
         let content = state.inodes[state.inode(path)?].content().to_vec();
         Ok(Arc::new(SimReadFile {
             content,
@@ -271,33 +312,31 @@ impl Disk for SimDisk {
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let inode = self.state().create(path)?;
-        let disk = self.clone();
-        Ok(Box::new(SimWriteFile(SimLogFile { inode, disk })))
+        Ok(Box::new(SimWriteFile(SimLogFile::new(self, inode, 0))))
     }
 
     fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
         let inode = self.state().create(path)?;
-        let disk = self.clone();
-        Ok(Arc::new(SimLogFile { inode, disk }))
+        Ok(Arc::new(SimLogFile::new(self, inode, 0)))
     }
 
     fn open_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(FILE)?;
         let inode = state.inode(path)?;
-        let disk = self.clone();
-        Ok(Arc::new(SimLogFile { inode, disk }))
+        let end = state.inodes[inode].content().len();
+        Ok(Arc::new(SimLogFile::new(self, inode, end)))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(FILE)?;
         Ok(state.inodes[state.inode(path)?].content().to_vec())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(NOTHING)?;
         state.inode(from)?;
         let change = NameChange::Rename(from.to_path_buf(), to.to_path_buf());
         state.change_name(parent(to), change);
@@ -306,7 +345,7 @@ impl Disk for SimDisk {
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(NOTHING)?;
         let inode = state.inode(from)?;
         if state.names.contains_key(to) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -317,7 +356,7 @@ impl Disk for SimDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(NOTHING)?;
         state.inode(path)?;
         state.change_name(parent(path), NameChange::Remove(path.to_path_buf()));
         Ok(())
@@ -326,7 +365,7 @@ impl Disk for SimDisk {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         let makes = !state.dirs.contains(path);
-        state.call(makes)?;
+        state.call(space_if(makes))?;
         for dir in path.ancestors() {
             state.dirs.insert(dir.to_path_buf());
         }
@@ -335,7 +374,7 @@ impl Disk for SimDisk {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(NOTHING)?;
         state.require_dir(path)?;
         let inside = (state.names.keys())
             .chain(&state.dirs)
@@ -349,7 +388,7 @@ impl Disk for SimDisk {
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(FILE)?;
         state.require_dir(path)?;
         let gone: Vec<PathBuf> = state
             .names
@@ -368,7 +407,7 @@ impl Disk for SimDisk {
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(FILE)?;
         state.require_dir(path)?;
         let entries = state.names.keys().chain(state.dirs.iter());
         let inside = entries.filter(|entry| entry.parent() == Some(path));
@@ -381,7 +420,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(FILE)?;
         let changes = state.unsynced.remove(path).unwrap_or_default();
         for change in changes {
             change.apply(&mut state.durable_names);
@@ -391,14 +430,17 @@ impl Disk for SimDisk {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         let mut state = self.state();
-        state.call(false)?;
+        state.call(NOTHING)?;
         Ok(state.names.contains_key(path) || state.dirs.contains(path))
     }
 
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
         let mut state = self.state();
         let makes = !state.lock_files.contains(path);
-        state.call(makes)?;
+        state.call(Needs {
+            space: makes,
+            file: true,
+        })?;
         state.require_dir(parent(path))?;
         state.lock_files.insert(path.to_path_buf());
         if let Some(present) = state.locks.get(path) {
@@ -423,106 +465,5 @@ impl Lock for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         self.disk.state().locks.remove(&self.path);
-    }
-}
-
-/// An open file keeps its bytes, whatever happens to its name.
-#[derive(Debug)]
-struct SimReadFile {
-    content: Vec<u8>,
-    disk: SimDisk,
-}
-
-impl ReadFile for SimReadFile {
-    fn len_bytes(&self) -> u64 {
-        self.content.len() as u64
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.disk.state().call(false)?;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = start.saturating_add(buf.len());
-        let bytes = self
-            .content
-            .get(start..end)
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn map(&self) -> io::Result<Option<Mapping>> {
-        Ok(None)
-    }
-}
-
-#[derive(Debug)]
-struct SimWriteFile(SimLogFile);
-
-impl Write for SimWriteFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let end = self.0.disk.state().inodes[self.0.inode].content().len();
-        self.0.write_all_at(bytes, end as u64)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl WriteFile for SimWriteFile {
-    fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_once()
-    }
-}
-
-/// A file to write: which one, on which disk.
-#[derive(Debug)]
-struct SimLogFile {
-    inode: usize,
-    disk: SimDisk,
-}
-
-impl SimLogFile {
-    fn sync_once(&self) -> io::Result<()> {
-        let mut state = self.disk.state();
-        let outcome = state.call(false);
-        let inode = &mut state.inodes[self.inode];
-        match outcome {
-            Ok(()) => inode.synced(),
-            Err(_) => inode.sync_failed(),
-        }
-        outcome
-    }
-}
-
-impl LogFile for SimLogFile {
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.disk.state();
-        let before = state.stopped;
-        let end = offset as usize + bytes.len();
-        let grows = state.inodes[self.inode].outgrows(end);
-        let outcome = state.call(grows);
-        let inode = &mut state.inodes[self.inode];
-        match outcome {
-            Ok(()) => inode.write(bytes, offset as usize),
-            // The call at which it went wrong did a part of its work; later ones do nothing.
-            Err(_) if before.is_none() => {
-                inode.write_part(&bytes[..bytes.len() / 2], offset as usize);
-            }
-            Err(_) => {}
-        }
-        outcome
-    }
-
-    fn set_len(&self, len_bytes: u64) -> io::Result<()> {
-        let mut state = self.disk.state();
-        state.call(false)?;
-        state.inodes[self.inode].set_len(len_bytes as usize);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.sync_once()
     }
 }

@@ -8,11 +8,12 @@
 //! can be rolled back.
 
 mod fit;
+mod here;
 
 use std::sync::Arc;
 
-use forebay_engine::live::{self, Budget, IngestRun, Load};
-use forebay_engine::{Store, StoreError, TableName, Ttl};
+use forebay_engine::live::{self, Budget, IngestRun, LiveError, Load};
+use forebay_engine::{PartitionId, Store, StoreError, TableName, Ttl};
 use forebay_run::filter::BITS_PER_KEY;
 use forebay_run::operation::DeltaKind;
 use serde::Serialize;
@@ -26,9 +27,10 @@ use crate::push::rejects::without_empty_file;
 use crate::push::report::rounded;
 use crate::push::work::Work;
 use crate::push::{Applied, BadRows, PushError};
-use crate::sort::{AsTheyAre, Boundaries, Collected, Duplicates, SortPlan, SortSpace};
+use crate::sort::{Collected, Duplicates, SortError, SortPlan, SortSpace};
 use crate::sources::{Input, SourceOptions};
 use fit::TableFit;
+use here::HereAndGaps;
 
 /// What to load, and how.
 #[derive(Debug, Clone)]
@@ -88,6 +90,18 @@ pub enum LoadError {
     Engine(#[from] live::LoadError),
 }
 
+impl LoadError {
+    fn of_build(error: PushError, table: &TableName) -> Self {
+        match error {
+            PushError::Sort(SortError::NotHere { key }) => {
+                let table = table.clone();
+                Self::Engine(LiveError::NotHere { table, key }.into())
+            }
+            error => error.into(),
+        }
+    }
+}
+
 impl From<StoreError> for LoadError {
     fn from(error: StoreError) -> Self {
         Self::Engine(error.into())
@@ -120,17 +134,18 @@ fn carry_out(
     let work = Work::new(plan, &request.bad_rows, request.rate_bytes, store, progress);
     let work = work.with_table_types();
     let (_, read) = work.read(options, opened, |options| fit.open(options))?;
-    let finish = AsTheyAre {
-        filters: wants_filters(&read.collected, request.memory_bytes),
-    };
-    let new_run = |at: usize| load.new_run(load.partitions()[at].id);
-    let built = work.build(&read, &boundaries(&load), &finish, &new_run)?;
+    let here = HereAndGaps::of(&load);
+    let here = here.with_filters(wants_filters(&read.collected, request.memory_bytes));
+    // No run of a gap is ever finished.
+    let new_run = |at: usize| load.new_run(here.partition(at).unwrap_or(PartitionId(0)));
+    let built = work.build(&read, &here.boundaries, &here, &new_run);
+    let built = built.map_err(|error| LoadError::of_build(error, &request.table))?;
     // What was collected is written, and its memory may serve to open the table.
     drop(read.collected);
     let runs = built.runs.iter().enumerate();
     let runs: Vec<IngestRun> = runs
         .filter_map(|(at, run)| {
-            let (partition, id) = (load.partitions()[at].id, run.as_ref()?.id.clone());
+            let (partition, id) = (here.partition(at)?, run.as_ref()?.id.clone());
             Some(IngestRun { partition, id })
         })
         .collect();
@@ -177,12 +192,6 @@ fn commutes(request: &LoadRequest, kind: DeltaKind) -> bool {
     let kind_commutes = matches!(kind, DeltaKind::AddI64 | DeltaKind::Min | DeltaKind::Max);
     let only_deltas = request.operation_column.is_none() && request.verb == Verb::Delta;
     kind_commutes && only_deltas && !matches!(request.ttl, Some(Ttl::Column(_)))
-}
-
-/// The partitions of the table.
-fn boundaries(load: &Load) -> Boundaries {
-    let partitions = load.partitions().iter();
-    Boundaries::at(partitions.map(|part| part.bounds.lower.clone()).collect())
 }
 
 /// Whether the runs get filters: one is kept in memory while its run is written.

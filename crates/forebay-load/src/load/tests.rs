@@ -90,6 +90,39 @@ fn request(source: &Path, key: &str) -> LoadRequest {
 }
 
 #[test]
+fn rows_of_partitions_that_are_not_here_are_refused_as_that() {
+    use forebay_engine::{Held, PartitionId};
+    // Before all that is here, between, and behind it.
+    let held = Held::Only([PartitionId(1), PartitionId(3)].into());
+    let boundaries = [b"1".to_vec(), b"3".to_vec(), b"5".to_vec(), b"7".to_vec()];
+    for (draft, keys) in [
+        (LiveDraft::ordered(boundaries.to_vec()), ["0", "4", "9"]),
+        (LiveDraft::hashed().partitions(5), ["3", "5", "1"]),
+    ] {
+        let place = Place::new(draft.holding(&held));
+        let is_here = |id: &String| place.table().partition_of(id.as_bytes()).is_some();
+        let here: Vec<String> = (0..10).map(|id| id.to_string()).filter(is_here).collect();
+        let rows: String = here.iter().map(|id| format!("{id},here\n")).collect();
+        for key in keys {
+            let refused = !here.iter().any(|id| id == key);
+            let text = format!("id,name\n{rows}{key},elsewhere\n");
+            let request = request(&place.file("a.csv", &text), "{id}");
+            match place.load(&request) {
+                Ok(_) => assert!(!refused, "{key}"),
+                Err(error) => {
+                    let text = error.to_string();
+                    let words = format!("table t: the partition of key {key:?} is not open here");
+                    assert!(text.contains(&words), "{text}");
+                }
+            }
+        }
+        let text = format!("id,name\n{rows}");
+        let report = place.load(&request(&place.file("b.csv", &text), "{id}"));
+        assert_eq!(report.unwrap().rows, here.len() as u64);
+    }
+}
+
+#[test]
 fn many_rows_replace_what_was_written_before_in_every_partition() {
     for options in [
         LiveDraft::hashed().partitions(7),

@@ -115,6 +115,9 @@ pub enum SortError {
          one of them by --duplicates first or --duplicates last"
     )]
     Duplicate { key: String },
+    /// Of a table of which only some partitions are here.
+    #[error("the partition of key {key} is not open here; ask where it is")]
+    NotHere { key: String },
     #[error(transparent)]
     Base(Box<forebay_engine::ReadError>),
     #[error("{}: spilled runs cannot be removed: {error}", path.display())]

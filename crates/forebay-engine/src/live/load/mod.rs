@@ -66,7 +66,7 @@ pub enum LoadError {
          serve the table, then load again"
     )]
     NotTaken { table: TableName, holder: String },
-    #[error("the server that has table {table} open did not add the load: {why}")]
+    #[error("the load was not added to table {table}: {why}")]
     Refused { table: TableName, why: String },
     #[error(transparent)]
     Live(#[from] LiveError),

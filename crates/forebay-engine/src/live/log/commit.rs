@@ -12,13 +12,17 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use forebay_io::start_thread;
+use forebay_io::{is_out_of_files, may_pass, start_thread};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::warn;
 
 use super::error::LogError;
-use super::writer::SyncWork;
+use super::frame::FramePlace;
+use super::writer::{OpenSegment, SyncWork};
 use super::{LogShared, Lsn, segment_path};
+
+/// How often it is tried whether a file can be opened again.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// What is called when a record is durable, or when that failed.
 pub type Callback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
@@ -209,6 +213,8 @@ impl LogShared {
         match synced {
             Ok(()) => {
                 writer.synced(work.place);
+                drop(writer);
+                self.note(work.place);
                 Ok(work.written)
             }
             Err((path, source)) => {
@@ -224,15 +230,37 @@ impl LogShared {
         }
     }
 
-    fn do_sync<'a>(&'a self, work: &'a SyncWork) -> Result<(), (&'a Path, std::io::Error)> {
+    pub(super) fn do_sync<'a>(
+        &'a self,
+        work: &'a SyncWork,
+    ) -> Result<(), (&'a Path, std::io::Error)> {
         for open in &work.files {
-            open.file.sync().map_err(|error| (&*open.path, error))?;
+            let synced = open.file.sync().and_then(|()| self.check_named(open));
+            synced.map_err(|error| (&*open.path, error))?;
         }
         if work.new_names {
-            let synced = self.disk.sync_dir(&self.dir);
+            let synced = self.sync_names();
             synced.map_err(|error| (&*self.dir, error))?;
         }
         Ok(())
+    }
+
+    /// Syncs the directory. A directory has to be opened for that: as long as no file can be,
+    /// whoever waits for the sync goes on waiting.
+    fn sync_names(&self) -> std::io::Result<()> {
+        let mut told = false;
+        loop {
+            match self.disk.sync_dir(&self.dir) {
+                Err(error) if is_out_of_files(&error) && !self.commits.state.lock().stop => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!(table = %self.options.table, dir = %self.dir.display(), %error,
+                            "writes wait: their log cannot be synced until a file can be opened");
+                    }
+                    self.clock.sleep(RETRY);
+                }
+                synced => return synced,
+            }
+        }
     }
 
     /// Makes durable what an earlier process had written: it is going to be read, and marks will
@@ -256,7 +284,51 @@ impl LogShared {
             synced.map_err(|error| failed(&self.dir, error))?;
             self.writer.lock().synced(end);
         }
+        let Some(end) = end else { return Ok(()) };
+        let mut note = self.note.lock();
+        match note.settle(&*self.disk, end) {
+            // A full disk is no reason not to read what it holds.
+            Err(error) if may_pass(&error) => self.note_failed(note.path(), &error),
+            settled => settled.map_err(|error| LogError::Io {
+                table: self.options.table.clone(),
+                action: "write",
+                path: note.path().to_path_buf(),
+                source: Arc::new(error),
+            })?,
+        }
         Ok(())
+    }
+
+    /// An error when somebody else has removed a segment's file that is needed.
+    fn check_named(&self, open: &OpenSegment) -> std::io::Result<()> {
+        let gone = !open.file.has_name()? && self.writer.lock().counts(open.number);
+        match gone {
+            true => Err(std::io::Error::other(
+                "the file was removed while it was written",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes how far the log is durable. The note is for damage: without it the log is as good.
+    fn note(&self, place: Option<FramePlace>) {
+        let Some(place) = place else { return };
+        let mut note = self.note.lock();
+        if let Err(error) = note.write(&*self.disk, place) {
+            self.note_failed(note.path(), &error);
+        }
+    }
+
+    pub fn close_note(&self) {
+        let mut note = self.note.lock();
+        if let Err(error) = note.close(&*self.disk) {
+            self.note_failed(note.path(), &error);
+        }
+    }
+
+    fn note_failed(&self, path: &Path, error: &std::io::Error) {
+        tracing::warn!(table = %self.options.table, file = %path.display(), %error,
+            "how far the log is durable is not noted now: should its end get lost, that may not be noticed");
     }
 
     pub fn remove_before(&self, segment: u64) -> Result<(), LogError> {

@@ -4,9 +4,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forebay_io::is_out_of_files;
 use thiserror::Error;
 
 use crate::name::TableName;
+
+/// What lets an operation that failed so work again.
+fn remedy(error: &io::Error) -> &'static str {
+    match is_out_of_files(error) {
+        true => "let more files be open (ulimit -n)",
+        false => "make room",
+    }
+}
 
 /// A failed operation on a log. Clones share their cause, as one failed sync is told to all who
 /// wait.
@@ -19,13 +28,15 @@ pub enum LogError {
         path: PathBuf,
         source: Arc<io::Error>,
     },
+    /// For want of space, or of files that may be open.
     #[error(
-        "table {table} takes no writes now, as there is no room for {}: {source}. Nothing was written; \
-         make room and write again",
-        path.display()
+        "table {table} takes no writes now: cannot {action} {}: {source}. Nothing was written; {} and \
+         write again",
+        path.display(), remedy(source)
     )]
     Full {
         table: TableName,
+        action: &'static str,
         path: PathBuf,
         source: Arc<io::Error>,
     },
@@ -53,25 +64,50 @@ pub enum LogError {
     #[error(
         "the log of table {table} is damaged: {} at offset {offset}: {problem}. Restore the table from a \
          backup; or, to give up every write from there on, cut that file to {offset} bytes and remove \
-         the files of its directory with higher numbers",
-        path.display()
+         the files of its directory with higher numbers, and {}",
+        path.display(), note.display()
     )]
     Damaged {
         table: TableName,
         path: PathBuf,
         offset: u64,
         problem: String,
+        note: PathBuf,
     },
     #[error(
         "the log of table {table} lacks a file: {} is gone, and {} goes on where it ended. Restore it, or \
-         the table, from a backup",
-        missing.display(), next.display()
+         the table, from a backup; or, to give up every write from the missing file on, remove {}, the \
+         files of its directory with higher numbers, and {}",
+        missing.display(), next.display(), next.display(), note.display()
     )]
     Missing {
         table: TableName,
         missing: PathBuf,
         next: PathBuf,
+        note: PathBuf,
     },
+    /// What was durable is not there any more, and nothing behind it.
+    #[error(
+        "the log of table {table} has lost its end: it was durable up to offset {offset} of {}, as {} \
+         says, and {found}. Restore the table from a backup; or, to give up every write from there on, \
+         remove {} and open the table again",
+        path.display(), note.display(), note.display()
+    )]
+    Lost {
+        table: TableName,
+        /// Up to where it was durable.
+        path: PathBuf,
+        offset: u64,
+        note: PathBuf,
+        /// What there is of it.
+        found: String,
+    },
+    #[error(
+        "{}, which says how far the log of table {table} is durable, is damaged. Restore it from a \
+         backup; or remove it and open the table again: then a log that has lost its end is not noticed",
+        path.display()
+    )]
+    Note { table: TableName, path: PathBuf },
     #[error("{} is no part of the log of table {table}: {problem}; move it away", path.display())]
     Foreign {
         table: TableName,

@@ -8,12 +8,13 @@
 //! want of room: nobody knows then what the device has. Without room only that write is refused;
 //! the segment ends where its last record ended, and the next write begins another one.
 //!
-//! Lock order: `writer` and `commit` are never held together.
+//! Lock order: `writer`, `commits` and `note` are never held together.
 
 mod commit;
 mod error;
 mod frame;
 mod header;
+mod note;
 mod recover;
 mod segment;
 #[cfg(test)]
@@ -24,7 +25,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use forebay_io::{Clock, Disk};
@@ -38,9 +40,13 @@ pub use self::header::LOG_FORMAT;
 pub use self::recover::Replay;
 
 use self::commit::{Callback, Commits};
+use self::note::{DurableNote, read_note};
 use self::recover::Recovery;
 use self::writer::Writer;
 use crate::name::TableName;
+
+/// How much [`Log::has_grown`] calls some.
+const GROWTH_BYTES: u64 = 256 << 10;
 
 /// When a write is acknowledged, and so what a power cut may take. The death of the process takes
 /// nothing that was acknowledged, whichever this is.
@@ -130,6 +136,9 @@ struct LogShared {
     options: LogOptions,
     writer: Mutex<Writer>,
     commits: Commits,
+    note: Mutex<DurableNote>,
+    /// See [`Log::has_grown`].
+    told_bytes: AtomicU64,
 }
 
 impl Log {
@@ -149,9 +158,11 @@ impl Log {
             disk: &*disk,
             dir,
             options: &options,
+            durable: read_note(&*disk, dir, &options)?,
         };
         let recovered = recovery.run(from_segment.max(1), replay)?;
         let writer = Writer::new(recovered, options.table_id);
+        let note = DurableNote::new(dir, options.table_id);
         let shared = Arc::new(LogShared {
             disk,
             clock,
@@ -159,6 +170,8 @@ impl Log {
             options,
             writer: Mutex::new(writer),
             commits: Commits::default(),
+            note: Mutex::new(note),
+            told_bytes: AtomicU64::new(0),
         });
         shared.sync_recovered()?;
         Ok(Self { shared })
@@ -198,6 +211,16 @@ impl Log {
     /// How many bytes the log's files hold.
     pub fn size_bytes(&self) -> u64 {
         self.shared.writer.lock().size_bytes()
+    }
+
+    /// Whether some more was written up to `lsn` since this was last so.
+    #[inline]
+    pub fn has_grown(&self, lsn: Lsn) -> bool {
+        let told = self.shared.told_bytes.load(Relaxed);
+        lsn.0 >= told + GROWTH_BYTES
+            && (self.shared.told_bytes)
+                .compare_exchange(told, lsn.0, Relaxed, Relaxed)
+                .is_ok()
     }
 
     /// Whether all up to `lsn` is acknowledged: durable, where that is asked for.
@@ -242,6 +265,7 @@ impl Drop for Log {
             // Whoever was to learn of an error has been told, or let go of its record.
             let _ = self.sync();
         }
+        self.shared.close_note();
     }
 }
 

@@ -7,7 +7,9 @@
 //! 3. That place is either where the writing was cut short or a damage. It is a damage when a mark
 //!    behind it says that it was durable, or when anything behind it is sound and it does not look
 //!    like a write that never reached the device: then the log is refused and nothing is changed.
-//! 4. Else the log is cut there: the file to that length, later files removed.
+//! 4. The log is also refused when it ends, there or where its last file does, before the place up
+//!    to which it is known to be durable (`note`).
+//! 5. Else it is cut there: the file to that length, later files removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use forebay_io::Disk;
 use super::error::LogError;
 use super::frame::{FramePlace, Kind, marked, next_start, segment_seed};
 use super::header::{self, Header, MAX_HEADER_BYTES};
+use super::note::note_path;
 use super::segment::{SegmentFound, SegmentReader};
 use super::{LogOptions, segment_number, segment_path};
 
@@ -50,6 +53,8 @@ pub(super) struct Recovery<'a> {
     pub disk: &'a dyn Disk,
     pub dir: &'a Path,
     pub options: &'a LogOptions,
+    /// How far the log is known to be durable.
+    pub durable: Option<FramePlace>,
 }
 
 impl Recovery<'_> {
@@ -68,22 +73,49 @@ impl Recovery<'_> {
         };
         if let Some((at, offset)) = self.replay_all(&mut segments, replay)? {
             self.judge(&mut segments, at, offset)?;
+            recovered.last = match offset {
+                0 => segments[..at].last().map(Segment::end),
+                _ => Some(FramePlace {
+                    segment: segments[at].number,
+                    offset,
+                }),
+            };
+            self.check_reaches(recovered.last, from_segment)?;
             let gone = self.cut(&mut segments, at, offset)?;
             recovered
                 .segments
                 .retain(|(number, _)| !gone.contains(number));
-            segments.truncate(if offset == 0 { at } else { at + 1 });
-            recovered.last = match segments.last() {
-                Some(segment) if offset > 0 => Some(FramePlace {
-                    segment: segment.number,
-                    offset,
-                }),
-                _ => segments.last().map(Segment::end),
-            };
         } else {
             recovered.last = segments.last().map(Segment::end);
+            self.check_reaches(recovered.last, from_segment)?;
         }
         Ok(recovered)
+    }
+
+    /// Refuses a log that ends before what is known to be durable of the segments that count.
+    fn check_reaches(&self, end: Option<FramePlace>, from_segment: u64) -> Result<(), LogError> {
+        let counts = |durable: &FramePlace| durable.segment >= from_segment;
+        let Some(durable) = self.durable.filter(counts).filter(|_| end < self.durable) else {
+            return Ok(());
+        };
+        let path = segment_path(self.dir, durable.segment);
+        let found = match end {
+            Some(end) if end.segment == durable.segment => {
+                format!(
+                    "{} is sound up to offset {} only",
+                    path.display(),
+                    end.offset
+                )
+            }
+            _ => format!("{} is gone or empty", path.display()),
+        };
+        Err(LogError::Lost {
+            table: self.options.table.clone(),
+            path,
+            offset: durable.offset,
+            note: note_path(self.dir),
+            found,
+        })
     }
 
     /// The numbers of the segments that count, rising; older ones, which a flush left behind, are
@@ -132,6 +164,7 @@ impl Recovery<'_> {
                 table: self.options.table.clone(),
                 missing: segment_path(self.dir, wanted),
                 next: oldest.path.clone(),
+                note: note_path(self.dir),
             });
         }
         linked.reverse();
@@ -314,6 +347,7 @@ impl Recovery<'_> {
             path: path.to_path_buf(),
             offset,
             problem,
+            note: note_path(self.dir),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_io::{LogFile, is_out_of_space};
+use forebay_io::{LogFile, may_pass};
 
 use super::error::LogError;
 use super::frame::{self, FramePlace, MAX_RECORD_BYTES, segment_seed};
@@ -41,6 +41,7 @@ pub(super) struct Writer {
 struct Current {
     open: OpenSegment,
     seed: u64,
+    header_end: u64,
     end: u64,
 }
 
@@ -104,28 +105,37 @@ impl Writer {
             self.mark = None;
             current.end += self.buffer.len() as u64;
             self.written += self.buffer.len() as u64;
-        } else {
-            // Should this fail, the segment ends where the next one's header says.
-            let _ = current.open.file.set_len(current.end);
         }
         if self.buffer.capacity() > KEPT_BUFFER_BYTES {
             self.buffer = Vec::new();
         }
-        let failed = outcome.map_err(|error| (current.open.path.clone(), error));
-        self.current = Some(current);
-        match failed {
-            Ok(()) => Ok(Lsn(self.written)),
-            Err((path, error)) => {
-                self.end_segment();
+        match outcome {
+            Ok(()) => {
+                self.current = Some(current);
+                Ok(Lsn(self.written))
+            }
+            Err(error) => {
+                let path = current.open.path.clone();
+                self.give_up(log, current);
                 Err(self.refuse(log, "write to", &path, error))
             }
         }
     }
 
+    /// Ends a segment that took no record just now.
+    fn give_up(&mut self, log: &LogShared, current: Current) {
+        if current.end == current.header_end {
+            return self.abandon(log, current.open.number, &current.open.path);
+        }
+        // Should this fail, the segment ends where the next one's header says.
+        let _ = current.open.file.set_len(current.end);
+        self.current = Some(current);
+        self.end_segment();
+    }
+
     /// Makes the file of the next segment and its header.
     fn begin_segment(&mut self, log: &LogShared) -> Result<Current, LogError> {
         let number = self.next_segment;
-        self.next_segment += 1;
         let path = segment_path(&log.dir, number);
         let before = self
             .before
@@ -135,18 +145,29 @@ impl Writer {
         let file = created.map_err(|error| self.refuse(log, "create", &path, error))?;
         self.new_names = true;
         if let Err(error) = file.write_all_at(&header, 0) {
-            // A file that stays is one that no segment goes on from.
-            if log.disk.remove(&path).is_err() {
-                self.older.push((number, 0));
-            }
+            self.abandon(log, number, &path);
             return Err(self.refuse(log, "write to", &path, error));
         }
+        self.next_segment = number + 1;
         let end = header.len() as u64;
         Ok(Current {
             open: OpenSegment { number, path, file },
             seed: segment_seed(self.table_id, number),
+            header_end: end,
             end,
         })
+    }
+
+    /// Removes the file of a segment without records, so that the next one takes its number.
+    fn abandon(&mut self, log: &LogShared, number: u64, path: &Path) {
+        match log.disk.remove(path) {
+            Ok(()) => self.next_segment = number,
+            // A file that stays is one that no segment goes on from.
+            Err(_) => {
+                self.next_segment = number + 1;
+                self.older.push((number, 0));
+            }
+        }
     }
 
     /// See [`super::Log::roll`].
@@ -163,7 +184,7 @@ impl Writer {
         self.next_segment
     }
 
-    /// What follows from a failed write: only want of room passes.
+    /// What follows from a failed write: only want of room, or of open files, passes.
     fn refuse(
         &mut self,
         log: &LogShared,
@@ -172,11 +193,12 @@ impl Writer {
         error: io::Error,
     ) -> LogError {
         let (table, path) = (log.options.table.clone(), path.to_path_buf());
-        let full = is_out_of_space(&error);
+        let passes = may_pass(&error);
         let source = Arc::new(error);
-        if full {
+        if passes {
             return LogError::Full {
                 table,
+                action,
                 path,
                 source,
             };
@@ -233,6 +255,13 @@ impl Writer {
     /// Puts back what could not be removed.
     pub fn remember(&mut self, segments: &[(u64, u64)]) {
         self.older.splice(0..0, segments.iter().copied());
+    }
+
+    /// Whether the records of a segment are still needed.
+    pub fn counts(&self, segment: u64) -> bool {
+        let current = self.current.as_ref().map(|current| current.open.number);
+        let mut older = self.older.iter().map(|(number, _)| *number);
+        current == Some(segment) || older.any(|number| number == segment)
     }
 
     pub fn size_bytes(&self) -> u64 {

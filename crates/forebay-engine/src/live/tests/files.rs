@@ -56,6 +56,20 @@ fn an_unlogged_table_keeps_what_was_flushed() {
 }
 
 #[test]
+fn a_log_of_writes_that_take_no_memory_does_not_grow_without_end() {
+    let disk = SimDisk::new();
+    let table = create_on(&disk, LiveDraft::hashed(), &Budget::new(1 << 20));
+    let most = 4 * 3 * (1 << 20) / 8;
+    // The same key, again and again.
+    while table.stats().flushed_bytes == 0 {
+        let _ = table.update(b"k", &[1; 1000]).unwrap();
+        assert!(table.stats().log_bytes < 64 * most, "{:?}", table.stats());
+    }
+    table.flush().unwrap();
+    assert_eq!(table.get(b"k").unwrap().unwrap(), [1; 1000]);
+}
+
+#[test]
 fn small_memory_makes_many_runs_which_are_merged_and_removed() {
     for options in both_orders() {
         let disk = SimDisk::new();

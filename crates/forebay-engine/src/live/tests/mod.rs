@@ -6,6 +6,7 @@ mod files;
 mod holding;
 mod ingest;
 mod memory;
+mod rate;
 mod together;
 mod unwaiting;
 

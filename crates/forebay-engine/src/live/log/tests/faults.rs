@@ -94,7 +94,7 @@ fn every_call_may_fail() {
         assert_eq!((told.durable, told.written().count()), (20, 20));
         let calls = whole.calls();
         for nth in 0..calls {
-            for fault in [Fault::Error, Fault::Full, Fault::Dead] {
+            for fault in [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead] {
                 let disk = SimDisk::new();
                 disk.plan(nth, fault);
                 let told = write(&disk, durability);
@@ -113,8 +113,11 @@ fn every_call_may_fail() {
 }
 
 #[test]
-fn without_room_only_that_write_is_refused() {
-    for durability in MODES {
+fn without_room_or_files_only_that_write_is_refused() {
+    for (durability, fault) in MODES
+        .into_iter()
+        .flat_map(|durability| [(durability, Fault::Full), (durability, Fault::NoFiles)])
+    {
         let whole = SimDisk::new();
         write(&whole, durability);
         for nth in 0..whole.calls() {
@@ -122,14 +125,18 @@ fn without_room_only_that_write_is_refused() {
             let Ok((log, _)) = open(&disk, durability) else {
                 panic!("a new disk");
             };
-            disk.plan(nth, Fault::Full);
+            disk.plan(nth, fault);
             let mut expected = Vec::new();
             for number in 0..20 {
                 match log.append(&payload(number)) {
                     Ok(_) => expected.push(payload(number)),
                     Err(error) => {
                         assert!(matches!(error, LogError::Full { .. }), "{error}");
-                        assert!(error.to_string().contains("make room"), "{error}");
+                        let remedy = match fault {
+                            Fault::NoFiles => "let more files be open",
+                            _ => "make room",
+                        };
+                        assert!(error.to_string().contains(remedy), "{error}");
                         disk.make_room();
                     }
                 }
@@ -148,11 +155,44 @@ fn without_room_only_that_write_is_refused() {
 }
 
 #[test]
+fn writes_that_are_refused_use_up_no_numbers_and_leave_no_files() {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, Durability::Sync).unwrap();
+    let lsn = log.append(&payload(1)).unwrap();
+    log.wait_durable(lsn).unwrap();
+    log.roll();
+    let before = disk.files();
+    // A segment is made, gets its header, and a record.
+    for (nth, fault) in [
+        (0, Fault::Full),
+        (1, Fault::Full),
+        (2, Fault::Full),
+        (0, Fault::NoFiles),
+    ] {
+        for _ in 0..20 {
+            disk.plan(nth, fault);
+            let error = log.append(&[2; 6000]).unwrap_err();
+            assert!(matches!(error, LogError::Full { .. }), "{error}");
+            assert_eq!(disk.files(), before, "{fault:?} at {nth}");
+            disk.make_room();
+        }
+    }
+    log.append(&payload(3)).unwrap();
+    assert!(disk.files().contains(&file(2)));
+    drop(log);
+    let (_log, found) = open(&disk, Durability::Sync).unwrap();
+    assert_eq!(found, [payload(1), payload(3)]);
+}
+
+#[test]
 fn recovery_may_fail_at_every_call_and_be_tried_again() {
     let base = SimDisk::new();
     let mut told = write(&base, Durability::Os);
     told.durable = 0;
     base.tamper(&file(2), |bytes| bytes.truncate(bytes.len() - 3));
+    // Nobody knows that it was durable.
+    base.remove(&note()).unwrap();
+    base.sync_dir(note().parent().unwrap()).unwrap();
     let (_log, expected) = open(&base.after_kill(), Durability::Os).unwrap();
     assert_eq!(expected.len(), 13);
     for durability in MODES {

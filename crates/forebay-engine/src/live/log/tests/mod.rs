@@ -2,6 +2,7 @@
 
 mod commits;
 mod damage;
+mod ends;
 mod faults;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,10 @@ fn dir() -> &'static Path {
 
 fn file(segment: u64) -> PathBuf {
     super::segment_path(dir(), segment)
+}
+
+fn note() -> PathBuf {
+    super::note::note_path(dir())
 }
 
 fn options(durability: Durability) -> LogOptions {
@@ -112,7 +117,7 @@ fn records_come_back_in_order_with_their_segments() {
     drop(log);
     let (_log, found) = open_from(&disk, Durability::Os, 1).unwrap();
     assert_eq!(found, expected);
-    assert_eq!(disk.files(), [file(1), file(2), file(3), file(4)]);
+    assert_eq!(disk.files(), [file(1), file(2), file(3), file(4), note()]);
 }
 
 #[test]
@@ -136,7 +141,7 @@ fn segments_that_are_kept_elsewhere_are_removed_and_never_read_again() {
     // The process died between moving on and removing.
     let (_log, found) = open_from(&disk, Durability::Os, third).unwrap();
     assert_eq!(found, [(3, b"three".to_vec())]);
-    assert_eq!(disk.files(), [file(3)]);
+    assert_eq!(disk.files(), [file(3), note()]);
 }
 
 #[test]
