@@ -35,7 +35,7 @@ pub struct Shared {
     pub scan_cursors: ScanCursors,
     pub clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     pub resp_address: SocketAddr,
-    /// 40 hex digits, new with every start: CLUSTER MYID and INFO's run_id.
+    /// 40 hex digits, new with every start: INFO's run_id.
     pub run_id: String,
     pub started_unix_ms: u64,
     /// Set once, when the server is told to stop.

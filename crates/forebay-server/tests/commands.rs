@@ -373,24 +373,6 @@ fn what_clients_ask_to_introduce_themselves() {
     assert!(client.text("CLIENT INFO").contains("name=a"));
     assert!(client.text("CLIENT LIST").contains("lib-name=test"));
     assert_eq!(client.text("CLIENT NO-EVICT ON"), "OK");
-    assert_eq!(client.text("READONLY"), "OK");
-    assert_eq!(client.text("ASKING"), "OK");
-    assert_eq!(client.text("CLUSTER KEYSLOT foo"), "12182");
-    assert!(client.text("CLUSTER INFO").contains("cluster_state:ok"));
-    let port = fixture.server().resp_address().port().to_string();
-    assert!(
-        client
-            .text("CLUSTER NODES")
-            .contains(&format!("127.0.0.1:{port}@"))
-    );
-    let Reply::Array(slots) = client.ask("CLUSTER SLOTS") else {
-        panic!()
-    };
-    let Reply::Array(range) = &slots[0] else {
-        panic!()
-    };
-    assert_eq!(range[..2], [Reply::Int(0), Reply::Int(16383)]);
-    assert!(matches!(client.ask("CLUSTER SHARDS"), Reply::Array(shards) if shards.len() == 1));
     let count: usize = client.text("COMMAND COUNT").parse().expect("a number");
     assert!(matches!(client.ask("COMMAND"), Reply::Array(all) if all.len() == count));
     assert!(
@@ -400,7 +382,24 @@ fn what_clients_ask_to_introduce_themselves() {
     assert_eq!(client.texts("COMMAND GETKEYS MGET a:1 b:2"), ["a:1", "b:2"]);
     assert_eq!(client.texts("CONFIG GET sav?"), ["save", ""]);
     assert_eq!(client.texts("CONFIG GET save appendonly").len(), 4);
+    for of_clusters in [
+        "CLUSTER SLOTS",
+        "CLUSTER INFO",
+        "READONLY",
+        "READWRITE",
+        "ASKING",
+    ] {
+        let refused = "-ERR This instance has cluster support disabled";
+        assert_eq!(client.text(of_clusters), refused, "{of_clusters}");
+    }
     let info = client.text("INFO");
+    assert!(info.contains("redis_mode:standalone\r\n") && info.contains("cluster_enabled:0\r\n"));
+    assert_eq!(
+        client.texts("CONFIG GET cluster-enabled"),
+        ["cluster-enabled", "no"]
+    );
+    let standalone = Reply::Bulk(b"standalone".to_vec());
+    assert!(matches!(client.ask("HELLO 2"), Reply::Array(told) if told.contains(&standalone)));
     assert!(
         info.contains("redis_version:7.2") && info.contains("db0:keys=1370"),
         "{info}"

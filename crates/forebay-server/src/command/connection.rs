@@ -146,7 +146,7 @@ fn greet(call: &mut SessionCall<'_>) {
     reply.int(if reply.is_resp3() { 3 } else { 2 });
     reply.bulk(b"id");
     reply.int(call.session.client.id as i64);
-    for (name, text) in [("mode", "cluster"), ("role", "master")] {
+    for (name, text) in [("mode", "standalone"), ("role", "master")] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
@@ -287,7 +287,15 @@ fn help(call: &mut SessionCall<'_>) {
         .for_each(|line| call.reply.bulk(line.as_bytes()));
 }
 
-/// READONLY, READWRITE, ASKING: every connection reads, whatever it says.
+/// CLUSTER, READONLY, READWRITE, ASKING: a server is no part of a cluster. Clients that are told so
+/// ask for keys of several slots at once.
+pub fn no_cluster(_: &mut SessionCall<'_>) -> Answer {
+    Err(CommandError::error(
+        "ERR This instance has cluster support disabled",
+    ))
+}
+
+/// UNWATCH: nothing is watched.
 pub fn accept(call: &mut SessionCall<'_>) -> Answer {
     call.reply.ok();
     Ok(())

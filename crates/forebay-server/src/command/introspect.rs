@@ -36,7 +36,7 @@ pub fn info(call: &mut SessionCall<'_>) -> Answer {
         ("Replication", |_| {
             "role:master\r\nconnected_slaves:0\r\n".to_owned()
         }),
-        ("Cluster", |_| "cluster_enabled:1\r\n".to_owned()),
+        ("Cluster", |_| "cluster_enabled:0\r\n".to_owned()),
         ("Keyspace", keyspace),
     ];
     let mut text = String::new();
@@ -56,7 +56,7 @@ fn server(call: &SessionCall<'_>) -> String {
     let (version, port) = (env!("CARGO_PKG_VERSION"), shared.resp_address.port());
     let (seconds, process) = (shared.uptime_seconds(), std::process::id());
     format!(
-        "redis_version:{REDIS_VERSION}\r\nforebay_version:{version}\r\nredis_mode:cluster\r\n\
+        "redis_version:{REDIS_VERSION}\r\nforebay_version:{version}\r\nredis_mode:standalone\r\n\
          os:{}\r\narch_bits:64\r\nprocess_id:{process}\r\nrun_id:{}\r\ntcp_port:{port}\r\n\
          io_threads_active:{}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\n",
         std::env::consts::OS,
@@ -179,7 +179,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".to_owned()),
         ("bind", shared.resp_address.ip().to_string()),
-        ("cluster-enabled", "yes".to_owned()),
+        ("cluster-enabled", "no".to_owned()),
         ("databases", "1".to_owned()),
         ("io-threads", shared.metrics.workers().len().to_string()),
         ("maxclients", limits.connections.to_string()),

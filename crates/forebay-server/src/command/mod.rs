@@ -2,7 +2,6 @@
 
 mod call;
 mod cell;
-mod cluster;
 mod connection;
 mod count;
 mod expire;

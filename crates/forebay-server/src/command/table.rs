@@ -3,8 +3,8 @@
 use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
-    cluster, connection, count, expire, get, hash, hash_edit, introspect, keyspace, list,
-    list_edit, put, range, scan, string, transaction,
+    connection, count, expire, get, hash, hash_edit, introspect, keyspace, list, list_edit, put,
+    range, scan, string, transaction,
 };
 use crate::resp::Args;
 
@@ -210,15 +210,15 @@ pub static COMMANDS: &[Command] = &[
     session("select", 2, STATE, "connection", "There is only database 0.", connection::select),
     session("client", -2, STATE, "connection", "About connections.", connection::client),
     session("acl", -2, STATE, "connection", "WHOAMI.", connection::acl),
-    session("readonly", 1, STATE, "connection", "Accepted; all reads are.", connection::accept),
-    session("readwrite", 1, STATE, "connection", "Accepted.", connection::accept),
-    session("asking", 1, STATE, "connection", "Accepted.", connection::accept),
+    session("readonly", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
+    session("readwrite", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
+    session("asking", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
     session("multi", 1, STATE, "transactions", "Begins a transaction.", transaction::multi),
     session("exec", 1, STATE, "transactions", "Runs it.", transaction::exec),
     session("discard", 1, STATE, "transactions", "Forgets it.", transaction::discard),
     session("watch", -2, STATE, "transactions", "Not supported.", transaction::watch),
     session("unwatch", 1, STATE, "transactions", "Accepted.", connection::accept),
-    session("cluster", -2, STATE, "cluster", "This node and its slots.", cluster::cluster),
+    session("cluster", -2, STATE, "cluster", "Refused: this is no cluster.", connection::no_cluster),
     session("command", -1, STATE, "server", "About the commands.", introspect::command),
     session("info", -1, STATE, "server", "About the server.", introspect::info),
     session("config", -2, STATE, "server", "GET: some settings.", introspect::config),
