@@ -15,7 +15,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
-use crate::command::{COMMANDS, CommandError, Run};
+use crate::command::{COMMANDS, CommandError, KeyNames, Run};
 use crate::commits::Commits;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Outcome, View, settle};
@@ -123,7 +123,7 @@ impl Pipeline {
                 .parser
                 .advance(&self.input[self.at..], &self.session.limits(&shared));
             if let Ok(Some(len)) = parsed
-                && self.collect_get(len)
+                && self.collect_get(&tables, len)
             {
                 continue;
             }
@@ -255,7 +255,7 @@ impl Pipeline {
     /// Puts the command that was just parsed to the GETs to be looked up together, if it is one and
     /// lies in their table.
     #[inline]
-    fn collect_get(&mut self, len: usize) -> bool {
+    fn collect_get(&mut self, tables: &TableView, len: usize) -> bool {
         if self.gets.is_full() || !self.session.is_plain() {
             return false;
         }
@@ -267,6 +267,12 @@ impl Pipeline {
         }
         let end = self.at + len;
         let wire = end - 2 - args.get(1).len()..end - 2;
+        if let Some(user) = &self.session.user
+            && let Some(names) = KeyNames::of(&self.shared, tables, user)
+            && !names.is_named(&self.input[wire.clone()])
+        {
+            return false;
+        }
         let in_same_table = self.gets.push(&self.input, wire);
         if in_same_table {
             self.at = end;

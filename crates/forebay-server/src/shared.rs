@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use forebay_engine::{Serving, Store};
+use forebay_engine::{Serving, Store, TableName};
 use parking_lot::Mutex;
 
 use crate::client::Client;
@@ -96,6 +96,14 @@ impl Shared {
             batch: self.serving.load(),
             live: self.live.load(),
         }
+    }
+
+    /// Whether there is a table of that name in the store that does not serve now.
+    pub fn is_unserved(&self, name: &[u8]) -> bool {
+        let by_name = |table: &TableName| table.as_str().as_bytes().cmp(name);
+        let states = self.serving.states();
+        let batch = states.tables.binary_search_by(|(table, _)| by_name(table));
+        batch.is_ok() || self.live.is_problem(name)
     }
 
     pub fn uptime_seconds(&self) -> u64 {

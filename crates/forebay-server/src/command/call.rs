@@ -6,6 +6,7 @@ use forebay_engine::{Lookup, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
+use super::names::{KeyNames, ShownKeys};
 use super::txn::{NEVER_MS, Txn};
 use super::{Answer, CommandError, shown};
 use crate::resp::{Args, Reply};
@@ -106,6 +107,12 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// How a walk shows the keys that match a pattern.
+    pub fn shown_keys(&self, pattern: Option<&'a [u8]>) -> ShownKeys<'a> {
+        let names = KeyNames::of(self.shared, self.tables, self.user);
+        ShownKeys::new(names, pattern)
+    }
+
     /// Ends a command whose reply grew beyond the limit; called between its parts.
     pub fn check_size(&self) -> Result<(), CommandError> {
         self.reading().check(self.reply, self.reply_start)
@@ -159,7 +166,8 @@ pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), CommandError> {
         None => {
             let wire = shown(wire);
             Err(CommandError::error(format!(
-                "ERR key '{wire}' names no table: keys are 'table:key'"
+                "ERR key '{wire}' names no table: keys are 'table:key' (or start the server with \
+                 --default-table)"
             )))
         }
     }

@@ -4,8 +4,7 @@ use forebay_engine::{Bound, ValueKind};
 use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::Call;
-use super::{Answer, CommandError, shown};
-use crate::glob;
+use super::{Answer, CommandError, shown as printable};
 use crate::users::Verb;
 use forebay_engine::Source;
 
@@ -122,7 +121,8 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
             let mut scan = source.scan(range, Direction::Forward);
             if scan.advance()? {
                 call.first = Some(source.table());
-                call.reply.bulk(&wire_key(source, scan.key()));
+                let key = call.shown_keys(None).show(source, scan.key());
+                call.reply.bulk(&key.unwrap_or_default());
                 return Ok(());
             }
         }
@@ -145,15 +145,16 @@ fn random_partition(source: Source<'_>, random: u64) -> ScanRange {
 /// KEYS pattern, where few enough keys have to be looked at.
 pub fn keys(call: &mut Call<'_>) -> Answer {
     let pattern = call.args.get(1);
+    let shown = call.shown_keys(Some(pattern));
     let tables: Vec<_> = readable(call)
         .into_iter()
-        .filter(|source| may_match(pattern, *source))
+        .filter(|source| shown.may_match(*source))
         .collect();
     let check = |rows: u64| match rows {
         0..=KEYS_LIMIT => Ok(()),
         _ => Err(CommandError::error(format!(
             "ERR KEYS '{}' would walk {rows} keys, more than {KEYS_LIMIT}: use SCAN with MATCH",
-            shown(pattern)
+            printable(pattern)
         ))),
     };
     check(tables.iter().map(|source| source.rows()).sum())?;
@@ -163,26 +164,10 @@ pub fn keys(call: &mut Call<'_>) -> Answer {
         while scan.advance()? {
             walked += 1;
             check(walked)?;
-            let key = wire_key(source, scan.key());
-            if glob::matches(pattern, &key) {
-                found.push(key);
-            }
+            found.extend(shown.show(source, scan.key()));
         }
     }
     call.reply.array(found.len());
     found.iter().for_each(|key| call.reply.bulk(key));
     Ok(())
-}
-
-/// Whether any wire key of the table could match, by what the pattern begins with.
-pub fn may_match(pattern: &[u8], source: Source<'_>) -> bool {
-    let prefix = glob::literal_prefix(pattern);
-    let table = [source.table().as_str().as_bytes(), b":"].concat();
-    let common = prefix.len().min(table.len());
-    prefix[..common] == table[..common]
-}
-
-/// `table:key`.
-pub fn wire_key(source: Source<'_>, key: &[u8]) -> Vec<u8> {
-    [source.table().as_str().as_bytes(), b":", key].concat()
 }

@@ -15,7 +15,7 @@ use forebay_run::Order;
 use forebay_run::scan::Direction;
 
 use super::call::{Call, split};
-use super::keyspace::wire_key;
+use super::names::wire_key;
 use super::value::reply_value;
 use super::write::RangeDelete;
 use super::{Answer, CommandError, find_source, positive};
