@@ -49,6 +49,7 @@ def test_keys_without_a_table(default):
         pipe.get("kv:plain")
         assert pipe.execute() == [2, "2"]
     assert client.delete("plain", "user:1", "nosuch") == 2
+    assert client.flushdb() and client.keys("*") == ["other:1"]
 
 
 def test_a_new_table_takes_its_keys(default):

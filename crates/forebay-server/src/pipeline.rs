@@ -167,7 +167,10 @@ impl Pipeline {
         let start = self.reply.len();
         self.reply.append(&done.replies);
         // Others go there in any case.
-        if matches!(COMMANDS[waiting.place].run, Run::Read(_) | Run::Edit { .. }) {
+        if matches!(
+            COMMANDS[waiting.place].run,
+            Run::Read(_) | Run::Edit { .. } | Run::Together(_)
+        ) {
             let metrics = self.metrics_of(done.table.as_ref());
             metrics.page_misses.fetch_add(1, Ordering::Relaxed);
         }

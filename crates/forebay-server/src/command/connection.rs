@@ -317,3 +317,18 @@ pub fn acl(call: &mut SessionCall<'_>) -> Answer {
     call.reply.bulk(name.as_bytes());
     Ok(())
 }
+
+/// WAIT replicas ms: there are none to wait for.
+pub fn wait(call: &mut SessionCall<'_>) -> Answer {
+    super::integer(call.args.get(1))?;
+    match super::integer(call.args.get(2)) {
+        Ok(0..) => call.reply.int(0),
+        Ok(_) => return Err(CommandError::error("ERR timeout is negative")),
+        Err(_) => {
+            return Err(CommandError::error(
+                "ERR timeout is not an integer or out of range",
+            ));
+        }
+    }
+    Ok(())
+}

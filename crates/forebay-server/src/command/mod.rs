@@ -1,5 +1,6 @@
 //! The commands: one table of all of them, one file a family.
 
+mod bits;
 mod call;
 mod cell;
 mod connection;
@@ -15,6 +16,7 @@ mod list_edit;
 mod names;
 mod put;
 mod range;
+mod rename;
 mod scan;
 mod string;
 mod table;
@@ -97,6 +99,8 @@ pub enum Run {
         done: fn(&mut Reply, i64),
         reads: bool,
     },
+    /// Changes several keys at one moment: they have to lie in one partition.
+    Together(fn(&mut Edit<'_, '_>) -> Answer),
     /// Walks through a table and changes it: always on a thread that may wait.
     RangeDelete(fn(&mut RangeDelete<'_>) -> Answer),
     /// Would change a table in a way that none here can be changed.
@@ -150,7 +154,7 @@ impl Command {
     pub fn writes(&self) -> bool {
         matches!(
             self.run,
-            Run::Edit { .. } | Run::Many { .. } | Run::RangeDelete(_)
+            Run::Edit { .. } | Run::Many { .. } | Run::Together(_) | Run::RangeDelete(_)
         )
     }
 

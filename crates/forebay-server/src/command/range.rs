@@ -128,6 +128,32 @@ pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     Ok(())
 }
 
+/// FLUSHDB [table] [ASYNC | SYNC]: deletes the keys of a live table that are there when it begins.
+pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
+    let (args, shared) = (range_delete.args, range_delete.shared);
+    let is_mode = |at: usize| args.is(at, "async") || args.is(at, "sync");
+    let named = match args.len() {
+        1 => None,
+        2 if is_mode(1) => None,
+        2 => Some(args.get(1)),
+        3 if is_mode(2) => Some(args.get(1)),
+        _ => return Err(CommandError::syntax()),
+    };
+    let default = shared.config.default_table.as_ref();
+    let table = named.or(default.map(|table| table.as_str().as_bytes()));
+    let table = table.ok_or_else(|| {
+        CommandError::error(
+            "ERR FLUSHDB here empties one table: FLUSHDB TABLE, or without a name that of \
+             --default-table",
+        )
+    })?;
+    let table = range_delete.live(table)?;
+    let (_, commit) = table.delete_all()?;
+    range_delete.commits.add(table, &commit);
+    range_delete.reply.ok();
+    Ok(())
+}
+
 fn reply(call: &mut Call<'_>, next: Option<Vec<u8>>, count: usize, items: &Reply) -> Answer {
     call.reply.array(2);
     match next {

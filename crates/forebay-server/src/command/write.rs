@@ -20,6 +20,7 @@ use super::{Answer, COMMANDS, Call, Command, CommandError, Run, shown};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{Args, OwnedArgs, Reply};
+use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
 use forebay_engine::Source;
@@ -27,6 +28,7 @@ use forebay_engine::Source;
 /// A command that deletes a range: it waits for the device as it walks.
 pub struct RangeDelete<'a> {
     pub args: Args<'a>,
+    pub shared: &'a Shared,
     pub tables: &'a TableView,
     pub user: &'a User,
     pub command: &'a Command,
@@ -77,8 +79,12 @@ impl View<'_> {
                 (reply, commits),
                 (run, done, reads),
             ),
+            Run::Together(run) => {
+                self.edit_together(command, args, &mut table, (reply, commits), run)
+            }
             Run::RangeDelete(run) => run(&mut RangeDelete {
                 args,
+                shared: self.shared,
                 tables: self.tables,
                 user: self.user,
                 command,
@@ -138,6 +144,25 @@ impl View<'_> {
         }
         done(reply, sum);
         Ok(())
+    }
+
+    fn edit_together(
+        &self,
+        command: &Command,
+        args: Args<'_>,
+        first: &mut Option<TableName>,
+        (reply, commits): (&mut Reply, &mut Commits),
+        run: fn(&mut Edit<'_, '_>) -> Answer,
+    ) -> Answer {
+        let groups = self.groups(command, args)?;
+        *first = groups.first().map(|(table, ..)| table.name().clone());
+        let [(table, _, places)] = &groups[..] else {
+            return Err(apart(command, &groups));
+        };
+        let keys: Vec<&[u8]> = places.iter().map(|place| place.key).collect();
+        self.change(table, &keys, commits, Several::No, |txn| {
+            run(&mut Edit { args, txn, reply })
+        })
     }
 
     /// Writes groups of keys blindly: nothing before all of it is known to be right.
@@ -276,7 +301,7 @@ impl View<'_> {
         };
         let answer = match command.run {
             _ if checked.is_err() => checked,
-            Run::Edit { run, .. } => run(&mut Edit { args, txn, reply }),
+            Run::Edit { run, .. } | Run::Together(run) => run(&mut Edit { args, txn, reply }),
             Run::Many { run, done, .. } => {
                 let places: Vec<usize> = command.key_places(args.len()).collect();
                 let sum = run(&mut Edit { args, txn, reply }, &places);
@@ -309,6 +334,7 @@ impl View<'_> {
             let looks = match command.run {
                 Run::Edit { reads, .. } => reads(&args),
                 Run::Many { reads, .. } => reads,
+                Run::Together(_) => true,
                 Run::Read(_) if command.keys.first > 0 => true,
                 _ => return Err(not_within(command)),
             };
@@ -340,6 +366,23 @@ fn not_within(command: &Command) -> CommandError {
     let name = command.name.to_uppercase();
     CommandError::error(format!(
         "ERR {name} cannot be in a MULTI that writes, which is for commands on keys"
+    ))
+}
+
+/// Of a command on keys that have to lie together, and do not.
+fn apart(command: &Command, groups: &[Group<'_>]) -> CommandError {
+    let name = command.name.to_uppercase();
+    let mut tables = groups.iter().map(|(table, ..)| table.name());
+    let first = tables.next().map_or("", TableName::as_str);
+    let problem = match tables.all(|table| table.as_str() == first) {
+        true => format!(
+            "its keys lie in several of table '{first}': give them one hashtag, as in \
+             {first}:{{user1}}a"
+        ),
+        false => "its keys are of several tables".to_owned(),
+    };
+    CommandError::error(format!(
+        "CROSSSLOT {name} is atomic within one partition of one live table: {problem}"
     ))
 }
 
