@@ -142,3 +142,28 @@ def test_there_is_nobody_to_wait_for(live, real):
                 told.append(str(error))
         assert told[0] == told[1], words
     assert live.client().execute_command("WAIT", "3", "0") == 0
+
+
+def test_what_clients_are_told_of_commands(live, real):
+    """Arity, keys and categories, of all commands that redis-server has, too."""
+    ours, theirs = live.client(decode_responses=True), real
+    ours.response_callbacks.clear(), theirs.response_callbacks.clear()
+    names = ours.execute_command("COMMAND", "LIST")
+    assert ours.execute_command("COMMAND", "COUNT") == len(names)
+    told = {name: ours.execute_command("COMMAND", "INFO", name)[0] for name in names}
+    known = {name: theirs.execute_command("COMMAND", "INFO", name)[0] for name in names}
+    # Redis lists the keys of these by their subcommands; ours read as fast as any.
+    containers = {"object", "memory", "client", "config", "acl", "slowlog", "latency", "module"}
+    containers |= {"cluster", "command"}
+    # The categories of what is refused are nobody's business.
+    of_speed = {"@fast", "@slow"}
+    for name in sorted(set(names) - containers):
+        if known[name] is None:
+            assert name.startswith("kv."), name
+            continue
+        our, their = told[name], known[name]
+        if "Not supported." in str(ours.execute_command("COMMAND", "DOCS", name)):
+            continue
+        assert our[1] == their[1], (name, our, their)
+        assert our[3:6] == their[3:6], (name, our, their)
+        assert set(our[6]) - of_speed == set(their[6]) - of_speed, (name, our, their)

@@ -93,3 +93,6 @@ def test_redis_benchmark(store, made, tests):
         )
         assert done.returncode == 0 and "rror" not in done.stdout + done.stderr, done
         assert len(done.stdout.splitlines()) > len(tests.split(",")), done.stdout
+        asked = ["redis-cli", "-p", str(server.port), "INFO", "stats"]
+        stats = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        assert "total_error_replies:0\n" in stats, stats

@@ -14,7 +14,9 @@ use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
+use crate::slow_log::SlowLog;
 use crate::table_view::TableView;
+use crate::totals::Totals;
 use crate::users::{Token, User, Users};
 
 /// The version of Redis whose commands these are, as far as they go.
@@ -33,6 +35,9 @@ pub struct Shared {
     pub http_token: Option<Token>,
     pub metrics: Metrics,
     pub scan_cursors: ScanCursors,
+    pub slow_log: SlowLog,
+    /// What was counted before CONFIG RESETSTAT.
+    pub totals_before: Mutex<Totals>,
     pub clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     pub resp_address: SocketAddr,
     /// 40 hex digits, new with every start: INFO's run_id.
@@ -60,6 +65,8 @@ impl Shared {
             anyone: Arc::new(User::anyone()),
             http_token: secrets.1,
             scan_cursors: ScanCursors::default(),
+            slow_log: SlowLog::default(),
+            totals_before: Mutex::default(),
             clients: Mutex::default(),
             resp_address,
             run_id,
@@ -112,6 +119,11 @@ impl Shared {
             .unix_ms()
             .saturating_sub(self.started_unix_ms)
             / 1000
+    }
+
+    /// What was counted since the start, or since CONFIG RESETSTAT.
+    pub fn totals(&self) -> Totals {
+        Totals::of(&self.metrics).since(&self.totals_before.lock())
     }
 
     pub fn is_stopping(&self) -> bool {

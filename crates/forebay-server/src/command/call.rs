@@ -1,6 +1,7 @@
 //! A command under way: its arguments, what it may see, where its reply goes.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use forebay_engine::{Lookup, TableName, Value};
 use forebay_run::row::RowError;
@@ -52,6 +53,25 @@ pub struct SessionCall<'a> {
     pub session: &'a mut Session,
     pub shared: &'a Shared,
     pub reply: &'a mut Reply,
+}
+
+impl SessionCall<'_> {
+    /// Whether it may see and do what concerns other clients: without users everybody may.
+    pub fn administers(&self) -> bool {
+        let of_user = |user: &Arc<User>| user.verbs().contains(&Verb::Admin);
+        self.shared.users.is_none() || self.session.user.as_ref().is_some_and(of_user)
+    }
+
+    pub fn check_administers(&self) -> Answer {
+        if self.administers() {
+            return Ok(());
+        }
+        let user = self.session.user.as_ref().map_or("", |user| user.name());
+        Err(CommandError::error(format!(
+            "NOPERM user '{user}' may not administer this server: that takes the verb 'admin' in the \
+             users file"
+        )))
+    }
 }
 
 impl<'a> Call<'a> {

@@ -59,20 +59,6 @@ pub fn object(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// MEMORY USAGE key: the bytes of key and value.
-pub fn memory(call: &mut Call<'_>) -> Answer {
-    if !call.args.is(1, "usage") || call.args.len() < 3 {
-        let only = "ERR MEMORY here knows only USAGE: see the metrics for the server's own";
-        return Err(CommandError::error(only));
-    }
-    let wire = call.args.get(2);
-    match call.fetch(wire)?.1 {
-        Some(value) => call.reply.count(wire.len() + value.len()),
-        None => call.reply.null(),
-    }
-    Ok(())
-}
-
 /// The tables that the user may read.
 pub fn readable<'a>(call: &Call<'a>) -> Vec<Source<'a>> {
     let user = call.user;

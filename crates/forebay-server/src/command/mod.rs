@@ -1,8 +1,10 @@
 //! The commands: one table of all of them, one file a family.
 
+mod acl;
 mod bits;
 mod call;
 mod cell;
+mod clients;
 mod connection;
 mod count;
 mod expire;
@@ -21,6 +23,7 @@ mod scan;
 mod string;
 mod table;
 mod transaction;
+mod tune;
 mod txn;
 mod value;
 mod write;

@@ -3,8 +3,8 @@
 use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
-    bits, connection, count, expire, get, hash, hash_edit, introspect, keyspace, list, list_edit, put,
-    range, rename, scan, string, transaction,
+    acl, bits, clients, connection, count, expire, get, hash, hash_edit, introspect, keyspace,
+    list, list_edit, put, range, rename, scan, string, transaction, tune,
 };
 use crate::resp::Args;
 
@@ -210,7 +210,7 @@ pub static COMMANDS: &[Command] = &[
     read("expiretime", 2, ONE, "keyspace", "When a key expires, or -1, -2.", expire::expiretime),
     read("pexpiretime", 2, ONE, "keyspace", "The same in milliseconds.", expire::pexpiretime),
     read("object", -2, SECOND, "keyspace", "ENCODING, REFCOUNT, IDLETIME.", keyspace::object),
-    read("memory", -2, SECOND, "keyspace", "USAGE: bytes of a key and value.", keyspace::memory),
+    read("memory", -2, SECOND, "keyspace", "USAGE of a key; STATS.", tune::memory),
     read("hget", 3, ONE, "hash", "A column of a row.", hash::hget),
     read("hmget", -3, ONE, "hash", "Some columns of a row.", hash::hmget),
     read("hgetall", 2, ONE, "hash", "The columns of a row that are not null.", hash::hgetall),
@@ -237,8 +237,8 @@ pub static COMMANDS: &[Command] = &[
     session("quit", -1, BEFORE_AUTH, "connection", "Ends the connection.", connection::quit),
     session("reset", 1, STATE, "connection", "Begins the session anew.", connection::reset),
     session("select", 2, STATE, "connection", "There is only database 0.", connection::select),
-    session("client", -2, STATE, "connection", "About connections.", connection::client),
-    session("acl", -2, STATE, "connection", "WHOAMI.", connection::acl),
+    session("client", -2, STATE, "connection", "About connections.", clients::client),
+    session("acl", -2, STATE, "connection", "WHOAMI, CAT, LIST, USERS, GETUSER.", acl::acl),
     session("readonly", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
     session("readwrite", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
     session("asking", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
@@ -250,12 +250,12 @@ pub static COMMANDS: &[Command] = &[
     session("cluster", -2, STATE, "cluster", "Refused: this is no cluster.", connection::no_cluster),
     session("command", -1, STATE, "server", "About the commands.", introspect::command),
     session("info", -1, STATE, "server", "About the server.", introspect::info),
-    session("config", -2, STATE, "server", "GET: some settings.", introspect::config),
+    session("config", -2, STATE, "server", "GET, SET of some, RESETSTAT.", tune::config),
     session("time", 1, STATE, "server", "The server's clock.", introspect::time),
     session("role", 1, STATE, "server", "master.", introspect::role),
     session("wait", 3, STATE, "connection", "There are no replicas: 0.", connection::wait),
-    session("slowlog", -2, STATE, "server", "Empty.", introspect::slowlog),
-    session("latency", -2, STATE, "server", "Empty.", introspect::latency),
+    session("slowlog", -2, STATE, "server", "The commands that took long.", tune::slowlog),
+    session("latency", -2, STATE, "server", "HISTOGRAM: what commands took.", tune::latency),
     session("module", -2, STATE, "server", "LIST: none.", introspect::module),
     edit("set", -3, "string", "Sets a value.", (put::set, put::set_reads)),
     edit("setnx", 3, "string", "Sets a value if there is none.", (put::setnx, always)),
