@@ -4,7 +4,9 @@ mod common;
 
 use std::net::TcpStream;
 
-use common::{Client, Fixture, Reply, encode};
+use common::{Client, Fixture, Reply, bytes, encode};
+use forebay_engine::live::LiveDraft;
+use forebay_run::Order;
 
 #[test]
 fn values_of_all_kinds() {
@@ -511,4 +513,55 @@ fn get_answers_the_same_wherever_it_stands() {
         served.copied().collect::<Vec<_>>().join(" ")
     ));
     assert_eq!(of_mget, Reply::Array(wanted.cloned().collect()));
+}
+
+#[test]
+fn random_keys_are_of_all_places() {
+    let mut fixture = Fixture::store();
+    let text = |n: u32| (format!("k{n:05}").into_bytes(), b"x".repeat(100));
+    let rows: Vec<_> = (0..2000).map(text).collect();
+    fixture.push("hashed", Order::Hashed, bytes(), rows.clone());
+    fixture.push("ordered", Order::Ordered, bytes(), rows);
+    fixture.live("live");
+    fixture.live_as("sorted", LiveDraft::ordered(vec![b"k0500".to_vec()]));
+    fixture.start(|_| {});
+    let mut client = fixture.client();
+    for n in 0..1000 {
+        assert_eq!(
+            client.text(&format!("MSET live:k{n} x sorted:k{n:04} x")),
+            "OK"
+        );
+    }
+    let mut drawn = std::collections::BTreeMap::<String, Vec<String>>::new();
+    for _ in 0..1500 {
+        let key = client.text("RANDOMKEY");
+        let (table, key) = key.split_once(':').expect("a table and a key");
+        drawn
+            .entry(table.to_owned())
+            .or_default()
+            .push(key.to_owned());
+    }
+    for (table, most) in [
+        ("hashed", 2000),
+        ("ordered", 2000),
+        ("live", 1000),
+        ("sorted", 1000),
+    ] {
+        let keys = drawn.get_mut(table).expect("some");
+        let draws = keys.len();
+        keys.sort();
+        keys.dedup();
+        // Of a quarter of a table or more, drawn at random, few keys come twice, and some of any
+        // tenth come.
+        assert!(
+            draws > most / 8 && keys.len() > draws / 2,
+            "{table}: {} of {draws}",
+            keys.len()
+        );
+        let number = |key: &String| key[1..].parse::<usize>().expect("a number");
+        let tenths: std::collections::BTreeSet<_> =
+            keys.iter().map(|key| number(key) * 10 / most).collect();
+        assert_eq!(tenths.len(), 10, "{table}");
+    }
+    fixture.server = None;
 }

@@ -1,6 +1,7 @@
 //! What Redis tells of keys: type, time to live, encoding; how many there are.
 
-use forebay_engine::{Bound, ValueKind};
+use forebay_engine::{RandomPlace, ValueKind};
+use forebay_io::Random;
 use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::Call;
@@ -76,7 +77,7 @@ pub fn dbsize(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// A key of a table chosen by its share of all keys: the first one behind a random place.
+/// A key by chance, of a table chosen by its share of all keys.
 pub fn randomkey(call: &mut Call<'_>) -> Answer {
     let tables = readable(call);
     // A live table may have rows in memory alone.
@@ -85,12 +86,8 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
         Source::Live(_) => source.rows().max(1),
     };
     let rows: u64 = tables.iter().copied().map(weight).sum();
-    if rows == 0 {
-        call.reply.null();
-        return Ok(());
-    }
-    let random = call.shared.store.random();
-    let mut place = random.next_u64() % rows;
+    let random = &**call.shared.store.random();
+    let mut place = random.next_u64() % rows.max(1);
     // A live table may turn out to be empty: then it is the next one's turn.
     for &source in tables.iter().chain(&tables) {
         let rows = weight(source);
@@ -99,33 +96,31 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
             continue;
         }
         place = 0;
-        let from = match source.order() {
-            forebay_run::Order::Hashed => ScanRange::hashes(random.next_u64(), None),
-            forebay_run::Order::Ordered => random_partition(source, random.next_u64()),
-        };
-        for range in [from, ScanRange::all()] {
-            let mut scan = source.scan(range, Direction::Forward);
-            if scan.advance()? {
-                call.first = Some(source.table());
-                let key = call.shown_keys(None).show(source, scan.key());
-                call.reply.bulk(&key.unwrap_or_default());
-                return Ok(());
-            }
+        if let Some(key) = some_key(source, random)? {
+            call.first = Some(source.table());
+            let key = call.shown_keys(None).show(source, &key);
+            call.reply.bulk(&key.unwrap_or_default());
+            return Ok(());
         }
     }
     call.reply.null();
     Ok(())
 }
 
-/// An ordered table has no place that a number alone could choose, but its partitions' bounds.
-fn random_partition(source: Source<'_>, random: u64) -> ScanRange {
-    use std::ops::Bound::{Included, Unbounded};
-    let partitions = source.partitions();
-    let chosen = partitions.get((random % partitions.len().max(1) as u64) as usize);
-    match chosen.map(|range| &range.bounds.lower) {
-        Some(Bound::Key(key)) => ScanRange::keys(Included(key), Unbounded),
-        _ => ScanRange::all(),
+/// A key of a table by chance; `None` where it is empty.
+fn some_key(source: Source<'_>, random: &dyn Random) -> Result<Option<Vec<u8>>, CommandError> {
+    let RandomPlace { range, keys } = source.random_place(random);
+    let most = usize::try_from(keys).unwrap_or(usize::MAX);
+    let mut drawn_from: Vec<Vec<u8>> = Vec::new();
+    // What lies behind the end is the beginning.
+    for range in [range, ScanRange::all()] {
+        let mut scan = source.scan(range, Direction::Forward);
+        while drawn_from.len() < most && scan.advance()? {
+            drawn_from.push(scan.key().to_vec());
+        }
     }
+    let drawn = random.next_u64() % (drawn_from.len().max(1) as u64);
+    Ok(drawn_from.into_iter().nth(drawn as usize))
 }
 
 /// KEYS pattern, where few enough keys have to be looked at.
