@@ -1,5 +1,5 @@
-//! RPUSH, LPOP, LSET, LREM and their relatives: the server reads the packed list, and writes the new
-//! one.
+//! RPUSH, LPOP, LSET, LREM and their relatives: the server reads the packed list, and writes the
+//! new one.
 
 use std::ops::Range;
 
@@ -12,18 +12,19 @@ use super::txn::Edit;
 use super::{Answer, CommandError, clamp, integer};
 
 /// A list as it is stored, and how many items it has.
-struct Packed {
+pub struct Packed {
     len: usize,
     bytes: Vec<u8>,
 }
 
+/// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub enum End {
     Left,
     Right,
 }
 
-fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, CommandError> {
+pub fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, CommandError> {
     match edit.source().kind() {
         ValueKind::List { item, .. } => Ok(item),
         _ => Err(CommandError::wrong_type(edit.source(), "lists")),
@@ -37,7 +38,7 @@ fn old<'e>(edit: &'e Edit<'_, '_>, kind: &'e Kind) -> Result<Option<ListView<'e>
     Ok(stored.map(view).transpose()?)
 }
 
-fn pack<'v>(
+pub fn pack<'v>(
     kind: &Kind,
     mut items: impl Iterator<Item = Result<Datum<'v>, RowError>>,
 ) -> Result<Packed, RowError> {
@@ -49,11 +50,11 @@ fn pack<'v>(
     Ok(Packed { len, bytes })
 }
 
-/// Stores what became of the list; without items it is gone.
-fn put(edit: &mut Edit<'_, '_>, list: Packed) -> Answer {
+/// Stores what became of a key's list; without items it is gone.
+pub fn put(edit: &mut Edit<'_, '_>, key: &[u8], list: Packed) -> Answer {
     match list.len {
-        0 => edit.txn.delete(edit.key()),
-        _ => edit.txn.rewrite(edit.key(), list.bytes)?,
+        0 => edit.txn.delete(key),
+        _ => edit.txn.rewrite(key, list.bytes)?,
     }
     Ok(())
 }
@@ -96,7 +97,7 @@ fn push(edit: &mut Edit<'_, '_>, end: End) -> Answer {
         End::Right => pack(kind, there.chain(new))?,
     };
     edit.reply.count(list.len);
-    put(edit, list)
+    put(edit, edit.key(), list)
 }
 
 pub fn rpop(edit: &mut Edit<'_, '_>) -> Answer {
@@ -155,7 +156,7 @@ fn pop(edit: &mut Edit<'_, '_>, end: End, name: &str) -> Answer {
         End::Left => taken..view.len(),
         End::Right => 0..view.len() - taken,
     };
-    put(edit, part(kind, &view, left)?)
+    put(edit, edit.key(), part(kind, &view, left)?)
 }
 
 fn part(kind: &Kind, view: &ListView<'_>, range: Range<usize>) -> Result<Packed, RowError> {
@@ -170,7 +171,7 @@ pub fn ltrim(edit: &mut Edit<'_, '_>) -> Answer {
         let range = clamp(start, stop, view.len());
         if range.len() < view.len() {
             let kept = part(kind, &view, range)?;
-            put(edit, kept)?;
+            put(edit, edit.key(), kept)?;
         }
     }
     edit.reply.ok();
@@ -191,7 +192,7 @@ pub fn lset(edit: &mut Edit<'_, '_>) -> Answer {
     };
     let list = pack(kind, (0..view.len()).map(new))?;
     edit.reply.ok();
-    put(edit, list)
+    put(edit, edit.key(), list)
 }
 
 /// LREM key count value: the first items that are `value`, counted from the end where `count` is
@@ -221,7 +222,7 @@ pub fn lrem(edit: &mut Edit<'_, '_>) -> Answer {
     edit.reply.count(removed);
     match removed {
         0 => Ok(()),
-        _ => put(edit, list),
+        _ => put(edit, edit.key(), list),
     }
 }
 
@@ -254,5 +255,5 @@ pub fn linsert(edit: &mut Edit<'_, '_>) -> Answer {
     let new = std::iter::once(Ok(cell.datum()));
     let list = pack(kind, items(0..at).chain(new).chain(items(at..view.len())))?;
     edit.reply.count(list.len);
-    put(edit, list)
+    put(edit, edit.key(), list)
 }

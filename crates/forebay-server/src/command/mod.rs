@@ -15,6 +15,7 @@ mod introspect;
 mod keyspace;
 mod list;
 mod list_edit;
+mod list_move;
 mod names;
 mod put;
 mod range;

@@ -4,7 +4,7 @@ use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
     acl, bits, clients, connection, count, expire, get, hash, hash_edit, introspect, keyspace,
-    list, list_edit, put, range, rename, scan, string, transaction, tune,
+    list, list_edit, list_move, put, range, rename, scan, string, transaction, tune,
 };
 use crate::resp::Args;
 
@@ -21,6 +21,12 @@ const ONE: Keys = Keys {
 const TWO: Keys = Keys {
     first: 1,
     last: 2,
+    step: 1,
+};
+/// All from the second argument on.
+const FROM_SECOND: Keys = Keys {
+    first: 2,
+    last: -1,
     step: 1,
 };
 const ALL: Keys = Keys {
@@ -204,6 +210,7 @@ pub static COMMANDS: &[Command] = &[
     read("substr", 4, ONE, "string", "A part of what GET gives.", string::getrange),
     read("getbit", 3, ONE, "bitmap", "A bit of what GET gives.", bits::getbit),
     read("bitcount", -2, ONE, "bitmap", "The bits that are set in what GET gives.", bits::bitcount),
+    read("bitpos", -3, ONE, "bitmap", "The first bit that is set, or not, in what GET gives.", bits::bitpos),
     read("type", 2, ONE, "keyspace", "string, hash (a row), list or none.", keyspace::type_of),
     read("ttl", 2, ONE, "keyspace", "Seconds to live; -1: no end, -2: no key.", expire::ttl),
     read("pttl", 2, ONE, "keyspace", "Milliseconds to live; -1 and -2 as TTL.", expire::pttl),
@@ -298,6 +305,9 @@ pub static COMMANDS: &[Command] = &[
     many("unlink", -2, ALL, "keyspace", "Deletes keys; how many there were.", DEL),
     many("mset", -3, PAIRS, "string", "Sets several values.", MSET),
     together("msetnx", -3, PAIRS, "string", "Sets several values if none is there.", put::msetnx),
+    together("bitop", -4, FROM_SECOND, "bitmap", "Stores what bits of several values make.", bits::bitop),
+    together("lmove", 5, TWO, "list", "Moves an item to another list.", list_move::lmove),
+    together("rpoplpush", 3, TWO, "list", "Moves the last item to the beginning of a list.", list_move::rpoplpush),
     together("rename", 3, TWO, "keyspace", "Gives a key another name.", rename::rename),
     together("renamenx", 3, TWO, "keyspace", "The same if the name is free.", rename::renamenx),
     together("copy", -3, TWO, "keyspace", "Copies a key.", rename::copy),
