@@ -1,7 +1,7 @@
 //! Where to look for a key by chance.
 //!
-//! A hashed table has keys at all hashes alike. An ordered one is drawn from by its pages: of a run,
-//! chosen by its share of the records, any page is as likely as any other.
+//! A hashed table has keys at all hashes alike. An ordered one is drawn from by its pages: a run is
+//! chosen by its share of the records, and any page of it is as likely as any other.
 
 use std::ops::Bound;
 use std::sync::Arc;

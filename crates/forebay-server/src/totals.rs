@@ -1,5 +1,5 @@
-//! What INFO and LATENCY HISTOGRAM tell: counts since the start, or since CONFIG RESETSTAT. Those of
-//! /metrics go on.
+//! What INFO and LATENCY HISTOGRAM tell: counts since the start, or since CONFIG RESETSTAT. Those
+//! of /metrics go on.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
