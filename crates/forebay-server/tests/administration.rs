@@ -87,7 +87,7 @@ fn categories_have_their_commands() {
     );
     assert_eq!(
         client.texts("ACL CAT bitmap"),
-        ["getbit", "bitcount", "setbit"]
+        ["getbit", "bitcount", "bitpos", "setbit", "bitop"]
     );
     assert_eq!(
         client.text("ACL CAT nosuch"),
