@@ -1,5 +1,6 @@
 """Commands on strings, bits, lists and keys beside redis-server: the answers are the same."""
 
+import pytest
 import redis
 from beside_redis import compare
 
@@ -138,6 +139,23 @@ def test_values_of_another_type(live, real):
             except redis.ResponseError as error:
                 reply = str(error)
             assert isinstance(reply, str) and reply.startswith("WRONGTYPE"), (name, key, reply)
+
+
+def test_a_short_command_makes_no_huge_value(live):
+    client = live.client()
+    longest = 16 << 20
+    for offset in [longest, 2**29 - 1]:
+        with pytest.raises(redis.ResponseError, match="maximum allowed size"):
+            client.setrange("kv:a", offset, "x")
+        with pytest.raises(redis.ResponseError, match="bit offset is not an integer"):
+            client.setbit("kv:a", offset * 8, 1)
+    assert client.exists("kv:a") == 0
+    assert client.setrange("kv:a", longest - 1, "x") == longest
+    # What APPEND made longer is changed where it is.
+    assert client.append("kv:a", "yz") == longest + 2
+    assert client.setrange("kv:a", longest + 1, "!") == longest + 2
+    assert client.setbit("kv:a", longest * 8, 1) == 0
+    assert client.getrange("kv:a", -3, -1) == b"x\xf9!"
 
 
 def test_there_is_nobody_to_wait_for(live, real):

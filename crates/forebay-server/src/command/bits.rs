@@ -3,7 +3,7 @@
 use forebay_engine::live::MAX_VALUE_BYTES;
 
 use super::call::Call;
-use super::put::only_bytes;
+use super::put::{has_room, only_bytes};
 use super::string::span;
 use super::txn::Edit;
 use super::value::text;
@@ -17,7 +17,11 @@ fn place(argument: &[u8]) -> Result<(usize, u8), CommandError> {
     let place = offset.map(|bit| ((bit >> 3) as usize, 0x80 >> (bit & 7)));
     place
         .filter(|(byte, _)| *byte < MAX_VALUE_BYTES)
-        .ok_or_else(|| CommandError::error("ERR bit offset is not an integer or out of range"))
+        .ok_or_else(out_of_range)
+}
+
+fn out_of_range() -> CommandError {
+    CommandError::error("ERR bit offset is not an integer or out of range")
 }
 
 /// SETBIT key offset 0|1: the bit as it was.
@@ -34,6 +38,9 @@ pub fn setbit(edit: &mut Edit<'_, '_>) -> Answer {
     };
     only_bytes(edit)?;
     let mut value = edit.old_bytes();
+    if !has_room(&value, byte + 1) {
+        return Err(out_of_range());
+    }
     value.resize(value.len().max(byte + 1), 0);
     edit.reply.int(i64::from(value[byte] & mask != 0));
     value[byte] = value[byte] & !mask | bit;

@@ -1,7 +1,5 @@
 //! SET, DEL, APPEND and their relatives: values of bytes, and numbers as decimal text.
 
-use forebay_engine::live::MAX_VALUE_BYTES;
-
 use super::expire::{self, ExpiryChange, Unit};
 use super::txn::Edit;
 use super::{Answer, CommandError, integer};
@@ -140,6 +138,15 @@ pub fn only_bytes(edit: &Edit<'_, '_>) -> Answer {
     edit.encode(b"").map(|_| ())
 }
 
+/// The longest value that a place far behind the end of another makes of it: by default no client
+/// can send a longer one at once, and to ask for it costs next to nothing.
+const MAX_GROWN_BYTES: usize = 16 << 20;
+
+/// Whether a value can be changed, and made longer, up to `end`.
+pub fn has_room(value: &[u8], end: usize) -> bool {
+    end <= value.len().max(MAX_GROWN_BYTES)
+}
+
 /// SETRANGE key offset value: zeros fill what lies between the value that was there and the offset.
 pub fn setrange(edit: &mut Edit<'_, '_>) -> Answer {
     let (offset, part) = (integer(edit.args.get(2))?, edit.args.get(3));
@@ -149,7 +156,7 @@ pub fn setrange(edit: &mut Edit<'_, '_>) -> Answer {
     let mut value = edit.old_bytes();
     if !part.is_empty() {
         let end = offset.saturating_add(part.len());
-        if end > MAX_VALUE_BYTES {
+        if !has_room(&value, end) {
             return Err(CommandError::error(
                 "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             ));
