@@ -225,7 +225,7 @@ impl HistogramSum {
 
     /// Takes out what was counted before.
     pub fn subtract(&mut self, before: &Self) {
-        self.change(before, |sum, less| *sum -= less);
+        self.change(before, |sum, less| *sum = sum.saturating_sub(less));
     }
 
     fn change(&mut self, other: &Self, change: impl Fn(&mut u64, u64)) {

@@ -123,7 +123,8 @@ impl Shared {
 
     /// What was counted since the start, or since CONFIG RESETSTAT.
     pub fn totals(&self) -> Totals {
-        Totals::of(&self.metrics).since(&self.totals_before.lock())
+        let before = self.totals_before.lock();
+        Totals::of(&self.metrics).since(&before)
     }
 
     pub fn is_stopping(&self) -> bool {

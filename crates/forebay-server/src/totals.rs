@@ -43,10 +43,11 @@ impl Totals {
             }
         }
         self.latencies.retain(|_, sum| sum.count() > 0);
-        self.accepted -= base.accepted;
-        self.refused -= base.refused;
-        self.input_bytes -= base.input_bytes;
-        self.output_bytes -= base.output_bytes;
+        let subtract = |later: &mut u64, before: u64| *later = later.saturating_sub(before);
+        subtract(&mut self.accepted, base.accepted);
+        subtract(&mut self.refused, base.refused);
+        subtract(&mut self.input_bytes, base.input_bytes);
+        subtract(&mut self.output_bytes, base.output_bytes);
         self
     }
 
