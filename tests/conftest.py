@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import redis
 from data import people, write
-from harness import Store
+from harness import Store, wait_for
 from nodes import Node
 from object_store import Proxy, RemoteStore, S3Server
 
@@ -104,3 +105,16 @@ def node(remote, tmp_path):
     for server in running:
         if server.alive():
             server.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def real(tmp_path):
+    """A redis-server beside ours."""
+    socket = tmp_path / "redis.sock"
+    words = ["redis-server", "--port", "0", "--unixsocket", str(socket)]
+    words += ["--save", "", "--dir", str(tmp_path)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    wait_for(socket.exists, "redis-server")
+    yield redis.Redis(unix_socket_path=str(socket), decode_responses=True)
+    process.terminate()
+    process.wait()

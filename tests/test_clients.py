@@ -45,6 +45,16 @@ def test_redis_py(served, protocol):
         client.get("nosuch:1")
 
 
+def test_a_server_is_no_cluster(served):
+    client = served.client(decode_responses=True)
+    assert client.info("server")["redis_mode"] == "standalone"
+    # Keys of as many slots as there are keys.
+    values = client.mget([f"people:{i}" for i in range(100)])
+    assert [json.loads(value)["id"] for value in values] == list(range(100))
+    with pytest.raises(redis.exceptions.RedisClusterException, match="Cluster mode is not enabled"):
+        redis.RedisCluster(host="127.0.0.1", port=served.port)
+
+
 def test_writes_are_refused_clearly(served):
     client = served.client()
     for write_command in [

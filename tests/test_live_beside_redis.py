@@ -1,35 +1,8 @@
 """Random commands on a live table and on redis-server: the answers are the same."""
 
-import os
-import random
-import subprocess
 import time
 
-import pytest
-import redis
-from harness import wait_for
-
-
-@pytest.fixture
-def real(tmp_path):
-    """A redis-server beside ours."""
-    socket = tmp_path / "redis.sock"
-    words = [
-        "redis-server",
-        "--port",
-        "0",
-        "--unixsocket",
-        str(socket),
-        "--save",
-        "",
-        "--dir",
-        str(tmp_path),
-    ]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    wait_for(socket.exists, "redis-server")
-    yield redis.Redis(unix_socket_path=str(socket), decode_responses=True)
-    process.terminate()
-    process.wait()
+from beside_redis import compare
 
 
 def random_command(dice):
@@ -99,43 +72,5 @@ def random_expiries(dice, key, text):
     ]
 
 
-def alike(words, ours, theirs):
-    """Whether two answers are the same, but for the moments at which the two servers were asked."""
-    told = {"TTL": 1, "EXPIRETIME": 1, "PTTL": 2000, "PEXPIRETIME": 2000}
-    if words[0] in told and isinstance(ours, int) and isinstance(theirs, int):
-        return ours == theirs or min(ours, theirs) > 0 and abs(ours - theirs) <= told[words[0]]
-    return ours == theirs
-
-
-def answer(connection, words):
-    connection.send_command(*words)
-    try:
-        reply = connection.read_response()
-    except redis.ResponseError as error:
-        return f"error: {error}"
-    if words == ["EXEC"] and isinstance(reply, list):
-        return [f"error: {part}" if isinstance(part, Exception) else part for part in reply]
-    return reply
-
-
 def test_answers_are_those_of_redis(live, real):
-    seed = int(os.environ.get("FOREBAY_TEST_SEED", time.time_ns() % 2**32))
-    print("seed", seed)
-    dice = random.Random(seed)
-    clients = [live.client(decode_responses=True), real]
-    connections = [client.connection_pool.get_connection() for client in clients]
-    for step in range(5000):
-        queued = [random_command(dice)]
-        commands = queued
-        if dice.random() < 0.1:
-            queued = queued + [random_command(dice) for _ in range(dice.randrange(4))]
-            commands = [["MULTI"], *queued, ["EXEC"]]
-        for words in commands:
-            ours, theirs = [answer(connection, words) for connection in connections]
-            pairs = [(words, ours, theirs)]
-            if words == ["EXEC"] and isinstance(ours, list) and isinstance(theirs, list):
-                pairs = list(zip(queued, ours, theirs, strict=True))
-            for words, ours, theirs in pairs:
-                assert alike(words, ours, theirs), (seed, step, words, ours, theirs, commands)
-    for connection in connections:
-        connection.disconnect()
+    compare(live.client(decode_responses=True), real, 5000, random_command)

@@ -19,6 +19,8 @@ pub struct Client {
     pub active_ms: AtomicU64,
     /// Since when the client has not taken a piece of output; 0: nothing waits.
     pub writing_ms: AtomicU64,
+    /// Set by CLIENT KILL: the connection ends within a tenth of a second.
+    pub killed: AtomicBool,
     pub details: Mutex<Details>,
 }
 
@@ -43,6 +45,7 @@ impl Client {
             idle: AtomicBool::new(false),
             active_ms: AtomicU64::new(now_ms),
             writing_ms: AtomicU64::new(0),
+            killed: AtomicBool::new(false),
             details: Mutex::default(),
         }
     }

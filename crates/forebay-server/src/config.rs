@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_engine::TableName;
 use forebay_io::{Net, OsNet};
 
 use crate::pulls::Pulls;
@@ -34,6 +35,8 @@ pub struct ServerConfig {
     /// Host names under which the HTTP port may be addressed, beside `localhost`, the loopback
     /// addresses and the address that it is bound to.
     pub http_hosts: Vec<String>,
+    /// The table of keys that name none; without it every key has to.
+    pub default_table: Option<TableName>,
     /// Memory for what was written to the live tables and is not in their runs yet, and for the
     /// runs' filters and indexes.
     pub live_memory_bytes: usize,
@@ -83,6 +86,7 @@ impl Default for ServerConfig {
             users: None,
             http_token: None,
             http_hosts: Vec::new(),
+            default_table: None,
             live_memory_bytes: 256 << 20,
             pulls: None,
             net: Arc::new(OsNet),

@@ -3,11 +3,11 @@
 use forebay_engine::TableName;
 
 use crate::command::{
-    COMMANDS, Command, CommandError, Run, SessionCall, find, refuse_write, shown,
+    COMMANDS, Command, CommandError, KeyNames, Run, SessionCall, find, refuse_write, shown,
 };
 use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
-use crate::resp::{Args, Reply};
+use crate::resp::{Args, OwnedArgs, Reply};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::table_view::TableView;
@@ -36,6 +36,8 @@ impl Dispatch<'_> {
     /// REQUIRES: [`admit`] let the command pass, and gave this place.
     pub fn run(&mut self, place: usize, args: Args<'_>) -> Ran {
         let command = &COMMANDS[place];
+        let completed = self.complete(command, &args);
+        let args = completed.as_ref().map_or(args, OwnedArgs::borrow);
         let at_once = ["discard", "reset", "quit", "multi", "watch"];
         if self.session.queued.is_none() || at_once.contains(&command.name) {
             self.run_now(place, command, args)
@@ -44,6 +46,13 @@ impl Dispatch<'_> {
         } else {
             Ran::just(self.queue(place, command, &args))
         }
+    }
+
+    /// The arguments with a table's name before every key, where keys without are of the default
+    /// table; `None`: they have it.
+    fn complete(&self, command: &Command, args: &Args<'_>) -> Option<OwnedArgs> {
+        let user = self.session.user.as_ref()?;
+        KeyNames::of(self.shared, self.tables, user)?.complete(command, args)
     }
 
     fn run_now(&mut self, place: usize, command: &Command, args: Args<'_>) -> Ran {

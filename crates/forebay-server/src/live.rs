@@ -14,7 +14,6 @@ use arc_swap::{ArcSwap, Guard};
 use forebay_engine::live::{Budget, LiveError, LiveTable};
 use forebay_engine::{Store, TableName};
 use forebay_io::start_within;
-use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
 /// How often new tables are looked for.
@@ -32,10 +31,11 @@ pub struct LiveTables {
     map: ArcSwap<LiveMap>,
     budget: Arc<Budget>,
     /// Why tables that are there are not open.
-    problems: Mutex<BTreeMap<TableName, Problem>>,
+    problems: ArcSwap<BTreeMap<TableName, Problem>>,
 }
 
 /// A table that could not be opened.
+#[derive(Clone)]
 struct Problem {
     text: String,
     /// When it is tried again, and how long after the last time that is.
@@ -49,7 +49,7 @@ impl LiveTables {
         Self {
             map: ArcSwap::default(),
             budget: Budget::new(memory_bytes),
-            problems: Mutex::default(),
+            problems: ArcSwap::default(),
         }
     }
 
@@ -72,10 +72,24 @@ impl LiveTables {
     }
 
     pub fn problems(&self) -> BTreeMap<TableName, String> {
-        let problems = self.problems.lock();
+        let problems = self.problems.load();
         let told = problems.iter();
         told.map(|(name, problem)| (name.clone(), problem.text.clone()))
             .collect()
+    }
+
+    /// Whether there is a table of that name that cannot be opened.
+    pub fn is_problem(&self, name: &[u8]) -> bool {
+        let problems = self.problems.load();
+        !problems.is_empty()
+            && std::str::from_utf8(name).is_ok_and(|name| problems.contains_key(name))
+    }
+
+    /// Changes what is known of tables that are not open. REQUIRES: one thread at a time does.
+    fn change_problems(&self, change: impl FnOnce(&mut BTreeMap<TableName, Problem>)) {
+        let mut problems = BTreeMap::clone(&self.problems.load());
+        change(&mut problems);
+        self.problems.store(Arc::new(problems));
     }
 
     /// Opens what is there and not open.
@@ -92,13 +106,13 @@ impl LiveTables {
             .iter()
             .filter(|name| !open.contains_key(*name))
             .collect();
-        self.problems.lock().retain(|name, _| new.contains(&name));
+        if !self.problems.load().is_empty() {
+            self.change_problems(|problems| problems.retain(|name, _| new.contains(&name)));
+        }
         let now = store.clock().monotonic();
         let due = |name: &TableName| {
-            self.problems
-                .lock()
-                .get(name)
-                .is_none_or(|p| p.again <= now)
+            let problems = self.problems.load();
+            problems.get(name).is_none_or(|p| p.again <= now)
         };
         for name in new.into_iter().filter(|name| due(name)) {
             // Where that cannot be known, opening the table tells why.
@@ -107,12 +121,12 @@ impl LiveTables {
             }
             match self.open_one(store, name) {
                 Ok(table) => {
-                    self.problems.lock().remove(name);
                     self.map.rcu(|map| {
                         let mut map = LiveMap::clone(map);
                         map.insert(name.clone(), table.clone());
                         map
                     });
+                    self.change_problems(|problems| drop(problems.remove(name)));
                 }
                 Err(error) => self.note(name, error.to_string(), store.clock().monotonic()),
             }
@@ -122,14 +136,15 @@ impl LiveTables {
     /// Reading a long log back only to find it damaged is not to be done all the time: each attempt
     /// waits twice as long as the one before.
     fn note(&self, name: &TableName, text: String, now: Duration) {
-        let mut problems = self.problems.lock();
+        let problems = self.problems.load();
         let before = problems.get(name);
         if before.is_none_or(|before| before.text != text) {
             error!(table = %name, error = text, "a live table cannot be served");
         }
         let pause = before.map_or(LOOK, |before| (before.pause * 2).min(LONGEST_PAUSE));
         let again = now + pause;
-        problems.insert(name.clone(), Problem { text, again, pause });
+        let problem = Problem { text, again, pause };
+        self.change_problems(|problems| drop(problems.insert(name.clone(), problem)));
     }
 
     /// Reading back a long log takes a while; the log tells how far it is.
@@ -195,7 +210,7 @@ mod tests {
         let mut now = Duration::ZERO;
         for attempt in 0..10 {
             tables.note(&name, "damaged".to_owned(), now);
-            let again = tables.problems.lock()[&name].again;
+            let again = tables.problems.load()[&name].again;
             assert_eq!(again - now, (LOOK * (1 << attempt)).min(LONGEST_PAUSE));
             now = again;
         }

@@ -36,15 +36,17 @@ pub enum Drop {
     SlowReader,
     Idle,
     AuthDeadline,
+    Killed,
     Shutdown,
 }
 
 impl Drop {
-    pub const ALL: [Drop; 5] = [
+    pub const ALL: [Drop; 6] = [
         Drop::Protocol,
         Drop::SlowReader,
         Drop::Idle,
         Drop::AuthDeadline,
+        Drop::Killed,
         Drop::Shutdown,
     ];
 
@@ -54,6 +56,7 @@ impl Drop {
             Drop::SlowReader => "slow_reader",
             Drop::Idle => "idle",
             Drop::AuthDeadline => "auth_deadline",
+            Drop::Killed => "killed",
             Drop::Shutdown => "shutdown",
         }
     }
@@ -116,14 +119,6 @@ impl Metrics {
 
     pub fn count_drop(&self, reason: Drop) {
         self.dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Commands answered so far.
-    pub fn commands(&self) -> u64 {
-        let sums = self.latencies();
-        sums.values()
-            .map(|sum| sum.buckets.iter().sum::<u64>())
-            .sum()
     }
 
     /// The latencies of all workers by table and command; only those that were used.
@@ -223,6 +218,27 @@ impl HistogramSum {
         self.sum_ns += histogram.sum_ns.load(Ordering::Relaxed);
         self.errors += errors;
     }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.change(other, |sum, more| *sum += more);
+    }
+
+    /// Takes out what was counted before.
+    pub fn subtract(&mut self, before: &Self) {
+        self.change(before, |sum, less| *sum = sum.saturating_sub(less));
+    }
+
+    fn change(&mut self, other: &Self, change: impl Fn(&mut u64, u64)) {
+        let buckets = self.buckets.iter_mut().zip(other.buckets);
+        buckets.for_each(|(sum, by)| change(sum, by));
+        change(&mut self.sum_ns, other.sum_ns);
+        change(&mut self.errors, other.errors);
+    }
+
+    /// How many commands were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
 }
 
 /// The first bucket whose bound is not below `ns`.
@@ -273,7 +289,7 @@ mod tests {
         let sum = &sums[&("t".into(), COMMANDS[0].name)];
         assert_eq!((sum.buckets[2], sum.sum_ns, sum.errors), (4, 12_000, 2));
         assert_eq!(metrics.page_misses()["t"], 2);
-        assert_eq!(metrics.commands(), 6);
+        assert_eq!(sums.values().map(HistogramSum::count).sum::<u64>(), 6);
         assert_eq!(metrics.latency_counts()[..3], [2, 0, 4]);
     }
 }

@@ -15,7 +15,7 @@ use forebay_engine::TableName;
 use forebay_engine::live::LiveError;
 
 use crate::client::Client;
-use crate::command::{COMMANDS, CommandError, Run};
+use crate::command::{COMMANDS, CommandError, KeyNames, Run};
 use crate::commits::Commits;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Outcome, View, settle};
@@ -24,6 +24,7 @@ use crate::metrics::{Drop, TableMetrics};
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
+use crate::slow_log::{self, SlowEntry};
 use crate::table_view::TableView;
 use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
@@ -112,7 +113,7 @@ impl Pipeline {
         let tables = shared.tables();
         let mut now = shared.store.clock().monotonic();
         loop {
-            if self.session.closing {
+            if self.session.closing || self.session.client.killed.load(Ordering::Relaxed) {
                 return self.after_waits(Next::Close);
             }
             if self.reply.len() >= HIGH_WATER {
@@ -123,7 +124,7 @@ impl Pipeline {
                 .parser
                 .advance(&self.input[self.at..], &self.session.limits(&shared));
             if let Ok(Some(len)) = parsed
-                && self.collect_get(len)
+                && self.collect_get(&tables, len)
             {
                 continue;
             }
@@ -167,7 +168,10 @@ impl Pipeline {
         let start = self.reply.len();
         self.reply.append(&done.replies);
         // Others go there in any case.
-        if matches!(COMMANDS[waiting.place].run, Run::Read(_) | Run::Edit { .. }) {
+        if matches!(
+            COMMANDS[waiting.place].run,
+            Run::Read(_) | Run::Edit { .. } | Run::Together(_)
+        ) {
             let metrics = self.metrics_of(done.table.as_ref());
             metrics.page_misses.fetch_add(1, Ordering::Relaxed);
         }
@@ -178,11 +182,10 @@ impl Pipeline {
         self.mute(waiting.replies_before, start);
         self.hold_reply(start);
         let answered = done.answered.clamp(1, waiting.ends.len().max(1));
-        self.start = waiting
-            .ends
-            .get(answered - 1)
-            .copied()
-            .unwrap_or(self.start);
+        let end = waiting.ends.get(answered - 1).copied();
+        let end = end.unwrap_or(self.start);
+        self.note_slow(self.start..end, time);
+        self.start = end;
         self.rewind();
     }
 
@@ -255,7 +258,7 @@ impl Pipeline {
     /// Puts the command that was just parsed to the GETs to be looked up together, if it is one and
     /// lies in their table.
     #[inline]
-    fn collect_get(&mut self, len: usize) -> bool {
+    fn collect_get(&mut self, tables: &TableView, len: usize) -> bool {
         if self.gets.is_full() || !self.session.is_plain() {
             return false;
         }
@@ -267,6 +270,12 @@ impl Pipeline {
         }
         let end = self.at + len;
         let wire = end - 2 - args.get(1).len()..end - 2;
+        if let Some(user) = &self.session.user
+            && let Some(names) = KeyNames::of(&self.shared, tables, user)
+            && !names.is_named(&self.input[wire.clone()])
+        {
+            return false;
+        }
         let in_same_table = self.gets.push(&self.input, wire);
         if in_same_table {
             self.at = end;
@@ -294,7 +303,9 @@ impl Pipeline {
         if gets.answered > 0 {
             let time = now.saturating_sub(since);
             self.record(GET, gets.table, time, (gets.answered, gets.failed));
-            self.start = self.gets.end(gets.answered - 1);
+            let end = self.gets.end(gets.answered - 1);
+            self.note_slow(self.start..end, time);
+            self.start = end;
         }
         let count = self.gets.len();
         if gets.answered == count {
@@ -367,6 +378,7 @@ impl Pipeline {
         let failed = usize::from(ran.outcome == Outcome::Failed);
         let time = now.saturating_sub(since);
         self.record(place, ran.table.as_ref(), time, (1, failed));
+        self.note_slow(self.at..end, time);
         self.pass(end);
         self.mute(before, reply_start);
         self.hold_reply(reply_start);
@@ -397,6 +409,35 @@ impl Pipeline {
             self.last_command = place;
             self.session.client.details.lock().last_command = COMMANDS[place].name;
         }
+    }
+
+    /// Notes the command that lies there in the input, if it took long; of GETs that were looked up
+    /// together the first.
+    #[inline]
+    fn note_slow(&self, commands: Range<usize>, time: Duration) {
+        if self.shared.slow_log.is_slow(time) {
+            self.note_in_slow_log(commands, time);
+        }
+    }
+
+    #[cold]
+    fn note_in_slow_log(&self, commands: Range<usize>, time: Duration) {
+        let (mut parser, commands) = (Parser::default(), &self.input[commands]);
+        let limits = self.session.limits(&self.shared);
+        let Ok(Some(len)) = parser.advance(commands, &limits) else {
+            return;
+        };
+        let client = &self.session.client;
+        let details = client.details.lock().clone();
+        self.shared.slow_log.note(SlowEntry {
+            id: 0,
+            unix_s: self.shared.store.clock().unix_ms() / 1000,
+            time,
+            args: slow_log::kept(&parser.args(&commands[..len])),
+            address: client.address,
+            client_name: details.name,
+            user: details.user,
+        });
     }
 
     /// Counts commands of one kind that were answered, some of them with an error, each after

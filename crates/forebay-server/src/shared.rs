@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use forebay_engine::{Serving, Store};
+use forebay_engine::{Serving, Store, TableName};
 use parking_lot::Mutex;
 
 use crate::client::Client;
@@ -14,7 +14,9 @@ use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
+use crate::slow_log::SlowLog;
 use crate::table_view::TableView;
+use crate::totals::Totals;
 use crate::users::{Token, User, Users};
 
 /// The version of Redis whose commands these are, as far as they go.
@@ -33,9 +35,12 @@ pub struct Shared {
     pub http_token: Option<Token>,
     pub metrics: Metrics,
     pub scan_cursors: ScanCursors,
+    pub slow_log: SlowLog,
+    /// What was counted before CONFIG RESETSTAT.
+    pub totals_before: Mutex<Totals>,
     pub clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     pub resp_address: SocketAddr,
-    /// 40 hex digits, new with every start: CLUSTER MYID and INFO's run_id.
+    /// 40 hex digits, new with every start: INFO's run_id.
     pub run_id: String,
     pub started_unix_ms: u64,
     /// Set once, when the server is told to stop.
@@ -60,6 +65,8 @@ impl Shared {
             anyone: Arc::new(User::anyone()),
             http_token: secrets.1,
             scan_cursors: ScanCursors::default(),
+            slow_log: SlowLog::default(),
+            totals_before: Mutex::default(),
             clients: Mutex::default(),
             resp_address,
             run_id,
@@ -98,12 +105,26 @@ impl Shared {
         }
     }
 
+    /// Whether there is a table of that name in the store that does not serve now.
+    pub fn is_unserved(&self, name: &[u8]) -> bool {
+        let by_name = |table: &TableName| table.as_str().as_bytes().cmp(name);
+        let states = self.serving.states();
+        let batch = states.tables.binary_search_by(|(table, _)| by_name(table));
+        batch.is_ok() || self.live.is_problem(name)
+    }
+
     pub fn uptime_seconds(&self) -> u64 {
         self.store
             .clock()
             .unix_ms()
             .saturating_sub(self.started_unix_ms)
             / 1000
+    }
+
+    /// What was counted since the start, or since CONFIG RESETSTAT.
+    pub fn totals(&self) -> Totals {
+        let before = self.totals_before.lock();
+        Totals::of(&self.metrics).since(&before)
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -113,6 +113,10 @@ impl Users {
         Ok(Self { users })
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &User> {
+        self.users.iter().map(|user| &**user)
+    }
+
     /// The user of that name, when the password is right. Takes the same time for every name and
     /// password of the same lengths.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
@@ -159,6 +163,15 @@ impl User {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Patterns of table names.
+    pub fn tables(&self) -> &[String] {
+        &self.tables
+    }
+
+    pub fn verbs(&self) -> &[Verb] {
+        &self.verbs
     }
 
     /// Whether this user may do that to that table.

@@ -156,7 +156,9 @@ impl Worker {
         let writing = client.writing_ms.load(Ordering::Relaxed);
         let active = client.active_ms.load(Ordering::Relaxed);
         let idle = client.idle.load(Ordering::Relaxed);
-        let reason = if !client.admitted.load(Ordering::Relaxed)
+        let reason = if client.killed.load(Ordering::Relaxed) {
+            Reason::Killed
+        } else if !client.admitted.load(Ordering::Relaxed)
             && past(client.connected_ms, limits.auth_time)
         {
             Reason::AuthDeadline

@@ -353,7 +353,16 @@ impl LiveTable {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> Result<(u64, Commit<'_>), LiveError> {
-        let mut scan = self.scan(from, to, Direction::Forward)?;
+        self.delete_each(self.scan(from, to, Direction::Forward)?)
+    }
+
+    /// Deletes all keys that are there when this begins; see [`LiveTable::delete_range`]. The
+    /// partitions that are not here stay as they are.
+    pub fn delete_all(&self) -> Result<(u64, Commit<'_>), LiveError> {
+        self.delete_each(self.entries())
+    }
+
+    fn delete_each(&self, mut scan: LiveScan) -> Result<(u64, Commit<'_>), LiveError> {
         let mut deleted = 0;
         let mut last = Commit::nothing(self.shared());
         while scan.advance()? {

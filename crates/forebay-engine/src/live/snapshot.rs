@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_run::Order;
 use forebay_run::operation::CowOperation;
+use forebay_run::run::Run;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::MutexGuard;
 
@@ -191,6 +192,12 @@ impl Snapshot {
                 table: self.shape.table.clone(),
             }),
         }
+    }
+
+    /// The runs that it reads, beside what is in memory.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+        let runs = self.parts.iter().flat_map(|part| part.runs.iter());
+        runs.map(|live| &live.run)
     }
 
     /// Walks the records of a range of positions in the table's own order, in the partitions that

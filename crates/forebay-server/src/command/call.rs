@@ -1,12 +1,14 @@
 //! A command under way: its arguments, what it may see, where its reply goes.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use forebay_engine::{Lookup, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
 use super::held::Held;
+use super::names::{KeyNames, ShownKeys};
 use super::txn::NEVER_MS;
 use super::{Answer, CommandError, shown};
 use crate::resp::{Args, Reply};
@@ -52,6 +54,25 @@ pub struct SessionCall<'a> {
     pub session: &'a mut Session,
     pub shared: &'a Shared,
     pub reply: &'a mut Reply,
+}
+
+impl SessionCall<'_> {
+    /// Whether it may see and do what concerns other clients: without users everybody may.
+    pub fn administers(&self) -> bool {
+        let of_user = |user: &Arc<User>| user.verbs().contains(&Verb::Admin);
+        self.shared.users.is_none() || self.session.user.as_ref().is_some_and(of_user)
+    }
+
+    pub fn check_administers(&self) -> Answer {
+        if self.administers() {
+            return Ok(());
+        }
+        let user = self.session.user.as_ref().map_or("", |user| user.name());
+        Err(CommandError::error(format!(
+            "NOPERM user '{user}' may not administer this server: that takes the verb 'admin' in the \
+             users file"
+        )))
+    }
 }
 
 impl<'a> Call<'a> {
@@ -107,6 +128,12 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// How a walk shows the keys that match a pattern.
+    pub fn shown_keys(&self, pattern: Option<&'a [u8]>) -> ShownKeys<'a> {
+        let names = KeyNames::of(self.shared, self.tables, self.user);
+        ShownKeys::new(names, pattern)
+    }
+
     /// Ends a command whose reply grew beyond the limit; called between its parts.
     pub fn check_size(&self) -> Result<(), CommandError> {
         self.reading().check(self.reply, self.reply_start)
@@ -160,7 +187,8 @@ pub fn split(wire: &[u8]) -> Result<(&[u8], &[u8]), CommandError> {
         None => {
             let wire = shown(wire);
             Err(CommandError::error(format!(
-                "ERR key '{wire}' names no table: keys are 'table:key'"
+                "ERR key '{wire}' names no table: keys are 'table:key' (or start the server with \
+                 --default-table)"
             )))
         }
     }

@@ -1,11 +1,9 @@
 //! Commands about the connection: who it is, what it speaks.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::call::{Call, SessionCall};
 use super::{Answer, CommandError, shown};
-use crate::session::Replies;
 use crate::shared::REDIS_VERSION;
 
 pub fn ping(call: &mut Call<'_>) -> Answer {
@@ -146,7 +144,7 @@ fn greet(call: &mut SessionCall<'_>) {
     reply.int(if reply.is_resp3() { 3 } else { 2 });
     reply.bulk(b"id");
     reply.int(call.session.client.id as i64);
-    for (name, text) in [("mode", "cluster"), ("role", "master")] {
+    for (name, text) in [("mode", "standalone"), ("role", "master")] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
@@ -155,7 +153,7 @@ fn greet(call: &mut SessionCall<'_>) {
 }
 
 /// A name that a client gives itself: visible ASCII, and not long.
-fn client_text(text: &[u8], what: &str) -> Result<String, CommandError> {
+pub fn client_text(text: &[u8], what: &str) -> Result<String, CommandError> {
     if text.len() > 256 || !text.iter().all(u8::is_ascii_graphic) {
         return Err(CommandError::error(format!(
             "ERR {what} cannot contain spaces, newlines or special characters, nor more than 256 bytes"
@@ -164,148 +162,25 @@ fn client_text(text: &[u8], what: &str) -> Result<String, CommandError> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-pub fn client(call: &mut SessionCall<'_>) -> Answer {
-    let args = call.args;
-    let sub = args.get(1).to_ascii_lowercase();
-    let now = call.shared.now_ms();
-    match (&sub[..], args.len()) {
-        (b"id", 2) => call.reply.int(call.session.client.id as i64),
-        (b"info", 2) => {
-            let line = call.session.client.line(now) + "\n";
-            call.reply.verbatim(&line);
-        }
-        (b"list", _) => list(call, now)?,
-        (b"getname", 2) => {
-            let name = call.session.client.details.lock().name.clone();
-            if name.is_empty() {
-                call.reply.null()
-            } else {
-                call.reply.bulk(name.as_bytes())
-            }
-        }
-        (b"setname", 3) => {
-            let name = client_text(args.get(2), "Client names")?;
-            call.session.client.details.lock().name = name;
-            call.reply.ok();
-        }
-        (b"setinfo", 4) => set_info(call)?,
-        (b"no-evict" | b"no-touch", 3) => on_or_off(call)?,
-        (b"tracking", 3..) => {
-            if !args.is(2, "off") {
-                return Err(CommandError::error(
-                    "ERR client-side caching is not supported: a swap changes all keys at once",
-                ));
-            }
-            call.reply.ok();
-        }
-        (b"getredir", 2) => call.reply.int(-1),
-        (b"reply", 3) => return reply_mode(call),
-        (b"help", 2) => help(call),
-        _ => return Err(CommandError::unknown_subcommand("CLIENT", args.get(1))),
-    }
-    Ok(())
+/// CLUSTER, READONLY, READWRITE, ASKING: a server is no part of a cluster. Clients that are told so
+/// ask for keys of several slots at once.
+pub fn no_cluster(_: &mut SessionCall<'_>) -> Answer {
+    Err(CommandError::error(
+        "ERR This instance has cluster support disabled",
+    ))
 }
 
-/// CLIENT LIST [TYPE normal] [ID id ...]. A client sees its own connection; where there are no
-/// users, all.
-fn list(call: &mut SessionCall<'_>, now: u64) -> Answer {
-    let args = call.args;
-    let ids: Vec<&[u8]> = if args.is(2, "id") {
-        args.skip(3).iter().collect()
-    } else {
-        Vec::new()
-    };
-    let none_of_type = args.is(2, "type") && !args.is(3, "normal");
-    if args.len() > 2 && ids.is_empty() && !args.is(2, "type") {
-        return Err(CommandError::syntax());
-    }
-    let all = call.shared.users.is_none();
-    let mine = call.session.client.id;
-    let clients: Vec<Arc<_>> = call.shared.clients.lock().values().cloned().collect();
-    let mut text = String::new();
-    for client in clients {
-        let asked = ids.is_empty() || ids.contains(&client.id.to_string().as_bytes());
-        if asked && !none_of_type && (all || client.id == mine) {
-            text.push_str(&client.line(now));
-            text.push('\n');
+/// WAIT replicas ms: there are none to wait for.
+pub fn wait(call: &mut SessionCall<'_>) -> Answer {
+    super::integer(call.args.get(1))?;
+    match super::integer(call.args.get(2)) {
+        Ok(0..) => call.reply.int(0),
+        Ok(_) => return Err(CommandError::error("ERR timeout is negative")),
+        Err(_) => {
+            return Err(CommandError::error(
+                "ERR timeout is not an integer or out of range",
+            ));
         }
     }
-    call.reply.verbatim(&text);
-    Ok(())
-}
-
-fn set_info(call: &mut SessionCall<'_>) -> Answer {
-    let text = client_text(call.args.get(3), "lib-name and lib-ver")?;
-    let mut details = call.session.client.details.lock();
-    if call.args.is(2, "lib-name") {
-        details.library = text;
-    } else if call.args.is(2, "lib-ver") {
-        details.library_version = text;
-    } else {
-        let option = shown(call.args.get(2));
-        return Err(CommandError::error(format!(
-            "ERR Unrecognized option '{option}'"
-        )));
-    }
-    drop(details);
-    call.reply.ok();
-    Ok(())
-}
-
-fn on_or_off(call: &mut SessionCall<'_>) -> Answer {
-    if !call.args.is(2, "on") && !call.args.is(2, "off") {
-        return Err(CommandError::syntax());
-    }
-    call.reply.ok();
-    Ok(())
-}
-
-fn reply_mode(call: &mut SessionCall<'_>) -> Answer {
-    if call.args.is(2, "on") {
-        call.session.replies = Replies::On;
-        call.reply.ok();
-    } else if call.args.is(2, "off") {
-        call.session.replies = Replies::Off;
-    } else if call.args.is(2, "skip") {
-        if call.session.replies == Replies::On {
-            call.session.replies = Replies::SkipNext;
-        }
-    } else {
-        return Err(CommandError::syntax());
-    }
-    Ok(())
-}
-
-fn help(call: &mut SessionCall<'_>) {
-    let lines = [
-        "CLIENT ID | INFO | LIST | GETNAME | SETNAME name | SETINFO LIB-NAME|LIB-VER text",
-        "CLIENT REPLY ON|OFF|SKIP | NO-EVICT ON|OFF | NO-TOUCH ON|OFF | TRACKING OFF | GETREDIR",
-    ];
-    call.reply.array(lines.len());
-    lines
-        .iter()
-        .for_each(|line| call.reply.bulk(line.as_bytes()));
-}
-
-/// READONLY, READWRITE, ASKING: every connection reads, whatever it says.
-pub fn accept(call: &mut SessionCall<'_>) -> Answer {
-    call.reply.ok();
-    Ok(())
-}
-
-/// ACL WHOAMI.
-pub fn acl(call: &mut SessionCall<'_>) -> Answer {
-    if !call.args.is(1, "whoami") || call.args.len() != 2 {
-        return Err(CommandError::error(
-            "ERR ACL here knows only WHOAMI: users are in the server's users file",
-        ));
-    }
-    let name = call
-        .session
-        .user
-        .as_ref()
-        .map_or("", |user| user.name())
-        .to_owned();
-    call.reply.bulk(name.as_bytes());
     Ok(())
 }

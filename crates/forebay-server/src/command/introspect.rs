@@ -1,4 +1,4 @@
-//! INFO, CONFIG, COMMAND and what else clients ask to learn whom they talk to.
+//! INFO, COMMAND and what else clients ask to learn whom they talk to.
 
 use std::fmt::Write;
 
@@ -6,9 +6,8 @@ use forebay_engine::live::LiveTable;
 
 use super::call::SessionCall;
 use super::{Answer, COMMANDS, Command, CommandError, find, shown};
-use crate::glob;
 use crate::resp::{Args, Reply};
-use crate::shared::{REDIS_VERSION, Shared};
+use crate::shared::REDIS_VERSION;
 use crate::users::Verb;
 use forebay_engine::Source;
 
@@ -36,7 +35,7 @@ pub fn info(call: &mut SessionCall<'_>) -> Answer {
         ("Replication", |_| {
             "role:master\r\nconnected_slaves:0\r\n".to_owned()
         }),
-        ("Cluster", |_| "cluster_enabled:1\r\n".to_owned()),
+        ("Cluster", |_| "cluster_enabled:0\r\n".to_owned()),
         ("Keyspace", keyspace),
     ];
     let mut text = String::new();
@@ -56,7 +55,7 @@ fn server(call: &SessionCall<'_>) -> String {
     let (version, port) = (env!("CARGO_PKG_VERSION"), shared.resp_address.port());
     let (seconds, process) = (shared.uptime_seconds(), std::process::id());
     format!(
-        "redis_version:{REDIS_VERSION}\r\nforebay_version:{version}\r\nredis_mode:cluster\r\n\
+        "redis_version:{REDIS_VERSION}\r\nforebay_version:{version}\r\nredis_mode:standalone\r\n\
          os:{}\r\narch_bits:64\r\nprocess_id:{process}\r\nrun_id:{}\r\ntcp_port:{port}\r\n\
          io_threads_active:{}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\n",
         std::env::consts::OS,
@@ -82,19 +81,16 @@ fn memory(call: &SessionCall<'_>) -> String {
 }
 
 fn stats(call: &SessionCall<'_>) -> String {
-    use std::sync::atomic::Ordering::Relaxed;
-    let metrics = &call.shared.metrics;
-    let sum = |of: fn(&crate::metrics::WorkerMetrics) -> u64| -> u64 {
-        metrics.workers().iter().map(of).sum()
-    };
+    let totals = call.shared.totals();
     format!(
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\nrejected_connections:{}\r\n\
-         total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\n",
-        metrics.accepted.load(Relaxed),
-        metrics.commands(),
-        metrics.refused.load(Relaxed),
-        sum(|worker| worker.input_bytes.load(Relaxed)),
-        sum(|worker| worker.output_bytes.load(Relaxed)),
+         total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\ntotal_error_replies:{}\r\n",
+        totals.accepted,
+        totals.commands(),
+        totals.refused,
+        totals.input_bytes,
+        totals.output_bytes,
+        totals.errors(),
     )
 }
 
@@ -148,50 +144,6 @@ fn live(table: &LiveTable) -> String {
     )
 }
 
-/// CONFIG GET pattern ...; nothing can be set.
-pub fn config(call: &mut SessionCall<'_>) -> Answer {
-    if !call.args.is(1, "get") || call.args.len() < 3 {
-        return Err(CommandError::error(
-            "ERR CONFIG here knows only GET: the configuration is given when the server starts",
-        ));
-    }
-    let patterns = call.args.skip(2);
-    let wanted = |name: &str| {
-        let matches = |p: &[u8]| glob::matches(&p.to_ascii_lowercase(), name.as_bytes());
-        patterns.iter().any(matches)
-    };
-    let settings: Vec<_> = settings(call.shared)
-        .into_iter()
-        .filter(|(name, _)| wanted(name))
-        .collect();
-    call.reply.map(settings.len());
-    for (name, value) in settings {
-        call.reply.bulk(name.as_bytes());
-        call.reply.bulk(value.as_bytes());
-    }
-    Ok(())
-}
-
-/// The settings of Redis that mean something here, or that clients insist on asking for.
-fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
-    let limits = &shared.config.limits;
-    let idle = limits.idle_time.map_or(0, |time| time.as_secs());
-    vec![
-        ("appendonly", "no".to_owned()),
-        ("bind", shared.resp_address.ip().to_string()),
-        ("cluster-enabled", "yes".to_owned()),
-        ("databases", "1".to_owned()),
-        ("io-threads", shared.metrics.workers().len().to_string()),
-        ("maxclients", limits.connections.to_string()),
-        ("maxmemory", "0".to_owned()),
-        ("maxmemory-policy", "noeviction".to_owned()),
-        ("port", shared.resp_address.port().to_string()),
-        ("proto-max-bulk-len", limits.request.bulk_bytes.to_string()),
-        ("save", String::new()),
-        ("timeout", idle.to_string()),
-    ]
-}
-
 /// COMMAND [COUNT | LIST | INFO name ... | DOCS name ... | GETKEYS command ...].
 pub fn command(call: &mut SessionCall<'_>) -> Answer {
     let (args, reply) = (call.args, &mut *call.reply);
@@ -237,12 +189,34 @@ fn describe(reply: &mut Reply, command: &Command) {
     for key in [command.keys.first, command.keys.last, command.keys.step] {
         reply.int(key.into());
     }
-    reply.set(1);
-    reply.simple(&format!("@{}", command.group));
+    let categories = categories(command);
+    reply.set(categories.len());
+    categories
+        .iter()
+        .for_each(|name| reply.simple(&format!("@{name}")));
     // Tips, key specifications and subcommands.
     for _ in 0..3 {
         reply.array(0);
     }
+}
+
+/// The categories of Redis's access control that a command is in, but for those of its subcommands.
+pub fn categories(command: &Command) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    let has = |flag| command.flags.contains(&flag);
+    let of_group = match command.group {
+        "transactions" => "transaction",
+        "cluster" | "server" | "write" => "",
+        group => group,
+    };
+    names.extend((!of_group.is_empty()).then_some(of_group));
+    names.extend((has("readonly") && of_group != "connection").then_some("read"));
+    names.extend(has("write").then_some("write"));
+    names.push(if has("fast") { "fast" } else { "slow" });
+    let dangerous = ["keys", "flushdb", "info", "role", "kv.delrange"];
+    names.extend(dangerous.contains(&command.name).then_some("dangerous"));
+    names.extend((command.name == "role").then_some("admin"));
+    names
 }
 
 fn docs(reply: &mut Reply, named: &Args<'_>) {
@@ -297,37 +271,6 @@ pub fn role(call: &mut SessionCall<'_>) -> Answer {
     call.reply.bulk(b"master");
     call.reply.int(0);
     call.reply.array(0);
-    Ok(())
-}
-
-/// SLOWLOG GET | LEN | RESET: there is none; the metrics have latencies.
-pub fn slowlog(call: &mut SessionCall<'_>) -> Answer {
-    if call.args.is(1, "get") {
-        call.reply.array(0);
-    } else if call.args.is(1, "len") {
-        call.reply.int(0);
-    } else if call.args.is(1, "reset") {
-        call.reply.ok();
-    } else {
-        return Err(CommandError::unknown_subcommand(
-            "SLOWLOG",
-            call.args.get(1),
-        ));
-    }
-    Ok(())
-}
-
-/// LATENCY LATEST | RESET: no events are kept; the metrics have histograms.
-pub fn latency(call: &mut SessionCall<'_>) -> Answer {
-    if call.args.is(1, "latest") {
-        call.reply.array(0);
-    } else if call.args.is(1, "reset") {
-        call.reply.int(0);
-    } else {
-        return Err(CommandError::error(
-            "ERR LATENCY here knows only LATEST and RESET: /metrics on the HTTP port has histograms",
-        ));
-    }
     Ok(())
 }
 

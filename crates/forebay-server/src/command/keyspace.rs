@@ -1,11 +1,11 @@
 //! What Redis tells of keys: type, time to live, encoding; how many there are.
 
-use forebay_engine::{Bound, ValueKind};
+use forebay_engine::{RandomPlace, ValueKind};
+use forebay_io::Random;
 use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::Call;
-use super::{Answer, CommandError, shown};
-use crate::glob;
+use super::{Answer, CommandError, shown as printable};
 use crate::users::Verb;
 use forebay_engine::Source;
 
@@ -60,20 +60,6 @@ pub fn object(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// MEMORY USAGE key: the bytes of key and value.
-pub fn memory(call: &mut Call<'_>) -> Answer {
-    if !call.args.is(1, "usage") || call.args.len() < 3 {
-        let only = "ERR MEMORY here knows only USAGE: see the metrics for the server's own";
-        return Err(CommandError::error(only));
-    }
-    let wire = call.args.get(2);
-    match call.fetch(wire)?.1 {
-        Some(value) => call.reply.count(wire.len() + value.len()),
-        None => call.reply.null(),
-    }
-    Ok(())
-}
-
 /// The tables that the user may read.
 pub fn readable<'a>(call: &Call<'a>) -> Vec<Source<'a>> {
     let user = call.user;
@@ -91,7 +77,7 @@ pub fn dbsize(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// A key of a table chosen by its share of all keys: the first one behind a random place.
+/// A key by chance, of a table chosen by its share of all keys.
 pub fn randomkey(call: &mut Call<'_>) -> Answer {
     let tables = readable(call);
     // A live table may have rows in memory alone.
@@ -100,12 +86,8 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
         Source::Live(_) => source.rows().max(1),
     };
     let rows: u64 = tables.iter().copied().map(weight).sum();
-    if rows == 0 {
-        call.reply.null();
-        return Ok(());
-    }
-    let random = call.shared.store.random();
-    let mut place = random.next_u64() % rows;
+    let random = &**call.shared.store.random();
+    let mut place = random.next_u64() % rows.max(1);
     // A live table may turn out to be empty: then it is the next one's turn.
     for &source in tables.iter().chain(&tables) {
         let rows = weight(source);
@@ -114,46 +96,46 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
             continue;
         }
         place = 0;
-        let from = match source.order() {
-            forebay_run::Order::Hashed => ScanRange::hashes(random.next_u64(), None),
-            forebay_run::Order::Ordered => random_partition(source, random.next_u64()),
-        };
-        for range in [from, ScanRange::all()] {
-            let mut scan = source.scan(range, Direction::Forward);
-            if scan.advance()? {
-                call.first = Some(source.table());
-                call.reply.bulk(&wire_key(source, scan.key()));
-                return Ok(());
-            }
+        if let Some(key) = some_key(source, random)? {
+            call.first = Some(source.table());
+            let key = call.shown_keys(None).show(source, &key);
+            call.reply.bulk(&key.unwrap_or_default());
+            return Ok(());
         }
     }
     call.reply.null();
     Ok(())
 }
 
-/// An ordered table has no place that a number alone could choose, but its partitions' bounds.
-fn random_partition(source: Source<'_>, random: u64) -> ScanRange {
-    use std::ops::Bound::{Included, Unbounded};
-    let partitions = source.partitions();
-    let chosen = partitions.get((random % partitions.len().max(1) as u64) as usize);
-    match chosen.map(|range| &range.bounds.lower) {
-        Some(Bound::Key(key)) => ScanRange::keys(Included(key), Unbounded),
-        _ => ScanRange::all(),
+/// A key of a table by chance; `None` where it is empty.
+fn some_key(source: Source<'_>, random: &dyn Random) -> Result<Option<Vec<u8>>, CommandError> {
+    let RandomPlace { range, keys } = source.random_place(random);
+    let most = usize::try_from(keys).unwrap_or(usize::MAX);
+    let mut drawn_from: Vec<Vec<u8>> = Vec::new();
+    // What lies behind the end is the beginning.
+    for range in [range, ScanRange::all()] {
+        let mut scan = source.scan(range, Direction::Forward);
+        while drawn_from.len() < most && scan.advance()? {
+            drawn_from.push(scan.key().to_vec());
+        }
     }
+    let drawn = random.next_u64() % (drawn_from.len().max(1) as u64);
+    Ok(drawn_from.into_iter().nth(drawn as usize))
 }
 
 /// KEYS pattern, where few enough keys have to be looked at.
 pub fn keys(call: &mut Call<'_>) -> Answer {
     let pattern = call.args.get(1);
+    let shown = call.shown_keys(Some(pattern));
     let tables: Vec<_> = readable(call)
         .into_iter()
-        .filter(|source| may_match(pattern, *source))
+        .filter(|source| shown.may_match(*source))
         .collect();
     let check = |rows: u64| match rows {
         0..=KEYS_LIMIT => Ok(()),
         _ => Err(CommandError::error(format!(
             "ERR KEYS '{}' would walk {rows} keys, more than {KEYS_LIMIT}: use SCAN with MATCH",
-            shown(pattern)
+            printable(pattern)
         ))),
     };
     check(tables.iter().map(|source| source.rows()).sum())?;
@@ -163,26 +145,10 @@ pub fn keys(call: &mut Call<'_>) -> Answer {
         while scan.advance()? {
             walked += 1;
             check(walked)?;
-            let key = wire_key(source, scan.key());
-            if glob::matches(pattern, &key) {
-                found.push(key);
-            }
+            found.extend(shown.show(source, scan.key()));
         }
     }
     call.reply.array(found.len());
     found.iter().for_each(|key| call.reply.bulk(key));
     Ok(())
-}
-
-/// Whether any wire key of the table could match, by what the pattern begins with.
-pub fn may_match(pattern: &[u8], source: Source<'_>) -> bool {
-    let prefix = glob::literal_prefix(pattern);
-    let table = [source.table().as_str().as_bytes(), b":"].concat();
-    let common = prefix.len().min(table.len());
-    prefix[..common] == table[..common]
-}
-
-/// `table:key`.
-pub fn wire_key(source: Source<'_>, key: &[u8]) -> Vec<u8> {
-    [source.table().as_str().as_bytes(), b":", key].concat()
 }

@@ -5,6 +5,7 @@ use forebay_run::row::{Kind, ListView};
 
 use super::call::Call;
 use super::{Answer, CommandError, clamp, integer};
+use crate::resp::Args;
 
 /// A list that was found; its packed bytes and what they mean.
 struct List<'a> {
@@ -47,20 +48,15 @@ pub fn lrange(call: &mut Call<'_>) -> Answer {
 }
 
 pub fn lindex(call: &mut Call<'_>) -> Answer {
-    let index = integer(call.args.get(2))?;
     let Some(list) = fetch(call, call.args.get(1))? else {
         call.reply.null();
         return Ok(());
     };
+    let index = integer(call.args.get(2))?;
     let view = list.view()?;
-    let index = if index < 0 {
-        index.saturating_add(view.len() as i64)
-    } else {
-        index
-    };
-    match usize::try_from(index) {
-        Ok(index) if index < view.len() => call.reply.bulk_by(|out| view.text(index, out))?,
-        _ => call.reply.null(),
+    match index_of(index, view.len()) {
+        Some(index) => call.reply.bulk_by(|out| view.text(index, out))?,
+        None => call.reply.null(),
     }
     call.check_size()
 }
@@ -69,5 +65,118 @@ pub fn llen(call: &mut Call<'_>) -> Answer {
     let list = fetch(call, call.args.get(1))?;
     let view = list.as_ref().map(List::view).transpose()?;
     call.reply.count(view.map_or(0, |view| view.len()));
+    Ok(())
+}
+
+/// The place of an index that counts from the end where it is negative, if there is such an item.
+pub fn index_of(index: i64, len: usize) -> Option<usize> {
+    let index = match index {
+        ..0 => index.saturating_add(len as i64),
+        _ => index,
+    };
+    usize::try_from(index).ok().filter(|index| *index < len)
+}
+
+/// Whether LRANGE gives this text for an item.
+pub fn is_item(view: &ListView<'_>, index: usize, wanted: &[u8]) -> Result<bool, CommandError> {
+    let mut text = Vec::new();
+    Ok(view.text(index, &mut text)? && text == wanted)
+}
+
+/// What LPOS is told beside key and item.
+struct PositionOptions {
+    /// Which of the equal items is the first to be told of, from 1; the others are passed over.
+    rank: usize,
+    /// Whether the list is looked through from its end.
+    reverse: bool,
+    /// How many to tell of, 0: all; `None`: one, not as an array.
+    count: Option<usize>,
+    /// How many items to look at, 0: all.
+    most: usize,
+}
+
+impl PositionOptions {
+    fn parse(args: &Args<'_>) -> Result<Self, CommandError> {
+        let mut options = Self {
+            rank: 1,
+            reverse: false,
+            count: None,
+            most: 0,
+        };
+        for at in (3..args.len()).step_by(2) {
+            let value = args.get(at + 1);
+            if at + 1 == args.len() {
+                return Err(CommandError::syntax());
+            } else if args.is(at, "rank") {
+                let rank = integer(value)?;
+                if rank == 0 {
+                    return Err(CommandError::error(
+                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the \
+                         second ... or use negative to start from the end of the list",
+                    ));
+                }
+                options.reverse = rank < 0;
+                options.rank = usize::try_from(rank.unsigned_abs()).unwrap_or(usize::MAX);
+            } else if args.is(at, "count") {
+                options.count = Some(natural(value, "COUNT")?);
+            } else if args.is(at, "maxlen") {
+                options.most = natural(value, "MAXLEN")?;
+            } else {
+                return Err(CommandError::syntax());
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn natural(argument: &[u8], name: &str) -> Result<usize, CommandError> {
+    let number = integer(argument)
+        .ok()
+        .and_then(|number| usize::try_from(number).ok());
+    number.ok_or_else(|| CommandError::error(format!("ERR {name} can't be negative")))
+}
+
+/// LPOS key item [RANK rank] [COUNT n] [MAXLEN n]: where items are that are equal to this one.
+pub fn lpos(call: &mut Call<'_>) -> Answer {
+    let options = PositionOptions::parse(&call.args)?;
+    let list = fetch(call, call.args.get(1))?;
+    let mut found = Vec::new();
+    if let Some(list) = list {
+        let view = list.view()?;
+        let (len, mut rank) = (view.len(), options.rank);
+        let most = match options.most {
+            0 => len,
+            most => most.min(len),
+        };
+        let wanted = match options.count {
+            None => 1,
+            Some(0) => usize::MAX,
+            Some(count) => count,
+        };
+        for step in 0..most {
+            let index = if options.reverse {
+                len - 1 - step
+            } else {
+                step
+            };
+            if found.len() == wanted {
+                break;
+            }
+            if is_item(&view, index, call.args.get(2))? {
+                match rank {
+                    1 => found.push(index),
+                    _ => rank -= 1,
+                }
+            }
+        }
+    }
+    match (options.count, found.first()) {
+        (None, Some(&index)) => call.reply.count(index),
+        (None, None) => call.reply.null(),
+        (Some(_), _) => {
+            call.reply.array(found.len());
+            found.iter().for_each(|&index| call.reply.count(index));
+        }
+    }
     Ok(())
 }

@@ -1,23 +1,62 @@
-//! RPUSH, LPUSH, RPOP, LPOP on lists: the server reads the packed list, and writes the new one.
+//! RPUSH, LPOP, LSET, LREM and their relatives: the server reads the packed list, and writes the
+//! new one.
+
+use std::ops::Range;
 
 use forebay_engine::ValueKind;
-use forebay_run::row::{Kind, ListView, ListWriter};
+use forebay_run::row::{Datum, Kind, ListView, ListWriter, RowError};
 
 use super::cell::Cell;
+use super::list::{index_of, is_item};
 use super::txn::Edit;
-use super::{Answer, CommandError, integer};
+use super::{Answer, CommandError, clamp, integer};
 
+/// A list as it is stored, and how many items it has.
+pub struct Packed {
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+/// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub enum End {
     Left,
     Right,
 }
 
-fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, CommandError> {
+pub fn item<'t>(edit: &Edit<'_, 't>) -> Result<&'t Kind, CommandError> {
     match edit.source().kind() {
         ValueKind::List { item, .. } => Ok(item),
         _ => Err(CommandError::wrong_type(edit.source(), "lists")),
     }
+}
+
+/// The list that the key holds. REQUIRES: the table is one of lists.
+fn old<'e>(edit: &'e Edit<'_, '_>, kind: &'e Kind) -> Result<Option<ListView<'e>>, CommandError> {
+    let view = |stored: &'e Vec<u8>| ListView::new(kind, stored);
+    let stored = edit.old().map(|stored| &stored.value);
+    Ok(stored.map(view).transpose()?)
+}
+
+pub fn pack<'v>(
+    kind: &Kind,
+    mut items: impl Iterator<Item = Result<Datum<'v>, RowError>>,
+) -> Result<Packed, RowError> {
+    let mut writer = ListWriter::new(kind);
+    writer.begin();
+    items.try_for_each(|item| writer.datum(kind, &item?))?;
+    let (len, mut bytes) = (writer.len(), Vec::new());
+    writer.finish(&mut bytes)?;
+    Ok(Packed { len, bytes })
+}
+
+/// Stores what became of a key's list; without items it is gone.
+pub fn put(edit: &mut Edit<'_, '_>, key: &[u8], list: Packed) -> Answer {
+    match list.len {
+        0 => edit.txn.delete(key),
+        _ => edit.txn.rewrite(key, list.bytes)?,
+    }
+    Ok(())
 }
 
 pub fn rpush(edit: &mut Edit<'_, '_>) -> Answer {
@@ -49,64 +88,59 @@ fn push(edit: &mut Edit<'_, '_>, end: End) -> Answer {
     let kind = item(edit)?;
     let texts = edit.args.skip(2);
     let cells = texts.iter().map(|text| Cell::parse("value", kind, text));
-    let mut cells: Vec<Cell> = cells.collect::<Result<_, _>>()?;
-    let old = edit.old().map_or(&[][..], |stored| &stored.value);
-    let view = ListView::new(kind, old)?;
-    let mut writer = ListWriter::new(kind);
-    writer.begin();
-    if end == End::Left {
-        cells.reverse();
-        cells
-            .iter()
-            .try_for_each(|cell| writer.datum(kind, &cell.datum()))?;
-    }
-    view.items()
-        .try_for_each(|item| writer.datum(kind, &item?))?;
-    if end == End::Right {
-        cells
-            .iter()
-            .try_for_each(|cell| writer.datum(kind, &cell.datum()))?;
-    }
-    edit.reply.count(writer.len());
-    let mut packed = Vec::new();
-    writer.finish(&mut packed)?;
-    edit.txn.rewrite(edit.key(), packed)
+    let cells: Vec<Cell> = cells.collect::<Result<_, _>>()?;
+    let new = cells.iter().map(|cell| Ok(cell.datum()));
+    let view = old(edit, kind)?;
+    let there = view.iter().flat_map(ListView::items);
+    let list = match end {
+        End::Left => pack(kind, new.rev().chain(there))?,
+        End::Right => pack(kind, there.chain(new))?,
+    };
+    edit.reply.count(list.len);
+    put(edit, edit.key(), list)
 }
 
 pub fn rpop(edit: &mut Edit<'_, '_>) -> Answer {
-    pop(edit, End::Right)
+    pop(edit, End::Right, "rpop")
 }
 
 pub fn lpop(edit: &mut Edit<'_, '_>) -> Answer {
-    pop(edit, End::Left)
+    pop(edit, End::Left, "lpop")
 }
 
 /// LPOP, RPOP key [count].
-fn pop(edit: &mut Edit<'_, '_>, end: End) -> Answer {
+fn pop(edit: &mut Edit<'_, '_>, end: End, name: &str) -> Answer {
     let kind = item(edit)?;
-    let count = match edit.args.len() {
-        2 => None,
-        3 => Some(
-            usize::try_from(integer(edit.args.get(2))?)
-                .map_err(|_| CommandError::error("ERR value is out of range, must be positive"))?,
-        ),
-        _ => return Err(CommandError::syntax()),
+    let many = || {
+        integer(edit.args.get(2))
+            .ok()
+            .and_then(|count| usize::try_from(count).ok())
     };
-    let Some(old) = edit.old().map(|stored| stored.value.clone()) else {
+    let count =
+        match edit.args.len() {
+            2 => None,
+            3 => Some(many().ok_or_else(|| {
+                CommandError::error("ERR value is out of range, must be positive")
+            })?),
+            _ => {
+                return Err(CommandError::error(format!(
+                    "ERR wrong number of arguments for '{name}' command"
+                )));
+            }
+        };
+    let Some(bytes) = edit.old().map(|stored| stored.value.clone()) else {
         match count {
             Some(_) => edit.reply.null_array(),
             None => edit.reply.null(),
         }
         return Ok(());
     };
-    let view = ListView::new(kind, &old)?;
-    if view.is_empty() && count.is_none() {
-        edit.reply.null();
-        return Ok(());
-    }
+    let view = ListView::new(kind, &bytes)?;
     let taken = count.unwrap_or(1).min(view.len());
-    if count.is_some() {
-        edit.reply.array(taken);
+    match count {
+        Some(_) => edit.reply.array(taken),
+        None if taken == 0 => edit.reply.null(),
+        None => {}
     }
     if taken == 0 {
         return Ok(());
@@ -122,15 +156,104 @@ fn pop(edit: &mut Edit<'_, '_>, end: End) -> Answer {
         End::Left => taken..view.len(),
         End::Right => 0..view.len() - taken,
     };
-    if left.is_empty() {
-        edit.txn.delete(edit.key());
-        return Ok(());
+    put(edit, edit.key(), part(kind, &view, left)?)
+}
+
+fn part(kind: &Kind, view: &ListView<'_>, range: Range<usize>) -> Result<Packed, RowError> {
+    pack(kind, range.map(|index| view.datum(index)))
+}
+
+/// LTRIM key start stop: keeps what LRANGE gives of these.
+pub fn ltrim(edit: &mut Edit<'_, '_>) -> Answer {
+    let (start, stop) = (integer(edit.args.get(2))?, integer(edit.args.get(3))?);
+    let kind = item(edit)?;
+    if let Some(view) = old(edit, kind)? {
+        let range = clamp(start, stop, view.len());
+        if range.len() < view.len() {
+            let kept = part(kind, &view, range)?;
+            put(edit, edit.key(), kept)?;
+        }
     }
-    let mut writer = ListWriter::new(kind);
-    writer.begin();
-    left.into_iter()
-        .try_for_each(|index| writer.datum(kind, &view.datum(index)?))?;
-    let mut packed = Vec::new();
-    writer.finish(&mut packed)?;
-    edit.txn.rewrite(edit.key(), packed)
+    edit.reply.ok();
+    Ok(())
+}
+
+/// LSET key index value.
+pub fn lset(edit: &mut Edit<'_, '_>) -> Answer {
+    let kind = item(edit)?;
+    let view = old(edit, kind)?;
+    let view = view.ok_or_else(|| CommandError::error("ERR no such key"))?;
+    let index = index_of(integer(edit.args.get(2))?, view.len());
+    let index = index.ok_or_else(|| CommandError::error("ERR index out of range"))?;
+    let cell = Cell::parse("value", kind, edit.args.get(3))?;
+    let new = |at| match at == index {
+        true => Ok(cell.datum()),
+        false => view.datum(at),
+    };
+    let list = pack(kind, (0..view.len()).map(new))?;
+    edit.reply.ok();
+    put(edit, edit.key(), list)
+}
+
+/// LREM key count value: the first items that are `value`, counted from the end where `count` is
+/// negative; all where it is 0.
+pub fn lrem(edit: &mut Edit<'_, '_>) -> Answer {
+    let count = integer(edit.args.get(2))?;
+    let kind = item(edit)?;
+    let Some(view) = old(edit, kind)? else {
+        edit.reply.int(0);
+        return Ok(());
+    };
+    let mut equal = Vec::new();
+    for index in 0..view.len() {
+        if is_item(&view, index, edit.args.get(3))? {
+            equal.push(index);
+        }
+    }
+    let most = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let gone = match count {
+        0 => &equal[..],
+        1.. => &equal[..most.min(equal.len())],
+        _ => &equal[equal.len().saturating_sub(most)..],
+    };
+    let left = (0..view.len()).filter(|index| gone.binary_search(index).is_err());
+    let list = pack(kind, left.map(|index| view.datum(index)))?;
+    let removed = gone.len();
+    edit.reply.count(removed);
+    match removed {
+        0 => Ok(()),
+        _ => put(edit, edit.key(), list),
+    }
+}
+
+/// LINSERT key BEFORE | AFTER pivot value: the length, or -1 where no item is `pivot`.
+pub fn linsert(edit: &mut Edit<'_, '_>) -> Answer {
+    let args = edit.args;
+    let behind = args.is(2, "after");
+    if !behind && !args.is(2, "before") {
+        return Err(CommandError::syntax());
+    }
+    let kind = item(edit)?;
+    let Some(view) = old(edit, kind)? else {
+        edit.reply.int(0);
+        return Ok(());
+    };
+    let mut pivot = None;
+    for index in 0..view.len() {
+        if is_item(&view, index, args.get(3))? {
+            pivot = Some(index);
+            break;
+        }
+    }
+    let Some(pivot) = pivot else {
+        edit.reply.int(-1);
+        return Ok(());
+    };
+    let cell = Cell::parse("value", kind, args.get(4))?;
+    let at = pivot + usize::from(behind);
+    let items = |range: Range<usize>| range.map(|index| view.datum(index));
+    let new = std::iter::once(Ok(cell.datum()));
+    let list = pack(kind, items(0..at).chain(new).chain(items(at..view.len())))?;
+    edit.reply.count(list.len);
+    put(edit, edit.key(), list)
 }

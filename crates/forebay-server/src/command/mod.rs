@@ -1,8 +1,10 @@
 //! The commands: one table of all of them, one file a family.
 
+mod acl;
+mod bits;
 mod call;
 mod cell;
-mod cluster;
+mod clients;
 mod connection;
 mod count;
 mod expire;
@@ -14,12 +16,16 @@ mod introspect;
 mod keyspace;
 mod list;
 mod list_edit;
+mod list_move;
+mod names;
 mod put;
 mod range;
+mod rename;
 mod scan;
 mod string;
 mod table;
 mod transaction;
+mod tune;
 mod txn;
 mod value;
 mod watch;
@@ -35,6 +41,7 @@ use crate::resp::{Args, Reply};
 pub use call::{Call, Reading, SessionCall, find_source, split};
 pub use get::{KEYS_AT_ONCE, reply_values};
 pub use held::Held;
+pub use names::KeyNames;
 pub use scan::ScanCursors;
 pub use table::COMMANDS;
 pub use transaction::Queued;
@@ -100,6 +107,8 @@ pub enum Run {
         done: fn(&mut Reply, i64),
         reads: bool,
     },
+    /// Changes several keys at one moment: they have to lie in one partition.
+    Together(fn(&mut Edit<'_, '_>) -> Answer),
     /// Walks through a table and changes it: always on a thread that may wait.
     RangeDelete(fn(&mut RangeDelete<'_>) -> Answer),
     /// Would change a table in a way that none here can be changed.
@@ -153,7 +162,7 @@ impl Command {
     pub fn writes(&self) -> bool {
         matches!(
             self.run,
-            Run::Edit { .. } | Run::Many { .. } | Run::RangeDelete(_)
+            Run::Edit { .. } | Run::Many { .. } | Run::Together(_) | Run::RangeDelete(_)
         )
     }
 

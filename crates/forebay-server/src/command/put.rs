@@ -2,7 +2,7 @@
 
 use super::expire::{self, ExpiryChange, Unit};
 use super::txn::Edit;
-use super::{Answer, CommandError};
+use super::{Answer, CommandError, integer};
 use crate::resp::{Args, Reply};
 
 /// What SET is told beside key and value.
@@ -127,14 +127,53 @@ pub fn getdel(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// APPEND key value: a table that joins bytes writes only what is new.
-pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
+/// Refuses what changes a part of a value where values are no strings of bytes.
+pub fn only_bytes(edit: &Edit<'_, '_>) -> Answer {
     if edit.source().number().is_some() {
         return Err(CommandError::error(format!(
             "WRONGTYPE table '{}' holds numbers: KV.DELTA and INCRBY add to them",
             edit.source().table()
         )));
     }
+    edit.encode(b"").map(|_| ())
+}
+
+/// The longest value that a place far behind the end of another makes of it: by default no client
+/// can send a longer one at once, and to ask for it costs next to nothing.
+const MAX_GROWN_BYTES: usize = 16 << 20;
+
+/// Whether a value can be changed, and made longer, up to `end`.
+pub fn has_room(value: &[u8], end: usize) -> bool {
+    end <= value.len().max(MAX_GROWN_BYTES)
+}
+
+/// SETRANGE key offset value: zeros fill what lies between the value that was there and the offset.
+pub fn setrange(edit: &mut Edit<'_, '_>) -> Answer {
+    let (offset, part) = (integer(edit.args.get(2))?, edit.args.get(3));
+    let offset =
+        usize::try_from(offset).map_err(|_| CommandError::error("ERR offset is out of range"))?;
+    only_bytes(edit)?;
+    let mut value = edit.old_bytes();
+    if !part.is_empty() {
+        let end = offset.saturating_add(part.len());
+        if !has_room(&value, end) {
+            return Err(CommandError::error(
+                "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            ));
+        }
+        value.resize(value.len().max(end), 0);
+        value[offset..end].copy_from_slice(part);
+    }
+    edit.reply.count(value.len());
+    match part {
+        b"" => Ok(()),
+        _ => edit.txn.rewrite(edit.key(), value),
+    }
+}
+
+/// APPEND key value: a table that joins bytes writes only what is new.
+pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
+    only_bytes(edit)?;
     let more = edit.encode(edit.args.get(2))?;
     let old = edit.old().map_or(&[][..], |stored| &stored.value);
     let length = old.len() + more.len();
@@ -176,6 +215,29 @@ pub fn mset(edit: &mut Edit<'_, '_>, places: &[usize]) -> Result<i64, CommandErr
 
 pub fn mset_done(reply: &mut Reply, _: i64) {
     reply.ok();
+}
+
+/// MSETNX: all of the pairs, or none where any of the keys is there.
+pub fn msetnx(edit: &mut Edit<'_, '_>) -> Answer {
+    let places: Vec<usize> = (1..edit.args.len()).step_by(2).collect();
+    if edit.args.len().is_multiple_of(2) {
+        return Err(CommandError::error(
+            "ERR wrong number of arguments for 'msetnx' command",
+        ));
+    }
+    let values = places
+        .iter()
+        .map(|place| edit.encode(edit.args.get(place + 1)));
+    let values: Vec<_> = values.collect::<Result<_, _>>()?;
+    let free = |&place: &usize| edit.txn.get(edit.key_at(place)).is_none();
+    let sets = places.iter().all(free);
+    if sets {
+        for (place, value) in places.into_iter().zip(values) {
+            edit.txn.set(edit.key_at(place), value)?;
+        }
+    }
+    edit.reply.int(i64::from(sets));
+    Ok(())
 }
 
 /// DEL, UNLINK: how many of the keys were there.

@@ -16,7 +16,7 @@ use forebay_run::Order;
 use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::{Call, split};
-use super::keyspace::wire_key;
+use super::names::wire_key;
 use super::value::reply_value;
 use super::write::RangeDelete;
 use super::{Answer, CommandError, find_source, positive};
@@ -134,6 +134,32 @@ pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     range_delete
         .reply
         .int(i64::try_from(deleted).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// FLUSHDB [table] [ASYNC | SYNC]: deletes the keys of a live table that are there when it begins.
+pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
+    let (args, shared) = (range_delete.args, range_delete.shared);
+    let is_mode = |at: usize| args.is(at, "async") || args.is(at, "sync");
+    let named = match args.len() {
+        1 => None,
+        2 if is_mode(1) => None,
+        2 => Some(args.get(1)),
+        3 if is_mode(2) => Some(args.get(1)),
+        _ => return Err(CommandError::syntax()),
+    };
+    let default = shared.config.default_table.as_ref();
+    let table = named.or(default.map(|table| table.as_str().as_bytes()));
+    let table = table.ok_or_else(|| {
+        CommandError::error(
+            "ERR FLUSHDB here empties one table: FLUSHDB TABLE, or without a name that of \
+             --default-table",
+        )
+    })?;
+    let table = range_delete.live(table)?;
+    let (_, commit) = table.delete_all()?;
+    range_delete.commits.add(table, &commit);
+    range_delete.reply.ok();
     Ok(())
 }
 

@@ -21,9 +21,9 @@ use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::call::Call;
-use super::keyspace::{may_match, readable, type_name, wire_key};
+use super::keyspace::{readable, type_name};
+use super::names::ShownKeys;
 use super::{Answer, CommandError, positive};
-use crate::glob;
 use forebay_engine::Source;
 
 const PLACE_BITS: u32 = 42;
@@ -45,7 +45,7 @@ pub struct ScanCursors {
 }
 
 struct ScanOptions<'a> {
-    pattern: Option<&'a [u8]>,
+    shown: ShownKeys<'a>,
     count: usize,
     kind: Option<&'a [u8]>,
 }
@@ -113,7 +113,7 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
 fn options<'a>(call: &Call<'a>) -> Result<ScanOptions<'a>, CommandError> {
     let args = call.args;
     let mut options = ScanOptions {
-        pattern: None,
+        shown: call.shown_keys(None),
         count: 10,
         kind: None,
     };
@@ -123,7 +123,7 @@ fn options<'a>(call: &Call<'a>) -> Result<ScanOptions<'a>, CommandError> {
         }
         let value = args.get(at + 1);
         if args.is(at, "match") {
-            options.pattern = Some(value);
+            options.shown = call.shown_keys(Some(value));
         } else if args.is(at, "count") {
             options.count = positive(value)?.min(MAX_COUNT);
         } else if args.is(at, "type") {
@@ -140,19 +140,7 @@ impl ScanOptions<'_> {
         let kind = type_name(source).as_bytes();
         self.kind
             .is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
-            && self
-                .pattern
-                .is_none_or(|pattern| may_match(pattern, source))
-    }
-
-    fn take(&self, source: Source<'_>, key: &[u8], keys: &mut Vec<Vec<u8>>) {
-        let wire = wire_key(source, key);
-        if self
-            .pattern
-            .is_none_or(|pattern| glob::matches(pattern, &wire))
-        {
-            keys.push(wire);
-        }
+            && self.shown.may_match(source)
     }
 }
 
@@ -195,7 +183,7 @@ fn walk_hashed(
         }
         last = Some(place);
         *seen += 1;
-        options.take(source, scan.key(), keys);
+        keys.extend(options.shown.show(source, scan.key()));
     }
     Ok(None)
 }
@@ -222,7 +210,7 @@ fn walk_ordered(
         *seen += 1;
         last.clear();
         last.extend_from_slice(scan.key());
-        options.take(source, scan.key(), keys);
+        keys.extend(options.shown.show(source, scan.key()));
     }
     Ok(None)
 }

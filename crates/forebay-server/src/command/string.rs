@@ -1,5 +1,7 @@
 //! GET's relatives. Of a row or a list they see its JSON text.
 
+use std::ops::Range;
+
 use super::call::Call;
 use super::value::text;
 use super::{Answer, clamp, integer};
@@ -29,16 +31,16 @@ pub fn getrange(call: &mut Call<'_>) -> Answer {
         .map(|value| text(source, value))
         .transpose()?
         .unwrap_or_default();
-    let range = match (start, end) {
-        (..0, ..0) if start > end => 0..0,
-        // An end before the beginning is the beginning, other than in a list.
-        (_, ..0) => clamp(
-            start,
-            end.saturating_add(text.len() as i64).max(0),
-            text.len(),
-        ),
-        _ => clamp(start, end, text.len()),
-    };
-    call.reply.bulk(&text[range]);
+    call.reply.bulk(&text[span(start, end, text.len())]);
     call.check_size()
+}
+
+/// The part of a string of `len` bytes or bits from `start` to `end`, as [`clamp`] has it, but that
+/// an end before the beginning is the beginning.
+pub fn span(start: i64, end: i64, len: usize) -> Range<usize> {
+    match (start, end) {
+        (..0, ..0) if start > end => 0..0,
+        (_, ..0) => clamp(start, end.saturating_add(len as i64).max(0), len),
+        _ => clamp(start, end, len),
+    }
 }

@@ -3,8 +3,8 @@
 use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
-    cluster, connection, count, expire, get, hash, hash_edit, introspect, keyspace, list,
-    list_edit, put, range, scan, string, transaction, watch,
+    acl, bits, clients, connection, count, expire, get, hash, hash_edit, introspect, keyspace,
+    list, list_edit, list_move, put, range, rename, scan, string, transaction, tune, watch,
 };
 use crate::resp::Args;
 
@@ -16,6 +16,17 @@ const NONE: Keys = Keys {
 const ONE: Keys = Keys {
     first: 1,
     last: 1,
+    step: 1,
+};
+const TWO: Keys = Keys {
+    first: 1,
+    last: 2,
+    step: 1,
+};
+/// All from the second argument on.
+const FROM_SECOND: Keys = Keys {
+    first: 2,
+    last: -1,
     step: 1,
 };
 const ALL: Keys = Keys {
@@ -121,6 +132,7 @@ const fn many(
     name: &'static str,
     arity: i32,
     keys: Keys,
+    group: &'static str,
     summary: &'static str,
     run: Run,
 ) -> Command {
@@ -129,9 +141,29 @@ const fn many(
         arity,
         flags: WRITE,
         keys,
-        group: "keyspace",
+        group,
         summary,
         run,
+    }
+}
+
+/// Changes several keys of one partition.
+const fn together(
+    name: &'static str,
+    arity: i32,
+    keys: Keys,
+    group: &'static str,
+    summary: &'static str,
+    run: EditFn,
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags: WRITE,
+        keys,
+        group,
+        summary,
+        run: Run::Together(run),
     }
 }
 
@@ -176,13 +208,16 @@ pub static COMMANDS: &[Command] = &[
     read("strlen", 2, ONE, "string", "The length of what GET gives.", string::strlen),
     read("getrange", 4, ONE, "string", "A part of what GET gives.", string::getrange),
     read("substr", 4, ONE, "string", "A part of what GET gives.", string::getrange),
+    read("getbit", 3, ONE, "bitmap", "A bit of what GET gives.", bits::getbit),
+    read("bitcount", -2, ONE, "bitmap", "The bits that are set in what GET gives.", bits::bitcount),
+    read("bitpos", -3, ONE, "bitmap", "The first bit that is set, or not, in what GET gives.", bits::bitpos),
     read("type", 2, ONE, "keyspace", "string, hash (a row), list or none.", keyspace::type_of),
     read("ttl", 2, ONE, "keyspace", "Seconds to live; -1: no end, -2: no key.", expire::ttl),
     read("pttl", 2, ONE, "keyspace", "Milliseconds to live; -1 and -2 as TTL.", expire::pttl),
     read("expiretime", 2, ONE, "keyspace", "When a key expires, or -1, -2.", expire::expiretime),
     read("pexpiretime", 2, ONE, "keyspace", "The same in milliseconds.", expire::pexpiretime),
     read("object", -2, SECOND, "keyspace", "ENCODING, REFCOUNT, IDLETIME.", keyspace::object),
-    read("memory", -2, SECOND, "keyspace", "USAGE: bytes of a key and value.", keyspace::memory),
+    read("memory", -2, SECOND, "keyspace", "USAGE of a key; STATS.", tune::memory),
     read("hget", 3, ONE, "hash", "A column of a row.", hash::hget),
     read("hmget", -3, ONE, "hash", "Some columns of a row.", hash::hmget),
     read("hgetall", 2, ONE, "hash", "The columns of a row that are not null.", hash::hgetall),
@@ -196,6 +231,7 @@ pub static COMMANDS: &[Command] = &[
     read("lrange", 4, ONE, "list", "A part of a list.", list::lrange),
     read("lindex", 3, ONE, "list", "An item of a list.", list::lindex),
     read("llen", 2, ONE, "list", "The length of a list.", list::llen),
+    read("lpos", -3, ONE, "list", "Where an item is in a list.", list::lpos),
     read("dbsize", 1, NONE, "keyspace", "The keys of all tables.", keyspace::dbsize),
     walk("scan", -2, "Walks all tables, a few keys at a time.", scan::scan),
     walk("randomkey", 1, "Some key.", keyspace::randomkey),
@@ -208,11 +244,11 @@ pub static COMMANDS: &[Command] = &[
     session("quit", -1, BEFORE_AUTH, "connection", "Ends the connection.", connection::quit),
     session("reset", 1, STATE, "connection", "Begins the session anew.", connection::reset),
     session("select", 2, STATE, "connection", "There is only database 0.", connection::select),
-    session("client", -2, STATE, "connection", "About connections.", connection::client),
-    session("acl", -2, STATE, "connection", "WHOAMI.", connection::acl),
-    session("readonly", 1, STATE, "connection", "Accepted; all reads are.", connection::accept),
-    session("readwrite", 1, STATE, "connection", "Accepted.", connection::accept),
-    session("asking", 1, STATE, "connection", "Accepted.", connection::accept),
+    session("client", -2, STATE, "connection", "About connections.", clients::client),
+    session("acl", -2, STATE, "connection", "WHOAMI, CAT, LIST, USERS, GETUSER.", acl::acl),
+    session("readonly", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
+    session("readwrite", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
+    session("asking", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
     session("multi", 1, STATE, "transactions", "Begins a transaction.", transaction::multi),
     session("exec", 1, STATE, "transactions", "Runs it.", transaction::exec),
     session("discard", 1, STATE, "transactions", "Forgets it.", transaction::discard),
@@ -221,14 +257,15 @@ pub static COMMANDS: &[Command] = &[
         ..session("watch", -2, STATE, "transactions", "Has EXEC run nothing once a key was changed.", watch::watch)
     },
     session("unwatch", 1, STATE, "transactions", "Forgets what is watched.", watch::unwatch),
-    session("cluster", -2, STATE, "cluster", "This node and its slots.", cluster::cluster),
+    session("cluster", -2, STATE, "cluster", "Refused: this is no cluster.", connection::no_cluster),
     session("command", -1, STATE, "server", "About the commands.", introspect::command),
     session("info", -1, STATE, "server", "About the server.", introspect::info),
-    session("config", -2, STATE, "server", "GET: some settings.", introspect::config),
+    session("config", -2, STATE, "server", "GET, SET of some, RESETSTAT.", tune::config),
     session("time", 1, STATE, "server", "The server's clock.", introspect::time),
     session("role", 1, STATE, "server", "master.", introspect::role),
-    session("slowlog", -2, STATE, "server", "Empty.", introspect::slowlog),
-    session("latency", -2, STATE, "server", "Empty.", introspect::latency),
+    session("wait", 3, STATE, "connection", "There are no replicas: 0.", connection::wait),
+    session("slowlog", -2, STATE, "server", "The commands that took long.", tune::slowlog),
+    session("latency", -2, STATE, "server", "HISTOGRAM: what commands took.", tune::latency),
     session("module", -2, STATE, "server", "LIST: none.", introspect::module),
     edit("set", -3, "string", "Sets a value.", (put::set, put::set_reads)),
     edit("setnx", 3, "string", "Sets a value if there is none.", (put::setnx, always)),
@@ -243,6 +280,8 @@ pub static COMMANDS: &[Command] = &[
     edit("getset", 3, "string", "Sets a value, gives the old one.", (put::getset, always)),
     edit("getdel", 2, "string", "Gives a value and deletes the key.", (put::getdel, always)),
     edit("append", 3, "string", "Appends to a value.", (put::append, always)),
+    edit("setrange", 4, "string", "Changes a part of a value.", (put::setrange, always)),
+    edit("setbit", 4, "bitmap", "Changes a bit of a value.", (bits::setbit, always)),
     edit("kv.delta", 3, "string", "Adds by the table's kind of deltas, without reading.", (put::delta, never)),
     edit("incr", 2, "string", "Adds one; reads.", (count::incr, always)),
     edit("decr", 2, "string", "Subtracts one; reads.", (count::decr, always)),
@@ -261,28 +300,32 @@ pub static COMMANDS: &[Command] = &[
     edit("lpushx", -3, "list", "Adds items to a list that is there.", (list_edit::lpushx, always)),
     edit("rpop", -2, "list", "Takes items from the end.", (list_edit::rpop, always)),
     edit("lpop", -2, "list", "Takes items from the beginning.", (list_edit::lpop, always)),
-    many("del", -2, ALL, "Deletes keys; how many there were.", DEL),
-    many("unlink", -2, ALL, "Deletes keys; how many there were.", DEL),
-    many("mset", -3, PAIRS, "Sets several values.", MSET),
+    edit("lset", 4, "list", "Changes an item of a list.", (list_edit::lset, always)),
+    edit("lrem", 4, "list", "Takes items out that are equal.", (list_edit::lrem, always)),
+    edit("ltrim", 4, "list", "Keeps a part of a list.", (list_edit::ltrim, always)),
+    edit("linsert", 5, "list", "Adds an item beside another.", (list_edit::linsert, always)),
+    many("del", -2, ALL, "keyspace", "Deletes keys; how many there were.", DEL),
+    many("unlink", -2, ALL, "keyspace", "Deletes keys; how many there were.", DEL),
+    many("mset", -3, PAIRS, "string", "Sets several values.", MSET),
+    together("msetnx", -3, PAIRS, "string", "Sets several values if none is there.", put::msetnx),
+    together("bitop", -4, FROM_SECOND, "bitmap", "Stores what bits of several values make.", bits::bitop),
+    together("lmove", 5, TWO, "list", "Moves an item to another list.", list_move::lmove),
+    together("rpoplpush", 3, TWO, "list", "Moves the last item to the beginning of a list.", list_move::rpoplpush),
+    together("rename", 3, TWO, "keyspace", "Gives a key another name.", rename::rename),
+    together("renamenx", 3, TWO, "keyspace", "The same if the name is free.", rename::renamenx),
+    together("copy", -3, TWO, "keyspace", "Copies a key.", rename::copy),
+    Command {
+        name: "flushdb", arity: -1, flags: WRITE, keys: NONE, group: "keyspace",
+        summary: "Deletes the keys of a table.", run: Run::RangeDelete(range::flush),
+    },
     Command {
         name: "kv.delrange", arity: 3, flags: WRITE, keys: NONE, group: "keyspace",
         summary: "Deletes the keys of an ordered table between two bounds.",
         run: Run::RangeDelete(range::delete_range),
     },
-    refused("copy", ONE),
     refused("flushall", NONE),
-    refused("flushdb", NONE),
-    refused("linsert", ONE),
-    refused("lrem", ONE),
-    refused("lset", ONE),
-    refused("ltrim", ONE),
-    refused("msetnx", PAIRS),
-    refused("rename", ONE),
-    refused("renamenx", ONE),
     refused("restore", ONE),
     refused("sadd", ONE),
-    refused("setbit", ONE),
-    refused("setrange", ONE),
     refused("srem", ONE),
     refused("xadd", ONE),
     refused("zadd", ONE),

@@ -229,6 +229,12 @@ impl<'e, 't> Edit<'e, 't> {
         self.txn.get(self.key())
     }
 
+    /// A copy of the first key's value; empty where it has none.
+    pub fn old_bytes(&self) -> Vec<u8> {
+        self.old()
+            .map_or_else(Vec::new, |stored| stored.value.clone())
+    }
+
     /// What GET gives of the first key.
     pub fn old_text(&self) -> Result<Option<Cow<'_, [u8]>>, CommandError> {
         let value = |stored| text(self.source(), Cow::Borrowed(stored));

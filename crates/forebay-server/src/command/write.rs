@@ -21,6 +21,7 @@ use super::{Answer, COMMANDS, Call, Command, CommandError, Queued, Run, shown};
 use crate::commits::Commits;
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{Args, OwnedArgs, Reply};
+use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
 use forebay_engine::Source;
@@ -28,6 +29,7 @@ use forebay_engine::Source;
 /// A command that deletes a range: it waits for the device as it walks.
 pub struct RangeDelete<'a> {
     pub args: Args<'a>,
+    pub shared: &'a Shared,
     pub tables: &'a TableView,
     pub user: &'a User,
     pub command: &'a Command,
@@ -42,6 +44,15 @@ pub struct RangeDelete<'a> {
 struct Place<'a> {
     argument: usize,
     key: &'a [u8],
+}
+
+/// What the commands of a MULTI that writes are about.
+struct OneTable<'a> {
+    table: &'a LiveTable,
+    /// One of their keys.
+    key: &'a [u8],
+    /// Those that they look at.
+    keys: Vec<&'a [u8]>,
 }
 
 /// Keys of one partition of a table.
@@ -78,8 +89,12 @@ impl View<'_> {
                 (reply, commits),
                 (run, done, reads),
             ),
+            Run::Together(run) => {
+                self.edit_together(command, args, &mut table, (reply, commits), run)
+            }
             Run::RangeDelete(run) => run(&mut RangeDelete {
                 args,
+                shared: self.shared,
                 tables: self.tables,
                 user: self.user,
                 command,
@@ -139,6 +154,25 @@ impl View<'_> {
         }
         done(reply, sum);
         Ok(())
+    }
+
+    fn edit_together(
+        &self,
+        command: &Command,
+        args: Args<'_>,
+        first: &mut Option<TableName>,
+        (reply, commits): (&mut Reply, &mut Commits),
+        run: fn(&mut Edit<'_, '_>) -> Answer,
+    ) -> Answer {
+        let groups = self.groups(command, args)?;
+        *first = groups.first().map(|(table, ..)| table.name().clone());
+        let [(table, _, places)] = &groups[..] else {
+            return Err(apart(command, &groups));
+        };
+        let keys: Vec<&[u8]> = places.iter().map(|place| place.key).collect();
+        self.change(table, &keys, commits, Several::No, |txn| {
+            run(&mut Edit { args, txn, reply })
+        })
     }
 
     /// Writes groups of keys blindly: nothing before all of it is known to be right.
@@ -255,7 +289,11 @@ impl View<'_> {
         commits: &mut Commits,
     ) -> Answer {
         let commands = &queued.commands;
-        let (table, key, mut keys) = self.one_table(commands)?;
+        let OneTable {
+            table,
+            key,
+            mut keys,
+        } = self.one_table(commands)?;
         *first = Some(table.name().clone());
         if !queued.watches.is_empty() {
             queued
@@ -289,7 +327,7 @@ impl View<'_> {
         };
         let answer = match command.run {
             _ if checked.is_err() => checked,
-            Run::Edit { run, .. } => run(&mut Edit { args, txn, reply }),
+            Run::Edit { run, .. } | Run::Together(run) => run(&mut Edit { args, txn, reply }),
             Run::Many { run, done, .. } => {
                 let places: Vec<usize> = command.key_places(args.len()).collect();
                 let sum = run(&mut Edit { args, txn, reply }, &places);
@@ -311,18 +349,18 @@ impl View<'_> {
         settle(answer, start, reply);
     }
 
-    /// The table of all commands of a MULTI that writes, one of their keys, and the keys that they
-    /// look at.
+    /// The table of all commands of a MULTI that writes.
     fn one_table<'a>(
         &'a self,
         commands: &'a [(usize, OwnedArgs)],
-    ) -> Result<(&'a LiveTable, &'a [u8], Vec<&'a [u8]>), CommandError> {
+    ) -> Result<OneTable<'a>, CommandError> {
         let (mut found, mut keys): (Option<(&LiveTable, &[u8])>, _) = (None, Vec::new());
         for (place, args) in commands {
             let (command, args) = (&COMMANDS[*place], args.borrow());
             let looks = match command.run {
                 Run::Edit { reads, .. } => reads(&args),
                 Run::Many { reads, .. } => reads,
+                Run::Together(_) => true,
                 Run::Read(_) if command.keys.first > 0 => true,
                 _ => return Err(not_within(command)),
             };
@@ -346,7 +384,7 @@ impl View<'_> {
         }
         let (table, key) =
             found.ok_or_else(|| CommandError::error("ERR a MULTI that writes names no key"))?;
-        Ok((table, key, keys))
+        Ok(OneTable { table, key, keys })
     }
 }
 
@@ -354,6 +392,23 @@ fn not_within(command: &Command) -> CommandError {
     let name = command.name.to_uppercase();
     CommandError::error(format!(
         "ERR {name} cannot be in a MULTI that writes, which is for commands on keys"
+    ))
+}
+
+/// Of a command on keys that have to lie together, and do not.
+fn apart(command: &Command, groups: &[Group<'_>]) -> CommandError {
+    let name = command.name.to_uppercase();
+    let mut tables = groups.iter().map(|(table, ..)| table.name());
+    let first = tables.next().map_or("", TableName::as_str);
+    let problem = match tables.all(|table| table.as_str() == first) {
+        true => format!(
+            "its keys lie in several of table '{first}': give them one hashtag, as in \
+             {first}:{{user1}}a"
+        ),
+        false => "its keys are of several tables".to_owned(),
+    };
+    CommandError::error(format!(
+        "CROSSSLOT {name} is atomic within one partition of one live table: {problem}"
     ))
 }
 

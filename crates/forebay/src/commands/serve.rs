@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
+use forebay_engine::TableName;
 use forebay_objects::{PullOptions, PullRate};
 use forebay_server::{Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
@@ -36,6 +37,11 @@ pub struct Serve {
         default_value = "127.0.0.1:7380"
     )]
     pub http: Http,
+
+    /// The table of keys that name none: those without a colon, and those whose part before the
+    /// first colon is no table. Without it a key has to be TABLE:KEY
+    #[arg(long, value_name = "TABLE")]
+    pub default_table: Option<TableName>,
 
     /// Make the store, empty, where there is none yet
     #[arg(long, conflicts_with = "cache")]
@@ -196,6 +202,7 @@ impl Serve {
             users: self.users,
             http_token: self.admin_token_file,
             http_hosts: self.http_host,
+            default_table: self.default_table,
             live_memory_bytes: usize::try_from(live_memory).unwrap_or(usize::MAX),
             ..ServerConfig::default()
         }

@@ -1,7 +1,7 @@
 //! Copying a moment of a table into another store.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use forebay_io::Disk;
@@ -105,8 +105,8 @@ fn copy_files(
 
 fn copy_file(
     disk: &dyn Disk,
-    from: &PathBuf,
-    to: &PathBuf,
+    from: &Path,
+    to: &Path,
     advance: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
     let source = disk.open(from).at("open", from)?;

@@ -1,0 +1,134 @@
+//! Which table a key means, where a server has a default table (`--default-table`).
+//!
+//! A wire key is `table:key`. With a default table T, a wire key that names no table is a key of T,
+//! whole: one without a colon, and one whose part before the first colon is no table. That part is
+//! a table if it is T, or is in the store and the user may read it or write to it: a table that
+//! cannot be opened just now counts, so that nothing meant for it goes elsewhere, and one that the
+//! user may not see does not, so that nothing tells whether it is there. `T:key` is a key of T
+//! always, whatever the key has in it.
+//!
+//! Commands get their keys with T's name before them. What runs them knows only `table:key`.
+
+use forebay_engine::{Source, TableName};
+
+use super::Command;
+use crate::glob;
+use crate::resp::{Args, OwnedArgs};
+use crate::shared::Shared;
+use crate::table_view::TableView;
+use crate::users::{User, Verb};
+
+/// See the module's text.
+#[derive(Clone, Copy)]
+pub struct KeyNames<'a> {
+    default: &'a TableName,
+    tables: &'a TableView,
+    user: &'a User,
+    shared: &'a Shared,
+}
+
+/// How the keys of a walk are shown, and matched against a pattern.
+#[derive(Clone, Copy)]
+pub struct ShownKeys<'a> {
+    names: Option<KeyNames<'a>>,
+    pattern: Option<&'a [u8]>,
+    /// The pattern begins with the default table's name and a colon: keys are shown with it.
+    in_full: bool,
+}
+
+impl<'a> KeyNames<'a> {
+    /// `None` where every key names its table.
+    #[inline]
+    pub fn of(shared: &'a Shared, tables: &'a TableView, user: &'a User) -> Option<Self> {
+        let default = shared.config.default_table.as_ref()?;
+        Some(Self {
+            default,
+            tables,
+            user,
+            shared,
+        })
+    }
+
+    /// Whether a wire key begins with the name of its table.
+    pub fn is_named(&self, wire: &[u8]) -> bool {
+        let colon = wire.iter().position(|&byte| byte == b':');
+        colon.is_some_and(|colon| self.is_table(&wire[..colon]))
+    }
+
+    fn is_table(&self, name: &[u8]) -> bool {
+        let may = |verb| self.user.may(verb, name);
+        name == self.default.as_str().as_bytes()
+            || (may(Verb::Read) || may(Verb::Write))
+                && (self.tables.get(name).is_some() || self.shared.is_unserved(name))
+    }
+
+    /// The arguments with the default table's name before the keys that name no table; `None`
+    /// where there are no such keys.
+    pub fn complete(&self, command: &Command, args: &Args<'_>) -> Option<OwnedArgs> {
+        let places = command.key_places(args.len());
+        let mut unnamed = places.filter(|&place| !self.is_named(args.get(place)));
+        let mut next = Some(unnamed.next()?);
+        let mut completed = OwnedArgs::default();
+        for (place, arg) in args.iter().enumerate() {
+            if next == Some(place) {
+                next = unnamed.next();
+                completed.push(&self.full(arg));
+            } else {
+                completed.push(arg);
+            }
+        }
+        Some(completed)
+    }
+
+    /// `T:key`.
+    fn full(&self, key: &[u8]) -> Vec<u8> {
+        [self.default.as_str().as_bytes(), b":", key].concat()
+    }
+}
+
+impl<'a> ShownKeys<'a> {
+    pub fn new(names: Option<KeyNames<'a>>, pattern: Option<&'a [u8]>) -> Self {
+        let prefix = pattern.map(glob::literal_prefix).unwrap_or_default();
+        let in_full = names.is_some_and(|names| prefix.starts_with(&names.full(b"")));
+        Self {
+            names,
+            pattern,
+            in_full,
+        }
+    }
+
+    /// The name of a key that is the shortest that commands take; `None` where the pattern is not
+    /// its.
+    pub fn show(&self, source: Source<'_>, key: &[u8]) -> Option<Vec<u8>> {
+        let bare = |names: &KeyNames<'_>| {
+            !self.in_full && source.table() == names.default && !names.is_named(key)
+        };
+        let shown = match self.names.as_ref().is_some_and(bare) {
+            true => key.to_vec(),
+            false => wire_key(source, key),
+        };
+        let matches = |pattern| glob::matches(pattern, &shown);
+        self.pattern.is_none_or(matches).then_some(shown)
+    }
+
+    /// Whether any key of the table could match, by what the pattern begins with.
+    pub fn may_match(&self, source: Source<'_>) -> bool {
+        let prefix = self.pattern.map(glob::literal_prefix).unwrap_or_default();
+        match &self.names {
+            // Its keys that look as if they were another table's are shown in full.
+            Some(names) if source.table() == names.default => {
+                self.in_full || !names.is_named(prefix)
+            }
+            _ => {
+                let table = wire_key(source, b"");
+                let common = prefix.len().min(table.len());
+                prefix[..common] == table[..common]
+            }
+        }
+    }
+}
+
+/// `table:key`.
+pub fn wire_key(source: Source<'_>, key: &[u8]) -> Vec<u8> {
+    [source.table().as_str().as_bytes(), b":", key].concat()
+}

@@ -1,0 +1,114 @@
+//! A server with a default table, users who see some tables, and commands on keys that belong
+//! together.
+
+mod common;
+
+use common::{Client, Fixture};
+use std::net::TcpStream;
+
+/// SHA-256 of "password".
+const HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+
+/// Live tables `kv` and `own`; an administrator `ops`, and `shop`, which has `own` alone.
+fn with_users() -> Fixture {
+    let mut fixture = Fixture::store();
+    fixture.live("kv");
+    fixture.live("own");
+    let users = format!(
+        r#"{{"users": [
+          {{"name": "ops", "password_sha256": "{HASH}", "tables": ["*"], "verbs": ["read", "write", "admin"]}},
+          {{"name": "shop", "password_sha256": "{HASH}", "tables": ["own"], "verbs": ["read", "write"]}}
+        ]}}"#
+    );
+    let users = fixture.file("users.json", &users);
+    fixture.start(|config| {
+        config.users = Some(users);
+        config.default_table = Some("own".parse().expect("a name"));
+    });
+    fixture
+}
+
+fn client_of(fixture: &Fixture, user: &str) -> Client<TcpStream> {
+    let mut client = fixture.client();
+    assert_eq!(client.text(&format!("AUTH {user} password")), "OK");
+    client
+}
+
+#[test]
+fn one_table_is_emptied() {
+    let fixture = with_users();
+    let (mut ops, mut shop) = (client_of(&fixture, "ops"), client_of(&fixture, "shop"));
+    for n in 0..300 {
+        assert_eq!(ops.text(&format!("MSET kv:{n} a own:{n} b")), "OK");
+    }
+    assert!(
+        shop.text("FLUSHDB kv")
+            .starts_with("-NOPERM user 'shop' may not write to")
+    );
+    assert!(
+        ops.text("FLUSHDB nosuch")
+            .starts_with("-ERR no table 'nosuch'")
+    );
+    assert!(
+        ops.text("FLUSHALL")
+            .starts_with("-ERR FLUSHALL is not supported")
+    );
+    assert!(ops.text("FLUSHDB a b c").starts_with("-ERR syntax"));
+    assert_eq!(shop.text("FLUSHDB ASYNC"), "OK");
+    assert_eq!(ops.texts("KEYS kv:*").len(), 300);
+    assert_eq!(ops.texts("KEYS own:*").len(), 0);
+    assert_eq!(ops.text("FLUSHDB kv SYNC"), "OK");
+    assert_eq!(ops.texts("KEYS *").len(), 0);
+    let mut fixture = Fixture::store();
+    fixture.live("kv");
+    fixture.start(|_| {});
+    let refused = "-ERR FLUSHDB here empties one table";
+    assert!(fixture.client().text("FLUSHDB").starts_with(refused));
+}
+
+#[test]
+fn a_table_that_a_user_may_not_see_is_none() {
+    let fixture = with_users();
+    let (mut ops, mut shop) = (client_of(&fixture, "ops"), client_of(&fixture, "shop"));
+    // Whether there is a table `kv` or not, the user's keys are those of the default table.
+    assert_eq!(shop.text("SET kv:a 1"), "OK");
+    assert_eq!(shop.text("SET nosuch:a 2"), "OK");
+    assert_eq!(ops.text("GET kv:a"), "(null)");
+    assert_eq!(ops.text("GET own:kv:a"), "1");
+    assert_eq!(shop.text("GET own:nosuch:a"), "2");
+    let mut keys = shop.texts("KEYS *");
+    keys.sort();
+    assert_eq!(keys, ["kv:a", "nosuch:a"]);
+    let mut keys = ops.texts("KEYS *");
+    keys.sort();
+    assert_eq!(keys, ["nosuch:a", "own:kv:a"]);
+}
+
+#[test]
+fn keys_that_change_together_lie_together() {
+    let mut fixture = Fixture::store();
+    fixture.live("kv");
+    fixture.live("own");
+    fixture.start(|_| {});
+    let mut client = fixture.client();
+    client.text("SET kv:a 1");
+    let apart = "-CROSSSLOT RENAME is atomic within one partition of one live table: its keys ";
+    assert_eq!(
+        client.text("RENAME kv:a own:a"),
+        format!("{apart}are of several tables")
+    );
+    // Of so many keys some lie in another partition.
+    let told: Vec<String> = (0..64)
+        .map(|n| client.text(&format!("COPY kv:a kv:{n}")))
+        .collect();
+    assert!(told.iter().any(|text| text == "1"));
+    let hint = "lie in several of table 'kv': give them one hashtag, as in kv:{user1}a";
+    assert!(told.iter().any(|text| text.ends_with(hint)), "{told:?}");
+    let pairs: String = (0..64).map(|n| format!(" kv:n{n} 1")).collect();
+    assert!(
+        client
+            .text(&format!("MSETNX{pairs}"))
+            .starts_with("-CROSSSLOT MSETNX")
+    );
+    assert_eq!(client.text("EXISTS kv:n0 kv:n1 kv:n2"), "0");
+}

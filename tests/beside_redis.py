@@ -1,0 +1,54 @@
+"""Asking a server of ours and redis-server the same things."""
+
+import os
+import random
+import time
+
+import redis
+
+
+def dice_of_test():
+    """Random numbers whose seed is printed; FOREBAY_TEST_SEED repeats them."""
+    seed = int(os.environ.get("FOREBAY_TEST_SEED", time.time_ns() % 2**32))
+    print("seed", seed)
+    return seed, random.Random(seed)
+
+
+def alike(words, ours, theirs):
+    """Whether two answers are the same, but for the moments at which the two servers were asked."""
+    told = {"TTL": 1, "EXPIRETIME": 1, "PTTL": 2000, "PEXPIRETIME": 2000}
+    if words[0] in told and isinstance(ours, int) and isinstance(theirs, int):
+        return ours == theirs or min(ours, theirs) > 0 and abs(ours - theirs) <= told[words[0]]
+    return ours == theirs
+
+
+def answer(connection, words):
+    connection.send_command(*words)
+    try:
+        reply = connection.read_response()
+    except redis.ResponseError as error:
+        return f"error: {error}"
+    if words == ["EXEC"] and isinstance(reply, list):
+        return [f"error: {part}" if isinstance(part, Exception) else part for part in reply]
+    return reply
+
+
+def compare(ours, theirs, steps, random_command):
+    """Gives random commands, some in MULTI, to two clients; all answers have to be alike."""
+    seed, dice = dice_of_test()
+    connections = [client.connection_pool.get_connection() for client in (ours, theirs)]
+    for step in range(steps):
+        queued = [random_command(dice)]
+        commands = queued
+        if dice.random() < 0.1:
+            queued = queued + [random_command(dice) for _ in range(dice.randrange(4))]
+            commands = [["MULTI"], *queued, ["EXEC"]]
+        for words in commands:
+            answers = [answer(connection, words) for connection in connections]
+            triples = [(words, *answers)]
+            if words == ["EXEC"] and all(isinstance(reply, list) for reply in answers):
+                triples = list(zip(queued, *answers, strict=True))
+            for words, our, their in triples:
+                assert alike(words, our, their), (seed, step, words, our, their, commands)
+    for connection in connections:
+        connection.disconnect()

@@ -1,0 +1,195 @@
+"""Commands on strings, bits, lists and keys beside redis-server: the answers are the same."""
+
+import pytest
+import redis
+from beside_redis import compare
+
+# Every byte, so that texts are compared as bytes.
+BYTES = {"decode_responses": True, "encoding": "latin-1"}
+
+
+def beside(real):
+    path = real.connection_pool.connection_kwargs["path"]
+    return redis.Redis(unix_socket_path=path, **BYTES)
+
+
+def number(dice):
+    near = [str(dice.randrange(-12, 12)) for _ in range(6)]
+    far = ["9223372036854775807", "-9223372036854775808", "99999999999999999999", "x", "1.5", ""]
+    return dice.choice([*near, *near, *far])
+
+
+def random_on_strings(dice):
+    keys = [f"kv:{{x}}{dice.randrange(5)}" for _ in range(3)]
+    key, other, third = keys
+    text = dice.choice(["", "a", "\x00\xff", "0123456789", "10", "\x80" * 20])
+    # SETRANGE and SETBIT at great offsets would write as much.
+    offset = dice.choice([str(dice.randrange(30)), "-1", "x", "536870912", "99999999999999999999"])
+    bit = dice.choice([str(dice.randrange(200)), "-1", "x", "4294967296"])
+    span = [str(dice.randrange(-70, 70)), str(dice.randrange(-70, 70))]
+    last = str(2**63 - 1)
+    return dice.choice(
+        [
+            ["SET", key, text],
+            ["SET", key, text, "EX", "1000"],
+            ["SETRANGE", key, offset, text],
+            ["SETBIT", key, bit, dice.choice(["0", "1", "1", "2", "x"])],
+            ["GETBIT", key, bit],
+            ["BITCOUNT", key],
+            ["BITCOUNT", key, *span],
+            ["BITCOUNT", key, *span, dice.choice(["BIT", "byte"])],
+            ["BITCOUNT", key, f"-{last}", last, "BIT"],
+            ["BITPOS", key, dice.choice(["0", "1", "1", "0", "2"])],
+            ["BITPOS", key, dice.choice(["0", "1"]), *span[: dice.randrange(3)]],
+            ["BITPOS", key, dice.choice(["0", "1"]), *span, dice.choice(["bit", "BYTE"])],
+            ["BITOP", dice.choice(["AND", "or", "XOR", "B"]), *keys],
+            ["BITOP", dice.choice(["NOT", "AND", "OR", "XOR"]), key, other],
+            ["BITOP", "NOT", *keys],
+            ["GETRANGE", key, *span],
+            ["MSETNX", key, text, other, text],
+            ["MSETNX", key, "1", key, "2", third, text],
+            ["MSETNX", key, "1", other],
+            ["RENAME", key, other],
+            ["RENAMENX", key, other],
+            ["COPY", key, other],
+            ["COPY", key, other, *dice.choice([["REPLACE"], ["DB", "0"], ["DB", "x"], ["B"]])],
+            ["COPY", key, other, "DB", "0", "replace"],
+            ["TTL", key],
+            ["PERSIST", key],
+            ["EXISTS", *keys],
+            ["DEL", key],
+            ["GET", key],
+            ["STRLEN", key],
+        ]
+    )
+
+
+def random_on_lists(dice):
+    key = f"list:{{x}}{dice.randrange(3)}"
+    other = f"list:{{x}}{dice.randrange(3)}"
+    items = [
+        dice.choice(["a", "b", "c", "", "10", "\xff\x00"]) for _ in range(dice.randrange(1, 5))
+    ]
+    item = items[0]
+    # The least number, as a rank, is another one in this version of redis-server.
+    rank = number(dice).replace("9223372036854775808", "9223372036854775807")
+    options = [["RANK", rank], ["COUNT", number(dice)], ["MAXLEN", number(dice)], ["B", "1"]]
+    position = [word for option in dice.sample(options, dice.randrange(3)) for word in option]
+    push = dice.choice(["RPUSH", "LPUSH", "RPUSHX", "LPUSHX"])
+    pop = dice.choice(["LPOP", "RPOP"])
+    return dice.choice(
+        [
+            [push, key, *items],
+            [push, key, *items],
+            [pop, key],
+            [pop, key, number(dice)],
+            [pop, key, "1", "2"],
+            ["LRANGE", key, "0", "-1"],
+            ["LRANGE", key, number(dice), number(dice)],
+            ["LINDEX", key, number(dice)],
+            ["LLEN", key],
+            ["LSET", key, number(dice), item],
+            ["LREM", key, str(dice.randrange(-3, 4)), item],
+            ["LREM", key, dice.choice(["x", "9223372036854775807"]), item],
+            ["LTRIM", key, number(dice), number(dice)],
+            ["LINSERT", key, dice.choice(["BEFORE", "after", "B"]), item, items[-1]],
+            ["LPOS", key, item, *position],
+            ["LPOS", key, item, "RANK"],
+            ["RPOPLPUSH", key, other],
+            ["LMOVE", key, other, *dice.choices(["LEFT", "right", "RIGHT", "left", "B"], k=2)],
+            ["RENAME", key, other],
+            ["COPY", key, other, "REPLACE"],
+            ["EXPIRE", key, "1000"],
+            ["TTL", key],
+            ["TYPE", key],
+            ["DEL", key],
+        ]
+    )
+
+
+def test_strings(live, real):
+    compare(live.client(**BYTES), beside(real), 5000, random_on_strings)
+
+
+def test_lists(store, real):
+    store.run("create", "list", "--value", "list", "--item", "binary")
+    with store.serve() as server:
+        compare(server.client(**BYTES), beside(real), 5000, random_on_lists)
+
+
+def test_values_of_another_type(live, real):
+    ours, theirs = live.client(), real
+    theirs.rpush("list:a", "1"), theirs.set("kv:a", "1"), theirs.hset("people:a", "age", 1)
+    ours.rpush("list:a", "1"), ours.set("kv:a", "1"), ours.hset("people:a", "age", 1)
+    on_strings = [["SETRANGE", "1", "a"], ["SETBIT", "1", "1"], ["GETBIT", "0"], ["BITCOUNT"]]
+    on_lists = [
+        ["LSET", "0", "1"],
+        ["LREM", "0", "1"],
+        ["LTRIM", "0", "1"],
+        ["LINSERT", "BEFORE", "1", "2"],
+        ["LPOS", "1"],
+        ["LPOP", "1"],
+    ]
+    cases = [(words, key) for words in on_strings[:2] for key in ("list:a", "people:a")]
+    cases += [(words, key) for words in on_lists for key in ("kv:a", "people:a")]
+    for (name, *rest), key in cases:
+        for client in (ours, theirs):
+            try:
+                reply = client.execute_command(name, key, *rest)
+            except redis.ResponseError as error:
+                reply = str(error)
+            assert isinstance(reply, str) and reply.startswith("WRONGTYPE"), (name, key, reply)
+
+
+def test_a_short_command_makes_no_huge_value(live):
+    client = live.client()
+    longest = 16 << 20
+    for offset in [longest, 2**29 - 1]:
+        with pytest.raises(redis.ResponseError, match="maximum allowed size"):
+            client.setrange("kv:a", offset, "x")
+        with pytest.raises(redis.ResponseError, match="bit offset is not an integer"):
+            client.setbit("kv:a", offset * 8, 1)
+    assert client.exists("kv:a") == 0
+    assert client.setrange("kv:a", longest - 1, "x") == longest
+    # What APPEND made longer is changed where it is.
+    assert client.append("kv:a", "yz") == longest + 2
+    assert client.setrange("kv:a", longest + 1, "!") == longest + 2
+    assert client.setbit("kv:a", longest * 8, 1) == 0
+    assert client.getrange("kv:a", -3, -1) == b"x\xf9!"
+
+
+def test_there_is_nobody_to_wait_for(live, real):
+    for words in [["0", "0"], ["0", "10"], ["0", "-1"], ["0", "x"], ["x", "0"]]:
+        told = []
+        for client in (live.client(), real):
+            try:
+                told.append(client.execute_command("WAIT", *words))
+            except redis.ResponseError as error:
+                told.append(str(error))
+        assert told[0] == told[1], words
+    assert live.client().execute_command("WAIT", "3", "0") == 0
+
+
+def test_what_clients_are_told_of_commands(live, real):
+    """Arity, keys and categories, of all commands that redis-server has, too."""
+    ours, theirs = live.client(decode_responses=True), real
+    ours.response_callbacks.clear(), theirs.response_callbacks.clear()
+    names = ours.execute_command("COMMAND", "LIST")
+    assert ours.execute_command("COMMAND", "COUNT") == len(names)
+    told = {name: ours.execute_command("COMMAND", "INFO", name)[0] for name in names}
+    known = {name: theirs.execute_command("COMMAND", "INFO", name)[0] for name in names}
+    # Redis lists the keys of these by their subcommands; ours read as fast as any.
+    containers = {"object", "memory", "client", "config", "acl", "slowlog", "latency", "module"}
+    containers |= {"cluster", "command"}
+    # The categories of what is refused are nobody's business.
+    of_speed = {"@fast", "@slow"}
+    for name in sorted(set(names) - containers):
+        if known[name] is None:
+            assert name.startswith("kv."), name
+            continue
+        our, their = told[name], known[name]
+        if "Not supported." in str(ours.execute_command("COMMAND", "DOCS", name)):
+            continue
+        assert our[1] == their[1], (name, our, their)
+        assert our[3:6] == their[3:6], (name, our, their)
+        assert set(our[6]) - of_speed == set(their[6]) - of_speed, (name, our, their)
