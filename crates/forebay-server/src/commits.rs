@@ -21,7 +21,10 @@ pub struct Commits {
 
 impl Commits {
     pub fn add(&mut self, table: &LiveTable, commit: &Commit<'_>) {
-        self.delay += commit.delay();
+        // One pause a turn; what else is owed is the next one's.
+        if self.delay.is_zero() {
+            self.delay = commit.delay();
+        }
         if commit.is_durable() {
             return;
         }
@@ -41,7 +44,7 @@ impl Commits {
     /// Adds what was written elsewhere for the same connection.
     pub fn merge(&mut self, other: Self) {
         self.added |= other.added;
-        self.delay += other.delay;
+        self.delay = self.delay.max(other.delay);
         other
             .waits
             .into_iter()

@@ -4,9 +4,11 @@ mod common;
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{Fixture, Reply, bytes};
 use forebay_engine::live::{Expiry, LiveDraft};
+use forebay_io::{Clock, SystemClock};
 use forebay_run::Order;
 
 type Client = common::Client<TcpStream>;
@@ -171,14 +173,14 @@ fn a_swap_and_an_expiry_change_what_is_watched() {
     );
     let mut other = fixture.client();
     while other.text("GET b:k") != "2" {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        SystemClock.sleep(Duration::from_millis(10));
     }
     queue(&mut client, &["GET b:k"]);
     assert_eq!(client.ask("EXEC"), Reply::Null);
 
     ok(&mut client, "SET ttl:k 1 PX 30");
     ok(&mut client, "WATCH ttl:k");
-    std::thread::sleep(std::time::Duration::from_millis(60));
+    SystemClock.sleep(Duration::from_millis(60));
     queue(&mut client, &["SET ttl:k 2"]);
     assert_eq!(client.ask("EXEC"), Reply::Null);
     assert_eq!(client.ask("GET ttl:k"), Reply::Null);

@@ -19,32 +19,32 @@ pub struct LogTicket(Option<Lsn>);
 pub struct Commit<'a> {
     table: &'a LiveShared,
     lsn: Option<Lsn>,
-    delay: Duration,
 }
 
 impl<'a> Commit<'a> {
-    pub(crate) fn new(table: &'a LiveShared, lsn: Option<Lsn>, delay: Duration) -> Self {
-        Self { table, lsn, delay }
+    pub(crate) fn new(table: &'a LiveShared, lsn: Option<Lsn>) -> Self {
+        Self { table, lsn }
     }
 
     /// Of no write at all.
     pub(crate) fn nothing(table: &'a LiveShared) -> Self {
-        Self::new(table, None, Duration::ZERO)
+        Self::new(table, None)
     }
 
     /// REQUIRES: the ticket is of a commit of this table.
     pub(crate) fn again(table: &'a LiveShared, ticket: LogTicket) -> Self {
-        Self::new(table, ticket.0, Duration::ZERO)
+        Self::new(table, ticket.0)
     }
 
     pub fn ticket(&self) -> LogTicket {
         LogTicket(self.lsn)
     }
 
-    /// How long the writer should pause before its next write, so that flushes and merges keep up;
-    /// mostly nothing. [`Commit::wait`] does pause.
+    /// How long the writer should pause before its next write, so that flushes and merges keep up:
+    /// mostly nothing, at most 20 ms. Whoever asks takes it on; it is not told to others again.
+    /// [`Commit::wait`] does pause.
     pub fn delay(&self) -> Duration {
-        self.delay
+        self.table.take_pause()
     }
 
     /// Whether there is nothing to wait for.
@@ -58,8 +58,9 @@ impl<'a> Commit<'a> {
     /// Waits until the write is as durable as its table promises.
     #[inline]
     pub fn wait(self) -> Result<(), LiveError> {
-        if self.delay > Duration::ZERO {
-            self.table.clock().sleep(self.delay);
+        let delay = self.delay();
+        if delay > Duration::ZERO {
+            self.table.clock().sleep(delay);
         }
         match (&self.table.log, self.lsn) {
             (Some(log), Some(lsn)) => log

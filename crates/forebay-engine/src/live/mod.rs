@@ -368,8 +368,9 @@ impl LiveTable {
         while scan.advance()? {
             last = self.delete(scan.key())?;
             deleted += 1;
-            if !last.delay().is_zero() {
-                self.shared().clock().sleep(last.delay());
+            let delay = last.delay();
+            if !delay.is_zero() {
+                self.shared().clock().sleep(delay);
             }
         }
         Ok((deleted, last))

@@ -132,6 +132,8 @@ pub(crate) struct Counts {
     pub merged_bytes: AtomicU64,
     pub merges: AtomicU64,
     pub delayed_us: AtomicU64,
+    /// Pauses that writers are to take.
+    pub owed_ns: AtomicU64,
     /// Whether somebody has read the generation that takes writes.
     pub memory_is_read: AtomicBool,
     /// How often the pages of runs were looked at.

@@ -34,9 +34,6 @@ pub const MAX_VALUE_BYTES: usize = 512 << 20;
 const MAX_BATCH_BYTES: usize = 1 << 30;
 /// The log is at most so many times as long as the memory of a generation may be, about.
 const LOG_FACTOR: u64 = 4;
-/// The longest pause that a writer is asked for: what it wrote is in memory, which has a limit of
-/// its own.
-const GREATEST_DELAY: Duration = Duration::from_secs(1);
 
 /// Whether a writer may wait: for memory, for runs that are being added, for the device where it
 /// reads.
@@ -158,11 +155,11 @@ impl LiveShared {
             freeze = Some(grown | freeze.unwrap_or(false));
         }
         let Some(freeze) = freeze.or_else(|| self.log_is_long(lsn).then_some(true)) else {
-            return Ok(Commit::new(self, lsn, Duration::ZERO));
+            return Ok(Commit::new(self, lsn));
         };
         drop(part);
-        let delay = self.after_seal(partition, freeze, batch.bytes().len());
-        Ok(Commit::new(self, lsn, delay))
+        self.after_seal(partition, freeze, batch.bytes().len());
+        Ok(Commit::new(self, lsn))
     }
 
     /// Writes a batch with its inserts settled. REQUIRES: all its keys are of one partition.
@@ -348,16 +345,16 @@ impl LiveShared {
             false => part.count_buffer(&self.memory),
         };
         let Some(freeze) = freeze.or_else(|| self.log_is_long(lsn).then_some(true)) else {
-            return Ok(Commit::new(self, lsn, Duration::ZERO));
+            return Ok(Commit::new(self, lsn));
         };
         drop(part);
-        let delay = self.after_seal(partition, freeze, bytes);
-        Ok(Commit::new(self, lsn, delay))
+        self.after_seal(partition, freeze, bytes);
+        Ok(Commit::new(self, lsn))
     }
 
     /// What follows when a write of so many bytes filled a buffer, or had it grow: memory is merged, and frozen
-    /// when that is its turn. Returns how long the writer should pause.
-    fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) -> Duration {
+    /// when that is its turn, and pauses may be asked of writers.
+    fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) {
         if let Err(error) = self.compact_memory(partition) {
             // The runs in memory stay as they are, in which they are read as well.
             warn!(table = %self.shape.table, %error, "runs in memory were not merged");
@@ -368,7 +365,7 @@ impl LiveShared {
         if self.budget().write_pressure() >= 1.0 {
             self.gate.close(GATE_FULL);
         }
-        self.delay_after(bytes)
+        self.owe(bytes);
     }
 
     /// Whether the log is long for what is in memory, where operations on one key are composed, or
@@ -391,22 +388,6 @@ impl LiveShared {
         let most = LOG_FACTOR * self.budget().memtable_share() as u64;
         let free = || self.disk().free_bytes(&self.files.dir);
         log_bytes > most || matches!(free(), Ok(Some(free)) if log_bytes > free / 4)
-    }
-
-    /// How long the writer of so many bytes should pause: nothing while there is room, then rising
-    /// smoothly with what flushes and merges are behind.
-    fn delay_after(&self, bytes: usize) -> Duration {
-        let pressure = self.pressure();
-        if pressure <= 0.0 {
-            return Duration::ZERO;
-        }
-        // At full pressure about 8 MB/s pass.
-        let delay = Duration::from_secs_f64(bytes as f64 / 8e6 * pressure * pressure);
-        let delay = delay.min(GREATEST_DELAY);
-        self.counts
-            .delayed_us
-            .fetch_add(delay.as_micros() as u64, Ordering::Relaxed);
-        delay
     }
 
     /// Refuses what no table, or not this one, can hold.
