@@ -15,6 +15,9 @@ pub const DEFAULT_RESP_PORT: u16 = 7379;
 /// The port of HTTP, unless told otherwise.
 pub const DEFAULT_HTTP_PORT: u16 = 7380;
 
+/// Replies are sent before more are made, once there are so many bytes of them.
+pub const HIGH_WATER: usize = 256 << 10;
+
 /// How a server listens, whom it lets in, and what it bounds.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -59,6 +62,9 @@ pub struct Limits {
     pub connections: usize,
     /// The largest reply to one command. The replies to pipelined commands are sent on the way.
     pub reply_bytes: usize,
+    /// Replies that all connections together hold, made and not sent; beyond it the one that holds
+    /// the most is dropped.
+    pub reply_memory_bytes: usize,
     /// From connecting to a successful AUTH, where that is asked for; a TLS handshake included.
     pub auth_time: Duration,
     /// A client that takes longer than this for 256 KiB of replies is dropped.
@@ -101,6 +107,7 @@ impl Default for Limits {
             },
             connections: 10_000,
             reply_bytes: 256 << 20,
+            reply_memory_bytes: 1 << 30,
             auth_time: Duration::from_secs(10),
             slow_reader_time: Duration::from_secs(30),
             idle_time: None,

@@ -34,15 +34,18 @@ pub struct Metrics {
 pub enum Drop {
     Protocol,
     SlowReader,
+    /// All held too much, and it the most.
+    ReplyMemory,
     Idle,
     AuthDeadline,
     Shutdown,
 }
 
 impl Drop {
-    pub const ALL: [Drop; 5] = [
+    pub const ALL: [Drop; 6] = [
         Drop::Protocol,
         Drop::SlowReader,
+        Drop::ReplyMemory,
         Drop::Idle,
         Drop::AuthDeadline,
         Drop::Shutdown,
@@ -52,6 +55,7 @@ impl Drop {
         match self {
             Drop::Protocol => "protocol",
             Drop::SlowReader => "slow_reader",
+            Drop::ReplyMemory => "reply_memory",
             Drop::Idle => "idle",
             Drop::AuthDeadline => "auth_deadline",
             Drop::Shutdown => "shutdown",

@@ -17,19 +17,18 @@ use forebay_engine::live::LiveError;
 use crate::client::Client;
 use crate::command::{COMMANDS, CommandError, Run};
 use crate::commits::Commits;
+use crate::config::HIGH_WATER;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Outcome, View, settle};
 use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
+use crate::reply_memory::Charge;
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
-
-/// Replies are sent before more are made, once there are so many bytes of them.
-pub const HIGH_WATER: usize = 256 << 10;
 
 /// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they
 /// tell of is durable then.
@@ -82,6 +81,7 @@ struct Waiting {
 
 impl Pipeline {
     pub fn new(shared: &Arc<Shared>, worker: usize, client: Arc<Client>) -> Self {
+        let charge = Charge::new(&shared.reply_memory, &client);
         Self {
             session: Session::new(client, shared),
             parser: Parser::default(),
@@ -89,7 +89,7 @@ impl Pipeline {
             start: 0,
             at: 0,
             gets: CollectedGets::default(),
-            reply: Reply::default(),
+            reply: Reply::charged(false, charge),
             waiting: None,
             commits: Commits::default(),
             unacknowledged: Vec::new(),
@@ -165,7 +165,7 @@ impl Pipeline {
     fn take_answers(&mut self, done: Done, waiting: &Waiting) {
         let now = self.shared.store.clock().monotonic();
         let start = self.reply.len();
-        self.reply.append(&done.replies);
+        self.reply.append_all(done.replies);
         // Others go there in any case.
         if matches!(COMMANDS[waiting.place].run, Run::Read(_) | Run::Edit { .. }) {
             let metrics = self.metrics_of(done.table.as_ref());
@@ -301,6 +301,10 @@ impl Pipeline {
             self.gets.clear();
             return None;
         }
+        if self.reply.len() >= HIGH_WATER {
+            self.rewind();
+            return None;
+        }
         let task = Task::Gets(self.gets.owned(&self.input, gets.answered));
         let ends = (gets.answered..count).map(|left| self.gets.end(left));
         let ends = ends.collect();
@@ -327,6 +331,7 @@ impl Pipeline {
             task,
             tables: tables.keep(),
             user,
+            client: Arc::clone(&self.session.client),
             shared: Arc::clone(&self.shared),
             resp3: self.reply.is_resp3(),
         }))

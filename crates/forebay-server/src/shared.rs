@@ -1,19 +1,19 @@
 //! What all connections of a server share.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay_engine::{Serving, Store};
-use parking_lot::Mutex;
 
 use crate::client::Client;
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
+use crate::reply_memory::{Clients, ReplyMemory};
+use crate::seldom::Seldom;
 use crate::table_view::TableView;
 use crate::users::{Token, User, Users};
 
@@ -33,7 +33,10 @@ pub struct Shared {
     pub http_token: Option<Token>,
     pub metrics: Metrics,
     pub scan_cursors: ScanCursors,
-    pub clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    pub clients: Arc<Clients>,
+    pub reply_memory: Arc<ReplyMemory>,
+    /// For lines about connections that were dropped.
+    pub drops_told: Seldom,
     pub resp_address: SocketAddr,
     /// 40 hex digits, new with every start: CLUSTER MYID and INFO's run_id.
     pub run_id: String,
@@ -54,13 +57,17 @@ impl Shared {
     ) -> Self {
         let word = || store.random().next_u64();
         let run_id = format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32);
+        let clients = Arc::<Clients>::default();
+        let reply_memory = ReplyMemory::new(config.limits.reply_memory_bytes, Arc::clone(&clients));
         let shared = Self {
             metrics: Metrics::new(config.worker_threads()),
             users: secrets.0,
             anyone: Arc::new(User::anyone()),
             http_token: secrets.1,
             scan_cursors: ScanCursors::default(),
-            clients: Mutex::default(),
+            clients,
+            reply_memory: Arc::new(reply_memory),
+            drops_told: Seldom::default(),
             resp_address,
             run_id,
             started_unix_ms: store.clock().unix_ms(),

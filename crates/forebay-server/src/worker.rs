@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use forebay_io::{Arrival, Listener, NetStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
@@ -36,11 +35,6 @@ pub struct Worker {
     pub inbox: UnboundedReceiver<Box<dyn Arrival>>,
     /// The first worker has the listener, and the ways to all workers.
     pub listener: Option<(Box<dyn Listener>, Vec<Way>)>,
-}
-
-struct Served {
-    client: Arc<Client>,
-    task: AbortHandle,
 }
 
 /// Makes the workers' parts; the listener goes to the first.
@@ -86,7 +80,7 @@ impl Worker {
             ))),
             None => None,
         };
-        let mut served: Vec<Served> = Vec::new();
+        let mut served: Vec<Arc<Client>> = Vec::new();
         let clock = Arc::clone(self.shared.store.clock());
         let mut sweep = clock.wait(SWEEP);
         let mut stop_by = None;
@@ -96,8 +90,8 @@ impl Worker {
                 () = &mut sweep => {
                     sweep = clock.wait(SWEEP);
                     self.shared.tick();
-                    served.retain(|served| !served.task.is_finished());
-                    served.iter().for_each(|served| self.check(served));
+                    served.retain(|client| !client.has_ended());
+                    served.iter().for_each(|client| self.check(client));
                     if self.shared.is_stopping() {
                         let now = self.shared.now_ms();
                         let limit = self.shared.config.limits.shutdown_time.as_millis() as u64;
@@ -116,7 +110,7 @@ impl Worker {
     }
 
     #[allow(clippy::disallowed_methods)]
-    fn begin(&self, arrival: Box<dyn Arrival>) -> Option<Served> {
+    fn begin(&self, arrival: Box<dyn Arrival>) -> Option<Arc<Client>> {
         let address = arrival.peer();
         let local = arrival.local().unwrap_or(self.shared.resp_address);
         let stream = match arrival.open() {
@@ -131,7 +125,7 @@ impl Worker {
         let client = self.shared.register(address, local);
         let registered = Registered {
             shared: Arc::clone(&self.shared),
-            id: client.id,
+            client: Arc::clone(&client),
         };
         let (shared, worker, tls) = (Arc::clone(&self.shared), self.index, self.tls.clone());
         let of_task = Arc::clone(&client);
@@ -142,16 +136,13 @@ impl Worker {
                 debug!(id, %error, "a connection broke off");
             }
         });
-        Some(Served {
-            client,
-            task: task.abort_handle(),
-        })
+        client.served_by(task.abort_handle());
+        Some(client)
     }
 
     /// Ends a connection that overstays.
-    fn check(&self, served: &Served) {
+    fn check(&self, client: &Client) {
         let (limits, now) = (&self.shared.config.limits, self.shared.now_ms());
-        let client = &served.client;
         let past = |since: u64, time: Duration| now.saturating_sub(since) > time.as_millis() as u64;
         let writing = client.writing_ms.load(Ordering::Relaxed);
         let active = client.active_ms.load(Ordering::Relaxed);
@@ -177,14 +168,23 @@ impl Worker {
             reason = reason.label(),
             "ending a connection"
         );
+        if reason == Reason::SlowReader {
+            let held_bytes = client.held_bytes.load(Ordering::Relaxed);
+            tell_drop(
+                &self.shared,
+                client,
+                held_bytes,
+                "it did not read for too long",
+            );
+        }
         self.shared.metrics.count_drop(reason);
-        served.task.abort();
+        client.end();
     }
 
-    fn abandon(&self, served: &[Served]) {
-        for served in served {
+    fn abandon(&self, served: &[Arc<Client>]) {
+        for client in served {
             self.shared.metrics.count_drop(Reason::Shutdown);
-            served.task.abort();
+            client.end();
         }
         if !served.is_empty() {
             warn!(
@@ -255,15 +255,28 @@ async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<
     }
 }
 
+/// Tells of a client that was dropped for the replies that it did not read.
+fn tell_drop(shared: &Shared, client: &Client, held_bytes: usize, why: &str) {
+    if let Some(left_out) = shared.drops_told.due(shared.now_ms()) {
+        let address = client.address;
+        warn!(%address, held_bytes, why, left_out, "a connection was dropped");
+    }
+}
+
 /// A place in the list of clients, given back however the connection ends.
 struct Registered {
     shared: Arc<Shared>,
-    id: u64,
+    client: Arc<Client>,
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.shared.clients.lock().remove(&self.id);
+        self.shared.clients.lock().remove(&self.client.id);
+        if let Some(held_bytes) = self.client.dropped_bytes() {
+            let why = "it held most of the memory for replies, which is at its limit";
+            tell_drop(&self.shared, &self.client, held_bytes, why);
+            self.shared.metrics.count_drop(Reason::ReplyMemory);
+        }
         self.shared
             .metrics
             .connected

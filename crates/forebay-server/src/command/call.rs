@@ -42,6 +42,8 @@ pub struct Reading<'a> {
     pub limit_bytes: usize,
     /// Where the reply begins that all values are part of; none: each is a reply of its own.
     pub reply_start: Option<usize>,
+    /// No further value is added to replies of so many bytes.
+    pub full_bytes: usize,
 }
 
 /// A command about the connection or the server.
@@ -87,6 +89,7 @@ impl<'a> Call<'a> {
             txn: self.txn,
             limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: Some(self.reply_start),
+            full_bytes: usize::MAX,
         }
     }
 
@@ -141,6 +144,9 @@ impl Reading<'_> {
     /// Ends a reply that grew beyond the limit; `value_start` is where its last value begins.
     #[inline]
     pub fn check(&self, reply: &Reply, value_start: usize) -> Answer {
+        if reply.is_dropped() {
+            return Err(CommandError::error("ERR the connection was dropped"));
+        }
         let limit = self.limit_bytes;
         if reply.len() - self.reply_start.unwrap_or(value_start) <= limit {
             return Ok(());

@@ -103,6 +103,16 @@ fn connections(page: &mut Page, shared: &Shared) {
     ] {
         page.one(name, "counter", help, value);
     }
+    let name = "forebay_reply_bytes";
+    let help = "Memory of replies that were made and not sent, of all connections.";
+    page.begin(name, "gauge", help);
+    let memory = &shared.reply_memory;
+    for (kind, bytes) in [
+        ("limit", memory.limit_bytes()),
+        ("held", memory.held_bytes()),
+    ] {
+        page.line(name, &[("kind", kind)], bytes as u64);
+    }
     let name = "forebay_connections_dropped_total";
     page.begin(name, "counter", "Ended by the server, by reason.");
     for reason in Drop::ALL {

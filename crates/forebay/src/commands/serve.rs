@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use forebay_objects::{PullOptions, PullRate};
-use forebay_server::{Pulls, Server, ServerConfig, Signals, TlsFiles};
+use forebay_server::{Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 
 use crate::context::Context;
@@ -105,6 +105,21 @@ pub struct Serve {
     )]
     pub keep: usize,
 
+    /// The largest reply to one command; larger ones become an error
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = human::parse_bytes,
+        default_value = "256M",
+        help_heading = "Limits"
+    )]
+    pub reply_limit: u64,
+
+    /// Memory of the replies that clients have not read yet, of all connections together; beyond it
+    /// the connection that holds the most is dropped [default: an eighth of RAM]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Limits")]
+    pub reply_memory: Option<u64>,
+
     /// Threads that answer clients [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Work")]
     pub threads: Option<usize>,
@@ -163,7 +178,10 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let live_memory = args
         .memory
         .unwrap_or_else(|| memory::quarter(&*context.disk));
-    let mut config = args.config(live_memory);
+    let reply_memory = args
+        .reply_memory
+        .unwrap_or_else(|| memory::quarter(&*context.disk) / 2);
+    let mut config = args.config(live_memory, reply_memory);
     config.pulls = puller
         .clone()
         .map(|puller| Arc::new(PullsOf(puller)) as Arc<dyn Pulls>);
@@ -186,7 +204,13 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 impl Serve {
-    fn config(self, live_memory: u64) -> ServerConfig {
+    fn config(self, live_memory: u64, reply_memory: u64) -> ServerConfig {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let limits = Limits {
+            reply_bytes: size(self.reply_limit),
+            reply_memory_bytes: size(reply_memory),
+            ..Limits::default()
+        };
         let tls = self.tls_cert.zip(self.tls_key);
         ServerConfig {
             resp: self.listen,
@@ -196,7 +220,8 @@ impl Serve {
             users: self.users,
             http_token: self.admin_token_file,
             http_hosts: self.http_host,
-            live_memory_bytes: usize::try_from(live_memory).unwrap_or(usize::MAX),
+            live_memory_bytes: size(live_memory),
+            limits,
             ..ServerConfig::default()
         }
     }
