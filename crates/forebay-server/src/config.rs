@@ -73,6 +73,8 @@ pub struct Limits {
     pub idle_time: Option<Duration>,
     /// For commands under way to end, once the server is told to stop.
     pub shutdown_time: Duration,
+    /// HTTP connections at a time: scrapers and operators, not crowds.
+    pub http_connections: usize,
     /// Of one HTTP request's body.
     pub http_body_bytes: usize,
     /// For an HTTP request's header to arrive.
@@ -112,6 +114,7 @@ impl Default for Limits {
             slow_reader_time: Duration::from_secs(30),
             idle_time: None,
             shutdown_time: Duration::from_secs(10),
+            http_connections: 256,
             http_body_bytes: 64 << 10,
             http_header_time: Duration::from_secs(10),
         }

@@ -68,6 +68,10 @@ impl Drop {
 pub struct WorkerMetrics {
     pub input_bytes: AtomicU64,
     pub output_bytes: AtomicU64,
+    /// When its thread last came by, on the server's clock; 0: not yet.
+    pub seen_ms: AtomicU64,
+    /// Why its thread has ended.
+    pub ended: OnceLock<String>,
     /// By table; commands that name none are under the empty name.
     tables: Mutex<BTreeMap<Box<str>, Arc<TableMetrics>>>,
 }

@@ -11,10 +11,10 @@ use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName}
 use forebay_io::{Listener, Net, start_thread};
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
-use tracing::{error, info};
+use tracing::info;
 
 use crate::config::ServerConfig;
-use crate::http;
+use crate::http::HttpServer;
 use crate::live::LOOK;
 use crate::loads::Loads;
 use crate::shared::Shared;
@@ -56,6 +56,10 @@ pub enum StartError {
     Token { path: PathBuf, source: io::Error },
     #[error("the token in {} is shorter than 16 characters: `openssl rand -hex 32` makes one", path.display())]
     ShortToken { path: PathBuf },
+    #[error(
+        "cannot begin to serve: {0}; where files are too many, raise the limit of open files (ulimit -n)"
+    )]
+    Runtime(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     #[error(transparent)]
@@ -99,13 +103,12 @@ impl Server {
             http_address,
             threads: Vec::new(),
         };
-        for worker in workers(&shared, files.tls.as_ref(), resp) {
+        let workers = workers(&shared, files.tls.as_ref(), resp).map_err(StartError::Runtime)?;
+        let http = http.map(|listener| HttpServer::new(&shared, files.tls, listener));
+        let http = http.transpose().map_err(StartError::Runtime)?;
+        for (worker, runtime) in workers {
             let name = format!("forebay-resp-{}", worker.index);
-            handle.spawn(name, move || {
-                if let Err(error) = worker.run() {
-                    error!(%error, "a worker ended");
-                }
-            })?;
+            handle.spawn(name, move || worker.run(runtime))?;
         }
         let following = Arc::clone(&shared);
         handle.spawn("forebay-live".to_owned(), move || {
@@ -122,13 +125,8 @@ impl Server {
                 loads.take(&taking.live);
             }
         })?;
-        if let Some(listener) = http {
-            let shared = Arc::clone(&shared);
-            handle.spawn("forebay-http".to_owned(), move || {
-                if let Err(error) = http::run(shared, files.tls, listener) {
-                    error!(%error, "the HTTP server ended");
-                }
-            })?;
+        if let Some(http) = http {
+            handle.spawn("forebay-http".to_owned(), move || http.run())?;
         }
         info!(resp = %resp_address, http = ?http_address, "serving");
         Ok(handle)

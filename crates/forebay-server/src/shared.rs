@@ -41,6 +41,8 @@ pub struct Shared {
     /// 40 hex digits, new with every start: CLUSTER MYID and INFO's run_id.
     pub run_id: String,
     pub started_unix_ms: u64,
+    /// On the clock of [`Shared::clock_ms`].
+    pub started_ms: u64,
     /// Set once, when the server is told to stop.
     pub stopping: AtomicBool,
     next_client: AtomicU64,
@@ -71,6 +73,7 @@ impl Shared {
             resp_address,
             run_id,
             started_unix_ms: store.clock().unix_ms(),
+            started_ms: store.clock().monotonic().as_millis() as u64 + 1,
             stopping: AtomicBool::new(false),
             next_client: AtomicU64::new(1),
             coarse_ms: AtomicU64::new(0),
@@ -83,11 +86,16 @@ impl Shared {
         shared
     }
 
-    /// Sets the coarse clock, which the sweeps do every tenth of a second.
-    pub fn tick(&self) {
-        // From 1 on, so that 0 can mean "never".
-        let now = self.store.clock().monotonic().as_millis() as u64 + 1;
+    /// Milliseconds on the monotonic clock, from 1 on, so that 0 can mean "never".
+    pub fn clock_ms(&self) -> u64 {
+        self.store.clock().monotonic().as_millis() as u64 + 1
+    }
+
+    /// Sets the coarse clock, which the sweeps do every tenth of a second. Returns it.
+    pub fn tick(&self) -> u64 {
+        let now = self.clock_ms();
         self.coarse_ms.store(now, Ordering::Relaxed);
+        now
     }
 
     /// Milliseconds, as of the last tick.

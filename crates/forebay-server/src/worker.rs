@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_io::{Arrival, Listener, NetStream};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::client::Client;
 use crate::connection::Connection;
@@ -37,41 +38,46 @@ pub struct Worker {
     pub listener: Option<(Box<dyn Listener>, Vec<Way>)>,
 }
 
-/// Makes the workers' parts; the listener goes to the first.
+/// Makes the workers' parts; the listener goes to the first. What they need of the system they have
+/// then.
 pub fn workers(
     shared: &Arc<Shared>,
     tls: Option<&TlsAcceptor>,
     listener: Box<dyn Listener>,
-) -> Vec<Worker> {
+) -> std::io::Result<Vec<(Worker, Runtime)>> {
     let count = shared.metrics.workers().len();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
     let mut listener = Some((listener, senders));
-    let worker = |(index, inbox)| Worker {
-        index,
-        shared: Arc::clone(shared),
-        tls: tls.cloned(),
-        inbox,
-        listener: listener.take(),
+    let worker = |(index, inbox)| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(WAITING_THREADS)
+            .build()?;
+        let worker = Worker {
+            index,
+            shared: Arc::clone(shared),
+            tls: tls.cloned(),
+            inbox,
+            listener: listener.take(),
+        };
+        Ok((worker, runtime))
     };
     inboxes.into_iter().enumerate().map(worker).collect()
 }
 
 impl Worker {
     /// Serves until the server stops and its connections have ended.
-    pub fn run(self) -> std::io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(WAITING_THREADS)
-            .build()?;
-        let outcome = runtime.block_on(self.serve());
+    pub fn run(self, runtime: Runtime) {
+        let (shared, index) = (Arc::clone(&self.shared), self.index);
+        let _ends = Ends { shared, index };
+        runtime.block_on(self.serve());
         // Work for connections that are gone may still wait for the device: it is not waited for.
         runtime.shutdown_background();
-        outcome
     }
 
     // Connections are tasks of this worker, and of nobody else.
     #[allow(clippy::disallowed_methods)]
-    async fn serve(mut self) -> std::io::Result<()> {
+    async fn serve(mut self) {
         let accepting = match self.listener.take() {
             Some((listener, workers)) => Some(tokio::spawn(accept(
                 listener,
@@ -89,7 +95,8 @@ impl Worker {
                 Some(arrival) = self.inbox.recv() => served.extend(self.begin(arrival)),
                 () = &mut sweep => {
                     sweep = clock.wait(SWEEP);
-                    self.shared.tick();
+                    let seen = &self.shared.metrics.worker(self.index).seen_ms;
+                    seen.store(self.shared.tick(), Ordering::Relaxed);
                     served.retain(|client| !client.has_ended());
                     served.iter().for_each(|client| self.check(client));
                     if self.shared.is_stopping() {
@@ -101,7 +108,7 @@ impl Worker {
                         }
                         if served.is_empty() || now >= stop_by {
                             self.abandon(&served);
-                            return Ok(());
+                            return;
                         }
                     }
                 }
@@ -231,7 +238,6 @@ async fn serve(
 /// Hands new connections to the workers in turn, and turns those away that are too many.
 async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<Shared>) {
     for turn in 0usize.. {
-        let worker = &workers[turn % workers.len()];
         match listener.accept().await {
             Ok(arrival) => {
                 shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
@@ -243,7 +249,15 @@ async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<
                     continue;
                 }
                 shared.metrics.connected.fetch_add(1, Ordering::Relaxed);
-                if worker.send(arrival).is_err() {
+                // One that has ended is passed over.
+                let (after, before) = workers.split_at(turn % workers.len());
+                let handed = before
+                    .iter()
+                    .chain(after)
+                    .try_fold(arrival, |arrival, worker| {
+                        worker.send(arrival).map_or_else(|back| Ok(back.0), Err)
+                    });
+                if handed.is_ok() {
                     shared.metrics.connected.fetch_sub(1, Ordering::Relaxed);
                 }
             }
@@ -252,6 +266,32 @@ async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<
                 shared.store.clock().wait(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+/// Notes that a worker has ended, however it did.
+struct Ends {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let how = if std::thread::panicking() {
+            "it broke down: see the log"
+        } else {
+            "it has stopped"
+        };
+        if !self.shared.is_stopping() {
+            error!(worker = self.index, how, "a worker ended");
+        }
+        // It ends once.
+        let _ = self
+            .shared
+            .metrics
+            .worker(self.index)
+            .ended
+            .set(how.to_owned());
     }
 }
 

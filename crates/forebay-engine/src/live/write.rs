@@ -442,6 +442,9 @@ impl LiveShared {
         {
             self.fail(&format!("could not {action} {}: {source}", path.display()));
         }
+        if let LogError::Full { .. } = &source {
+            self.tell(|progress| progress.no_room = Some(source.to_string()));
+        }
         LiveError::Log(source)
     }
 }

@@ -5,16 +5,16 @@
 //! given, everything but health and readiness wants `Authorization: Basic` of a user or the bearer
 //! token.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::answer::Refused;
+use super::host::{HostName, of_authority, of_origin};
 use crate::shared::Shared;
 use crate::users::{User, Verb};
 
@@ -68,44 +68,68 @@ pub async fn check_origin(
     request: Request,
     next: Next,
 ) -> Result<Response, Refused> {
-    let headers = request.headers();
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok());
-    let host = host.or_else(|| request.uri().host());
-    if !host.is_some_and(|host| is_ours(&shared, host)) {
-        return Err(Refused::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            "this server does not go by that Host: name it when starting the server",
-        ));
-    }
-    if let Some(origin) = headers.get(ORIGIN) {
-        let origin = origin
-            .to_str()
-            .ok()
-            .and_then(|origin| origin.split_once("://"));
-        if !origin.is_some_and(|(_, host)| is_ours(&shared, host)) {
-            return Err(Refused::new(
-                StatusCode::FORBIDDEN,
-                "pages of that Origin may not ask here",
-            ));
-        }
-    }
+    check_names(&shared, &request)?;
     Ok(next.run(request).await)
 }
 
-/// Whether a Host, perhaps with a port, means this server.
-fn is_ours(shared: &Shared, host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, _)) => name,
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    let bound = shared.config.http.map(|address| address.ip());
-    match name.parse::<IpAddr>() {
-        Ok(ip) if ip.is_loopback() || Some(ip) == bound => true,
-        _ => {
-            let named = |known: &String| known.eq_ignore_ascii_case(name);
-            name.eq_ignore_ascii_case("localhost") || shared.config.http_hosts.iter().any(named)
-        }
+fn check_names(shared: &Shared, request: &Request) -> Result<(), Refused> {
+    let headers = request.headers();
+    // A request line may name the host as well: then both have to be ours.
+    let named = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    let hosts = texts(headers, HOST).chain(named.map(Some));
+    if !all_are_ours(shared, hosts.map(|host| of_authority(host?))) || several(headers, HOST) {
+        return Err(Refused::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this server does not go by that Host: name it when starting the server (--http-host)",
+        ));
     }
+    let mut origins = texts(headers, ORIGIN)
+        .map(|origin| of_origin(origin?))
+        .peekable();
+    if origins.peek().is_some() && !all_are_ours(shared, origins) {
+        return Err(Refused::new(
+            StatusCode::FORBIDDEN,
+            "pages of that Origin may not ask here",
+        ));
+    }
+    Ok(())
+}
+
+/// The values of a header; `None` for one that is no text.
+fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Option<&str>> {
+    headers
+        .get_all(name)
+        .into_iter()
+        .map(|value| value.to_str().ok())
+}
+
+fn several(headers: &HeaderMap, name: HeaderName) -> bool {
+    headers.get_all(name).into_iter().count() > 1
+}
+
+/// Whether there is a host, and all mean this server.
+fn all_are_ours<'a>(shared: &Shared, hosts: impl Iterator<Item = Option<HostName<'a>>>) -> bool {
+    let mut hosts = hosts.peekable();
+    let is_ours = |host: Option<HostName<'_>>| match host {
+        Some(HostName::Address(ip)) => {
+            let text = ip.to_string();
+            let bound = shared.config.http.map(|address| address.ip());
+            ip.is_loopback() || Some(ip) == bound || is_named(shared, &text)
+        }
+        Some(HostName::Name(name)) => {
+            name.eq_ignore_ascii_case("localhost") || is_named(shared, name)
+        }
+        None => false,
+    };
+    hosts.peek().is_some() && hosts.all(is_ours)
+}
+
+fn is_named(shared: &Shared, name: &str) -> bool {
+    let mut known = shared.config.http_hosts.iter();
+    known.any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Finds out who asks, and refuses those who are nobody.
