@@ -42,6 +42,8 @@ pub struct ServerConfig {
     pub live_memory_bytes: usize,
     /// Who brings versions into the store, where somebody does.
     pub pulls: Option<Arc<dyn Pulls>>,
+    /// How many files the process may have open; `None`: there is no limit.
+    pub open_files: Option<usize>,
     /// The network that both ports are of.
     pub net: Arc<dyn Net>,
     pub limits: Limits,
@@ -58,7 +60,8 @@ pub struct TlsFiles {
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub request: RequestLimits,
-    /// Connections at a time; further ones are told so and closed.
+    /// Connections at a time; further ones are told so and closed. Fewer where the limit of open
+    /// files asks for it.
     pub connections: usize,
     /// The largest reply to one command. The replies to pipelined commands are sent on the way.
     pub reply_bytes: usize,
@@ -93,6 +96,7 @@ impl Default for ServerConfig {
             http_hosts: Vec::new(),
             live_memory_bytes: 256 << 20,
             pulls: None,
+            open_files: None,
             net: Arc::new(OsNet),
             limits: Limits::default(),
         }

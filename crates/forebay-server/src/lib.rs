@@ -14,6 +14,7 @@ mod command;
 mod commits;
 mod config;
 mod connection;
+mod descriptors;
 mod dispatch;
 mod execute;
 mod gets;

@@ -5,7 +5,7 @@
 //! together share one clock reading. Buckets are powers of two of a microsecond.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub struct Metrics {
     /// Turned away because there were too many.
     pub refused: AtomicU64,
     pub connected: AtomicI64,
+    /// HTTP connections, those without a place as well.
+    pub http_connected: AtomicUsize,
     pub auth_failures: AtomicU64,
     /// Connections ended by the server, by reason.
     pub dropped: [AtomicU64; Drop::ALL.len()],
@@ -108,6 +110,7 @@ impl Metrics {
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             connected: AtomicI64::new(0),
+            http_connected: AtomicUsize::new(0),
             auth_failures: AtomicU64::new(0),
             dropped: Default::default(),
         }

@@ -14,6 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::info;
 
 use crate::config::ServerConfig;
+use crate::descriptors::Descriptors;
 use crate::http::HttpServer;
 use crate::live::LOOK;
 use crate::loads::Loads;
@@ -57,6 +58,11 @@ pub enum StartError {
     #[error("the token in {} is shorter than 16 characters: `openssl rand -hex 32` makes one", path.display())]
     ShortToken { path: PathBuf },
     #[error(
+        "the limit of open files is {limit}, and a server of so many threads wants {needed} at least: raise \
+         it (ulimit -n {needed}), or give fewer --threads"
+    )]
+    Descriptors { limit: usize, needed: usize },
+    #[error(
         "cannot begin to serve: {0}; where files are too many, raise the limit of open files (ulimit -n)"
     )]
     Runtime(io::Error),
@@ -75,6 +81,12 @@ impl Server {
     /// that cannot be opened does not keep the others from being served.
     pub fn start(config: ServerConfig, store: Store) -> Result<Handle, StartError> {
         config.check_exposure().map_err(StartError::Exposed)?;
+        let descriptors =
+            Descriptors::share(config.open_files, config.worker_threads(), &config.limits);
+        let descriptors = descriptors.map_err(|needed| StartError::Descriptors {
+            limit: config.open_files.unwrap_or(usize::MAX),
+            needed,
+        })?;
         let files = ConfigFiles::read(&config, &store)?;
         let resp = listen(&*config.net, "RESP", config.resp)?;
         let http = config
@@ -94,9 +106,11 @@ impl Server {
             serving,
             (files.users, files.token),
             resp_address,
+            descriptors,
         ));
 
         shared.live.look(&shared.store);
+        shared.share_descriptors();
         let mut handle = Handle {
             shared: Arc::clone(&shared),
             resp_address,
@@ -115,6 +129,7 @@ impl Server {
             while !following.is_stopping() {
                 following.store.clock().sleep(LOOK);
                 following.live.look(&following.store);
+                following.share_descriptors();
             }
         })?;
         let taking = Arc::clone(&shared);

@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_engine::{Serving, Store};
+use tracing::warn;
 
 use crate::client::Client;
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
+use crate::descriptors::{self, Descriptors};
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
 use crate::reply_memory::{Clients, ReplyMemory};
@@ -19,6 +21,9 @@ use crate::users::{Token, User, Users};
 
 /// The version of Redis whose commands these are, as far as they go.
 pub const REDIS_VERSION: &str = "7.2.0";
+
+/// The time between two counts of the files that are open.
+const COUNT_PAUSE_MS: u64 = 5000;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -37,12 +42,18 @@ pub struct Shared {
     pub reply_memory: Arc<ReplyMemory>,
     /// For lines about connections that were dropped.
     pub drops_told: Seldom,
+    /// For lines about connections that are too many.
+    pub refusals_told: Seldom,
     pub resp_address: SocketAddr,
     /// 40 hex digits, new with every start: CLUSTER MYID and INFO's run_id.
     pub run_id: String,
     pub started_unix_ms: u64,
     /// On the clock of [`Shared::clock_ms`].
     pub started_ms: u64,
+    pub descriptors: Descriptors,
+    /// Connections at a time, as of now.
+    max_connections: AtomicUsize,
+    counted_ms: AtomicU64,
     /// Set once, when the server is told to stop.
     pub stopping: AtomicBool,
     next_client: AtomicU64,
@@ -56,6 +67,7 @@ impl Shared {
         serving: Serving,
         secrets: (Option<Users>, Option<Token>),
         resp_address: SocketAddr,
+        descriptors: Descriptors,
     ) -> Self {
         let word = || store.random().next_u64();
         let run_id = format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32);
@@ -70,10 +82,14 @@ impl Shared {
             clients,
             reply_memory: Arc::new(reply_memory),
             drops_told: Seldom::default(),
+            refusals_told: Seldom::default(),
             resp_address,
             run_id,
             started_unix_ms: store.clock().unix_ms(),
             started_ms: store.clock().monotonic().as_millis() as u64 + 1,
+            max_connections: AtomicUsize::new(descriptors.connections(0)),
+            counted_ms: AtomicU64::new(0),
+            descriptors,
             stopping: AtomicBool::new(false),
             next_client: AtomicU64::new(1),
             coarse_ms: AtomicU64::new(0),
@@ -123,6 +139,37 @@ impl Shared {
 
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// RESP connections that there may be at a time.
+    pub fn max_connections(&self) -> usize {
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// Settles how many connections there may be beside the files that are open. Counting them
+    /// costs some, and is done every few seconds.
+    pub fn share_descriptors(&self) {
+        let now = self.clock_ms();
+        let counted = self.counted_ms.load(Ordering::Relaxed);
+        if counted > 0 && now < counted + COUNT_PAUSE_MS {
+            return;
+        }
+        self.counted_ms.store(now, Ordering::Relaxed);
+        let connected = self.metrics.connected.load(Ordering::Relaxed).max(0) as usize;
+        let connected = connected + self.metrics.http_connected.load(Ordering::Relaxed);
+        let Some(open) = descriptors::open(&**self.store.disk()) else {
+            return;
+        };
+        let most = self.descriptors.connections(open.saturating_sub(connected));
+        let before = self.max_connections.swap(most, Ordering::Relaxed);
+        let wanted = self.config.limits.connections;
+        if most < wanted && before >= wanted {
+            let limit = self.descriptors.limit();
+            warn!(
+                wanted,
+                most, limit, "fewer connections, for the limit of open files (ulimit -n)"
+            );
+        }
     }
 
     /// Enters a new connection into the list of clients.

@@ -241,9 +241,12 @@ async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<
         match listener.accept().await {
             Ok(arrival) => {
                 shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
-                if shared.metrics.connected.load(Ordering::Relaxed)
-                    >= shared.config.limits.connections as i64
-                {
+                let most = shared.max_connections();
+                if shared.metrics.connected.load(Ordering::Relaxed) >= most as i64 {
+                    if let Some(left_out) = shared.refusals_told.due(shared.clock_ms()) {
+                        let address = arrival.peer();
+                        warn!(%address, most, left_out, "a connection was refused: there are too many");
+                    }
                     shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
                     arrival.refuse(b"-ERR max number of clients reached\r\n");
                     continue;

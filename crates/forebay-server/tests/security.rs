@@ -173,6 +173,59 @@ fn no_more_connections_than_allowed() {
 }
 
 #[test]
+fn the_limit_of_open_files_leaves_room_for_files() {
+    let mut fixture = Fixture::store();
+    // The process has many more open than this server is told that it may.
+    fixture.start(|config| config.open_files = Some(400));
+    let mut client = fixture.client();
+    let info = client.text("INFO clients");
+    let most = info
+        .lines()
+        .find_map(|line| line.strip_prefix("maxclients:"));
+    let most: usize = most.expect("said").trim().parse().expect("a number");
+    assert!((16..=400 - 100 - 25 - 25).contains(&most), "{most}");
+    assert_eq!(client.texts("CONFIG GET maxclients")[1], most.to_string());
+    let (_, page) = common::http(&fixture, "GET /metrics", "", "");
+    assert!(
+        page.contains(&format!("forebay_max_connections {most}\n")),
+        "{page}"
+    );
+    // It is counted anew now and then, and other tests' files come and go.
+    let (mut others, mut refused) = (Vec::new(), None);
+    while others.len() < 400 && refused.is_none() {
+        let mut other = fixture.client();
+        other.send(&encode(&[b"PING"]));
+        match other.try_read().expect("an answer") {
+            Reply::Error(text) => refused = Some(text),
+            _ => others.push(other),
+        }
+    }
+    assert!((15..250).contains(&others.len()), "{}", others.len());
+    assert_eq!(
+        refused.as_deref(),
+        Some("ERR max number of clients reached")
+    );
+    assert_eq!(client.text("PING"), "PONG");
+    assert!(client.text("INFO stats").contains("rejected_connections:1"));
+}
+
+#[test]
+fn too_few_open_files_are_refused_at_the_start() {
+    let fixture = Fixture::store();
+    let config = ServerConfig {
+        resp: "127.0.0.1:0".parse().expect("an address"),
+        http: None,
+        threads: 2,
+        open_files: Some(60),
+        ..ServerConfig::default()
+    };
+    let refused = Server::start(config, fixture.store.clone()).expect_err("refused");
+    let text = refused.to_string();
+    assert!(text.contains("limit of open files is 60"), "{text}");
+    assert!(text.contains("ulimit -n 96"), "{text}");
+}
+
+#[test]
 fn slow_readers_and_idle_clients_are_dropped_and_others_are_not() {
     let mut fixture = Fixture::store();
     let large = vec![(b"k".to_vec(), vec![b'x'; 1 << 20])];

@@ -68,7 +68,7 @@ fn server(call: &SessionCall<'_>) -> String {
 
 fn clients(call: &SessionCall<'_>) -> String {
     let connected = call.shared.clients.lock().len();
-    let most = call.shared.config.limits.connections;
+    let most = call.shared.max_connections();
     format!("connected_clients:{connected}\r\nmaxclients:{most}\r\nblocked_clients:0\r\n")
 }
 
@@ -182,7 +182,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("cluster-enabled", "yes".to_owned()),
         ("databases", "1".to_owned()),
         ("io-threads", shared.metrics.workers().len().to_string()),
-        ("maxclients", limits.connections.to_string()),
+        ("maxclients", shared.max_connections().to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", shared.resp_address.port().to_string()),

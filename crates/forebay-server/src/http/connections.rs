@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -23,8 +24,6 @@ use tracing::{debug, warn};
 
 use crate::shared::Shared;
 
-/// Connections without a place at a time.
-pub const EXTRA: usize = 32;
 /// From a connection's beginning to its end, requests and all.
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
 /// The same of one without a place.
@@ -53,7 +52,7 @@ impl Connections {
             tls,
             router,
             probes,
-            places: Arc::new(Semaphore::new(shared.config.limits.http_connections)),
+            places: Arc::new(Semaphore::new(shared.descriptors.http_connections)),
             extra: Mutex::default(),
         }
     }
@@ -72,7 +71,7 @@ impl Connections {
 
     /// Returns when no connection has a place.
     pub async fn ended(&self) {
-        let all = self.shared.config.limits.http_connections;
+        let all = self.shared.descriptors.http_connections;
         // It is never closed.
         let _ = self.places.acquire_many(all as u32).await;
     }
@@ -88,6 +87,7 @@ impl Connections {
             true => (self.probes.clone(), EXTRA_TIME),
         };
         let shared = Arc::clone(&self.shared);
+        let counted = Counted::new(&shared);
         let serving = serve(
             arrival,
             router,
@@ -96,7 +96,7 @@ impl Connections {
             Arc::clone(&shared),
         );
         let task = tokio::spawn(async move {
-            let _place = place;
+            let _place = (place, counted);
             match within(&**shared.store.clock(), time, serving).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => debug!(%address, error, "an HTTP connection broke off"),
@@ -106,11 +106,31 @@ impl Connections {
         if is_extra {
             let mut extra = self.extra.lock();
             extra.retain(|task| !task.is_finished());
-            if extra.len() >= EXTRA {
+            if extra.len() >= self.shared.descriptors.extra_http {
                 extra.pop_front().into_iter().for_each(|task| task.abort());
             }
             extra.push_back(task.abort_handle());
         }
+    }
+}
+
+/// Counts an HTTP connection while it is there.
+struct Counted(Arc<Shared>);
+
+impl Counted {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let connected = &shared.metrics.http_connected;
+        connected.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0
+            .metrics
+            .http_connected
+            .fetch_sub(1, Ordering::Relaxed);
     }
 }
 

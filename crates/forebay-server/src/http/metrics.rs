@@ -81,6 +81,16 @@ fn connections(page: &mut Page, shared: &Shared) {
         "Open RESP connections.",
         connected,
     );
+    let help = "RESP connections that there may be, as the limit of open files allows.";
+    let most = shared.max_connections() as u64;
+    page.one("forebay_max_connections", "gauge", help, most);
+    let http = metrics.http_connected.load(Relaxed) as u64;
+    page.one(
+        "forebay_http_connections",
+        "gauge",
+        "Open HTTP connections.",
+        http,
+    );
     for (name, help, value) in [
         (
             "forebay_connections_accepted_total",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
+use forebay_io::raw;
 use forebay_objects::{PullOptions, PullRate};
 use forebay_server::{Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
@@ -104,6 +105,16 @@ pub struct Serve {
         help_heading = "Object storage"
     )]
     pub keep: usize,
+
+    /// Clients at a time; further ones get an error and are closed. Fewer where the limit of open
+    /// files (ulimit -n) leaves fewer beside the tables' files
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "10000",
+        help_heading = "Limits"
+    )]
+    pub max_clients: usize,
 
     /// The largest reply to one command; larger ones become an error
     #[arg(
@@ -207,6 +218,7 @@ impl Serve {
     fn config(self, live_memory: u64, reply_memory: u64) -> ServerConfig {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let limits = Limits {
+            connections: self.max_clients,
             reply_bytes: size(self.reply_limit),
             reply_memory_bytes: size(reply_memory),
             ..Limits::default()
@@ -221,6 +233,7 @@ impl Serve {
             http_token: self.admin_token_file,
             http_hosts: self.http_host,
             live_memory_bytes: size(live_memory),
+            open_files: raw::open_files_limit().map(size),
             limits,
             ..ServerConfig::default()
         }
