@@ -54,6 +54,8 @@ pub struct ServerConfig {
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// Certificates of authorities: clients have to show one that one of these signed.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Bounds that keep one client from harming the others.
@@ -70,6 +72,9 @@ pub struct Limits {
     pub reply_memory_bytes: usize,
     /// From connecting to a successful AUTH, where that is asked for; a TLS handshake included.
     pub auth_time: Duration,
+    /// Before a wrong password is answered; with each further one of a connection twice as long, up
+    /// to 16 times.
+    pub auth_pause: Duration,
     /// A client that takes longer than this for 256 KiB of replies is dropped.
     pub slow_reader_time: Duration,
     /// A client that sends nothing for this long is dropped; `None`: never.
@@ -115,6 +120,7 @@ impl Default for Limits {
             reply_bytes: 256 << 20,
             reply_memory_bytes: 1 << 30,
             auth_time: Duration::from_secs(10),
+            auth_pause: Duration::from_millis(250),
             slow_reader_time: Duration::from_secs(30),
             idle_time: None,
             shutdown_time: Duration::from_secs(10),
@@ -188,6 +194,7 @@ mod tests {
         config.tls = Some(TlsFiles {
             certificate: "a".into(),
             key: "b".into(),
+            client_ca: None,
         });
         let refused = config.check_exposure().expect_err("refused");
         assert!(

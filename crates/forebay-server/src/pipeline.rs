@@ -109,6 +109,9 @@ impl Pipeline {
     /// Answers what it can.
     pub fn advance(&mut self) -> Next {
         let shared = Arc::clone(&self.shared);
+        if let Err(user) = self.session.renew(&shared) {
+            return self.end_of(&user);
+        }
         let tables = shared.tables();
         let mut now = shared.store.clock().monotonic();
         loop {
@@ -243,6 +246,17 @@ impl Pipeline {
         }
     }
 
+    /// Ends the connection of a user who is gone or has another password. What it has written, and
+    /// was not told yet, is waited for.
+    fn end_of(&mut self, user: &str) -> Next {
+        self.rewind();
+        self.reply.error(&format!(
+            "NOAUTH user '{user}' is gone or has another password: connect and log in again"
+        ));
+        self.session.closing = true;
+        self.after_waits(Next::Close)
+    }
+
     fn give_up(&mut self, error: &ProtocolError) -> Next {
         if *error != ProtocolError::Http {
             self.reply.error(&format!("ERR {error}"));
@@ -375,7 +389,12 @@ impl Pipeline {
         self.pass(end);
         self.mute(before, reply_start);
         self.hold_reply(reply_start);
-        None
+        let pause = self.session.take_pause()?;
+        let pause = self.shared.store.clock().wait(pause);
+        Some(Next::Wait(Wait::event(async {
+            pause.await;
+            Waited::Paused
+        })))
     }
 
     /// Everything up to `end` is answered.

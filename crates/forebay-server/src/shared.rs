@@ -15,9 +15,10 @@ use crate::descriptors::{self, Descriptors};
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
 use crate::reply_memory::{Clients, ReplyMemory};
+use crate::secrets::SecretFiles;
 use crate::seldom::Seldom;
 use crate::table_view::TableView;
-use crate::users::{Token, User, Users};
+use crate::users::User;
 
 /// The version of Redis whose commands these are, as far as they go.
 pub const REDIS_VERSION: &str = "7.2.0";
@@ -32,10 +33,8 @@ pub struct Shared {
     pub store: Store,
     pub serving: Serving,
     pub live: LiveTables,
-    /// `None`: everybody is [`Shared::anyone`].
-    pub users: Option<Users>,
+    pub secrets: SecretFiles,
     pub anyone: Arc<User>,
-    pub http_token: Option<Token>,
     pub metrics: Metrics,
     pub scan_cursors: ScanCursors,
     pub clients: Arc<Clients>,
@@ -44,6 +43,8 @@ pub struct Shared {
     pub drops_told: Seldom,
     /// For lines about connections that are too many.
     pub refusals_told: Seldom,
+    /// For lines about wrong passwords.
+    pub wrong_told: Seldom,
     pub resp_address: SocketAddr,
     /// 40 hex digits, new with every start: CLUSTER MYID and INFO's run_id.
     pub run_id: String,
@@ -65,7 +66,7 @@ impl Shared {
         config: ServerConfig,
         store: Store,
         serving: Serving,
-        secrets: (Option<Users>, Option<Token>),
+        secrets: SecretFiles,
         resp_address: SocketAddr,
         descriptors: Descriptors,
     ) -> Self {
@@ -75,14 +76,14 @@ impl Shared {
         let reply_memory = ReplyMemory::new(config.limits.reply_memory_bytes, Arc::clone(&clients));
         let shared = Self {
             metrics: Metrics::new(config.worker_threads()),
-            users: secrets.0,
+            secrets,
             anyone: Arc::new(User::anyone()),
-            http_token: secrets.1,
             scan_cursors: ScanCursors::default(),
             clients,
             reply_memory: Arc::new(reply_memory),
             drops_told: Seldom::default(),
             refusals_told: Seldom::default(),
+            wrong_told: Seldom::default(),
             resp_address,
             run_id,
             started_unix_ms: store.clock().unix_ms(),
@@ -139,6 +140,20 @@ impl Shared {
 
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients have to say who they are.
+    #[inline]
+    pub fn has_users(&self) -> bool {
+        self.config.users.is_some()
+    }
+
+    /// Counts a wrong password or token, and tells of it.
+    pub fn note_wrong_secret(&self, address: SocketAddr, user: &str) {
+        self.metrics.auth_failures.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.wrong_told.due(self.clock_ms()) {
+            warn!(%address, user, left_out, "wrong password or token");
+        }
     }
 
     /// RESP connections that there may be at a time.

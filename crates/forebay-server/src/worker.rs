@@ -32,7 +32,6 @@ type Way = UnboundedSender<Box<dyn Arrival>>;
 pub struct Worker {
     pub index: usize,
     pub shared: Arc<Shared>,
-    pub tls: Option<TlsAcceptor>,
     pub inbox: UnboundedReceiver<Box<dyn Arrival>>,
     /// The first worker has the listener, and the ways to all workers.
     pub listener: Option<(Box<dyn Listener>, Vec<Way>)>,
@@ -42,7 +41,6 @@ pub struct Worker {
 /// then.
 pub fn workers(
     shared: &Arc<Shared>,
-    tls: Option<&TlsAcceptor>,
     listener: Box<dyn Listener>,
 ) -> std::io::Result<Vec<(Worker, Runtime)>> {
     let count = shared.metrics.workers().len();
@@ -56,7 +54,6 @@ pub fn workers(
         let worker = Worker {
             index,
             shared: Arc::clone(shared),
-            tls: tls.cloned(),
             inbox,
             listener: listener.take(),
         };
@@ -134,7 +131,8 @@ impl Worker {
             shared: Arc::clone(&self.shared),
             client: Arc::clone(&client),
         };
-        let (shared, worker, tls) = (Arc::clone(&self.shared), self.index, self.tls.clone());
+        let (shared, worker) = (Arc::clone(&self.shared), self.index);
+        let tls = shared.secrets.acceptor();
         let of_task = Arc::clone(&client);
         let task = tokio::spawn(async move {
             let _registered = registered;

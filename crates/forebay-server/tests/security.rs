@@ -3,15 +3,11 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Client, Fixture, Reply, bytes, encode};
+use common::{Fixture, Reply, bytes, encode, tls_client};
 use forebay_run::Order;
 use forebay_server::{Server, ServerConfig, TlsFiles};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// SHA-256 of "password".
 const HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
@@ -254,23 +250,6 @@ fn slow_readers_and_idle_clients_are_dropped_and_others_are_not() {
     assert_eq!(busy.text("PING"), "PONG");
 }
 
-fn tls_client(
-    fixture: &Fixture,
-    certificate: &rcgen::Certificate,
-) -> Client<StreamOwned<ClientConnection, TcpStream>> {
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.der().clone()).expect("added");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-    Client::new(StreamOwned::new(connection, fixture.connect()))
-}
-
 #[test]
 fn tls_with_users_on_any_address() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
@@ -278,6 +257,7 @@ fn tls_with_users_on_any_address() {
     let tls = TlsFiles {
         certificate: files.file("cert.pem", &made.cert.pem()),
         key: files.file("key.pem", &made.signing_key.serialize_pem()),
+        client_ca: None,
     };
     let fixture = with_users(|config| {
         config.tls = Some(tls);
@@ -292,7 +272,7 @@ fn tls_with_users_on_any_address() {
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"+"), "no RESP in the clear");
 
-    let mut client = tls_client(&fixture, &made.cert);
+    let mut client = tls_client(fixture.connect(), &made.cert, None);
     assert_eq!(client.text("AUTH shop password"), "OK");
     let many = encode(&[b"GET", b"words:k0042"]).repeat(1000);
     client.send(&many);

@@ -1,7 +1,6 @@
 //! Commands about the connection: who it is, what it speaks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::call::{Call, SessionCall};
 use super::{Answer, CommandError, shown};
@@ -68,7 +67,8 @@ pub fn auth(call: &mut SessionCall<'_>) -> Answer {
 }
 
 fn log_in(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Answer {
-    let Some(users) = &call.shared.users else {
+    let secrets = call.shared.secrets.load();
+    let Some(users) = &secrets.users else {
         return Err(CommandError::error(
             "ERR AUTH called without any password configured: this server has no users file",
         ));
@@ -79,10 +79,7 @@ fn log_in(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Answer {
             Ok(())
         }
         None => {
-            call.shared
-                .metrics
-                .auth_failures
-                .fetch_add(1, Ordering::Relaxed);
+            call.session.note_wrong_password(call.shared, user);
             Err(CommandError::error(
                 "WRONGPASS invalid username-password pair or user is disabled.",
             ))
@@ -219,7 +216,7 @@ fn list(call: &mut SessionCall<'_>, now: u64) -> Answer {
     if args.len() > 2 && ids.is_empty() && !args.is(2, "type") {
         return Err(CommandError::syntax());
     }
-    let all = call.shared.users.is_none();
+    let all = !call.shared.has_users();
     let mine = call.session.client.id;
     let clients: Vec<Arc<_>> = call.shared.clients.lock().values().cloned().collect();
     let mut text = String::new();

@@ -6,11 +6,12 @@
 //! nothing, does not keep a probe from its answer.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use forebay_io::{Arrival, Listener, within};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -33,7 +34,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// See the module's text.
 pub struct Connections {
     shared: Arc<Shared>,
-    tls: Option<TlsAcceptor>,
     router: Router,
     probes: Router,
     places: Arc<Semaphore>,
@@ -42,14 +42,9 @@ pub struct Connections {
 }
 
 impl Connections {
-    pub fn new(
-        shared: &Arc<Shared>,
-        tls: Option<TlsAcceptor>,
-        (router, probes): (Router, Router),
-    ) -> Self {
+    pub fn new(shared: &Arc<Shared>, (router, probes): (Router, Router)) -> Self {
         Self {
             shared: Arc::clone(shared),
-            tls,
             router,
             probes,
             places: Arc::new(Semaphore::new(shared.descriptors.http_connections)),
@@ -86,13 +81,14 @@ impl Connections {
             false => (self.router.clone(), CONNECTION_TIME),
             true => (self.probes.clone(), EXTRA_TIME),
         };
+        let router = router.layer(Extension(Peer(address)));
         let shared = Arc::clone(&self.shared);
         let counted = Counted::new(&shared);
         let serving = serve(
             arrival,
             router,
             !is_extra,
-            self.tls.clone(),
+            self.shared.secrets.acceptor(),
             Arc::clone(&shared),
         );
         let task = tokio::spawn(async move {
@@ -113,6 +109,10 @@ impl Connections {
         }
     }
 }
+
+/// The client's address, as the handlers see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub SocketAddr);
 
 /// Counts an HTTP connection while it is there.
 struct Counted(Arc<Shared>);

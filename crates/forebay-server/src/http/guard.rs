@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::answer::Refused;
+use super::connections::Peer;
 use super::host::{HostName, of_authority, of_origin};
 use crate::shared::Shared;
 use crate::users::{User, Verb};
@@ -48,7 +49,7 @@ impl Caller {
 
     /// Swap and rollback are for the operator only.
     pub fn check_operator(&self, shared: &Shared) -> Result<(), Refused> {
-        match (self, &shared.http_token) {
+        match (self, &shared.secrets.load().token) {
             (Caller::Operator, _) => Ok(()),
             (_, Some(_)) => Err(Refused::new(
                 StatusCode::UNAUTHORIZED,
@@ -138,13 +139,40 @@ pub async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Refused> {
-    let caller = caller(&shared, request.headers())?;
+    let caller = match caller(&shared, request.headers()) {
+        Ok(caller) => caller,
+        Err(Nobody { refused, user }) => {
+            if let Some(user) = user {
+                let peer = request.extensions().get::<Peer>().copied();
+                peer.into_iter()
+                    .for_each(|Peer(address)| shared.note_wrong_secret(address, &user));
+                shared
+                    .store
+                    .clock()
+                    .wait(shared.config.limits.auth_pause)
+                    .await;
+            }
+            return Err(refused);
+        }
+    };
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
 
-fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refused> {
-    let wrong = |text: &str| Refused::new(StatusCode::UNAUTHORIZED, text);
+/// One who is not let in.
+struct Nobody {
+    refused: Refused,
+    /// Who it claims to be, with a wrong secret.
+    user: Option<String>,
+}
+
+fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Nobody> {
+    let nobody = |text: &str, user: Option<String>| Nobody {
+        refused: Refused::new(StatusCode::UNAUTHORIZED, text),
+        user,
+    };
+    let wrong = |text: &str| nobody(text, None);
+    let secrets = shared.secrets.load();
     let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     let split = given.map(|given| {
         let blank = given
@@ -157,12 +185,15 @@ fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refused> {
         )
     });
     match split.as_ref().map(|(scheme, rest)| (&scheme[..], *rest)) {
-        Some((b"bearer", token)) => match &shared.http_token {
+        Some((b"bearer", token)) => match &secrets.token {
             Some(expected) if expected.is(token) => Ok(Caller::Operator),
-            _ => Err(wrong("the bearer token is not right")),
+            _ => {
+                let text = "the bearer token is not right";
+                Err(nobody(text, Some("(token)".to_owned())))
+            }
         },
         Some((b"basic", encoded)) => {
-            let users = shared
+            let users = secrets
                 .users
                 .as_ref()
                 .ok_or_else(|| wrong("this server has no users"))?;
@@ -173,11 +204,14 @@ fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refused> {
                 .unwrap_or(pair.len());
             let password = pair.get(colon + 1..).unwrap_or_default();
             let user = users.authenticate(&pair[..colon], password);
-            user.map(Caller::User)
-                .ok_or_else(|| wrong("user or password is not right"))
+            user.map(Caller::User).ok_or_else(|| {
+                let name = &pair[..colon.min(64)];
+                let name = String::from_utf8_lossy(name).into_owned();
+                nobody("user or password is not right", Some(name))
+            })
         }
         Some(_) => Err(wrong("use Authorization: Basic or Bearer")),
-        None if shared.users.is_some() => Err(wrong("this wants Authorization: Basic or Bearer")),
+        None if shared.has_users() => Err(wrong("this wants Authorization: Basic or Bearer")),
         None => Ok(Caller::User(Arc::clone(&shared.anyone))),
     }
 }

@@ -22,7 +22,6 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use forebay_io::{Listener, within};
 use tokio::runtime::Runtime;
-use tokio_rustls::TlsAcceptor;
 
 use self::connections::Connections;
 use crate::shared::Shared;
@@ -41,11 +40,7 @@ pub struct HttpServer {
 
 impl HttpServer {
     /// What it needs of the system it has then.
-    pub fn new(
-        shared: &Arc<Shared>,
-        tls: Option<TlsAcceptor>,
-        listener: Box<dyn Listener>,
-    ) -> io::Result<Self> {
+    pub fn new(shared: &Arc<Shared>, listener: Box<dyn Listener>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(WAITING_THREADS)
@@ -55,7 +50,7 @@ impl HttpServer {
             shared: Arc::clone(shared),
             runtime,
             listener,
-            connections: Connections::new(shared, tls, routers),
+            connections: Connections::new(shared, routers),
         })
     }
 

@@ -20,9 +20,9 @@ use crate::{human, log, memory};
 /// administration by HTTP
 ///
 /// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
-/// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. Addresses other
-/// than loopback are refused without TLS and users. A live table that is served cannot be opened by
-/// another command.
+/// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. SIGHUP has it
+/// read users, token and certificates again. Addresses other than loopback are refused without TLS
+/// and users. A live table that is served cannot be opened by another command.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Address for Redis clients; port 0 takes any free one
@@ -63,6 +63,16 @@ pub struct Serve {
         help_heading = "Security"
     )]
     pub tls_key: Option<PathBuf>,
+
+    /// Certificates in PEM of authorities; clients of both ports have to show one that one of these
+    /// signed, besides what the users file asks for
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        help_heading = "Security"
+    )]
+    pub tls_client_ca: Option<PathBuf>,
 
     /// Users, their passwords and what they may read (docs/server.md has the form); without this
     /// file everyone who can connect may read
@@ -208,7 +218,8 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         let tables = human::counted(tables as u64, "table");
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
     })?;
-    signals.wait();
+    // What came of it is told in the log.
+    signals.wait(|| drop(running.reload()));
     drop(pulling);
     running.shutdown();
     Ok(Outcome::Done)
@@ -228,7 +239,11 @@ impl Serve {
             resp: self.listen,
             http: self.http.0,
             threads: self.threads.unwrap_or(0),
-            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            tls: tls.map(|(certificate, key)| TlsFiles {
+                certificate,
+                key,
+                client_ca: self.tls_client_ca,
+            }),
             users: self.users,
             http_token: self.admin_token_file,
             http_hosts: self.http_host,
