@@ -30,6 +30,9 @@ use crate::table_view::TableView;
 use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
 
+/// While the connections that were dropped for their memory give it back.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
+
 /// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they
 /// tell of is durable then.
 #[derive(Debug)]
@@ -111,6 +114,9 @@ impl Pipeline {
         let shared = Arc::clone(&self.shared);
         if let Err(user) = self.session.renew(&shared) {
             return self.end_of(&user);
+        }
+        if shared.reply_memory.is_over() && self.reply.is_empty() {
+            return self.pause(MEMORY_PAUSE);
         }
         let tables = shared.tables();
         let mut now = shared.store.clock().monotonic();
@@ -204,7 +210,11 @@ impl Pipeline {
             return Next::Flush;
         }
         let delay = self.commits.take_delay();
-        let pause = self.shared.store.clock().wait(delay);
+        self.pause(delay)
+    }
+
+    fn pause(&self, time: Duration) -> Next {
+        let pause = self.shared.store.clock().wait(time);
         Next::Wait(Wait::event(async {
             pause.await;
             Waited::Paused
@@ -390,11 +400,7 @@ impl Pipeline {
         self.mute(before, reply_start);
         self.hold_reply(reply_start);
         let pause = self.session.take_pause()?;
-        let pause = self.shared.store.clock().wait(pause);
-        Some(Next::Wait(Wait::event(async {
-            pause.await;
-            Waited::Paused
-        })))
+        Some(self.pause(pause))
     }
 
     /// Everything up to `end` is answered.

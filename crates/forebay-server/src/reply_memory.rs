@@ -2,11 +2,12 @@
 //!
 //! A connection makes no more replies while 256 KiB of them wait, so a client that reads slowly
 //! holds one reply and little more. What all hold together has a limit. Whoever makes replies
-//! beyond it has the connection dropped that holds the most.
+//! beyond it has the connection dropped that holds the most; each second that its client has not
+//! read counts once more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -21,6 +22,8 @@ pub struct ReplyMemory {
     limit_bytes: usize,
     held_bytes: AtomicUsize,
     clients: Arc<Clients>,
+    /// The server's coarse clock.
+    now_ms: Arc<AtomicU64>,
 }
 
 /// What one buffer of replies holds, on the account of its connection.
@@ -32,11 +35,12 @@ pub struct Charge {
 }
 
 impl ReplyMemory {
-    pub fn new(limit_bytes: usize, clients: Arc<Clients>) -> Self {
+    pub fn new(limit_bytes: usize, clients: Arc<Clients>, now_ms: Arc<AtomicU64>) -> Self {
         Self {
             limit_bytes,
             held_bytes: AtomicUsize::new(0),
             clients,
+            now_ms,
         }
     }
 
@@ -48,6 +52,32 @@ impl ReplyMemory {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether connections hold more than they may: those that were dropped give it back soon.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.held_bytes() > self.limit_bytes
+    }
+
+    /// Counts an answer of HTTP until it is sent. `None` where there is no room for it: nobody is
+    /// dropped for HTTP.
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let memory = Arc::clone(self);
+        let answer = Held { memory, bytes };
+        (held <= self.limit_bytes).then_some(answer)
+    }
+
+    /// What a connection's replies count when one has to go. One whose client has to read counts a
+    /// little more than one that is answered now.
+    fn weight(&self, client: &Client) -> u64 {
+        let (now, held) = (&self.now_ms, client.held_bytes.load(Ordering::Relaxed));
+        let waiting_ms = match client.writing_ms.load(Ordering::Relaxed) {
+            0 => 0,
+            since => 100 + now.load(Ordering::Relaxed).saturating_sub(since),
+        };
+        (held as u64).saturating_mul(1000 + waiting_ms)
+    }
+
     /// Drops the largest connections, until the others are within the limit.
     fn drop_largest(&self) {
         let clients = self.clients.lock();
@@ -57,7 +87,7 @@ impl ReplyMemory {
         // The memory of those that are dropped comes back as soon as their threads see it.
         let going: usize = going.into_iter().map(held).sum();
         let mut left = self.held_bytes().saturating_sub(going);
-        staying.sort_by_key(|client| held(client));
+        staying.sort_by_cached_key(|client| self.weight(client));
         while left > self.limit_bytes
             && let Some(largest) = staying.pop()
         {
@@ -110,6 +140,20 @@ impl Charge {
     }
 }
 
+/// What an answer of HTTP holds.
+#[derive(Debug)]
+pub struct Held {
+    memory: Arc<ReplyMemory>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let all = &self.memory.held_bytes;
+        all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         if self.bytes > 0 {
@@ -127,7 +171,8 @@ mod tests {
     fn memory_of(clients: usize, limit_bytes: usize) -> (Arc<ReplyMemory>, Vec<Charge>) {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let list: Arc<Clients> = Arc::default();
-        let memory = Arc::new(ReplyMemory::new(limit_bytes, Arc::clone(&list)));
+        let memory = ReplyMemory::new(limit_bytes, Arc::clone(&list), Arc::default());
+        let memory = Arc::new(memory);
         let charges = (0..clients as u64).map(|id| {
             let client = Arc::new(Client::new(id, address, address, 1));
             list.lock().insert(id, Arc::clone(&client));
@@ -157,6 +202,22 @@ mod tests {
         assert_eq!(dropped(&charges), [false, true, true]);
         drop(charges);
         assert_eq!(memory.held_bytes(), 0);
+    }
+
+    #[test]
+    fn who_has_not_read_for_long_goes_before_who_asks_for_as_much_or_more() {
+        let (memory, mut charges) = memory_of(3, 100);
+        memory.now_ms.store(5000, Ordering::Relaxed);
+        charges[0].set(30);
+        charges[0].client.writing_ms.store(4000, Ordering::Relaxed);
+        charges[1].set(30);
+        charges[1].client.writing_ms.store(5000, Ordering::Relaxed);
+        charges[2].set(50);
+        assert_eq!(dropped(&charges), [true, false, false]);
+        charges[0].set(0);
+        charges[2].set(60);
+        charges[1].set(41);
+        assert_eq!(dropped(&charges), [true, false, true]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub struct Shared {
     /// Set once, when the server is told to stop.
     pub stopping: AtomicBool,
     next_client: AtomicU64,
-    coarse_ms: AtomicU64,
+    coarse_ms: Arc<AtomicU64>,
 }
 
 impl Shared {
@@ -73,7 +73,9 @@ impl Shared {
         let word = || store.random().next_u64();
         let run_id = format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32);
         let clients = Arc::<Clients>::default();
-        let reply_memory = ReplyMemory::new(config.limits.reply_memory_bytes, Arc::clone(&clients));
+        let coarse_ms = Arc::<AtomicU64>::default();
+        let limit = config.limits.reply_memory_bytes;
+        let reply_memory = ReplyMemory::new(limit, Arc::clone(&clients), Arc::clone(&coarse_ms));
         let shared = Self {
             metrics: Metrics::new(config.worker_threads()),
             secrets,
@@ -93,7 +95,7 @@ impl Shared {
             descriptors,
             stopping: AtomicBool::new(false),
             next_client: AtomicU64::new(1),
-            coarse_ms: AtomicU64::new(0),
+            coarse_ms,
             live: LiveTables::new(config.live_memory_bytes),
             config,
             store,

@@ -293,6 +293,47 @@ fn beyond_the_memory_for_replies_who_holds_the_most_is_dropped_and_who_reads_is_
 }
 
 #[test]
+fn answers_of_http_that_are_not_read_are_bounded_too() {
+    let by_net = ByNet::new(|config| config.limits.reply_memory_bytes = 250_000);
+    let address = by_net.fixture.server().http_address().expect("HTTP");
+    let ask = |wire: Wire| {
+        let mut client = by_net.net.connect(address, wire).expect("connected");
+        let request =
+            "GET /v1/tables/large/rows/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).expect("sent");
+        client
+    };
+    let mut answer = String::new();
+    let mut stalled: Vec<_> = (0..2)
+        .map(|_| ask(Wire::default().with_room(1000)))
+        .collect();
+    stalled
+        .iter()
+        .for_each(|client| client.until_full().expect("full"));
+    ask(Wire::default())
+        .read_to_string(&mut answer)
+        .expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(
+        answer.contains("{\"error\":\"answers that nobody has read"),
+        "{answer}"
+    );
+    for client in &mut stalled {
+        answer.clear();
+        client.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.len() > 100_000);
+    }
+    let served = (0..1000).any(|_| {
+        answer.clear();
+        ask(Wire::default())
+            .read_to_string(&mut answer)
+            .expect("an answer");
+        answer.starts_with("HTTP/1.1 200")
+    });
+    assert!(served);
+}
+
+#[test]
 fn a_port_that_could_not_accept_goes_on() {
     let by_net = ByNet::new(|_| {});
     by_net.net.fail_accept(by_net.address(), 2);
