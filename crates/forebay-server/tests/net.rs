@@ -254,7 +254,9 @@ fn a_client_that_does_not_read_holds_one_reply_and_little_more() {
     ] {
         let by_net = ByNet::on(disk, |_| {});
         let mut stalled = Client::new(by_net.connect(Wire::default().with_room(1000)));
-        stalled.send(&command("GET large:1").repeat(64));
+        let value = "b".repeat(100_000);
+        assert_eq!(stalled.text(&format!("SET live:1 {value}")), "OK");
+        stalled.send(&command("GET live:1").repeat(64));
         stalled.stream.get_ref().until_full().expect("full");
         let held = metric(&by_net, "forebay_reply_bytes{kind=\"held\"}");
         // 64 of them are 6.4 MB.

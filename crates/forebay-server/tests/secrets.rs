@@ -190,10 +190,20 @@ fn clients_have_to_show_a_certificate_where_an_authority_is_named() {
     ca.clear();
 }
 
+/// However a test ends, the clock lets the server go on, and end.
+struct Ends(Arc<HandClock>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 #[test]
 fn wrong_passwords_are_answered_late_and_hold_up_nobody_else() {
     let clock = Arc::new(HandClock::waiting());
     let mut fixture = Fixture::store_by(clock.clone());
+    let _ends = Ends(clock.clone());
     fixture.push_usual();
     let path = users(&fixture, &[("a", HASH, "words")]);
     fixture.start(|config| {
@@ -226,5 +236,4 @@ fn wrong_passwords_are_answered_late_and_hold_up_nobody_else() {
         assert!(matches!(answer, common::Reply::Error(text) if text.starts_with("WRONGPASS")));
     }
     assert_eq!(wrong.text("AUTH a password"), "OK");
-    clock.end();
 }
