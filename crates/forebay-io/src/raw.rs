@@ -314,6 +314,16 @@ pub fn raise_open_files_limit() {
     }
 }
 
+/// How many files this process may have open; `None` where there is no limit.
+pub fn open_files_limit() -> Option<u64> {
+    // SAFETY: a system call on a structure that is filled in before it is read.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        let known = libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0;
+        (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    }
+}
+
 /// Has writes beyond the limit of file sizes (`ulimit -f`) fail as others do, where they would end
 /// the process without a word.
 pub fn ignore_file_size_signal() {

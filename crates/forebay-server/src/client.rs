@@ -1,9 +1,11 @@
 //! What others see of a connection: CLIENT LIST, and the sweep that ends those that overstay.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 
 /// What others see of a connection. Times are milliseconds on the server's coarse clock.
 #[derive(Debug)]
@@ -21,6 +23,11 @@ pub struct Client {
     pub writing_ms: AtomicU64,
     /// Set by CLIENT KILL: the connection ends within a tenth of a second.
     pub killed: AtomicBool,
+    /// Memory of the replies that were made and not sent.
+    pub held_bytes: AtomicUsize,
+    /// Set once, when it is dropped for the memory that it holds: how much that was.
+    dropped_bytes: OnceLock<usize>,
+    task: OnceLock<AbortHandle>,
     pub details: Mutex<Details>,
 }
 
@@ -46,8 +53,45 @@ impl Client {
             active_ms: AtomicU64::new(now_ms),
             writing_ms: AtomicU64::new(0),
             killed: AtomicBool::new(false),
+            held_bytes: AtomicUsize::new(0),
+            dropped_bytes: OnceLock::new(),
+            task: OnceLock::new(),
             details: Mutex::default(),
         }
+    }
+
+    /// The task that serves it. Told once, when it has begun.
+    pub fn served_by(&self, task: AbortHandle) {
+        if self.is_dropped() {
+            task.abort();
+        }
+        // It begins once.
+        let _ = self.task.set(task);
+    }
+
+    /// Ends the connection for the bytes of replies that it holds. They are given back when its
+    /// thread sees it.
+    pub fn drop_for(&self, bytes: usize) {
+        if self.dropped_bytes.set(bytes).is_ok() {
+            self.end();
+        }
+    }
+
+    pub fn end(&self) {
+        self.task.get().into_iter().for_each(AbortHandle::abort);
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.task.get().is_some_and(AbortHandle::is_finished)
+    }
+
+    pub fn is_dropped(&self) -> bool {
+        self.dropped_bytes.get().is_some()
+    }
+
+    /// What it held when it was dropped for that.
+    pub fn dropped_bytes(&self) -> Option<usize> {
+        self.dropped_bytes.get().copied()
     }
 
     /// The client's line in CLIENT LIST and CLIENT INFO.
@@ -57,11 +101,12 @@ impl Client {
         let idle = now_ms.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags=N db=0 sub=0 psub=0 \
-             ssub=0 multi=-1 cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+             ssub=0 multi=-1 omem={} cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local,
             details.name,
+            self.held_bytes.load(Ordering::Relaxed),
             if details.last_command.is_empty() {
                 "NULL"
             } else {

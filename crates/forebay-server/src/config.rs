@@ -16,6 +16,9 @@ pub const DEFAULT_RESP_PORT: u16 = 7379;
 /// The port of HTTP, unless told otherwise.
 pub const DEFAULT_HTTP_PORT: u16 = 7380;
 
+/// Replies are sent before more are made, once there are so many bytes of them.
+pub const HIGH_WATER: usize = 256 << 10;
+
 /// How a server listens, whom it lets in, and what it bounds.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -42,6 +45,8 @@ pub struct ServerConfig {
     pub live_memory_bytes: usize,
     /// Who brings versions into the store, where somebody does.
     pub pulls: Option<Arc<dyn Pulls>>,
+    /// How many files the process may have open; `None`: there is no limit.
+    pub open_files: Option<usize>,
     /// The network that both ports are of.
     pub net: Arc<dyn Net>,
     pub limits: Limits,
@@ -52,24 +57,35 @@ pub struct ServerConfig {
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// Certificates of authorities: clients have to show one that one of these signed.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// Bounds that keep one client from harming the others.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub request: RequestLimits,
-    /// Connections at a time; further ones are told so and closed.
+    /// Connections at a time; further ones are told so and closed. Fewer where the limit of open
+    /// files asks for it.
     pub connections: usize,
     /// The largest reply to one command. The replies to pipelined commands are sent on the way.
     pub reply_bytes: usize,
+    /// Replies that all connections together hold, made and not sent; beyond it the one that holds
+    /// the most is dropped.
+    pub reply_memory_bytes: usize,
     /// From connecting to a successful AUTH, where that is asked for; a TLS handshake included.
     pub auth_time: Duration,
+    /// Before a wrong password is answered; with each further one of a connection twice as long, up
+    /// to 16 times.
+    pub auth_pause: Duration,
     /// A client that takes longer than this for 256 KiB of replies is dropped.
     pub slow_reader_time: Duration,
     /// A client that sends nothing for this long is dropped; `None`: never.
     pub idle_time: Option<Duration>,
     /// For commands under way to end, once the server is told to stop.
     pub shutdown_time: Duration,
+    /// HTTP connections at a time: scrapers and operators, not crowds.
+    pub http_connections: usize,
     /// Of one HTTP request's body.
     pub http_body_bytes: usize,
     /// For an HTTP request's header to arrive.
@@ -89,6 +105,7 @@ impl Default for ServerConfig {
             default_table: None,
             live_memory_bytes: 256 << 20,
             pulls: None,
+            open_files: None,
             net: Arc::new(OsNet),
             limits: Limits::default(),
         }
@@ -105,10 +122,13 @@ impl Default for Limits {
             },
             connections: 10_000,
             reply_bytes: 256 << 20,
+            reply_memory_bytes: 1 << 30,
             auth_time: Duration::from_secs(10),
+            auth_pause: Duration::from_millis(250),
             slow_reader_time: Duration::from_secs(30),
             idle_time: None,
             shutdown_time: Duration::from_secs(10),
+            http_connections: 256,
             http_body_bytes: 64 << 10,
             http_header_time: Duration::from_secs(10),
         }
@@ -178,6 +198,7 @@ mod tests {
         config.tls = Some(TlsFiles {
             certificate: "a".into(),
             key: "b".into(),
+            client_ca: None,
         });
         let refused = config.check_exposure().expect_err("refused");
         assert!(

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::client::Client;
+use crate::config::HIGH_WATER;
 use crate::metrics::WorkerMetrics;
-use crate::pipeline::{HIGH_WATER, Next, Pipeline};
+use crate::pipeline::{Next, Pipeline};
 use crate::shared::Shared;
 
 /// The first read buffer of a connection; it grows while reads fill it.

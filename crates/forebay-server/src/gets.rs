@@ -5,13 +5,12 @@ use std::ops::Range;
 use forebay_engine::TableName;
 
 use crate::command::{Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
+use crate::config::HIGH_WATER;
 use crate::execute::{Outcome, View, settle};
 use crate::resp::{OwnedArgs, Reply};
 
 /// The place of GET in the command table.
 pub const GET: usize = 0;
-/// A thread that answers several GETs hands over after so many bytes of replies.
-const HANDED_OVER_BYTES: usize = 1 << 20;
 
 /// GETs of one table, as places in the bytes that were read.
 #[derive(Debug, Default)]
@@ -28,7 +27,7 @@ pub struct OwnedGets {
     keys: OwnedArgs,
 }
 
-/// What became of GETs; those behind the first `answered` have to wait.
+/// What became of GETs; those behind the first `answered` have to wait, or found the replies full.
 #[derive(Debug, Default)]
 pub struct AnsweredGets<'t> {
     pub answered: usize,
@@ -105,7 +104,7 @@ impl OwnedGets {
     pub fn answer<'t>(&self, view: &View<'t>, reply: &mut Reply) -> AnsweredGets<'t> {
         let mut all = AnsweredGets::default();
         for key in self.keys.borrow().iter() {
-            if reply.len() > HANDED_OVER_BYTES {
+            if reply.len() >= HIGH_WATER {
                 break;
             }
             let one = view.gets(&self.table, &[key], reply);
@@ -133,14 +132,19 @@ impl<'t> View<'t> {
                 };
             }
         };
+        let full_bytes = match self.may_wait {
+            true => usize::MAX,
+            false => HIGH_WATER,
+        };
         let reading = Reading {
             may_wait: self.may_wait,
             held: Held::NOTHING,
             limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: None,
+            full_bytes,
         };
         let (mut answered, mut failed) = (0, 0);
-        while answered < keys.len() {
+        while answered < keys.len() && reply.len() < full_bytes {
             let (more, answer) = reply_values(source, &keys[answered..], &reading, reply);
             answered += more;
             match settle(answer, reply.len(), reply) {

@@ -5,7 +5,7 @@
 //! together share one clock reading. Buckets are powers of two of a microsecond.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub struct Metrics {
     /// Turned away because there were too many.
     pub refused: AtomicU64,
     pub connected: AtomicI64,
+    /// HTTP connections, those without a place as well.
+    pub http_connected: AtomicUsize,
     pub auth_failures: AtomicU64,
     /// Connections ended by the server, by reason.
     pub dropped: [AtomicU64; Drop::ALL.len()],
@@ -34,6 +36,8 @@ pub struct Metrics {
 pub enum Drop {
     Protocol,
     SlowReader,
+    /// All held too much, and it the most.
+    ReplyMemory,
     Idle,
     AuthDeadline,
     Killed,
@@ -41,9 +45,10 @@ pub enum Drop {
 }
 
 impl Drop {
-    pub const ALL: [Drop; 6] = [
+    pub const ALL: [Drop; 7] = [
         Drop::Protocol,
         Drop::SlowReader,
+        Drop::ReplyMemory,
         Drop::Idle,
         Drop::AuthDeadline,
         Drop::Killed,
@@ -54,6 +59,7 @@ impl Drop {
         match self {
             Drop::Protocol => "protocol",
             Drop::SlowReader => "slow_reader",
+            Drop::ReplyMemory => "reply_memory",
             Drop::Idle => "idle",
             Drop::AuthDeadline => "auth_deadline",
             Drop::Killed => "killed",
@@ -67,6 +73,10 @@ impl Drop {
 pub struct WorkerMetrics {
     pub input_bytes: AtomicU64,
     pub output_bytes: AtomicU64,
+    /// When its thread last came by, on the server's clock; 0: not yet.
+    pub seen_ms: AtomicU64,
+    /// Why its thread has ended.
+    pub ended: OnceLock<String>,
     /// By table; commands that name none are under the empty name.
     tables: Mutex<BTreeMap<Box<str>, Arc<TableMetrics>>>,
 }
@@ -103,6 +113,7 @@ impl Metrics {
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             connected: AtomicI64::new(0),
+            http_connected: AtomicUsize::new(0),
             auth_failures: AtomicU64::new(0),
             dropped: Default::default(),
         }

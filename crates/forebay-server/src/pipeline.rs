@@ -17,10 +17,12 @@ use forebay_engine::live::LiveError;
 use crate::client::Client;
 use crate::command::{COMMANDS, CommandError, KeyNames, Run};
 use crate::commits::Commits;
+use crate::config::HIGH_WATER;
 use crate::dispatch::{Dispatch, admit};
 use crate::execute::{Outcome, View, settle};
 use crate::gets::{CollectedGets, GET};
 use crate::metrics::{Drop, TableMetrics};
+use crate::reply_memory::Charge;
 use crate::resp::{Parser, ProtocolError, Reply};
 use crate::session::{Replies, Session};
 use crate::shared::Shared;
@@ -29,8 +31,8 @@ use crate::table_view::TableView;
 use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
 
-/// Replies are sent before more are made, once there are so many bytes of them.
-pub const HIGH_WATER: usize = 256 << 10;
+/// While the connections that were dropped for their memory give it back.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a connection is to do next. Replies are to be sent before anything but `Wait`: what they
 /// tell of is durable then.
@@ -83,6 +85,7 @@ struct Waiting {
 
 impl Pipeline {
     pub fn new(shared: &Arc<Shared>, worker: usize, client: Arc<Client>) -> Self {
+        let charge = Charge::new(&shared.reply_memory, &client);
         Self {
             session: Session::new(client, shared),
             parser: Parser::default(),
@@ -90,7 +93,7 @@ impl Pipeline {
             start: 0,
             at: 0,
             gets: CollectedGets::default(),
-            reply: Reply::default(),
+            reply: Reply::charged(false, charge),
             waiting: None,
             commits: Commits::default(),
             unacknowledged: Vec::new(),
@@ -110,6 +113,12 @@ impl Pipeline {
     /// Answers what it can.
     pub fn advance(&mut self) -> Next {
         let shared = Arc::clone(&self.shared);
+        if let Err(user) = self.session.renew(&shared) {
+            return self.end_of(&user);
+        }
+        if shared.reply_memory.is_over() && self.reply.is_empty() {
+            return self.pause(MEMORY_PAUSE);
+        }
         let tables = shared.tables();
         let mut now = shared.store.clock().monotonic();
         loop {
@@ -166,7 +175,7 @@ impl Pipeline {
     fn take_answers(&mut self, done: Done, waiting: &Waiting) {
         let now = self.shared.store.clock().monotonic();
         let start = self.reply.len();
-        self.reply.append(&done.replies);
+        self.reply.append_all(done.replies);
         // Others go there in any case.
         if matches!(
             COMMANDS[waiting.place].run,
@@ -204,7 +213,11 @@ impl Pipeline {
             return Next::Flush;
         }
         let delay = self.commits.take_delay();
-        let pause = self.shared.store.clock().wait(delay);
+        self.pause(delay)
+    }
+
+    fn pause(&self, time: Duration) -> Next {
+        let pause = self.shared.store.clock().wait(time);
         Next::Wait(Wait::event(async {
             pause.await;
             Waited::Paused
@@ -244,6 +257,17 @@ impl Pipeline {
             self.start = 0;
             self.at = 0;
         }
+    }
+
+    /// Ends the connection of a user who is gone or has another password. What it has written, and
+    /// was not told yet, is waited for.
+    fn end_of(&mut self, user: &str) -> Next {
+        self.rewind();
+        self.reply.error(&format!(
+            "NOAUTH user '{user}' is gone or has another password: connect and log in again"
+        ));
+        self.session.closing = true;
+        self.after_waits(Next::Close)
     }
 
     fn give_up(&mut self, error: &ProtocolError) -> Next {
@@ -312,6 +336,10 @@ impl Pipeline {
             self.gets.clear();
             return None;
         }
+        if self.reply.len() >= HIGH_WATER {
+            self.rewind();
+            return None;
+        }
         let task = Task::Gets(self.gets.owned(&self.input, gets.answered));
         let ends = (gets.answered..count).map(|left| self.gets.end(left));
         let ends = ends.collect();
@@ -338,6 +366,7 @@ impl Pipeline {
             task,
             tables: tables.keep(),
             user,
+            client: Arc::clone(&self.session.client),
             shared: Arc::clone(&self.shared),
             resp3: self.reply.is_resp3(),
         }))
@@ -382,7 +411,8 @@ impl Pipeline {
         self.pass(end);
         self.mute(before, reply_start);
         self.hold_reply(reply_start);
-        None
+        let pause = self.session.take_pause()?;
+        Some(self.pause(pause))
     }
 
     /// Everything up to `end` is answered.

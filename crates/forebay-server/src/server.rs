@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -10,16 +9,15 @@ use std::thread::JoinHandle;
 use forebay_engine::{DEFAULT_POLL, RunId, Serving, Store, StoreError, TableName};
 use forebay_io::{Listener, Net, start_thread};
 use thiserror::Error;
-use tokio_rustls::TlsAcceptor;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::ServerConfig;
-use crate::http;
+use crate::descriptors::Descriptors;
+use crate::http::HttpServer;
 use crate::live::LOOK;
 use crate::loads::Loads;
+use crate::secrets::{SecretFiles, SecretsError};
 use crate::shared::Shared;
-use crate::tls::{self, TlsError};
-use crate::users::{Token, Users, UsersError};
 use crate::worker::workers;
 
 /// A server of one store's tables.
@@ -52,16 +50,19 @@ pub enum StartError {
         address: SocketAddr,
         source: io::Error,
     },
-    #[error("cannot read the token file {}: {source}", path.display())]
-    Token { path: PathBuf, source: io::Error },
-    #[error("the token in {} is shorter than 16 characters: `openssl rand -hex 32` makes one", path.display())]
-    ShortToken { path: PathBuf },
+    #[error(
+        "the limit of open files is {limit}, and a server of so many threads wants {needed} at least: raise \
+         it (ulimit -n {needed}), or give fewer --threads"
+    )]
+    Descriptors { limit: usize, needed: usize },
+    #[error(
+        "cannot begin to serve: {0}; where files are too many, raise the limit of open files (ulimit -n)"
+    )]
+    Runtime(io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     #[error(transparent)]
-    Tls(#[from] TlsError),
-    #[error(transparent)]
-    Users(#[from] UsersError),
+    Secrets(#[from] SecretsError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -71,7 +72,13 @@ impl Server {
     /// that cannot be opened does not keep the others from being served.
     pub fn start(config: ServerConfig, store: Store) -> Result<Handle, StartError> {
         config.check_exposure().map_err(StartError::Exposed)?;
-        let files = ConfigFiles::read(&config, &store)?;
+        let descriptors =
+            Descriptors::share(config.open_files, config.worker_threads(), &config.limits);
+        let descriptors = descriptors.map_err(|needed| StartError::Descriptors {
+            limit: config.open_files.unwrap_or(usize::MAX),
+            needed,
+        })?;
+        let secrets = SecretFiles::read(&config, &**store.disk())?;
         let resp = listen(&*config.net, "RESP", config.resp)?;
         let http = config
             .http
@@ -88,30 +95,32 @@ impl Server {
             config,
             store,
             serving,
-            (files.users, files.token),
+            secrets,
             resp_address,
+            descriptors,
         ));
 
         shared.live.look(&shared.store);
+        shared.share_descriptors();
         let mut handle = Handle {
             shared: Arc::clone(&shared),
             resp_address,
             http_address,
             threads: Vec::new(),
         };
-        for worker in workers(&shared, files.tls.as_ref(), resp) {
+        let workers = workers(&shared, resp).map_err(StartError::Runtime)?;
+        let http = http.map(|listener| HttpServer::new(&shared, listener));
+        let http = http.transpose().map_err(StartError::Runtime)?;
+        for (worker, runtime) in workers {
             let name = format!("forebay-resp-{}", worker.index);
-            handle.spawn(name, move || {
-                if let Err(error) = worker.run() {
-                    error!(%error, "a worker ended");
-                }
-            })?;
+            handle.spawn(name, move || worker.run(runtime))?;
         }
         let following = Arc::clone(&shared);
         handle.spawn("forebay-live".to_owned(), move || {
             while !following.is_stopping() {
                 following.store.clock().sleep(LOOK);
                 following.live.look(&following.store);
+                following.share_descriptors();
             }
         })?;
         let taking = Arc::clone(&shared);
@@ -122,13 +131,8 @@ impl Server {
                 loads.take(&taking.live);
             }
         })?;
-        if let Some(listener) = http {
-            let shared = Arc::clone(&shared);
-            handle.spawn("forebay-http".to_owned(), move || {
-                if let Err(error) = http::run(shared, files.tls, listener) {
-                    error!(%error, "the HTTP server ended");
-                }
-            })?;
+        if let Some(http) = http {
+            handle.spawn("forebay-http".to_owned(), move || http.run())?;
         }
         info!(resp = %resp_address, http = ?http_address, "serving");
         Ok(handle)
@@ -149,6 +153,20 @@ impl Handle {
     /// The versions that are served.
     pub fn serving(&self) -> &Serving {
         &self.shared.serving
+    }
+
+    /// Reads users, token and certificates again. What cannot be used is an error, told in the log
+    /// as well, and changes nothing. Connections go on; those of users that are gone, or have
+    /// another password, end with their next command.
+    pub fn reload(&self) -> Result<(), SecretsError> {
+        let (config, disk) = (&self.shared.config, self.shared.store.disk());
+        let outcome = self.shared.secrets.reload(config, &**disk);
+        match &outcome {
+            // Whoever asked for it looks for an answer.
+            Ok(()) => warn!("users, token and certificates were read again"),
+            Err(error) => error!(%error, "nothing was changed"),
+        }
+        outcome
     }
 
     /// For who changes files while the server runs.
@@ -219,39 +237,4 @@ fn listen(
         address,
         source,
     })
-}
-
-/// What the configuration has in files of its own.
-struct ConfigFiles {
-    tls: Option<TlsAcceptor>,
-    users: Option<Users>,
-    token: Option<Token>,
-}
-
-impl ConfigFiles {
-    fn read(config: &ServerConfig, store: &Store) -> Result<Self, StartError> {
-        let disk = &**store.disk();
-        let tls = config.tls.as_ref();
-        let tls = tls.map(|files| tls::acceptor(disk, files)).transpose()?;
-        let users = config.users.as_ref();
-        let users = users.map(|path| Users::read(disk, path)).transpose()?;
-        let token = config.http_token.as_ref();
-        let token = token.map(|path| read_token(store, path)).transpose()?;
-        Ok(Self { tls, users, token })
-    }
-}
-
-fn read_token(store: &Store, path: &Path) -> Result<Token, StartError> {
-    let read = store.disk().read(path);
-    let bytes = read.map_err(|source| StartError::Token {
-        path: path.to_path_buf(),
-        source,
-    })?;
-    let token = String::from_utf8_lossy(&bytes).trim().to_owned();
-    if token.len() < 16 {
-        return Err(StartError::ShortToken {
-            path: path.to_path_buf(),
-        });
-    }
-    Ok(Token::new(token))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::client::Client;
 use crate::command::{Queued, Watches};
@@ -22,6 +23,11 @@ pub struct Session {
     pub replies: Replies,
     /// Set by QUIT: the connection ends after the reply.
     pub closing: bool,
+    /// Which reading of the users file `user` is from.
+    generation: u64,
+    wrong_secrets: u32,
+    /// Before the reply is sent and anything else is answered.
+    pause: Option<Duration>,
 }
 
 /// What CLIENT REPLY asked for.
@@ -43,8 +49,11 @@ impl Session {
             watches: Watches::default(),
             replies: Replies::On,
             closing: false,
+            generation: shared.secrets.generation(),
+            wrong_secrets: 0,
+            pause: None,
         };
-        if shared.users.is_none() {
+        if !shared.has_users() {
             session.log_in(Arc::clone(&shared.anyone));
         }
         session
@@ -67,9 +76,46 @@ impl Session {
         details.user.clear();
         details.resp3 = false;
         drop(details);
-        if shared.users.is_none() {
+        if !shared.has_users() {
             self.log_in(Arc::clone(&shared.anyone));
         }
+    }
+
+    /// Takes over what was read anew of the users. `Err` when the user is gone or has another
+    /// password.
+    #[inline]
+    pub fn renew(&mut self, shared: &Shared) -> Result<(), String> {
+        if self.generation == shared.secrets.generation() {
+            return Ok(());
+        }
+        self.renew_user(shared)
+    }
+
+    fn renew_user(&mut self, shared: &Shared) -> Result<(), String> {
+        self.generation = shared.secrets.generation();
+        let secrets = shared.secrets.load();
+        let (Some(users), Some(user)) = (&secrets.users, &self.user) else {
+            return Ok(());
+        };
+        let name = user.name().to_owned();
+        self.user = users.renewed(user);
+        match self.user {
+            Some(_) => Ok(()),
+            None => Err(name),
+        }
+    }
+
+    /// Has the client wait, each time longer, and tells of it.
+    pub fn note_wrong_password(&mut self, shared: &Shared, user: &[u8]) {
+        let user = String::from_utf8_lossy(&user[..user.len().min(64)]);
+        shared.note_wrong_secret(self.client.address, &user);
+        let pause = shared.config.limits.auth_pause * 2u32.pow(self.wrong_secrets.min(4));
+        self.pause = Some(pause);
+        self.wrong_secrets += 1;
+    }
+
+    pub fn take_pause(&mut self) -> Option<Duration> {
+        self.pause.take()
     }
 
     pub fn limits(&self, shared: &Shared) -> RequestLimits {

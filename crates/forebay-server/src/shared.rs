@@ -1,26 +1,33 @@
 //! What all connections of a server share.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_engine::{Serving, Store, TableName};
 use parking_lot::Mutex;
+use tracing::warn;
 
 use crate::client::Client;
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
+use crate::descriptors::{self, Descriptors};
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
+use crate::reply_memory::{Clients, ReplyMemory};
+use crate::secrets::SecretFiles;
+use crate::seldom::Seldom;
 use crate::slow_log::SlowLog;
 use crate::table_view::TableView;
 use crate::totals::Totals;
-use crate::users::{Token, User, Users};
+use crate::users::User;
 
 /// The version of Redis whose commands these are, as far as they go.
 pub const REDIS_VERSION: &str = "7.2.0";
+
+/// The time between two counts of the files that are open.
+const COUNT_PAUSE_MS: u64 = 5000;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -29,24 +36,35 @@ pub struct Shared {
     pub store: Store,
     pub serving: Serving,
     pub live: LiveTables,
-    /// `None`: everybody is [`Shared::anyone`].
-    pub users: Option<Users>,
+    pub secrets: SecretFiles,
     pub anyone: Arc<User>,
-    pub http_token: Option<Token>,
     pub metrics: Metrics,
     pub scan_cursors: ScanCursors,
     pub slow_log: SlowLog,
     /// What was counted before CONFIG RESETSTAT.
     pub totals_before: Mutex<Totals>,
-    pub clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    pub clients: Arc<Clients>,
+    pub reply_memory: Arc<ReplyMemory>,
+    /// For lines about connections that were dropped.
+    pub drops_told: Seldom,
+    /// For lines about connections that are too many.
+    pub refusals_told: Seldom,
+    /// For lines about wrong passwords.
+    pub wrong_told: Seldom,
     pub resp_address: SocketAddr,
     /// 40 hex digits, new with every start: INFO's run_id.
     pub run_id: String,
     pub started_unix_ms: u64,
+    /// On the clock of [`Shared::clock_ms`].
+    pub started_ms: u64,
+    pub descriptors: Descriptors,
+    /// Connections at a time, as of now.
+    max_connections: AtomicUsize,
+    counted_ms: AtomicU64,
     /// Set once, when the server is told to stop.
     pub stopping: AtomicBool,
     next_client: AtomicU64,
-    coarse_ms: AtomicU64,
+    coarse_ms: Arc<AtomicU64>,
 }
 
 impl Shared {
@@ -54,26 +72,38 @@ impl Shared {
         config: ServerConfig,
         store: Store,
         serving: Serving,
-        secrets: (Option<Users>, Option<Token>),
+        secrets: SecretFiles,
         resp_address: SocketAddr,
+        descriptors: Descriptors,
     ) -> Self {
         let word = || store.random().next_u64();
         let run_id = format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32);
+        let clients = Arc::<Clients>::default();
+        let coarse_ms = Arc::<AtomicU64>::default();
+        let limit = config.limits.reply_memory_bytes;
+        let reply_memory = ReplyMemory::new(limit, Arc::clone(&clients), Arc::clone(&coarse_ms));
         let shared = Self {
             metrics: Metrics::new(config.worker_threads()),
-            users: secrets.0,
+            secrets,
             anyone: Arc::new(User::anyone()),
-            http_token: secrets.1,
             scan_cursors: ScanCursors::default(),
             slow_log: SlowLog::default(),
             totals_before: Mutex::default(),
-            clients: Mutex::default(),
+            clients,
+            reply_memory: Arc::new(reply_memory),
+            drops_told: Seldom::default(),
+            refusals_told: Seldom::default(),
+            wrong_told: Seldom::default(),
             resp_address,
             run_id,
             started_unix_ms: store.clock().unix_ms(),
+            started_ms: store.clock().monotonic().as_millis() as u64 + 1,
+            max_connections: AtomicUsize::new(descriptors.connections(0)),
+            counted_ms: AtomicU64::new(0),
+            descriptors,
             stopping: AtomicBool::new(false),
             next_client: AtomicU64::new(1),
-            coarse_ms: AtomicU64::new(0),
+            coarse_ms,
             live: LiveTables::new(config.live_memory_bytes),
             config,
             store,
@@ -83,11 +113,16 @@ impl Shared {
         shared
     }
 
-    /// Sets the coarse clock, which the sweeps do every tenth of a second.
-    pub fn tick(&self) {
-        // From 1 on, so that 0 can mean "never".
-        let now = self.store.clock().monotonic().as_millis() as u64 + 1;
+    /// Milliseconds on the monotonic clock, from 1 on, so that 0 can mean "never".
+    pub fn clock_ms(&self) -> u64 {
+        self.store.clock().monotonic().as_millis() as u64 + 1
+    }
+
+    /// Sets the coarse clock, which the sweeps do every tenth of a second. Returns it.
+    pub fn tick(&self) -> u64 {
+        let now = self.clock_ms();
         self.coarse_ms.store(now, Ordering::Relaxed);
+        now
     }
 
     /// Milliseconds, as of the last tick.
@@ -129,6 +164,51 @@ impl Shared {
 
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients have to say who they are.
+    #[inline]
+    pub fn has_users(&self) -> bool {
+        self.config.users.is_some()
+    }
+
+    /// Counts a wrong password or token, and tells of it.
+    pub fn note_wrong_secret(&self, address: SocketAddr, user: &str) {
+        self.metrics.auth_failures.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = self.wrong_told.due(self.clock_ms()) {
+            warn!(%address, user, left_out, "wrong password or token");
+        }
+    }
+
+    /// RESP connections that there may be at a time.
+    pub fn max_connections(&self) -> usize {
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// Settles how many connections there may be beside the files that are open. Counting them
+    /// costs some, and is done every few seconds.
+    pub fn share_descriptors(&self) {
+        let now = self.clock_ms();
+        let counted = self.counted_ms.load(Ordering::Relaxed);
+        if counted > 0 && now < counted + COUNT_PAUSE_MS {
+            return;
+        }
+        self.counted_ms.store(now, Ordering::Relaxed);
+        let connected = self.metrics.connected.load(Ordering::Relaxed).max(0) as usize;
+        let connected = connected + self.metrics.http_connected.load(Ordering::Relaxed);
+        let Some(open) = descriptors::open(&**self.store.disk()) else {
+            return;
+        };
+        let most = self.descriptors.connections(open.saturating_sub(connected));
+        let before = self.max_connections.swap(most, Ordering::Relaxed);
+        let wanted = self.config.limits.connections;
+        if most < wanted && before >= wanted {
+            let limit = self.descriptors.limit();
+            warn!(
+                wanted,
+                most, limit, "fewer connections, for the limit of open files (ulimit -n)"
+            );
+        }
     }
 
     /// Enters a new connection into the list of clients.

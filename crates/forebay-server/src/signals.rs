@@ -1,4 +1,4 @@
-//! Being told to end.
+//! Being told to end, or to read files again.
 
 use std::io;
 
@@ -6,37 +6,44 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-/// SIGTERM and SIGINT, caught. They end the process at once before this is made, so it is made
-/// before anybody is told that the server is ready.
+/// SIGTERM, SIGINT and SIGHUP, caught. They end the process at once before this is made, so it is
+/// made before anybody is told that the server is ready.
 #[derive(Debug)]
 pub struct Signals {
     runtime: Runtime,
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
     pub fn catch() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
-        let (terminate, interrupt) = (
+        let (terminate, interrupt, hang_up) = (
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
         );
         drop(entered);
         Ok(Self {
             runtime,
             terminate,
             interrupt,
+            hang_up,
         })
     }
 
-    /// Returns when either came, also when that was before the call.
-    pub fn wait(mut self) {
+    /// Returns when one of the first two came, also when that was before the call; calls `reload`
+    /// when the third did.
+    pub fn wait(mut self, reload: impl Fn()) {
         self.runtime.block_on(async {
-            tokio::select! {
-                _ = self.terminate.recv() => info!("told to end"),
-                _ = self.interrupt.recv() => info!("interrupted"),
+            loop {
+                tokio::select! {
+                    _ = self.terminate.recv() => return info!("told to end"),
+                    _ = self.interrupt.recv() => return info!("interrupted"),
+                    _ = self.hang_up.recv() => reload(),
+                }
             }
         });
     }

@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_io::Disk;
-use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
@@ -34,42 +37,70 @@ pub enum TlsError {
     },
 }
 
-/// Reads certificate and key. TLS 1.2 and 1.3, no client certificates.
+/// Reads certificate and key, and the authorities of clients where they have to show certificates.
+/// TLS 1.2 and 1.3.
 pub fn acceptor(disk: &dyn Disk, files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
-    let pem = |path: &Path, what: &'static str, problem: String| {
-        let path = path.to_path_buf();
-        TlsError::Pem {
-            path,
-            what,
-            problem,
-        }
-    };
-    let certificate = read(disk, &files.certificate)?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
-    let chain = chain.map_err(|error| pem(&files.certificate, "certificate", error.to_string()))?;
-    if chain.is_empty() {
-        return Err(pem(
-            &files.certificate,
-            "certificate",
-            "there is none".to_owned(),
-        ));
-    }
+    let chain = certificates(disk, &files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&read(disk, &files.key)?)
         .map_err(|error| pem(&files.key, "private key", error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let clients = match &files.client_ca {
+        Some(path) => clients_of(disk, path, Arc::clone(&provider))?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+        .and_then(|builder| {
+            let builder = builder.with_client_cert_verifier(clients);
+            builder.with_single_cert(chain, key)
+        });
     match config {
         Ok(config) => Ok(TlsAcceptor::from(Arc::new(config))),
         Err(source) => {
-            let TlsFiles { certificate, key } = files.clone();
+            let TlsFiles {
+                certificate, key, ..
+            } = files.clone();
             Err(TlsError::Rustls {
                 certificate,
                 key,
                 source,
             })
         }
+    }
+}
+
+/// Lets those in who show a certificate that one of the authorities in the file signed.
+fn clients_of(
+    disk: &dyn Disk,
+    path: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let what = "certificate of an authority";
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(disk, path)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| pem(path, what, error.to_string()))?;
+    }
+    let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    built.map_err(|error| pem(path, what, error.to_string()))
+}
+
+fn certificates(disk: &dyn Disk, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let bytes = read(disk, path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let chain = chain.map_err(|error| pem(path, "certificate", error.to_string()))?;
+    if chain.is_empty() {
+        return Err(pem(path, "certificate", "there is none".to_owned()));
+    }
+    Ok(chain)
+}
+
+fn pem(path: &Path, what: &'static str, problem: String) -> TlsError {
+    let path = path.to_path_buf();
+    TlsError::Pem {
+        path,
+        what,
+        problem,
     }
 }
 

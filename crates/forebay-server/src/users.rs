@@ -130,6 +130,15 @@ impl Users {
         }
         bool::from(found).then(|| Arc::clone(&self.users[place as usize]))
     }
+
+    /// What is said of a user now; `None` when it is gone or has another password.
+    pub fn renewed(&self, user: &User) -> Option<Arc<User>> {
+        let mut users = self.users.iter();
+        let same = |known: &&Arc<User>| {
+            known.name == user.name && known.password_sha256 == user.password_sha256
+        };
+        users.find(same).cloned()
+    }
 }
 
 impl User {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use forebay_engine::TableName;
 
+use crate::client::Client;
 use crate::command::Queued;
 use crate::commits::Commits;
 use crate::execute::{Outcome, View};
 use crate::gets::OwnedGets;
+use crate::reply_memory::Charge;
 use crate::resp::{OwnedArgs, Reply};
 use crate::shared::Shared;
 use crate::table_view::TableView;
@@ -19,6 +21,7 @@ pub struct Work {
     pub task: Task,
     pub tables: TableView,
     pub user: Arc<User>,
+    pub client: Arc<Client>,
     pub shared: Arc<Shared>,
     pub resp3: bool,
 }
@@ -36,7 +39,7 @@ pub enum Task {
 /// What such a thread answers.
 #[derive(Debug)]
 pub struct Done {
-    pub replies: Vec<u8>,
+    pub replies: Reply,
     /// How many commands were answered; one, but for GETs.
     pub answered: usize,
     /// How many of these with an error.
@@ -57,7 +60,8 @@ impl Work {
             shared: &self.shared,
             may_wait: true,
         };
-        let mut reply = Reply::new(self.resp3);
+        let charge = Charge::new(&self.shared.reply_memory, &self.client);
+        let mut reply = Reply::charged(self.resp3, charge);
         let mut commits = Commits::default();
         let (answered, failed, table) = match &self.task {
             Task::One(place, args) => {
@@ -70,7 +74,7 @@ impl Work {
             }
         };
         Done {
-            replies: reply.into_bytes(),
+            replies: reply,
             answered,
             failed,
             table,

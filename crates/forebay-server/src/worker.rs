@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_io::{Arrival, Listener, NetStream};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::client::Client;
 use crate::connection::Connection;
@@ -32,52 +32,49 @@ type Way = UnboundedSender<Box<dyn Arrival>>;
 pub struct Worker {
     pub index: usize,
     pub shared: Arc<Shared>,
-    pub tls: Option<TlsAcceptor>,
     pub inbox: UnboundedReceiver<Box<dyn Arrival>>,
     /// The first worker has the listener, and the ways to all workers.
     pub listener: Option<(Box<dyn Listener>, Vec<Way>)>,
 }
 
-struct Served {
-    client: Arc<Client>,
-    task: AbortHandle,
-}
-
-/// Makes the workers' parts; the listener goes to the first.
+/// Makes the workers' parts; the listener goes to the first. What they need of the system they have
+/// then.
 pub fn workers(
     shared: &Arc<Shared>,
-    tls: Option<&TlsAcceptor>,
     listener: Box<dyn Listener>,
-) -> Vec<Worker> {
+) -> std::io::Result<Vec<(Worker, Runtime)>> {
     let count = shared.metrics.workers().len();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
     let mut listener = Some((listener, senders));
-    let worker = |(index, inbox)| Worker {
-        index,
-        shared: Arc::clone(shared),
-        tls: tls.cloned(),
-        inbox,
-        listener: listener.take(),
+    let worker = |(index, inbox)| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(WAITING_THREADS)
+            .build()?;
+        let worker = Worker {
+            index,
+            shared: Arc::clone(shared),
+            inbox,
+            listener: listener.take(),
+        };
+        Ok((worker, runtime))
     };
     inboxes.into_iter().enumerate().map(worker).collect()
 }
 
 impl Worker {
     /// Serves until the server stops and its connections have ended.
-    pub fn run(self) -> std::io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(WAITING_THREADS)
-            .build()?;
-        let outcome = runtime.block_on(self.serve());
+    pub fn run(self, runtime: Runtime) {
+        let (shared, index) = (Arc::clone(&self.shared), self.index);
+        let _ends = Ends { shared, index };
+        runtime.block_on(self.serve());
         // Work for connections that are gone may still wait for the device: it is not waited for.
         runtime.shutdown_background();
-        outcome
     }
 
     // Connections are tasks of this worker, and of nobody else.
     #[allow(clippy::disallowed_methods)]
-    async fn serve(mut self) -> std::io::Result<()> {
+    async fn serve(mut self) {
         let accepting = match self.listener.take() {
             Some((listener, workers)) => Some(tokio::spawn(accept(
                 listener,
@@ -86,7 +83,7 @@ impl Worker {
             ))),
             None => None,
         };
-        let mut served: Vec<Served> = Vec::new();
+        let mut served: Vec<Arc<Client>> = Vec::new();
         let clock = Arc::clone(self.shared.store.clock());
         let mut sweep = clock.wait(SWEEP);
         let mut stop_by = None;
@@ -95,9 +92,10 @@ impl Worker {
                 Some(arrival) = self.inbox.recv() => served.extend(self.begin(arrival)),
                 () = &mut sweep => {
                     sweep = clock.wait(SWEEP);
-                    self.shared.tick();
-                    served.retain(|served| !served.task.is_finished());
-                    served.iter().for_each(|served| self.check(served));
+                    let seen = &self.shared.metrics.worker(self.index).seen_ms;
+                    seen.store(self.shared.tick(), Ordering::Relaxed);
+                    served.retain(|client| !client.has_ended());
+                    served.iter().for_each(|client| self.check(client));
                     if self.shared.is_stopping() {
                         let now = self.shared.now_ms();
                         let limit = self.shared.config.limits.shutdown_time.as_millis() as u64;
@@ -107,7 +105,7 @@ impl Worker {
                         }
                         if served.is_empty() || now >= stop_by {
                             self.abandon(&served);
-                            return Ok(());
+                            return;
                         }
                     }
                 }
@@ -116,7 +114,7 @@ impl Worker {
     }
 
     #[allow(clippy::disallowed_methods)]
-    fn begin(&self, arrival: Box<dyn Arrival>) -> Option<Served> {
+    fn begin(&self, arrival: Box<dyn Arrival>) -> Option<Arc<Client>> {
         let address = arrival.peer();
         let local = arrival.local().unwrap_or(self.shared.resp_address);
         let stream = match arrival.open() {
@@ -131,9 +129,10 @@ impl Worker {
         let client = self.shared.register(address, local);
         let registered = Registered {
             shared: Arc::clone(&self.shared),
-            id: client.id,
+            client: Arc::clone(&client),
         };
-        let (shared, worker, tls) = (Arc::clone(&self.shared), self.index, self.tls.clone());
+        let (shared, worker) = (Arc::clone(&self.shared), self.index);
+        let tls = shared.secrets.acceptor();
         let of_task = Arc::clone(&client);
         let task = tokio::spawn(async move {
             let _registered = registered;
@@ -142,16 +141,13 @@ impl Worker {
                 debug!(id, %error, "a connection broke off");
             }
         });
-        Some(Served {
-            client,
-            task: task.abort_handle(),
-        })
+        client.served_by(task.abort_handle());
+        Some(client)
     }
 
     /// Ends a connection that overstays.
-    fn check(&self, served: &Served) {
+    fn check(&self, client: &Client) {
         let (limits, now) = (&self.shared.config.limits, self.shared.now_ms());
-        let client = &served.client;
         let past = |since: u64, time: Duration| now.saturating_sub(since) > time.as_millis() as u64;
         let writing = client.writing_ms.load(Ordering::Relaxed);
         let active = client.active_ms.load(Ordering::Relaxed);
@@ -179,14 +175,23 @@ impl Worker {
             reason = reason.label(),
             "ending a connection"
         );
+        if reason == Reason::SlowReader {
+            let held_bytes = client.held_bytes.load(Ordering::Relaxed);
+            tell_drop(
+                &self.shared,
+                client,
+                held_bytes,
+                "it did not read for too long",
+            );
+        }
         self.shared.metrics.count_drop(reason);
-        served.task.abort();
+        client.end();
     }
 
-    fn abandon(&self, served: &[Served]) {
-        for served in served {
+    fn abandon(&self, served: &[Arc<Client>]) {
+        for client in served {
             self.shared.metrics.count_drop(Reason::Shutdown);
-            served.task.abort();
+            client.end();
         }
         if !served.is_empty() {
             warn!(
@@ -233,19 +238,29 @@ async fn serve(
 /// Hands new connections to the workers in turn, and turns those away that are too many.
 async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<Shared>) {
     for turn in 0usize.. {
-        let worker = &workers[turn % workers.len()];
         match listener.accept().await {
             Ok(arrival) => {
                 shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
-                if shared.metrics.connected.load(Ordering::Relaxed)
-                    >= shared.config.limits.connections as i64
-                {
+                let most = shared.max_connections();
+                if shared.metrics.connected.load(Ordering::Relaxed) >= most as i64 {
+                    if let Some(left_out) = shared.refusals_told.due(shared.clock_ms()) {
+                        let address = arrival.peer();
+                        warn!(%address, most, left_out, "a connection was refused: there are too many");
+                    }
                     shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
                     arrival.refuse(b"-ERR max number of clients reached\r\n");
                     continue;
                 }
                 shared.metrics.connected.fetch_add(1, Ordering::Relaxed);
-                if worker.send(arrival).is_err() {
+                // One that has ended is passed over.
+                let (after, before) = workers.split_at(turn % workers.len());
+                let handed = before
+                    .iter()
+                    .chain(after)
+                    .try_fold(arrival, |arrival, worker| {
+                        worker.send(arrival).map_or_else(|back| Ok(back.0), Err)
+                    });
+                if handed.is_ok() {
                     shared.metrics.connected.fetch_sub(1, Ordering::Relaxed);
                 }
             }
@@ -257,15 +272,54 @@ async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<
     }
 }
 
+/// Notes that a worker has ended, however it did.
+struct Ends {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let how = if std::thread::panicking() {
+            "it broke down: see the log"
+        } else {
+            "it has stopped"
+        };
+        if !self.shared.is_stopping() {
+            error!(worker = self.index, how, "a worker ended");
+        }
+        // It ends once.
+        let _ = self
+            .shared
+            .metrics
+            .worker(self.index)
+            .ended
+            .set(how.to_owned());
+    }
+}
+
+/// Tells of a client that was dropped for the replies that it did not read.
+fn tell_drop(shared: &Shared, client: &Client, held_bytes: usize, why: &str) {
+    if let Some(left_out) = shared.drops_told.due(shared.now_ms()) {
+        let address = client.address;
+        warn!(%address, held_bytes, why, left_out, "a connection was dropped");
+    }
+}
+
 /// A place in the list of clients, given back however the connection ends.
 struct Registered {
     shared: Arc<Shared>,
-    id: u64,
+    client: Arc<Client>,
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.shared.clients.lock().remove(&self.id);
+        self.shared.clients.lock().remove(&self.client.id);
+        if let Some(held_bytes) = self.client.dropped_bytes() {
+            let why = "it held most of the memory for replies, which is at its limit";
+            tell_drop(&self.shared, &self.client, held_bytes, why);
+            self.shared.metrics.count_drop(Reason::ReplyMemory);
+        }
         self.shared
             .metrics
             .connected

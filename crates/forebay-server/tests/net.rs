@@ -233,6 +233,108 @@ fn a_client_that_does_not_read_keeps_nobody_else_waiting() {
     assert_eq!(other.text("GET live:after"), "all");
 }
 
+/// What `/metrics` says of one line.
+fn metric(by_net: &ByNet, line: &str) -> u64 {
+    let address = by_net.fixture.server().http_address().expect("HTTP");
+    let client = by_net.net.connect(address, Wire::default());
+    let mut client = client.expect("connected");
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    client.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer");
+    let found = answer.lines().find_map(|found| found.strip_prefix(line));
+    found.expect(line).trim().parse().expect("a number")
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_one_reply_and_little_more() {
+    for disk in [
+        Arc::new(SimDisk::new()) as Arc<dyn Disk>,
+        Arc::new(OsDisk::default()),
+    ] {
+        let by_net = ByNet::on(disk, |_| {});
+        let mut stalled = Client::new(by_net.connect(Wire::default().with_room(1000)));
+        let value = "b".repeat(100_000);
+        assert_eq!(stalled.text(&format!("SET live:1 {value}")), "OK");
+        stalled.send(&command("GET live:1").repeat(64));
+        stalled.stream.get_ref().until_full().expect("full");
+        let held = metric(&by_net, "forebay_reply_bytes{kind=\"held\"}");
+        // 64 of them are 6.4 MB.
+        assert!((100_000..1_000_000).contains(&held), "{held}");
+        for _ in 0..64 {
+            assert_eq!(stalled.read(), Reply::Bulk(vec![b'b'; 100_000]));
+        }
+        assert_eq!(stalled.text("PING"), "PONG");
+    }
+}
+
+#[test]
+fn beyond_the_memory_for_replies_who_holds_the_most_is_dropped_and_who_reads_is_not() {
+    let by_net = ByNet::new(|config| config.limits.reply_memory_bytes = 3 << 20);
+    let stall = |count: usize| {
+        let mut client = Client::new(by_net.connect(Wire::default().with_room(1000)));
+        client.send(&command(&format!("MGET{}", " large:1".repeat(count))));
+        client.stream.get_ref().until_full().expect("full");
+        client
+    };
+    let mut steady = stall(2);
+    let most = stall(15);
+    let (first, second) = (stall(7), stall(7));
+    // There is no room for another like these.
+    most.stream.get_ref().until_ended().expect("dropped");
+    for _ in 0..20 {
+        let mut other = by_net.client();
+        assert!(matches!(other.ask("GET large:2"), Reply::Bulk(_)));
+    }
+    let dropped = "forebay_connections_dropped_total{reason=\"reply_memory\"}";
+    let counted = (0..1000).any(|_| metric(&by_net, dropped) > 0);
+    assert!(counted && metric(&by_net, dropped) == 1);
+    assert!(matches!(steady.read(), Reply::Array(values) if values.len() == 2));
+    assert_eq!(steady.text("PING"), "PONG");
+    drop((first, second));
+}
+
+#[test]
+fn answers_of_http_that_are_not_read_are_bounded_too() {
+    let by_net = ByNet::new(|config| config.limits.reply_memory_bytes = 250_000);
+    let address = by_net.fixture.server().http_address().expect("HTTP");
+    let ask = |wire: Wire| {
+        let mut client = by_net.net.connect(address, wire).expect("connected");
+        let request =
+            "GET /v1/tables/large/rows/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).expect("sent");
+        client
+    };
+    let mut answer = String::new();
+    let mut stalled: Vec<_> = (0..2)
+        .map(|_| ask(Wire::default().with_room(1000)))
+        .collect();
+    stalled
+        .iter()
+        .for_each(|client| client.until_full().expect("full"));
+    ask(Wire::default())
+        .read_to_string(&mut answer)
+        .expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(
+        answer.contains("{\"error\":\"answers that nobody has read"),
+        "{answer}"
+    );
+    for client in &mut stalled {
+        answer.clear();
+        client.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.len() > 100_000);
+    }
+    let served = (0..1000).any(|_| {
+        answer.clear();
+        ask(Wire::default())
+            .read_to_string(&mut answer)
+            .expect("an answer");
+        answer.starts_with("HTTP/1.1 200")
+    });
+    assert!(served);
+}
+
 #[test]
 fn a_port_that_could_not_accept_goes_on() {
     let by_net = ByNet::new(|_| {});

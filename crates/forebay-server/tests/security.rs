@@ -3,15 +3,11 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Client, Fixture, Reply, bytes, encode};
+use common::{Fixture, Reply, bytes, encode, tls_client};
 use forebay_run::Order;
 use forebay_server::{Server, ServerConfig, TlsFiles};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// SHA-256 of "password".
 const HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
@@ -173,6 +169,59 @@ fn no_more_connections_than_allowed() {
 }
 
 #[test]
+fn the_limit_of_open_files_leaves_room_for_files() {
+    let mut fixture = Fixture::store();
+    // The process has many more open than this server is told that it may.
+    fixture.start(|config| config.open_files = Some(400));
+    let mut client = fixture.client();
+    let info = client.text("INFO clients");
+    let most = info
+        .lines()
+        .find_map(|line| line.strip_prefix("maxclients:"));
+    let most: usize = most.expect("said").trim().parse().expect("a number");
+    assert!((16..=400 - 100 - 25 - 25).contains(&most), "{most}");
+    assert_eq!(client.texts("CONFIG GET maxclients")[1], most.to_string());
+    let (_, page) = common::http(&fixture, "GET /metrics", "", "");
+    assert!(
+        page.contains(&format!("forebay_max_connections {most}\n")),
+        "{page}"
+    );
+    // It is counted anew now and then, and other tests' files come and go.
+    let (mut others, mut refused) = (Vec::new(), None);
+    while others.len() < 400 && refused.is_none() {
+        let mut other = fixture.client();
+        other.send(&encode(&[b"PING"]));
+        match other.try_read().expect("an answer") {
+            Reply::Error(text) => refused = Some(text),
+            _ => others.push(other),
+        }
+    }
+    assert!((15..250).contains(&others.len()), "{}", others.len());
+    assert_eq!(
+        refused.as_deref(),
+        Some("ERR max number of clients reached")
+    );
+    assert_eq!(client.text("PING"), "PONG");
+    assert!(client.text("INFO stats").contains("rejected_connections:1"));
+}
+
+#[test]
+fn too_few_open_files_are_refused_at_the_start() {
+    let fixture = Fixture::store();
+    let config = ServerConfig {
+        resp: "127.0.0.1:0".parse().expect("an address"),
+        http: None,
+        threads: 2,
+        open_files: Some(60),
+        ..ServerConfig::default()
+    };
+    let refused = Server::start(config, fixture.store.clone()).expect_err("refused");
+    let text = refused.to_string();
+    assert!(text.contains("limit of open files is 60"), "{text}");
+    assert!(text.contains("ulimit -n 96"), "{text}");
+}
+
+#[test]
 fn slow_readers_and_idle_clients_are_dropped_and_others_are_not() {
     let mut fixture = Fixture::store();
     let large = vec![(b"k".to_vec(), vec![b'x'; 1 << 20])];
@@ -201,23 +250,6 @@ fn slow_readers_and_idle_clients_are_dropped_and_others_are_not() {
     assert_eq!(busy.text("PING"), "PONG");
 }
 
-fn tls_client(
-    fixture: &Fixture,
-    certificate: &rcgen::Certificate,
-) -> Client<StreamOwned<ClientConnection, TcpStream>> {
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.der().clone()).expect("added");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-    Client::new(StreamOwned::new(connection, fixture.connect()))
-}
-
 #[test]
 fn tls_with_users_on_any_address() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
@@ -225,6 +257,7 @@ fn tls_with_users_on_any_address() {
     let tls = TlsFiles {
         certificate: files.file("cert.pem", &made.cert.pem()),
         key: files.file("key.pem", &made.signing_key.serialize_pem()),
+        client_ca: None,
     };
     let fixture = with_users(|config| {
         config.tls = Some(tls);
@@ -239,7 +272,7 @@ fn tls_with_users_on_any_address() {
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"+"), "no RESP in the clear");
 
-    let mut client = tls_client(&fixture, &made.cert);
+    let mut client = tls_client(fixture.connect(), &made.cert, None);
     assert_eq!(client.text("AUTH shop password"), "OK");
     let many = encode(&[b"GET", b"words:k0042"]).repeat(1000);
     client.send(&many);

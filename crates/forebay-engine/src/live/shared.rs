@@ -90,6 +90,8 @@ pub(crate) struct Progress {
     pub running: [bool; 2],
     /// Why no more writes are taken.
     pub failed: Option<String>,
+    /// Why the last write was refused that the log had no room for.
+    pub no_room: Option<String>,
     pub closing: bool,
     /// Another table needs memory: freeze the generation.
     pub freeze_asked: bool,

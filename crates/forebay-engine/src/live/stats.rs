@@ -8,6 +8,9 @@ use crate::live::log::Log;
 use crate::live::manifest::LiveRunRef;
 use crate::live::shared::LiveShared;
 
+/// A disk with so much free space takes writes.
+const ROOM_BYTES: u64 = 1 << 20;
+
 /// See the module's text. Counts begin when the table is opened.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct LiveStats {
@@ -40,6 +43,8 @@ pub struct LiveStats {
     pub merge_problem: Option<String>,
     /// Why no more writes are taken, if so.
     pub failed: Option<String>,
+    /// Why writes are refused now, if they are: for the same reason, or for want of space.
+    pub refuses: Option<String>,
 }
 
 impl LiveStats {
@@ -59,6 +64,17 @@ impl LiveShared {
             buffered + view.all_minis().map(|mini| mini.records()).sum::<u64>()
         });
         records.sum()
+    }
+
+    /// Why writes are refused now. Whether the log has room again shows with the next write only:
+    /// it counts as full while its disk is.
+    fn refuses(&self, stats: &LiveStats, no_room: Option<String>) -> Option<String> {
+        let free = || self.disk().free_bytes(&self.files.dir).ok().flatten();
+        let still_full = |_: &String| free().is_some_and(|bytes| bytes < ROOM_BYTES);
+        let memory_full = self.budget().write_pressure() >= 1.0;
+        let stuck = stats.flush_problem.clone().filter(|_| memory_full);
+        let failed = stats.failed.clone();
+        failed.or(no_room.filter(still_full)).or(stuck)
     }
 
     pub fn stats(&self) -> LiveStats {
@@ -88,6 +104,9 @@ impl LiveShared {
         stats.flush_problem.clone_from(&progress.flushes.problem);
         stats.merge_problem.clone_from(&progress.merges.problem);
         stats.failed.clone_from(&progress.failed);
+        let no_room = progress.no_room.clone();
+        drop(progress);
+        stats.refuses = self.refuses(&stats, no_room);
         stats
     }
 }

@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_run::format::MAX_KEY_BYTES;
@@ -453,6 +452,9 @@ impl LiveShared {
         } = &source
         {
             self.fail(&format!("could not {action} {}: {source}", path.display()));
+        }
+        if let LogError::Full { .. } = &source {
+            self.tell(|progress| progress.no_room = Some(source.to_string()));
         }
         LiveError::Log(source)
     }

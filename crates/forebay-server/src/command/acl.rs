@@ -16,7 +16,7 @@ pub fn acl(call: &mut SessionCall<'_>) -> Answer {
         }
         (b"cat", 2 | 3) => cat(call)?,
         (b"list", 2) => {
-            let open = call.shared.users.is_none();
+            let open = !call.shared.has_users();
             let lines = each_user(call, |user| acl_line(user, open))?;
             reply_texts(call, &lines);
         }
@@ -32,7 +32,7 @@ pub fn acl(call: &mut SessionCall<'_>) -> Answer {
         (b"setuser" | b"deluser" | b"load" | b"save", _) => {
             return Err(CommandError::error(
                 "ERR users are those of the users file that the server was started with: change it \
-                 and start the server anew",
+                 and send the server a SIGHUP",
             ));
         }
         _ => return Err(CommandError::unknown_subcommand("ACL", call.args.get(1))),
@@ -50,7 +50,7 @@ fn reply_texts(call: &mut SessionCall<'_>, texts: &[String]) {
 /// Of all users, which only an administrator may know.
 fn each_user<T>(call: &SessionCall<'_>, told: impl Fn(&User) -> T) -> Result<Vec<T>, CommandError> {
     call.check_administers()?;
-    Ok(match &call.shared.users {
+    Ok(match &call.shared.secrets.load().users {
         Some(users) => users.iter().map(told).collect(),
         None => vec![told(&call.shared.anyone)],
     })
@@ -96,7 +96,7 @@ fn get_user(call: &mut SessionCall<'_>) -> Answer {
     let reply = &mut *call.reply;
     reply.map(6);
     reply.bulk(b"flags");
-    let flags: &[&str] = if call.shared.users.is_none() {
+    let flags: &[&str] = if !call.shared.has_users() {
         &["on", "nopass"]
     } else {
         &["on"]

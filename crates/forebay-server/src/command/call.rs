@@ -45,6 +45,8 @@ pub struct Reading<'a> {
     pub limit_bytes: usize,
     /// Where the reply begins that all values are part of; none: each is a reply of its own.
     pub reply_start: Option<usize>,
+    /// No further value is added to replies of so many bytes.
+    pub full_bytes: usize,
 }
 
 /// A command about the connection or the server.
@@ -60,7 +62,7 @@ impl SessionCall<'_> {
     /// Whether it may see and do what concerns other clients: without users everybody may.
     pub fn administers(&self) -> bool {
         let of_user = |user: &Arc<User>| user.verbs().contains(&Verb::Admin);
-        self.shared.users.is_none() || self.session.user.as_ref().is_some_and(of_user)
+        !self.shared.has_users() || self.session.user.as_ref().is_some_and(of_user)
     }
 
     pub fn check_administers(&self) -> Answer {
@@ -109,6 +111,7 @@ impl<'a> Call<'a> {
             held: self.held,
             limit_bytes: self.shared.config.limits.reply_bytes,
             reply_start: Some(self.reply_start),
+            full_bytes: usize::MAX,
         }
     }
 
@@ -169,6 +172,9 @@ impl Reading<'_> {
     /// Ends a reply that grew beyond the limit; `value_start` is where its last value begins.
     #[inline]
     pub fn check(&self, reply: &Reply, value_start: usize) -> Answer {
+        if reply.is_dropped() {
+            return Err(CommandError::error("ERR the connection was dropped"));
+        }
         let limit = self.limit_bytes;
         if reply.len() - self.reply_start.unwrap_or(value_start) <= limit {
             return Ok(());

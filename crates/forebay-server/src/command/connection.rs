@@ -1,7 +1,5 @@
 //! Commands about the connection: who it is, what it speaks.
 
-use std::sync::atomic::Ordering;
-
 use super::call::{Call, SessionCall};
 use super::{Answer, CommandError, shown};
 use crate::shared::REDIS_VERSION;
@@ -66,7 +64,8 @@ pub fn auth(call: &mut SessionCall<'_>) -> Answer {
 }
 
 fn log_in(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Answer {
-    let Some(users) = &call.shared.users else {
+    let secrets = call.shared.secrets.load();
+    let Some(users) = &secrets.users else {
         return Err(CommandError::error(
             "ERR AUTH called without any password configured: this server has no users file",
         ));
@@ -77,10 +76,7 @@ fn log_in(call: &mut SessionCall<'_>, user: &[u8], password: &[u8]) -> Answer {
             Ok(())
         }
         None => {
-            call.shared
-                .metrics
-                .auth_failures
-                .fetch_add(1, Ordering::Relaxed);
+            call.session.note_wrong_password(call.shared, user);
             Err(CommandError::error(
                 "WRONGPASS invalid username-password pair or user is disabled.",
             ))

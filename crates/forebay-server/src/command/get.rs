@@ -41,8 +41,8 @@ pub fn mget(call: &mut Call<'_>) -> Answer {
 }
 
 /// Replies with what GET gives of keys of one table, in their order. Ends at the first that gives
-/// an error or has to wait, of which nothing is written. Returns how many were answered, and how it
-/// ended.
+/// an error or has to wait, of which nothing is written, and where the replies are full. Returns
+/// how many were answered, and how it ended.
 #[inline]
 pub fn reply_values(
     source: Source<'_>,
@@ -63,7 +63,7 @@ pub fn reply_values(
     match source {
         Source::Batch(version) if reading.finds_many() => {
             let looked_up = version.try_get_many(keys, |_, found| {
-                if outcome.is_ok() {
+                if outcome.is_ok() && reply.len() < reading.full_bytes {
                     outcome = match &found {
                         Lookup::Found(value) => take(Some(value), reply),
                         Lookup::Absent => take(None, reply),
@@ -79,6 +79,9 @@ pub fn reply_values(
         }
         _ => {
             outcome = keys.iter().try_for_each(|key| {
+                if reply.len() >= reading.full_bytes {
+                    return Ok(());
+                }
                 let value = reading.value(source, key)?;
                 take(value.as_deref(), reply)
             });

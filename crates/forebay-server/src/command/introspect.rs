@@ -67,7 +67,7 @@ fn server(call: &SessionCall<'_>) -> String {
 
 fn clients(call: &SessionCall<'_>) -> String {
     let connected = call.shared.clients.lock().len();
-    let most = call.shared.config.limits.connections;
+    let most = call.shared.max_connections();
     format!("connected_clients:{connected}\r\nmaxclients:{most}\r\nblocked_clients:0\r\n")
 }
 

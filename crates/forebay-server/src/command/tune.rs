@@ -101,7 +101,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("cluster-enabled", "no".to_owned()),
         ("databases", "1".to_owned()),
         ("io-threads", shared.metrics.workers().len().to_string()),
-        ("maxclients", limits.connections.to_string()),
+        ("maxclients", shared.max_connections().to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", shared.resp_address.port().to_string()),

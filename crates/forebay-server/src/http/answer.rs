@@ -70,6 +70,14 @@ pub async fn not_found() -> Refused {
     Refused::new(StatusCode::NOT_FOUND, "there is nothing at this path")
 }
 
+/// Every place is taken.
+pub async fn too_many() -> Refused {
+    Refused::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "there are too many HTTP connections: close some, or ask again",
+    )
+}
+
 pub async fn method_not_allowed() -> Refused {
     Refused::new(
         StatusCode::METHOD_NOT_ALLOWED,

@@ -5,16 +5,17 @@
 //! given, everything but health and readiness wants `Authorization: Basic` of a user or the bearer
 //! token.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::answer::Refused;
+use super::connections::Peer;
+use super::host::{HostName, of_authority, of_origin};
 use crate::shared::Shared;
 use crate::users::{User, Verb};
 
@@ -48,7 +49,7 @@ impl Caller {
 
     /// Swap and rollback are for the operator only.
     pub fn check_operator(&self, shared: &Shared) -> Result<(), Refused> {
-        match (self, &shared.http_token) {
+        match (self, &shared.secrets.load().token) {
             (Caller::Operator, _) => Ok(()),
             (_, Some(_)) => Err(Refused::new(
                 StatusCode::UNAUTHORIZED,
@@ -68,44 +69,68 @@ pub async fn check_origin(
     request: Request,
     next: Next,
 ) -> Result<Response, Refused> {
-    let headers = request.headers();
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok());
-    let host = host.or_else(|| request.uri().host());
-    if !host.is_some_and(|host| is_ours(&shared, host)) {
-        return Err(Refused::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            "this server does not go by that Host: name it when starting the server",
-        ));
-    }
-    if let Some(origin) = headers.get(ORIGIN) {
-        let origin = origin
-            .to_str()
-            .ok()
-            .and_then(|origin| origin.split_once("://"));
-        if !origin.is_some_and(|(_, host)| is_ours(&shared, host)) {
-            return Err(Refused::new(
-                StatusCode::FORBIDDEN,
-                "pages of that Origin may not ask here",
-            ));
-        }
-    }
+    check_names(&shared, &request)?;
     Ok(next.run(request).await)
 }
 
-/// Whether a Host, perhaps with a port, means this server.
-fn is_ours(shared: &Shared, host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, _)) => name,
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    let bound = shared.config.http.map(|address| address.ip());
-    match name.parse::<IpAddr>() {
-        Ok(ip) if ip.is_loopback() || Some(ip) == bound => true,
-        _ => {
-            let named = |known: &String| known.eq_ignore_ascii_case(name);
-            name.eq_ignore_ascii_case("localhost") || shared.config.http_hosts.iter().any(named)
-        }
+fn check_names(shared: &Shared, request: &Request) -> Result<(), Refused> {
+    let headers = request.headers();
+    // A request line may name the host as well: then both have to be ours.
+    let named = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str());
+    let hosts = texts(headers, HOST).chain(named.map(Some));
+    if !all_are_ours(shared, hosts.map(|host| of_authority(host?))) || several(headers, HOST) {
+        return Err(Refused::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this server does not go by that Host: name it when starting the server (--http-host)",
+        ));
     }
+    let mut origins = texts(headers, ORIGIN)
+        .map(|origin| of_origin(origin?))
+        .peekable();
+    if origins.peek().is_some() && !all_are_ours(shared, origins) {
+        return Err(Refused::new(
+            StatusCode::FORBIDDEN,
+            "pages of that Origin may not ask here",
+        ));
+    }
+    Ok(())
+}
+
+/// The values of a header; `None` for one that is no text.
+fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Option<&str>> {
+    headers
+        .get_all(name)
+        .into_iter()
+        .map(|value| value.to_str().ok())
+}
+
+fn several(headers: &HeaderMap, name: HeaderName) -> bool {
+    headers.get_all(name).into_iter().count() > 1
+}
+
+/// Whether there is a host, and all mean this server.
+fn all_are_ours<'a>(shared: &Shared, hosts: impl Iterator<Item = Option<HostName<'a>>>) -> bool {
+    let mut hosts = hosts.peekable();
+    let is_ours = |host: Option<HostName<'_>>| match host {
+        Some(HostName::Address(ip)) => {
+            let text = ip.to_string();
+            let bound = shared.config.http.map(|address| address.ip());
+            ip.is_loopback() || Some(ip) == bound || is_named(shared, &text)
+        }
+        Some(HostName::Name(name)) => {
+            name.eq_ignore_ascii_case("localhost") || is_named(shared, name)
+        }
+        None => false,
+    };
+    hosts.peek().is_some() && hosts.all(is_ours)
+}
+
+fn is_named(shared: &Shared, name: &str) -> bool {
+    let mut known = shared.config.http_hosts.iter();
+    known.any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Finds out who asks, and refuses those who are nobody.
@@ -114,13 +139,40 @@ pub async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Refused> {
-    let caller = caller(&shared, request.headers())?;
+    let caller = match caller(&shared, request.headers()) {
+        Ok(caller) => caller,
+        Err(Nobody { refused, user }) => {
+            if let Some(user) = user {
+                let peer = request.extensions().get::<Peer>().copied();
+                peer.into_iter()
+                    .for_each(|Peer(address)| shared.note_wrong_secret(address, &user));
+                shared
+                    .store
+                    .clock()
+                    .wait(shared.config.limits.auth_pause)
+                    .await;
+            }
+            return Err(refused);
+        }
+    };
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
 
-fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refused> {
-    let wrong = |text: &str| Refused::new(StatusCode::UNAUTHORIZED, text);
+/// One who is not let in.
+struct Nobody {
+    refused: Refused,
+    /// Who it claims to be, with a wrong secret.
+    user: Option<String>,
+}
+
+fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Nobody> {
+    let nobody = |text: &str, user: Option<String>| Nobody {
+        refused: Refused::new(StatusCode::UNAUTHORIZED, text),
+        user,
+    };
+    let wrong = |text: &str| nobody(text, None);
+    let secrets = shared.secrets.load();
     let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     let split = given.map(|given| {
         let blank = given
@@ -133,12 +185,15 @@ fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refused> {
         )
     });
     match split.as_ref().map(|(scheme, rest)| (&scheme[..], *rest)) {
-        Some((b"bearer", token)) => match &shared.http_token {
+        Some((b"bearer", token)) => match &secrets.token {
             Some(expected) if expected.is(token) => Ok(Caller::Operator),
-            _ => Err(wrong("the bearer token is not right")),
+            _ => {
+                let text = "the bearer token is not right";
+                Err(nobody(text, Some("(token)".to_owned())))
+            }
         },
         Some((b"basic", encoded)) => {
-            let users = shared
+            let users = secrets
                 .users
                 .as_ref()
                 .ok_or_else(|| wrong("this server has no users"))?;
@@ -149,11 +204,14 @@ fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refused> {
                 .unwrap_or(pair.len());
             let password = pair.get(colon + 1..).unwrap_or_default();
             let user = users.authenticate(&pair[..colon], password);
-            user.map(Caller::User)
-                .ok_or_else(|| wrong("user or password is not right"))
+            user.map(Caller::User).ok_or_else(|| {
+                let name = &pair[..colon.min(64)];
+                let name = String::from_utf8_lossy(name).into_owned();
+                nobody("user or password is not right", Some(name))
+            })
         }
         Some(_) => Err(wrong("use Authorization: Basic or Bearer")),
-        None if shared.users.is_some() => Err(wrong("this wants Authorization: Basic or Bearer")),
+        None if shared.has_users() => Err(wrong("this wants Authorization: Basic or Bearer")),
         None => Ok(Caller::User(Arc::clone(&shared.anyone))),
     }
 }

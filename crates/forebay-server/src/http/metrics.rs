@@ -3,24 +3,31 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::IntoResponse;
 use forebay_engine::TableState;
 use forebay_engine::live::LiveStats;
 
+use super::guard::Caller;
 use super::metrics_page::Page;
 use crate::metrics::{Drop, WorkerMetrics};
 use crate::shared::Shared;
+use crate::users::Verb;
 
-pub async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+/// Of the tables those that the caller may read.
+pub async fn metrics(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+) -> impl IntoResponse {
+    let sees = |table: &str| table.is_empty() || caller.may(Verb::Read, table);
     let mut page = Page::default();
     server(&mut page, &shared);
     connections(&mut page, &shared);
-    tables(&mut page, &shared);
-    live_tables(&mut page, &shared);
-    super::pulls::metrics(&mut page, &shared);
-    latencies(&mut page, &shared);
+    tables(&mut page, &shared, &sees);
+    live_tables(&mut page, &shared, &sees);
+    super::pulls::metrics(&mut page, &shared, &sees);
+    latencies(&mut page, &shared, &sees);
     (
         [(
             header::CONTENT_TYPE,
@@ -74,6 +81,16 @@ fn connections(page: &mut Page, shared: &Shared) {
         "Open RESP connections.",
         connected,
     );
+    let help = "RESP connections that there may be, as the limit of open files allows.";
+    let most = shared.max_connections() as u64;
+    page.one("forebay_max_connections", "gauge", help, most);
+    let http = metrics.http_connected.load(Relaxed) as u64;
+    page.one(
+        "forebay_http_connections",
+        "gauge",
+        "Open HTTP connections.",
+        http,
+    );
     for (name, help, value) in [
         (
             "forebay_connections_accepted_total",
@@ -103,6 +120,16 @@ fn connections(page: &mut Page, shared: &Shared) {
     ] {
         page.one(name, "counter", help, value);
     }
+    let name = "forebay_reply_bytes";
+    let help = "Memory of replies that were made and not sent, of all connections.";
+    page.begin(name, "gauge", help);
+    let memory = &shared.reply_memory;
+    for (kind, bytes) in [
+        ("limit", memory.limit_bytes()),
+        ("held", memory.held_bytes()),
+    ] {
+        page.line(name, &[("kind", kind)], bytes as u64);
+    }
     let name = "forebay_connections_dropped_total";
     page.begin(name, "counter", "Ended by the server, by reason.");
     for reason in Drop::ALL {
@@ -111,7 +138,7 @@ fn connections(page: &mut Page, shared: &Shared) {
     }
 }
 
-fn tables(page: &mut Page, shared: &Shared) {
+fn tables(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     type Of = fn(&TableState) -> u64;
     let families: [(&str, &str, &str, Of); 7] = [
         (
@@ -160,13 +187,18 @@ fn tables(page: &mut Page, shared: &Shared) {
     let states = shared.serving.states();
     for (name, kind, help, of) in families {
         page.begin(name, kind, help);
-        for (table, state) in &states.tables {
+        let seen = states
+            .tables
+            .iter()
+            .filter(|(table, _)| sees(table.as_str()));
+        for (table, state) in seen {
             page.line(name, &[("table", table.as_str())], of(state));
         }
     }
     let name = "forebay_page_cache_misses_total";
     page.begin(name, "counter", "Commands that had to wait for the device.");
-    for (table, count) in shared.metrics.page_misses() {
+    let misses = shared.metrics.page_misses().into_iter();
+    for (table, count) in misses.filter(|(table, _)| sees(table)) {
         page.line(name, &[("table", &table)], count);
     }
 }
@@ -174,7 +206,7 @@ fn tables(page: &mut Page, shared: &Shared) {
 type OfLive = fn(&LiveStats) -> u64;
 
 /// Metrics of live tables: name, kind, help and value.
-const LIVE_FAMILIES: [(&str, &str, &str, OfLive); 12] = [
+const LIVE_FAMILIES: [(&str, &str, &str, OfLive); 11] = [
     (
         "forebay_live_memtable_bytes",
         "gauge",
@@ -236,24 +268,19 @@ const LIVE_FAMILIES: [(&str, &str, &str, OfLive); 12] = [
         |s| s.merges,
     ),
     (
-        "forebay_live_stall_milliseconds_total",
-        "counter",
-        "Pauses asked of writers.",
-        |s| s.delayed.as_millis() as u64,
-    ),
-    (
         "forebay_live_refuses_writes",
         "gauge",
-        "1: it takes no writes until the next start.",
-        |s| u64::from(s.failed.is_some()),
+        "1: it takes no writes now; /ready says why.",
+        |s| u64::from(s.refuses.is_some()),
     ),
 ];
 
-fn live_tables(page: &mut Page, shared: &Shared) {
+fn live_tables(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
     let stats: Vec<_> = shared
         .live
         .load()
         .iter()
+        .filter(|(name, _)| sees(name.as_str()))
         .map(|(name, table)| (name.clone(), table.stats()))
         .collect();
     for (name, kind, help, of) in LIVE_FAMILIES {
@@ -261,6 +288,12 @@ fn live_tables(page: &mut Page, shared: &Shared) {
         for (table, stats) in &stats {
             page.line(name, &[("table", table.as_str())], of(stats));
         }
+    }
+    let name = "forebay_live_stall_seconds_total";
+    page.begin(name, "counter", "Pauses asked of writers.");
+    for (table, stats) in &stats {
+        let seconds = stats.delayed.as_secs_f64();
+        page.line(name, &[("table", table.as_str())], seconds);
     }
     let help = "Memory that the live tables may take together, and take.";
     page.begin("forebay_live_budget_bytes", "gauge", help);
@@ -277,8 +310,9 @@ fn live_tables(page: &mut Page, shared: &Shared) {
     );
 }
 
-fn latencies(page: &mut Page, shared: &Shared) {
-    let sums = shared.metrics.latencies();
+fn latencies(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
+    let mut sums = shared.metrics.latencies();
+    sums.retain(|(table, _), _| sees(table));
     let name = "forebay_command_errors_total";
     page.begin(name, "counter", "Error replies by table and command.");
     for ((table, command), sum) in &sums {

@@ -1,5 +1,7 @@
 //! A page of metrics in the format that Prometheus reads.
 
+use std::fmt::Display;
+
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::LabelSet;
 use metrics_exporter_prometheus::formatting::{
@@ -29,9 +31,9 @@ impl Page {
         self.line(name, &[], value);
     }
 
-    pub fn line(&mut self, name: &str, labels: &[(&'static str, &str)], value: u64) {
+    pub fn line<V: Display>(&mut self, name: &str, labels: &[(&'static str, &str)], value: V) {
         let labels = set(name, labels);
-        write_metric_line::<u64, u64>(&mut self.text, name, None, &labels, None, value, None);
+        write_metric_line::<u64, V>(&mut self.text, name, None, &labels, None, value, None);
     }
 
     pub fn histogram(&mut self, name: &str, labels: &[(&'static str, &str)], sum: &HistogramSum) {

@@ -2,10 +2,13 @@
 //! the token.
 
 mod answer;
+mod connections;
 mod guard;
+mod host;
 mod metrics;
 mod metrics_page;
 mod pulls;
+mod ready;
 mod rows;
 mod tables;
 
@@ -17,59 +20,58 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use forebay_io::{Arrival, Listener, within};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
-use tracing::{debug, warn};
+use forebay_io::{Listener, within};
+use tokio::runtime::Runtime;
 
+use self::connections::Connections;
 use crate::shared::Shared;
 
-/// HTTP connections at a time: scrapers and operators, not crowds.
-const CONNECTIONS: usize = 256;
-/// From a connection's beginning to its end, requests and all.
-const CONNECTION_TIME: Duration = Duration::from_secs(300);
 const STOP_CHECK: Duration = Duration::from_millis(50);
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Threads that read tables and move pointers.
 const WAITING_THREADS: usize = 16;
 
-/// Serves until the server stops.
-pub fn run(
+/// The HTTP port, ready to be served.
+pub struct HttpServer {
     shared: Arc<Shared>,
-    tls: Option<TlsAcceptor>,
+    runtime: Runtime,
     listener: Box<dyn Listener>,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(WAITING_THREADS)
-        .build()?;
-    let outcome = runtime.block_on(async {
-        let router = router(&shared);
-        let connections = Arc::new(Semaphore::new(CONNECTIONS));
-        tokio::select! {
-            () = accept(listener, router, tls, Arc::clone(&shared), Arc::clone(&connections)) => {}
-            () = stopped(&shared) => {}
-        }
-        // Requests under way get their answers; idle connections are not waited for.
-        let limit = shared
-            .config
-            .limits
-            .shutdown_time
-            .min(Duration::from_secs(1));
-        let all = connections.acquire_many(CONNECTIONS as u32);
-        let _ = within(&**shared.store.clock(), limit, all).await;
-        Ok(())
-    });
-    runtime.shutdown_background();
-    outcome
+    connections: Connections,
+}
+
+impl HttpServer {
+    /// What it needs of the system it has then.
+    pub fn new(shared: &Arc<Shared>, listener: Box<dyn Listener>) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(WAITING_THREADS)
+            .build()?;
+        let routers = (router(shared), probes(shared));
+        Ok(Self {
+            shared: Arc::clone(shared),
+            runtime,
+            listener,
+            connections: Connections::new(shared, routers),
+        })
+    }
+
+    /// Serves until the server stops.
+    pub fn run(self) {
+        let (shared, connections) = (self.shared, self.connections);
+        self.runtime.block_on(async {
+            tokio::select! {
+                () = connections.accept(self.listener) => {}
+                () = stopped(&shared) => {}
+            }
+            // Requests under way get their answers; idle connections are not waited for.
+            let limits = &shared.config.limits;
+            let limit = limits.shutdown_time.min(Duration::from_secs(1));
+            within(&**shared.store.clock(), limit, connections.ended()).await;
+        });
+        self.runtime.shutdown_background();
+    }
 }
 
 fn router(shared: &Arc<Shared>) -> Router {
-    let limits = &shared.config.limits;
     let guarded = Router::new()
         .route("/metrics", get(metrics::metrics))
         .route("/v1/pulls", get(pulls::pulls))
@@ -82,11 +84,24 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/v1/tables/{table}/rollback", post(tables::rollback))
         .route("/v1/tables/{table}/compact", post(tables::compact))
         .layer(from_fn_with_state(Arc::clone(shared), guard::authenticate));
+    let all = open_to_all().merge(guarded).fallback(answer::not_found);
+    checked(all, shared)
+}
+
+/// What connections get for which there is no place.
+fn probes(shared: &Arc<Shared>) -> Router {
+    checked(open_to_all().fallback(answer::too_many), shared)
+}
+
+fn open_to_all() -> Router<Arc<Shared>> {
     Router::new()
-        .route("/health", get(tables::health))
-        .route("/ready", get(tables::ready))
-        .merge(guarded)
-        .fallback(answer::not_found)
+        .route("/health", get(ready::health))
+        .route("/ready", get(ready::ready))
+}
+
+fn checked(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router {
+    let limits = &shared.config.limits;
+    router
         .method_not_allowed_fallback(answer::method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(shared), guard::check_origin))
         .layer(DefaultBodyLimit::max(limits.http_body_bytes))
@@ -97,72 +112,4 @@ async fn stopped(shared: &Shared) {
     while !shared.is_stopping() {
         shared.store.clock().wait(STOP_CHECK).await;
     }
-}
-
-// Connections are tasks of this thread, and of nobody else.
-#[allow(clippy::disallowed_methods)]
-async fn accept(
-    mut listener: Box<dyn Listener>,
-    router: Router,
-    tls: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
-    connections: Arc<Semaphore>,
-) {
-    loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok(arrival) => {
-                let address = arrival.peer();
-                let serving = serve(arrival, router.clone(), tls.clone(), Arc::clone(&shared));
-                let clock = Arc::clone(shared.store.clock());
-                tokio::spawn(async move {
-                    let _permit = permit;
-                    match within(&*clock, CONNECTION_TIME, serving).await {
-                        Some(Ok(())) => {}
-                        Some(Err(error)) => {
-                            debug!(%address, error, "an HTTP connection broke off");
-                        }
-                        None => debug!(%address, "an HTTP connection took too long"),
-                    }
-                });
-            }
-            Err(error) => {
-                warn!(%error, "cannot accept an HTTP connection");
-                shared.store.clock().wait(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-async fn serve(
-    arrival: Box<dyn Arrival>,
-    router: Router,
-    tls: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
-) -> Result<(), String> {
-    let stream = arrival.open().map_err(|error| error.to_string())?;
-    let limit = shared.config.limits.http_header_time;
-    match tls {
-        None => talk(stream, router, limit).await,
-        Some(tls) => match within(&**shared.store.clock(), limit, tls.accept(stream)).await {
-            Some(Ok(stream)) => talk(stream, router, limit).await,
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err("the TLS handshake took too long".to_owned()),
-        },
-    }
-}
-
-async fn talk<S>(stream: S, router: Router, header_time: Duration) -> Result<(), String>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let service = TowerToHyperService::new(router);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_time)
-        .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), service);
-    connection.await.map_err(|error| error.to_string())
 }

@@ -18,12 +18,7 @@ pub async fn pulls(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Value>, Refused> {
-    let Some(mut pulled) = pulled(&shared) else {
-        return Ok(Json(json!({ "pulls": null })));
-    };
-    pulled
-        .tables
-        .retain(|pull| caller.may(Verb::Read, pull.table.as_str()));
+    let pulled = seen(&shared, &|table| caller.may(Verb::Read, table));
     Ok(Json(json!({ "pulls": pulled })))
 }
 
@@ -61,48 +56,53 @@ pub fn problems(shared: &Shared) -> Vec<String> {
     problems
 }
 
-pub fn metrics(page: &mut Page, shared: &Shared) {
-    let Some(pulled) = pulled(shared) else { return };
-    type Of = fn(&TablePulled) -> u64;
-    let families: [(&str, &str, &str, Of); 6] = [
-        (
-            "forebay_pull_wanted_version",
-            "gauge",
-            "The version that serves at the source; 0: none.",
-            |pull| pull.wanted.unwrap_or(0),
-        ),
-        (
-            "forebay_pull_total_bytes",
-            "gauge",
-            "Of the version pulled last: what was not here.",
-            |pull| pull.total_bytes,
-        ),
-        (
-            "forebay_pull_done_bytes",
-            "gauge",
-            "Of these: what has come.",
-            |pull| pull.done_bytes,
-        ),
-        (
-            "forebay_pull_failing",
-            "gauge",
-            "1: the last pull failed, and is tried again.",
-            |pull| u64::from(pull.problem.is_some()),
-        ),
-        (
-            "forebay_pulls_total",
-            "counter",
-            "Versions pulled.",
-            |pull| pull.pulled,
-        ),
-        (
-            "forebay_pull_repairs_total",
-            "counter",
-            "Files that were damaged here and pulled anew.",
-            |pull| pull.repaired,
-        ),
-    ];
-    for (name, kind, help, of) in families {
+type OfPull = fn(&TablePulled) -> u64;
+
+/// Metrics by table: name, kind, help and value.
+const FAMILIES: [(&str, &str, &str, OfPull); 6] = [
+    (
+        "forebay_pull_wanted_version",
+        "gauge",
+        "The version that serves at the source; 0: none.",
+        |pull| pull.wanted.unwrap_or(0),
+    ),
+    (
+        "forebay_pull_total_bytes",
+        "gauge",
+        "Of the version pulled last: what was not here.",
+        |pull| pull.total_bytes,
+    ),
+    (
+        "forebay_pull_done_bytes",
+        "gauge",
+        "Of these: what has come.",
+        |pull| pull.done_bytes,
+    ),
+    (
+        "forebay_pull_failing",
+        "gauge",
+        "1: the last pull failed, and is tried again.",
+        |pull| u64::from(pull.problem.is_some()),
+    ),
+    (
+        "forebay_pulls_total",
+        "counter",
+        "Versions pulled.",
+        |pull| pull.pulled,
+    ),
+    (
+        "forebay_pull_repairs_total",
+        "counter",
+        "Files that were damaged here and pulled anew.",
+        |pull| pull.repaired,
+    ),
+];
+
+pub fn metrics(page: &mut Page, shared: &Shared, sees: &dyn Fn(&str) -> bool) {
+    let Some(pulled) = seen(shared, sees) else {
+        return;
+    };
+    for (name, kind, help, of) in FAMILIES {
         page.begin(name, kind, help);
         for pull in &pulled.tables {
             page.line(name, &[("table", pull.table.as_str())], of(pull));
@@ -134,4 +134,11 @@ pub fn metrics(page: &mut Page, shared: &Shared) {
 
 fn pulled(shared: &Shared) -> Option<Pulled> {
     shared.config.pulls.as_ref().map(|pulls| pulls.pulled())
+}
+
+/// The pulls of tables that the caller may see.
+fn seen(shared: &Shared, sees: &dyn Fn(&str) -> bool) -> Option<Pulled> {
+    let mut pulled = pulled(shared)?;
+    pulled.tables.retain(|pull| sees(pull.table.as_str()));
+    Some(pulled)
 }

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use forebay_engine::{Source, ValueKind, show_key};
 
 use super::answer::{Refused, not_found};
 use super::guard::Caller;
 use super::tables::waiting;
 use crate::command::write_text;
+use crate::reply_memory::Held;
 use crate::shared::Shared;
 
 /// One value as JSON. Bytes that are UTF-8 are a string, others `{"base64": ...}`.
@@ -29,7 +32,13 @@ pub async fn row(
         row_text(source.ok_or_else(|| Refused::no_table(&table))?, &key)
     });
     let text = text.await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    let held = shared.reply_memory.hold(text.len()).ok_or_else(|| {
+        let text =
+            "answers that nobody has read yet take all memory that is for them: ask again later";
+        Refused::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    })?;
+    let body = Body::from(Bytes::from_owner(HeldText { text, _held: held }));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// What `/v1/tables/TABLE/rows/KEY` names. The router's own parameters are texts, and keys need not
@@ -63,6 +72,18 @@ fn percent_decoded(text: &str) -> Vec<u8> {
         }
     }
     out
+}
+
+/// An answer, counted as long as some of it is not sent.
+struct HeldText {
+    text: Vec<u8>,
+    _held: Held,
+}
+
+impl AsRef<[u8]> for HeldText {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
 }
 
 fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, Refused> {

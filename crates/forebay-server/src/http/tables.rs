@@ -1,10 +1,10 @@
-//! Health, tables, swap and rollback.
+//! Tables, swap and rollback.
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, FromRequestParts, Path, Request, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::request::Parts;
 use axum::{Json, body};
 use forebay_engine::{
     StoreError, Swapped, Table, TableName, TableState, VersionInfo, live::LiveTable,
@@ -21,45 +21,21 @@ use forebay_engine::Source;
 
 type JsonAnswer = Result<Json<Value>, Refused>;
 
-/// The process lives.
-pub async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
-}
+/// The table in a path. One that is no text is refused in the form of all errors.
+pub struct InPath(String);
 
-/// The server should get traffic: it is not stopping, the store can be looked at, every table that
-/// should serve does, and it is known what should.
-pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
-    let states = shared.serving.states();
-    let mut problems: Vec<String> = states.problem.iter().cloned().collect();
-    for (table, state) in &states.tables {
-        let why = state.problem.as_deref().unwrap_or("not open yet");
-        match state.serving {
-            None if state.wanted.is_some() || state.problem.is_some() => {
-                problems.push(format!("table {table} does not serve: {why}"));
-            }
-            Some(version) if state.pointer_damaged => {
-                problems.push(format!("table {table} serves version {version}, but {why}"));
-            }
-            _ => {}
-        }
+impl<S: Send + Sync> FromRequestParts<S> for InPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let named = Path::<String>::from_request_parts(parts, state).await;
+        let Path(table) = named.map_err(|_| {
+            let text =
+                "the table in the path is no text: names are ASCII letters, digits, '_' and '-'";
+            Refused::new(StatusCode::BAD_REQUEST, text)
+        })?;
+        Ok(Self(table))
     }
-    for (table, problem) in shared.live.problems() {
-        problems.push(format!("live table {table} does not serve: {problem}"));
-    }
-    problems.extend(super::pulls::problems(&shared));
-    if shared.is_stopping() {
-        problems.push("the server is stopping".to_owned());
-    }
-    let status = if problems.is_empty() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    (
-        status,
-        Json(json!({ "ready": problems.is_empty(), "problems": problems })),
-    )
-        .into_response()
 }
 
 /// The tables that the caller may read.
@@ -86,7 +62,7 @@ pub async fn tables(
 pub async fn table(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    Path(table): Path<String>,
+    InPath(table): InPath,
 ) -> JsonAnswer {
     caller.check_read(&table)?;
     if let Some(live) = shared.tables().live(table.as_bytes()) {
@@ -154,7 +130,7 @@ fn describe_live(table: &LiveTable) -> Value {
 pub async fn versions(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    Path(table): Path<String>,
+    InPath(table): InPath,
 ) -> JsonAnswer {
     caller.check_read(&table)?;
     let list = waiting(move || open(&shared, &table)?.versions().map_err(Refused::from)).await?;
@@ -188,7 +164,7 @@ struct SwapTo {
 pub async fn swap(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    Path(table): Path<String>,
+    InPath(table): InPath,
     request: Request,
 ) -> JsonAnswer {
     caller.check_operator(&shared)?;
@@ -213,7 +189,7 @@ pub async fn swap(
 pub async fn rollback(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    Path(table): Path<String>,
+    InPath(table): InPath,
 ) -> JsonAnswer {
     caller.check_operator(&shared)?;
     change(shared, table, "rolled back", |table| table.rollback()).await
@@ -223,7 +199,7 @@ pub async fn rollback(
 pub async fn compact(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
-    Path(table): Path<String>,
+    InPath(table): InPath,
 ) -> JsonAnswer {
     caller.check_operator(&shared)?;
     let tables = shared.tables().keep();

@@ -5,10 +5,17 @@
 
 use std::io::Write;
 
+use crate::reply_memory::Charge;
+
+/// Buffers that have grown to so many bytes are large.
+const LARGE: usize = 4 << 20;
+
 /// The replies of a connection that were not sent yet.
 #[derive(Debug, Default)]
 pub struct Reply {
     out: Vec<u8>,
+    /// For the memory of `out`, where it is counted.
+    charge: Option<Charge>,
     resp3: bool,
     /// For texts whose length is not known before they are written.
     scratch: Vec<u8>,
@@ -20,6 +27,19 @@ impl Reply {
             resp3,
             ..Self::default()
         }
+    }
+
+    /// One whose memory is counted.
+    pub fn charged(resp3: bool, charge: Charge) -> Self {
+        Self {
+            charge: Some(charge),
+            ..Self::new(resp3)
+        }
+    }
+
+    /// Whether nobody waits for it any more, as the connection was dropped for its memory.
+    pub fn is_dropped(&self) -> bool {
+        self.charge.as_ref().is_some_and(Charge::is_dropped)
     }
 
     pub fn is_resp3(&self) -> bool {
@@ -63,17 +83,57 @@ impl Reply {
 
     /// Replies that were written elsewhere, in the same protocol.
     pub fn append(&mut self, replies: &[u8]) {
+        self.make_room(replies.len());
         self.out.extend_from_slice(replies);
+        self.account();
     }
 
-    /// Forgets what was sent, and gives memory back beyond `keep_bytes`.
+    /// The same, without a copy where there are none yet.
+    pub fn append_all(&mut self, mut replies: Reply) {
+        if !self.out.is_empty() {
+            return self.append(&replies.out);
+        }
+        std::mem::swap(&mut self.out, &mut replies.out);
+        replies.account();
+        self.account();
+    }
+
+    /// Forgets what was sent, and gives memory back beyond `keep_bytes`; all of it where it is
+    /// scarce.
     pub fn clear(&mut self, keep_bytes: usize) {
+        let scarce = self.charge.as_ref().is_some_and(Charge::is_scarce);
+        let keep_bytes = if scarce { 0 } else { keep_bytes };
         self.out.clear();
         for buffer in [&mut self.out, &mut self.scratch] {
             if buffer.capacity() > keep_bytes {
                 buffer.clear();
                 buffer.shrink_to(keep_bytes);
             }
+        }
+        self.account();
+    }
+
+    /// Makes room for a large value. Large buffers grow by little, small ones double.
+    #[inline]
+    fn make_room(&mut self, bytes: usize) {
+        let capacity = self.out.capacity();
+        if bytes <= capacity - self.out.len() {
+            return;
+        }
+        if capacity < LARGE {
+            self.out.reserve(bytes);
+        } else {
+            self.out.reserve_exact(bytes.max(capacity / 4));
+        }
+    }
+
+    /// Counts the memory where it has grown or shrunk.
+    #[inline]
+    fn account(&mut self) {
+        if let Some(charge) = &mut self.charge
+            && charge.bytes() != self.out.capacity()
+        {
+            charge.set(self.out.capacity());
         }
     }
 
@@ -114,7 +174,7 @@ impl Reply {
 
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.out.reserve(bytes.len() + 16);
+        self.make_room(bytes.len() + 16);
         self.header(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.end_line();
@@ -171,6 +231,7 @@ impl Reply {
     pub fn null(&mut self) {
         self.out
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+        self.account();
     }
 
     pub fn null_array(&mut self) {
@@ -245,11 +306,13 @@ impl Reply {
         at -= 1;
         text[at] = kind;
         self.out.extend_from_slice(&text[at..]);
+        self.account();
     }
 
     #[inline]
     fn end_line(&mut self) {
         self.out.extend_from_slice(b"\r\n");
+        self.account();
     }
 }
 

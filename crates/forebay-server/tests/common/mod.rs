@@ -17,6 +17,8 @@ use forebay_run::operation::Operation;
 use forebay_run::row::{Column, Datum, Kind, ListWriter, RowWriter, Schema};
 use forebay_run::{Compression, Order, RunOptions, RunWriter};
 use forebay_server::{Handle, Server, ServerConfig};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -87,8 +89,11 @@ impl Fixture {
         self.server = Some(Server::start(config, self.store.clone()).expect("a server"));
     }
 
+    /// Writes a file, a new one in the place of an old one.
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.dir.path().join(name);
+        // There may be none.
+        let _ = self.store.disk().remove(&path);
         let mut file = self.store.disk().create(&path).expect("created");
         file.write_all(content.as_bytes()).expect("written");
         file.sync().expect("synced");
@@ -356,6 +361,30 @@ impl<S: Read + Write> Client<S> {
     pub fn read(&mut self) -> Reply {
         self.try_read().expect("a reply")
     }
+}
+
+/// A client that trusts one certificate, and may show one of its own.
+pub fn tls_client(
+    stream: TcpStream,
+    trusted: &rcgen::Certificate,
+    own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> Client<StreamOwned<ClientConnection, TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.der().clone()).expect("added");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots);
+    let config = match own {
+        Some((certificate, key)) => config
+            .with_client_auth_cert(vec![certificate], key)
+            .expect("a certificate"),
+        None => config.with_no_client_auth(),
+    };
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    Client::new(StreamOwned::new(connection, stream))
 }
 
 pub fn text_of(reply: &Reply) -> String {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use forebay_engine::TableName;
+use forebay_io::raw;
 use forebay_objects::{PullOptions, PullRate};
-use forebay_server::{Pulls, Server, ServerConfig, Signals, TlsFiles};
+use forebay_server::{Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 
 use crate::context::Context;
@@ -20,9 +21,9 @@ use crate::{human, log, memory};
 /// administration by HTTP
 ///
 /// The server follows the store: a swap, a rollback, a new or a dropped table is seen within half a
-/// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. Addresses other
-/// than loopback are refused without TLS and users. A live table that is served cannot be opened by
-/// another command.
+/// second. It ends on SIGTERM or SIGINT, after the commands in flight are answered. SIGHUP has it
+/// read users, token and certificates again. Addresses other than loopback are refused without TLS
+/// and users. A live table that is served cannot be opened by another command.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Address for Redis clients; port 0 takes any free one
@@ -69,6 +70,16 @@ pub struct Serve {
     )]
     pub tls_key: Option<PathBuf>,
 
+    /// Certificates in PEM of authorities; clients of both ports have to show one that one of these
+    /// signed, besides what the users file asks for
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        help_heading = "Security"
+    )]
+    pub tls_client_ca: Option<PathBuf>,
+
     /// Users, their passwords and what they may read (docs/server.md has the form); without this
     /// file everyone who can connect may read
     #[arg(long, value_name = "FILE", help_heading = "Security")]
@@ -110,6 +121,31 @@ pub struct Serve {
         help_heading = "Object storage"
     )]
     pub keep: usize,
+
+    /// Clients at a time; further ones get an error and are closed. Fewer where the limit of open
+    /// files (ulimit -n) leaves fewer beside the tables' files
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "10000",
+        help_heading = "Limits"
+    )]
+    pub max_clients: usize,
+
+    /// The largest reply to one command; larger ones become an error
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = human::parse_bytes,
+        default_value = "256M",
+        help_heading = "Limits"
+    )]
+    pub reply_limit: u64,
+
+    /// Memory of the replies that clients have not read yet, of all connections together; beyond it
+    /// the connection that holds the most is dropped [default: an eighth of RAM]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Limits")]
+    pub reply_memory: Option<u64>,
 
     /// Threads that answer clients [default: one a core]
     #[arg(long, value_name = "N", help_heading = "Work")]
@@ -169,7 +205,10 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let live_memory = args
         .memory
         .unwrap_or_else(|| memory::quarter(&*context.disk));
-    let mut config = args.config(live_memory);
+    let reply_memory = args
+        .reply_memory
+        .unwrap_or_else(|| memory::quarter(&*context.disk) / 2);
+    let mut config = args.config(live_memory, reply_memory);
     config.pulls = puller
         .clone()
         .map(|puller| Arc::new(PullsOf(puller)) as Arc<dyn Pulls>);
@@ -185,25 +224,39 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
         let tables = human::counted(tables as u64, "table");
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
     })?;
-    signals.wait();
+    // What came of it is told in the log.
+    signals.wait(|| drop(running.reload()));
     drop(pulling);
     running.shutdown();
     Ok(Outcome::Done)
 }
 
 impl Serve {
-    fn config(self, live_memory: u64) -> ServerConfig {
+    fn config(self, live_memory: u64, reply_memory: u64) -> ServerConfig {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let limits = Limits {
+            connections: self.max_clients,
+            reply_bytes: size(self.reply_limit),
+            reply_memory_bytes: size(reply_memory),
+            ..Limits::default()
+        };
         let tls = self.tls_cert.zip(self.tls_key);
         ServerConfig {
             resp: self.listen,
             http: self.http.0,
             threads: self.threads.unwrap_or(0),
-            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            tls: tls.map(|(certificate, key)| TlsFiles {
+                certificate,
+                key,
+                client_ca: self.tls_client_ca,
+            }),
             users: self.users,
             http_token: self.admin_token_file,
             http_hosts: self.http_host,
             default_table: self.default_table,
-            live_memory_bytes: usize::try_from(live_memory).unwrap_or(usize::MAX),
+            live_memory_bytes: size(live_memory),
+            open_files: raw::open_files_limit().map(size),
+            limits,
             ..ServerConfig::default()
         }
     }

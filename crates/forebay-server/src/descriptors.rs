@@ -1,0 +1,108 @@
+//! How the file descriptors of the process are shared out.
+//!
+//! Each open run and each connection takes one. A quarter of what the system allows is kept free
+//! for files that are opened later (flushes, merges, new versions), and some are for HTTP. RESP
+//! connections may take the rest, and so at most what is left beside the files that are open now:
+//! a crowd of clients does not keep a table from writing its runs, and tables that grow let fewer
+//! clients in.
+
+use std::path::Path;
+
+use forebay_io::Disk;
+
+use crate::config::Limits;
+
+/// RESP connections that there is always room for.
+const LEAST_CONNECTIONS: usize = 16;
+/// Of HTTP.
+const LEAST_HTTP: usize = 8;
+/// Files that tables open in the course of their work.
+const LEAST_FILES: usize = 32;
+/// HTTP connections beyond the limit, which are answered and ended.
+const MOST_EXTRA_HTTP: usize = 32;
+/// Of a runtime, and of the program beside its threads.
+const OF_A_THREAD: usize = 4;
+const OF_THE_PROGRAM: usize = 16;
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Descriptors {
+    /// How many the process may have; `None`: nobody knows.
+    limit: Option<usize>,
+    wanted_connections: usize,
+    pub http_connections: usize,
+    pub extra_http: usize,
+}
+
+impl Descriptors {
+    /// `Err` is the least limit that will do.
+    pub fn share(limit: Option<usize>, threads: usize, limits: &Limits) -> Result<Self, usize> {
+        let all = limit.unwrap_or(usize::MAX);
+        let least = OF_THE_PROGRAM
+            + OF_A_THREAD * (threads + 2)
+            + LEAST_FILES
+            + 2 * LEAST_HTTP
+            + LEAST_CONNECTIONS;
+        if all < least {
+            return Err(least);
+        }
+        let http_connections = limits.http_connections.min((all / 16).max(LEAST_HTTP));
+        Ok(Self {
+            limit,
+            wanted_connections: limits.connections,
+            http_connections,
+            extra_http: http_connections.min(MOST_EXTRA_HTTP),
+        })
+    }
+
+    pub fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// How many RESP connections there may be beside so many descriptors that are open for anything
+    /// but connections.
+    pub fn connections(&self, others: usize) -> usize {
+        let Some(limit) = self.limit else {
+            return self.wanted_connections;
+        };
+        let kept = others + (limit / 4).max(LEAST_FILES) + self.http_connections + self.extra_http;
+        let room = limit.saturating_sub(kept).max(LEAST_CONNECTIONS);
+        room.min(self.wanted_connections)
+    }
+}
+
+/// How many descriptors the process has open; `None` where the system does not say.
+pub fn open(disk: &dyn Disk) -> Option<usize> {
+    Some(disk.list(Path::new("/proc/self/fd")).ok()?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(limit: usize) -> Result<Descriptors, usize> {
+        Descriptors::share(Some(limit), 2, &Limits::default())
+    }
+
+    #[test]
+    fn connections_take_what_files_leave() {
+        let shares = share(1024).expect("enough");
+        assert_eq!((shares.http_connections, shares.extra_http), (64, 32));
+        assert_eq!(shares.connections(50), 1024 - 256 - 64 - 32 - 50);
+        assert_eq!(shares.connections(300), 1024 - 256 - 64 - 32 - 300);
+        assert_eq!(shares.connections(2000), LEAST_CONNECTIONS);
+        let many = share(1 << 20).expect("enough");
+        assert_eq!((many.connections(50), many.http_connections), (10_000, 256));
+        let unknown = Descriptors::share(None, 2, &Limits::default()).expect("enough");
+        assert_eq!(unknown.connections(50), 10_000);
+    }
+
+    #[test]
+    fn too_few_are_refused_with_the_number_that_will_do() {
+        let least = share(60).expect_err("too few");
+        let shares = share(least).expect("enough");
+        let program = OF_THE_PROGRAM + OF_A_THREAD * 4;
+        assert_eq!(shares.connections(program), LEAST_CONNECTIONS);
+        assert!(share(least - 1).is_err());
+    }
+}

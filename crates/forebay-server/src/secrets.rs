@@ -1,0 +1,114 @@
+//! What the server has in files that may be changed while it runs: users, the token, the
+//! certificates.
+//!
+//! They are read together: where one cannot be used, none is changed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use forebay_io::Disk;
+use thiserror::Error;
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::ServerConfig;
+use crate::tls::{self, TlsError};
+use crate::users::{Token, Users, UsersError};
+
+/// What the files have.
+#[derive(Default)]
+pub struct Secrets {
+    /// `None`: everybody is [`crate::shared::Shared::anyone`].
+    pub users: Option<Users>,
+    pub token: Option<Token>,
+    tls: Option<TlsAcceptor>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct SecretFiles {
+    current: ArcSwap<Secrets>,
+    /// Rises when they were read anew.
+    generation: AtomicU64,
+}
+
+/// Why a file of these cannot be used.
+#[derive(Debug, Error)]
+pub enum SecretsError {
+    #[error("cannot read the token file {}: {source}", path.display())]
+    Token {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("the token in {} is shorter than 16 characters: `openssl rand -hex 32` makes one", path.display())]
+    ShortToken { path: PathBuf },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Users(#[from] UsersError),
+}
+
+impl Secrets {
+    fn read(config: &ServerConfig, disk: &dyn Disk) -> Result<Self, SecretsError> {
+        let tls = config.tls.as_ref();
+        let tls = tls.map(|files| tls::acceptor(disk, files)).transpose()?;
+        let users = config.users.as_ref();
+        let users = users.map(|path| Users::read(disk, path)).transpose()?;
+        let token = config.http_token.as_ref();
+        let token = token.map(|path| read_token(disk, path)).transpose()?;
+        Ok(Self { users, token, tls })
+    }
+}
+
+impl SecretFiles {
+    pub fn read(config: &ServerConfig, disk: &dyn Disk) -> Result<Self, SecretsError> {
+        Ok(Self {
+            current: ArcSwap::from_pointee(Secrets::read(config, disk)?),
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    /// Reads all files again. An error leaves everything as it was.
+    pub fn reload(&self, config: &ServerConfig, disk: &dyn Disk) -> Result<(), SecretsError> {
+        self.current.store(Arc::new(Secrets::read(config, disk)?));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    pub fn load(&self) -> Guard<Arc<Secrets>> {
+        self.current.load()
+    }
+
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// For new connections.
+    pub fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.load().tls.clone()
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets")
+            .field("users", &self.users)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read_token(disk: &dyn Disk, path: &Path) -> Result<Token, SecretsError> {
+    let bytes = disk.read(path).map_err(|source| SecretsError::Token {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    let token = String::from_utf8_lossy(&bytes).trim().to_owned();
+    if token.len() < 16 {
+        return Err(SecretsError::ShortToken {
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(Token::new(token))
+}

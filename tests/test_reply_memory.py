@@ -1,0 +1,78 @@
+"""Clients that ask for much and read nothing: the server's memory stays bounded."""
+
+import socket
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from harness import wait_for
+
+MIB = 1 << 20
+VALUE = b"x" * (15 * MIB)
+
+
+def own_memory(server):
+    """Bytes of memory that are the process's own."""
+    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def metric(server, name):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+def asks(server, count):
+    """A connection that asks for the value and does not read it."""
+    client = socket.create_connection(("127.0.0.1", server.port))
+    client.sendall(b"*2\r\n$3\r\nGET\r\n$4\r\nkv:k\r\n" * count)
+    return client
+
+
+@pytest.fixture
+def large(store):
+    """A server with a value of 15 MiB in a live table."""
+    store.run("create", "kv")
+    with store.serve("--reply-memory", "100M", "--memory", "64M") as server:
+        server.client().set("kv:k", VALUE)
+        yield server
+
+
+def most_memory(server, seconds):
+    most, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        most = max(most, own_memory(server))
+        time.sleep(0.005)
+    return most
+
+
+def test_one_client_that_does_not_read_holds_one_reply(large):
+    before = own_memory(large)
+    client = asks(large, 64)
+    wait_for(lambda: metric(large, 'forebay_reply_bytes{kind="held"}') > 15 * MIB, "held")
+    most = most_memory(large, 1)
+    assert most - before < 60 * MIB, f"{(most - before) / MIB:.0f} MiB"
+    # It is not dropped: it gets all of them when it reads.
+    received = 0
+    while received < 64 * len(VALUE):
+        received += len(client.recv(MIB))
+    client.close()
+
+
+def test_many_that_do_not_read_are_dropped_and_others_are_served(large):
+    before = own_memory(large)
+    clients = [asks(large, 3) for _ in range(40)]
+    dropped = 'forebay_connections_dropped_total{reason="reply_memory"}'
+    wait_for(lambda: metric(large, dropped) >= 20, "dropped")
+    most = most_memory(large, 1)
+    # The limit, and what is in the making on each of the threads.
+    assert most - before < 250 * MIB, f"{(most - before) / MIB:.0f} MiB"
+    assert large.client().get("kv:k") == VALUE
+    for client in clients:
+        client.close()
+    wait_for(lambda: metric(large, 'forebay_reply_bytes{kind="held"}') < MIB, "given back")
+    lines = [line for line in large.log.read_text().splitlines() if "was dropped" in line]
+    assert lines and len(lines) <= 5, lines
+    assert "address=127.0.0.1:" in lines[0] and "held_bytes=" in lines[0], lines[0]

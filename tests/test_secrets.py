@@ -1,0 +1,59 @@
+"""Users that change while the server runs (SIGHUP), and wrong passwords in its log."""
+
+import hashlib
+import json
+import signal
+
+import pytest
+import redis
+from harness import wait_for
+
+
+def write_users(path, passwords):
+    users = [
+        {
+            "name": name,
+            "password_sha256": hashlib.sha256(password.encode()).hexdigest(),
+            "tables": ["*"],
+            "verbs": ["read", "write"],
+        }
+        for name, password in passwords.items()
+    ]
+    path.write_text(json.dumps({"users": users}))
+
+
+def test_hang_up_has_users_read_again(store, tmp_path):
+    store.run("create", "kv")
+    users = tmp_path / "users.json"
+    write_users(users, {"old": "one", "stays": "two"})
+    with store.serve("--users", users) as server:
+        old = server.client(username="old", password="one")
+        stays = server.client(username="stays", password="two")
+        assert old.ping() and stays.ping()
+
+        users.write_text("{}")
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "nothing was changed" in server.log.read_text(), "logged")
+        assert old.ping() and stays.ping()
+
+        write_users(users, {"new": "three", "stays": "two"})
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "were read again" in server.log.read_text(), "logged")
+        with pytest.raises(redis.AuthenticationError):
+            old.ping()
+        assert stays.ping()
+        assert server.client(username="new", password="three").ping()
+
+
+def test_wrong_passwords_are_in_the_log_with_their_address(store, tmp_path):
+    store.run("create", "kv")
+    users = tmp_path / "users.json"
+    write_users(users, {"user": "secret"})
+    with store.serve("--users", users) as server:
+        for _ in range(3):
+            with pytest.raises(redis.AuthenticationError):
+                server.client(username="user", password="guess").ping()
+        wait_for(lambda: "wrong password" in server.log.read_text(), "logged")
+        lines = [line for line in server.log.read_text().splitlines() if "wrong password" in line]
+        assert "address=127.0.0.1:" in lines[0] and "user" in lines[0], lines[0]
+        assert "guess" not in server.log.read_text()
