@@ -242,3 +242,38 @@ fn full_nodes_move_single_copies_within_their_zones() {
         assert_eq!(walked.slots > 0, free == 0, "seed {seed}");
     }
 }
+
+#[test]
+fn a_hundred_nodes_ship_hardly_more_than_the_least() {
+    let mut random = Random::new(3);
+    let (nodes, partitions) = (102, 3200);
+    let groups = nodes / 3;
+    let mut current = vec![Vec::new(); nodes];
+    for id in 0..partitions {
+        let group = id * groups / partitions;
+        for held in &mut current[group * 3..group * 3 + 3] {
+            held.push(id as u32);
+        }
+    }
+    let input = Input {
+        nodes,
+        slots: Some(PerNode::All(96)),
+        load: (0..partitions)
+            .map(|_| (random.unit() * 2.0).exp())
+            .collect(),
+        min: Some(3),
+        max: Some(3),
+        zones: Some((0..nodes).map(|node| (node % 3).to_string()).collect()),
+        current: Some(current),
+        ..Input::default()
+    };
+    let cluster = input.check().expect("a right input");
+    let migration = migrate(&cluster, 0.99, MINMAX).expect("a migration");
+    assert!(migration.reached, "{}", migration.capacity);
+    let least = migration.least_shipped;
+    assert!(
+        least > 0 && migration.shipped as f64 <= 1.1 * least as f64 + 1.0,
+        "{} copies, at least {least}",
+        migration.shipped
+    );
+}
