@@ -43,8 +43,8 @@ impl Routing {
         self.copies[own as usize].flow
     }
 
-    /// Takes a copy away if other copies can serve its load within the limits, as far as a search of
-    /// about `most` nodes finds out. Else nothing changes and the answer is no.
+    /// Takes a copy away if other copies can serve its load within the limits, as far as a search
+    /// of about `most` nodes finds out. Else nothing changes and the answer is no.
     pub fn remove_if_spare(&mut self, node: u32, partition: u32, most: usize) -> bool {
         let unrouted = self.unrouted[partition as usize];
         let flow = self.flow(node, partition);
