@@ -311,3 +311,24 @@ fn durations_come_from_the_bandwidths() {
     let out = good(&request);
     assert_eq!(out.own.plan.duration_seconds, Some(5.0 + 10.0));
 }
+
+#[test]
+fn hot_ranges_are_cut_until_the_plan_is_near_its_bound() {
+    // A month's range receives nearly everything, and the machines are of unlike load.
+    let machines = 5;
+    let loads: Vec<Value> = (0..machines)
+        .map(|machine| json!({"insert_load": 3_000 * machine}))
+        .collect();
+    let request = json!({"machines": loads, "pi": 60_000, "partitions": [
+        {"e": 1_000, "n": 100_000, "h": 0}, {"e": 40_000, "n": 500, "h": machines - 1},
+    ]});
+    let out = good(&request);
+    let gap = out.own.cost / out.own.lower_bound;
+    assert!(gap <= 1.02, "{gap}");
+    let pieces = out.partitions.iter().filter(|piece| piece.of == 0).count();
+    assert_eq!(pieces % machines, 0, "{pieces} pieces");
+    assert!(pieces <= 32 * machines, "{pieces} pieces");
+    // Even machines need no more pieces than one each.
+    let even = json!({"machines": 4, "pi": 60_000, "partitions": [{"e": 0, "n": 100_000, "h": 0}]});
+    assert_eq!(good(&even).partitions.len(), 4);
+}

@@ -45,7 +45,7 @@ pub struct Pieces {
 
 /// Checks the request's partitions or tables and cuts them. `machines` are those of the region with
 /// the most.
-pub fn pieces(request: &Request, machines: usize) -> Result<Pieces, InputError> {
+pub fn pieces(request: &Request, machines: usize, fineness: usize) -> Result<Pieces, InputError> {
     let limit = limit(request)?;
     let fill = match request.fill {
         None => None,
@@ -69,6 +69,7 @@ pub fn pieces(request: &Request, machines: usize) -> Result<Pieces, InputError> 
             limit,
             fill: fill.unwrap_or(FILL_COUNTED),
             machines,
+            fineness,
             new_total: {
                 let pieces = out.pieces.iter();
                 pieces.map(|piece| piece.new + piece.running).sum()

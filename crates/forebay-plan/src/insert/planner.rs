@@ -102,7 +102,7 @@ pub fn plan(
     over: &mut dyn FnMut() -> bool,
 ) -> Result<InsertPlan, InputError> {
     request.check()?;
-    let pieces = pieces(request, request.most_machines())?;
+    let pieces = fine_enough(request)?;
     let regions = Region::all(request, &pieces)?;
     let mut plans = Vec::with_capacity(regions.len());
     for region in &regions {
@@ -125,6 +125,58 @@ pub fn plan(
         own,
         regions: plans,
     })
+}
+
+/// Hot ranges are cut finer as long as the plan stays above its bound by more than this, up to so
+/// many times, in so many attempts.
+const NEAR_BOUND: f64 = 0.01;
+const FINEST: usize = 32;
+const MOST_ATTEMPTS: usize = 4;
+/// Finer pieces have to make the plan cheaper by this part of it.
+const WORTH_CUTTING: f64 = 0.005;
+/// No finer pieces are tried beyond this number.
+const MOST_PIECES: usize = 100_000;
+
+/// The pieces that let a fast plan come near to its bound.
+fn fine_enough(request: &Request) -> Result<Pieces, InputError> {
+    let machines = request.most_machines();
+    let mut fineness = 1;
+    let mut best = pieces(request, machines, fineness)?;
+    if best.steps.is_empty() {
+        return Ok(best);
+    }
+    let (mut cost, mut gap) = fast_cost(request, &best)?;
+    let mut tried = best.pieces.len();
+    for _ in 1..MOST_ATTEMPTS {
+        if gap <= NEAR_BOUND || fineness == FINEST {
+            break;
+        }
+        // What one machine gets too much of is a part of a piece.
+        let finer = (gap / NEAR_BOUND).ceil().clamp(2.0, 8.0) as usize;
+        fineness = (fineness * finer).min(FINEST);
+        let cut = pieces(request, machines, fineness)?;
+        let count = cut.pieces.len();
+        if count == tried || count > MOST_PIECES {
+            break;
+        }
+        tried = count;
+        let (cut_cost, cut_gap) = fast_cost(request, &cut)?;
+        gap = cut_gap;
+        if cut_cost < cost * (1.0 - WORTH_CUTTING) {
+            (best, cost) = (cut, cut_cost);
+        }
+    }
+    Ok(best)
+}
+
+/// The cost of a fast plan for the request's own machines, and how far it is above its bound.
+fn fast_cost(request: &Request, pieces: &Pieces) -> Result<(f64, f64), InputError> {
+    let regions = Region::all(request, pieces)?;
+    let problem = regions[0].problem(request, pieces);
+    check_total(&problem)?;
+    let solution = solve(&problem, Mode::Fast, request.seed, &mut || false);
+    let bound = solution.lower_bound.max(f64::MIN_POSITIVE);
+    Ok((solution.cost, solution.cost / bound - 1.0))
 }
 
 /// Sums that overflow would make every plan cost alike.

@@ -10,6 +10,8 @@ pub struct SplitRule {
     /// Pieces aim at this part of the limit.
     pub fill: f64,
     pub machines: usize,
+    /// How many times as many pieces a hot range is cut into.
+    pub fineness: usize,
     /// All new records, of all tables.
     pub new_total: f64,
 }
@@ -45,14 +47,14 @@ impl SplitRule {
         let pieces = (total / (self.limit * self.fill) - 1e-9).ceil().max(2.0) as usize;
         let small = total / (self.machines as f64) < SMALLEST_PIECE * self.limit;
         let hot = new > 0.0 && new >= 0.5 * self.new_total && !small;
-        if hot || pieces >= self.machines {
-            pieces
-                .div_ceil(self.machines)
-                .saturating_mul(self.machines)
-                .max(2)
-        } else {
-            pieces
+        if !hot && pieces < self.machines {
+            return pieces;
         }
+        let even = pieces.div_ceil(self.machines).saturating_mul(self.machines);
+        // Pieces do not become small only to be finer.
+        let most = (total / (SMALLEST_PIECE * self.limit)) as usize;
+        let finer = even.saturating_mul(self.fineness).min(most);
+        (finer / self.machines * self.machines).max(even).max(2)
     }
 }
 
@@ -129,6 +131,7 @@ mod tests {
             limit,
             fill,
             machines,
+            fineness: 1,
             new_total: 1e9,
         }
     }

@@ -344,6 +344,15 @@ impl Cluster {
         bytes.sum()
     }
 
+    /// The zone of a node; 0 for all where zones do not matter.
+    pub fn zone(&self, node: usize) -> usize {
+        if self.zoned() {
+            self.nodes[node].zone
+        } else {
+            0
+        }
+    }
+
     /// Whether the order of replicas over zones matters.
     pub fn zoned(&self) -> bool {
         self.zones.len() > 1

@@ -9,6 +9,12 @@ use super::layout::Placement;
 use super::replicas::per_replica;
 use super::routing::{Routing, whole_loads};
 
+/// Up to this many copies the capacity that is left is measured for every failure. With more, it is
+/// for so many failures that this many times as many copies are routed.
+const FEW_COPIES: usize = 10_000;
+const COPIES_ROUTED: usize = 300 * FEW_COPIES;
+const FEWEST_MEASURED: usize = 4;
+
 /// The figures of one placement under one load. Nodes that are drained or lost do not count.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measures {
@@ -105,6 +111,8 @@ pub fn split_loads(placement: &Placement, loads: &[f64]) -> Vec<f64> {
 /// A placement with its load routed in the best way.
 struct Settled {
     routing: Routing,
+    nodes: usize,
+    partitions: usize,
     open: Vec<u32>,
     whole: u64,
     capacity: f64,
@@ -127,6 +135,8 @@ impl Settled {
         let limited_by = cut.map(|cut| cut.nodes).unwrap_or_default();
         Self {
             routing,
+            nodes: placement.nodes().len(),
+            partitions: loads.len(),
             open,
             whole,
             capacity,
@@ -141,36 +151,106 @@ impl Settled {
             capacity: 1.0,
             capacity_of: String::new(),
         };
-        let whole = self.routing.snapshot();
-        for (group, name) in groups.iter().zip(names) {
-            let (lost, capacity) = self.without(group);
-            self.routing.restore(&whole);
+        let lost = self.lost_loads(groups);
+        for (&lost, name) in lost.iter().zip(names) {
             if lost > worst.lost_load || worst.lost_load_of.is_empty() {
                 worst.lost_load = lost;
                 worst.lost_load_of.clone_from(name);
             }
+        }
+        let whole = self.routing.snapshot();
+        for place in self.hardest(groups) {
+            let capacity = self.without(&groups[place]);
+            self.routing.restore(&whole);
             if capacity < worst.capacity || worst.capacity_of.is_empty() {
                 worst.capacity = capacity;
-                worst.capacity_of.clone_from(name);
+                worst.capacity_of.clone_from(&names[place]);
             }
         }
         worst
     }
 
-    /// The load lost with some nodes, and the capacity of the others for the rest of it. These
-    /// nodes are closed from then on.
-    fn without(&mut self, failed: &[u32]) -> (f64, f64) {
+    /// The share of the load that each group alone holds.
+    fn lost_loads(&self, groups: &[Vec<u32>]) -> Vec<f64> {
+        if let [_] = groups {
+            return vec![1.0];
+        }
+        let mut group_of = vec![usize::MAX; self.nodes];
+        for (group, nodes) in groups.iter().enumerate() {
+            for &node in nodes {
+                group_of[node as usize] = group;
+            }
+        }
+        let mut lost = vec![0u64; groups.len()];
+        for partition in 0..self.partitions as u32 {
+            let mut holders = self
+                .routing
+                .holders(partition)
+                .map(|node| group_of[node as usize]);
+            let Some(first) = holders.next() else {
+                continue;
+            };
+            if first < groups.len() && holders.all(|group| group == first) {
+                lost[first] += self.routing.load(partition);
+            }
+        }
+        let whole = self.whole.max(1) as f64;
+        lost.into_iter().map(|load| load as f64 / whole).collect()
+    }
+
+    /// The groups whose failure is measured: all of few copies, else those that leave most load to
+    /// one other node.
+    fn hardest(&self, groups: &[Vec<u32>]) -> Vec<usize> {
+        let held = self
+            .open
+            .iter()
+            .map(|&node| self.routing.flows(node).count());
+        let copies: usize = held.sum();
+        let most = match copies {
+            0..=FEW_COPIES => groups.len(),
+            _ => (COPIES_ROUTED / copies).max(FEWEST_MEASURED),
+        };
+        let mut order: Vec<usize> = (0..groups.len()).collect();
+        if most < groups.len() {
+            let burden: Vec<u64> = groups.iter().map(|group| self.burden(group)).collect();
+            order.sort_by_key(|&group| (std::cmp::Reverse(burden[group]), group));
+            order.truncate(most);
+        }
+        order
+    }
+
+    /// What the node serves that takes over most, when each partition's load divides among its
+    /// other holders.
+    fn burden(&self, group: &[u32]) -> u64 {
+        let mut takes: BTreeMap<u32, u64> = BTreeMap::new();
+        for (partition, flow) in group.iter().flat_map(|&node| self.routing.flows(node)) {
+            let others = || {
+                self.routing
+                    .holders(partition)
+                    .filter(|node| !group.contains(node))
+            };
+            let share = flow / others().count().max(1) as u64;
+            for node in others() {
+                *takes.entry(node).or_default() += share;
+            }
+        }
+        let with = |(&node, &takes): (&u32, &u64)| takes + self.routing.served(node);
+        takes.iter().map(with).max().unwrap_or(0)
+    }
+
+    /// The capacity without some nodes for what the others hold. These nodes are closed from then
+    /// on.
+    fn without(&mut self, failed: &[u32]) -> f64 {
         let rest = self.open.len() - failed.len();
         if rest == 0 {
-            return (1.0, 0.0);
+            return 0.0;
         }
         for &node in failed {
             self.routing.close(node);
         }
         self.routing.settle();
         let lost = self.routing.unrouted();
-        let capacity = share_of_mean(self.whole - lost, rest, self.routing.limit());
-        (lost as f64 / self.whole.max(1) as f64, capacity)
+        share_of_mean(self.whole - lost, rest, self.routing.limit())
     }
 }
 

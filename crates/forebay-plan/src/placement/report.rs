@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::cluster::Cluster;
 use super::layout::Placement;
 use super::measure::{self, Measures, measure};
-use super::migrate::{self, Transfer, migrate};
+use super::migrate::{self, Exceeded, Transfer, TransferOrder, migrate};
 use super::replicas::Objective;
 use super::schemes::{self, Scheme};
 use crate::InputError;
@@ -68,6 +68,9 @@ pub struct Report {
     pub current: Option<Measures>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration: Option<Goal>,
+    /// Steps at which limits are not kept, where that cannot be helped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exceeded: Option<Exceeded>,
     /// Partitions that no node holds any more, and the nodes that they have to be restored to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restore: Vec<Restored>,
@@ -108,11 +111,15 @@ pub fn report(
     objective: Objective,
     share: f64,
 ) -> Result<Report, InputError> {
-    let (placement, transfers, goal) = match method {
+    let (placement, order, goal) = match method {
         Method::Anew(scheme) => anew(cluster, scheme, objective)?,
         Method::Migrate => migrated(cluster, share, objective)?,
     };
-    let (bytes, copies) = migrate::shipped(cluster, &placement);
+    let (bytes, copies) = match &cluster.current {
+        Some(_) => (order.shipped(cluster), order.copied().count()),
+        None => migrate::shipped(cluster, &placement),
+    };
+    let transfers = &order.transfers;
     let measures = measure(cluster, &placement, &cluster.loads);
     let now = cluster.now.as_ref();
     let now = now.map(|loads| measure::capacity(cluster, &placement, loads));
@@ -120,7 +127,7 @@ pub fn report(
     let before = before.map(|current| measure(cluster, current, &cluster.loads));
     let plan = before.as_ref().map(|_| {
         let least = goal.as_ref().map_or(0, |goal| goal.least_to_ship);
-        migrate::plan(cluster, &transfers, &placement, least)
+        migrate::plan(cluster, transfers, &placement, least)
     });
     let mut report = Report {
         name: cluster.name.clone(),
@@ -136,26 +143,27 @@ pub fn report(
         capacity_now: now,
         current: before,
         migration: goal,
-        restore: restored(&transfers),
+        exceeded: Some(order.exceeded).filter(|exceeded| *exceeded != Exceeded::default()),
+        restore: restored(transfers),
         plan,
         picture: Picture::default(),
         replica_picture: replica_picture(cluster, &placement),
         placement,
     };
-    report.picture = node_picture(cluster, &report, &transfers);
+    report.picture = node_picture(cluster, &report, transfers);
     Ok(report)
 }
 
-type Planned = (Placement, Vec<Transfer>, Option<Goal>);
+type Planned = (Placement, TransferOrder, Option<Goal>);
 
 fn anew(cluster: &Cluster, scheme: Scheme, objective: Objective) -> Result<Planned, InputError> {
     let placement = schemes::place(cluster, scheme, objective)?;
     let Some(current) = &cluster.current else {
-        return Ok((placement, Vec::new(), None));
+        return Ok((placement, TransferOrder::default(), None));
     };
     let placement = migrate::relabel(cluster, current, placement);
-    let transfers = migrate::transfers(cluster, &placement);
-    Ok((placement, transfers, None))
+    let order = migrate::in_order(cluster, &placement)?;
+    Ok((placement, order, None))
 }
 
 fn migrated(cluster: &Cluster, share: f64, objective: Objective) -> Result<Planned, InputError> {
@@ -166,7 +174,7 @@ fn migrated(cluster: &Cluster, share: f64, objective: Objective) -> Result<Plann
         reached: migration.reached,
         least_to_ship: migration.least_shipped,
     };
-    Ok((migration.placement, migration.transfers, Some(goal)))
+    Ok((migration.placement, migration.order, Some(goal)))
 }
 
 fn restored(transfers: &[Transfer]) -> Vec<Restored> {

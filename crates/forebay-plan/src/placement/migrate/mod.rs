@@ -2,19 +2,29 @@
 //! least data shipped. Nodes that are added, drained or lost are the same task: the new one is an
 //! empty node, the others hold nothing that counts.
 //!
-//! 1. Partitions with too few replicas on the nodes that stay get them (`work`).
+//! 1. Partitions with too few replicas on the nodes that stay get them (`repair`).
 //! 2. The load is routed with every node limited to what the wanted share allows. While load is
-//!    left over, the minimum cut names the full nodes that hold it alone. For each connected part
-//!    of them, the partition that brings most load out for its bytes is copied to a node with room;
-//!    where that node has no free slot, it gives up the copy that serves least.
-//! 3. Copies that turn out not to be needed are taken back.
+//!    left over, the minimum cut names the full nodes that hold it alone. The partitions that bring
+//!    most load out for their bytes are copied to nodes with room, or moved there where they may
+//!    not have another replica. A full node gives up copies that can be spared; where it has none,
+//!    a small cold copy of it moves on, or back in exchange (`spread`, `exchange`, `work`).
+//! 3. Copies that turn out not to be needed are taken back (`take_back`).
 //! 4. Placements made from nothing (`balanced`, `smooth`), their nodes relabelled to match the
-//!    current ones best, are candidates too: no plan ships more than they do.
+//!    current ones best, are candidates too: no plan ships more than they do. Of clusters with many
+//!    copies they are made only where the first three steps do not get far enough.
+//! 5. The copies and drops of the best candidate are put in an order that keeps slots, bytes,
+//!    replicas and capacity at every step (`order`).
 
 mod bound;
+mod exchange;
+mod order;
 mod parts;
 mod relabel;
+mod repair;
+mod spread;
 mod steps;
+mod take_back;
+mod targets;
 mod work;
 
 use super::cluster::Cluster;
@@ -24,9 +34,12 @@ use super::replicas::Objective;
 use super::schemes::{self, Scheme};
 use crate::InputError;
 
+use bound::least_shipped;
+pub use order::{Exceeded, Transfer, TransferOrder, in_order};
 pub use relabel::relabel;
-pub use steps::{Transfer, partition_map, plan, transfers};
-use work::{Fit, Work};
+pub use steps::{partition_map, plan};
+use targets::Fit;
+use work::Work;
 
 /// Up to this many copies in the current placement, more ways are tried.
 const FEW_COPIES: usize = 10_000;
@@ -36,7 +49,7 @@ const FEW_COPIES: usize = 10_000;
 pub struct Migration {
     pub placement: Placement,
     /// Copies and drops in an order in which they can be done.
-    pub transfers: Vec<Transfer>,
+    pub order: TransferOrder,
     pub capacity: f64,
     /// Bytes shipped; copies, where no sizes are given.
     pub shipped: u128,
@@ -57,44 +70,78 @@ pub fn migrate(
     let current = check(cluster, share)?;
     let bound = capacity_bound(cluster);
     let mut candidates = gradual(cluster, share * bound, bound)?;
-    for scheme in [Scheme::Balanced, Scheme::Smooth] {
-        // Room that is too tight to be filled from nothing may do for what is there.
-        if let Ok(placement) = schemes::place(cluster, scheme, objective) {
-            let placement = relabel(cluster, current, placement);
-            candidates.push(MoveCandidate::new(cluster, placement, None));
-        }
-    }
     let reached = |candidate: &MoveCandidate, best: f64| candidate.capacity >= share * best - 1e-9;
+    let done = |candidates: &[MoveCandidate]| candidates.iter().any(|it| reached(it, bound));
+    if copies(current) <= FEW_COPIES || !done(&candidates) {
+        candidates.extend(from_nothing(cluster, current, objective));
+    }
     let mut best = bound;
-    if !candidates.iter().any(|candidate| reached(candidate, best)) {
+    if !done(&candidates) {
         // The bound knows nothing of slots: the best that was found stands in for it.
-        best = candidates
-            .iter()
-            .map(|candidate| candidate.capacity)
-            .fold(0.0, f64::max);
+        let found = candidates.iter().map(|candidate| candidate.capacity);
+        best = found.fold(0.0, f64::max);
         candidates.extend(gradual(cluster, share * best, best)?);
     }
-    let chosen = candidates
-        .into_iter()
-        .filter(|candidate| reached(candidate, best))
-        .min_by_key(|candidate| candidate.bytes);
-    let Some(chosen) = chosen else {
-        return Err(InputError::new(
-            "current",
-            "no placement was found that serves the load",
-        ));
-    };
-    let in_order = || transfers(cluster, &chosen.placement);
-    let transfers = chosen.transfers.unwrap_or_else(in_order);
+    candidates.retain(|candidate| reached(candidate, best));
+    let (chosen, order) = cheapest(cluster, candidates)?;
     Ok(Migration {
         placement: chosen.placement,
-        transfers,
+        shipped: order.shipped(cluster),
+        order,
         capacity: chosen.capacity,
-        shipped: chosen.bytes,
-        least_shipped: Work::new(cluster, share * best, Fit::Roomiest).least_shipped(),
+        least_shipped: least_to_reach(cluster, share * best),
         best,
         reached: chosen.capacity >= share * bound - 1e-9,
     })
+}
+
+/// No migration to this capacity ships less.
+fn least_to_reach(cluster: &Cluster, wanted: f64) -> u128 {
+    let mut work = Work::new(cluster, wanted, Fit::Roomiest);
+    let cut = work.routing.route();
+    least_shipped(&work, cut.as_ref())
+}
+
+/// The candidate that ships least, with what its order ships on the way.
+fn cheapest(
+    cluster: &Cluster,
+    mut candidates: Vec<MoveCandidate>,
+) -> Result<(MoveCandidate, TransferOrder), InputError> {
+    candidates.sort_by_key(|candidate| candidate.bytes);
+    let mut chosen: Option<(MoveCandidate, TransferOrder)> = None;
+    let mut refused = InputError::new("current", "no placement was found that serves the load");
+    for candidate in candidates {
+        let least = chosen.as_ref().map(|(_, order)| order.shipped(cluster));
+        if least.is_some_and(|least| candidate.bytes >= least) {
+            break;
+        }
+        match in_order(cluster, &candidate.placement) {
+            Ok(order) if least.is_none_or(|least| order.shipped(cluster) < least) => {
+                chosen = Some((candidate, order));
+            }
+            Ok(_) => {}
+            Err(error) => refused = error,
+        }
+    }
+    chosen.ok_or(refused)
+}
+
+/// Placements made from nothing, with their nodes matched to the current ones.
+fn from_nothing(
+    cluster: &Cluster,
+    current: &Placement,
+    objective: Objective,
+) -> Vec<MoveCandidate> {
+    // Room that is too tight to be filled from nothing may do for what is there.
+    [Scheme::Balanced, Scheme::Smooth]
+        .into_iter()
+        .filter_map(|scheme| schemes::place(cluster, scheme, objective).ok())
+        .map(|placement| MoveCandidate::new(cluster, relabel(cluster, current, placement)))
+        .collect()
+}
+
+fn copies(current: &Placement) -> usize {
+    current.nodes().iter().map(Vec::len).sum()
 }
 
 /// Bytes of the copies that `placement` has and the current one has not; a copy counts 1 where no
@@ -146,18 +193,16 @@ fn check(cluster: &Cluster, share: f64) -> Result<&Placement, InputError> {
 
 struct MoveCandidate {
     placement: Placement,
-    transfers: Option<Vec<Transfer>>,
     capacity: f64,
     bytes: u128,
 }
 
 impl MoveCandidate {
-    fn new(cluster: &Cluster, placement: Placement, transfers: Option<Vec<Transfer>>) -> Self {
+    fn new(cluster: &Cluster, placement: Placement) -> Self {
         let (bytes, _) = shipped(cluster, &placement);
         let capacity = measure::capacity(cluster, &placement, &cluster.loads);
         Self {
             placement,
-            transfers,
             capacity,
             bytes,
         }
@@ -165,25 +210,24 @@ impl MoveCandidate {
 }
 
 /// Step by step from the current placement, in a few ways: the wanted capacity at once or a little
-/// more than it, by the roomiest nodes or by those that just have room.
+/// more than it, by the roomiest nodes or by those that just have room, and with nodes counted on
+/// to pass load on.
 fn gradual(cluster: &Cluster, wanted: f64, best: f64) -> Result<Vec<MoveCandidate>, InputError> {
     let mut candidates = Vec::new();
-    let slots: usize = cluster
-        .current
-        .iter()
-        .flat_map(|now| now.nodes())
-        .map(Vec::len)
-        .sum();
+    let few = cluster.current.as_ref().map_or(0, copies) <= FEW_COPIES;
     let more = [wanted.midpoint(best), best];
-    let more = if slots <= FEW_COPIES { &more[..] } else { &[] };
+    let more = if few { &more[..] } else { &[] };
+    let fits = [Fit::Tightest, Fit::Roomiest];
+    let fits = if few { &fits[..] } else { &fits[..1] };
     for &aim in [wanted].iter().chain(more) {
-        for fit in [Fit::Roomiest, Fit::Tightest] {
-            let mut work = Work::new(cluster, aim, fit);
-            work.repair()?;
-            work.spread();
-            work.take_back(wanted);
-            let (placement, transfers) = work.finish();
-            candidates.push(MoveCandidate::new(cluster, placement, Some(transfers)));
+        for &fit in fits {
+            for &hopes in if few { &[true, false][..] } else { &[false] } {
+                let mut work = Work::new(cluster, aim, fit);
+                work.repair()?;
+                work.spread(hopes);
+                work.take_back(wanted);
+                candidates.push(MoveCandidate::new(cluster, work.into_placement()));
+            }
         }
     }
     Ok(candidates)

@@ -1,7 +1,12 @@
 //! Which node takes which part of a placement made from nothing: the matching that ships least.
 
+use std::collections::BTreeMap;
+
 use super::super::cluster::{Cluster, Fate};
 use super::super::layout::Placement;
+
+/// Nodes that are matched exactly, in time that grows with their number's third power.
+const MOST_MATCHED: usize = 600;
 
 /// The placement with its nodes exchanged so that as many bytes as possible are where `current` has
 /// them. Nodes are exchanged only with others of the same zone, slots and bytes.
@@ -9,25 +14,56 @@ pub fn relabel(cluster: &Cluster, current: &Placement, placement: Placement) -> 
     let mut nodes: Vec<Vec<u32>> = vec![Vec::new(); placement.nodes().len()];
     let holders = current.holders(cluster.partitions());
     for class in classes(cluster) {
-        let place_of = |node: u32| class.binary_search(&(node as usize)).ok();
         // What role `row` saves when node `column` plays it.
-        let mut saved = vec![vec![0.0; class.len()]; class.len()];
+        let mut saved: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); class.len()];
         for (row, &role) in class.iter().enumerate() {
             for partition in placement.distinct(role) {
                 let size = cluster.size(partition) as f64;
-                for column in holders[partition as usize]
-                    .iter()
-                    .filter_map(|&n| place_of(n))
-                {
-                    saved[row][column] += size;
+                for &node in &holders[partition as usize] {
+                    if let Ok(column) = class.binary_search(&(node as usize)) {
+                        *saved[row].entry(column).or_default() += size;
+                    }
                 }
             }
         }
-        for (row, column) in best_matching(&saved).into_iter().enumerate() {
+        let matching = if class.len() <= MOST_MATCHED {
+            let gain = |row: &BTreeMap<usize, f64>| {
+                let columns = 0..class.len();
+                columns
+                    .map(|column| row.get(&column).copied().unwrap_or(0.0))
+                    .collect()
+            };
+            best_matching(&saved.iter().map(gain).collect::<Vec<_>>())
+        } else {
+            greedy_matching(&saved)
+        };
+        for (row, column) in matching.into_iter().enumerate() {
             nodes[class[column]] = placement.on(class[row]).to_vec();
         }
     }
     Placement::new(nodes)
+}
+
+/// For each row the column that gains most of those that are left, the greatest gains first.
+fn greedy_matching(gain: &[BTreeMap<usize, f64>]) -> Vec<usize> {
+    let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
+    for (row, gains) in gain.iter().enumerate() {
+        pairs.extend(gains.iter().map(|(&column, &gain)| (gain, row, column)));
+    }
+    pairs.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    let mut column_of = vec![None; gain.len()];
+    let mut taken = vec![false; gain.len()];
+    for (_, row, column) in pairs {
+        if column_of[row].is_none() && !taken[column] {
+            column_of[row] = Some(column);
+            taken[column] = true;
+        }
+    }
+    let mut free = (0..gain.len()).filter(|&column| !taken[column]);
+    let columns = column_of.into_iter();
+    columns
+        .map(|column| column.or_else(|| free.next()).unwrap_or(0))
+        .collect()
 }
 
 /// Nodes that can stand for each other, each class in rising order.
@@ -101,7 +137,9 @@ fn best_matching(gain: &[Vec<f64>]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::best_matching;
+    use std::collections::BTreeMap;
+
+    use super::{best_matching, greedy_matching};
     use crate::Random;
 
     fn best_by_trying(gain: &[Vec<f64>], row: usize, used: &mut Vec<bool>) -> f64 {
@@ -142,5 +180,15 @@ mod tests {
             columns.sort_unstable();
             assert_eq!(columns, (0..size).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn the_greedy_matching_takes_the_greatest_gains_and_every_column_once() {
+        let gain = [
+            BTreeMap::from([(0, 5.0), (1, 4.0)]),
+            BTreeMap::from([(0, 6.0)]),
+            BTreeMap::new(),
+        ];
+        assert_eq!(greedy_matching(&gain), [1, 0, 2]);
     }
 }

@@ -1,174 +1,12 @@
-//! From one placement to another: transfers in an order in which they can be done, and the plan of
-//! them.
+//! The plan of a migration's transfers.
 
 use std::collections::HashMap;
 
 use super::super::cluster::{Cluster, Fate};
 use super::super::layout::Placement;
 use super::super::measure;
+use super::order::Transfer;
 use crate::plan::{Action, Node, NodePrice, Partition, PartitionMap, Plan, Price, Step};
-
-/// One change of where a partition stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transfer {
-    /// A copy made from another node's, or, where no node that lives has one, from where the table
-    /// came from.
-    Copy {
-        partition: u32,
-        from: Option<u32>,
-        to: u32,
-    },
-    Drop {
-        partition: u32,
-        node: u32,
-    },
-}
-
-/// The transfers from the current placement to `wanted`: drops as soon as a partition has replicas
-/// to spare, copies as soon as there is a free slot. Where all wait for each other (nodes that are
-/// full exchange their last replicas), a node takes a copy beyond its slots until its drop follows.
-pub fn transfers(cluster: &Cluster, wanted: &Placement) -> Vec<Transfer> {
-    let mut state = StepState::new(cluster, wanted);
-    let mut done = Vec::new();
-    while !state.copies.is_empty() {
-        state.drop_spare(&mut done);
-        if !state.copy_where_free(&mut done) {
-            state.copy_first(&mut done);
-        }
-    }
-    state.drop_all(&mut done);
-    choose_sources(cluster, &mut done);
-    done
-}
-
-/// Lets each copy be made from the node that sends least so far, of those that hold the partition
-/// then.
-pub fn choose_sources(cluster: &Cluster, transfers: &mut [Transfer]) {
-    let lives = |node: &u32| cluster.nodes[*node as usize].fate != Fate::Lost;
-    let current = cluster.current.as_ref();
-    let mut holders = current.map_or_else(
-        || vec![Vec::new(); cluster.partitions()],
-        |current| current.holders(cluster.partitions()),
-    );
-    for holders in &mut holders {
-        holders.retain(lives);
-    }
-    let mut sent = vec![0u128; cluster.nodes.len()];
-    for transfer in transfers {
-        match transfer {
-            Transfer::Copy {
-                partition,
-                from,
-                to,
-            } => {
-                let held = &mut holders[*partition as usize];
-                *from = held.iter().copied().min_by_key(|&node| sent[node as usize]);
-                if let Some(from) = from {
-                    sent[*from as usize] += u128::from(cluster.size(*partition));
-                }
-                held.push(*to);
-            }
-            Transfer::Drop { partition, node } => {
-                holders[*partition as usize].retain(|holder| holder != node);
-            }
-        }
-    }
-}
-
-struct StepState<'a> {
-    cluster: &'a Cluster,
-    /// Live nodes that hold a partition at this moment.
-    holders: Vec<Vec<u32>>,
-    free: Vec<i64>,
-    /// Copies and drops to be done, the next one last.
-    copies: Vec<(u32, u32)>,
-    drops: Vec<(u32, u32)>,
-}
-
-impl<'a> StepState<'a> {
-    fn new(cluster: &'a Cluster, wanted: &Placement) -> Self {
-        let count = cluster.nodes.len();
-        let current = cluster
-            .current
-            .clone()
-            .unwrap_or_else(|| Placement::empty(count));
-        let mut state = Self {
-            cluster,
-            holders: vec![Vec::new(); cluster.partitions()],
-            free: (0..count).map(|node| cluster.slots(node) as i64).collect(),
-            copies: Vec::new(),
-            drops: Vec::new(),
-        };
-        for node in (0..count).rev() {
-            let lives = cluster.nodes[node].fate != Fate::Lost;
-            for partition in current.distinct(node).filter(|_| lives) {
-                state.holders[partition as usize].push(node as u32);
-                state.free[node] -= 1;
-                if !wanted.holds(node, partition) {
-                    state.drops.push((node as u32, partition));
-                }
-            }
-            for partition in wanted.distinct(node) {
-                if !(lives && current.holds(node, partition)) {
-                    state.copies.push((node as u32, partition));
-                }
-            }
-        }
-        state
-    }
-
-    fn drop_spare(&mut self, done: &mut Vec<Transfer>) {
-        let waiting = std::mem::take(&mut self.drops);
-        for (node, partition) in waiting {
-            if self.holders[partition as usize].len() > self.cluster.min {
-                self.drop_one(node, partition, done);
-            } else {
-                self.drops.push((node, partition));
-            }
-        }
-    }
-
-    fn drop_all(&mut self, done: &mut Vec<Transfer>) {
-        for (node, partition) in std::mem::take(&mut self.drops) {
-            self.drop_one(node, partition, done);
-        }
-    }
-
-    fn drop_one(&mut self, node: u32, partition: u32, done: &mut Vec<Transfer>) {
-        self.holders[partition as usize].retain(|&holder| holder != node);
-        self.free[node as usize] += 1;
-        done.push(Transfer::Drop { partition, node });
-    }
-
-    fn copy_where_free(&mut self, done: &mut Vec<Transfer>) -> bool {
-        let waiting = std::mem::take(&mut self.copies);
-        let before = waiting.len();
-        for (node, partition) in waiting {
-            if self.free[node as usize] > 0 {
-                self.copy_one(node, partition, done);
-            } else {
-                self.copies.push((node, partition));
-            }
-        }
-        self.copies.len() < before
-    }
-
-    fn copy_first(&mut self, done: &mut Vec<Transfer>) {
-        if let Some((node, partition)) = self.copies.pop() {
-            self.copy_one(node, partition, done);
-        }
-    }
-
-    fn copy_one(&mut self, node: u32, partition: u32, done: &mut Vec<Transfer>) {
-        done.push(Transfer::Copy {
-            partition,
-            from: None,
-            to: node,
-        });
-        self.holders[partition as usize].push(node);
-        self.free[node as usize] -= 1;
-    }
-}
 
 /// The partition map that the transfers begin with: replicas on nodes that live, the lowest node
 /// the primary. Partitions that nobody holds any more are where they are restored to.
@@ -305,7 +143,7 @@ impl Steps {
     fn copy(&mut self, partition: u32, from: u32, to: u32, bytes: f64) {
         let mut after: Vec<u32> = self.drops_on.get(&to).copied().into_iter().collect();
         let earlier = self.of_partition.get(&partition).into_iter().flatten();
-        let source = earlier.copied().find(|&step| {
+        let source = earlier.copied().rev().find(|&step| {
             matches!(self.list[step as usize].action, Action::Copy { to, .. } if to == from)
         });
         after.extend(source);

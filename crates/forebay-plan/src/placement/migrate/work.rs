@@ -1,43 +1,37 @@
-//! The migration in the making: what stands where, how its load is routed, what was done so far.
+//! A migration's placement in the making: what stands where, how its load is routed, and changes of
+//! single copies that keep slots, bytes and zones right.
 
 use std::collections::HashSet;
 
 use super::super::cluster::{Cluster, Fate};
 use super::super::layout::Placement;
 use super::super::routing::{Routing, whole_loads};
-use super::bound::least_shipped;
-use super::parts::parts;
-use super::steps::{Transfer, choose_sources};
-use crate::InputError;
+use super::targets::{Fit, Targets};
 
-/// Copies whose need is looked into again at the end.
-const DOUBTS: usize = 256;
-
-/// Which node takes a copy, of those that have room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
-    /// The one with most room.
-    Roomiest,
-    /// The one with the least room that is enough for all that the copy can bring.
-    Tightest,
-}
+/// Copies that are looked at as the one to give way on a full node.
+const MOST_GIVING_WAY: usize = 8;
 
 pub struct Work<'a> {
-    cluster: &'a Cluster,
-    fit: Fit,
+    pub cluster: &'a Cluster,
+    pub current: Placement,
+    pub fit: Fit,
     /// Nodes that stay and hold a partition.
-    holders: Vec<Vec<u32>>,
-    held: Vec<Vec<u32>>,
-    /// Nodes that are drained and hold a partition: they can send it, and count for nothing else.
-    leaving: Vec<Vec<u32>>,
+    pub holders: Vec<Vec<u32>>,
+    pub held: Vec<Vec<u32>>,
     /// Free slots; negative where a node holds more than it may.
-    slots: Vec<i64>,
-    bytes: Vec<i128>,
+    pub slots: Vec<i64>,
+    pub bytes: Vec<i128>,
     load: Vec<u64>,
-    routing: Routing,
-    transfers: Vec<Transfer>,
-    /// Copies made, as (node, partition).
-    made: HashSet<(u32, u32)>,
+    pub routing: Routing,
+    pub targets: Targets,
+    /// Copies that stand where they do not stand now, as (node, partition).
+    pub made: HashSet<(u32, u32)>,
+    /// Partitions with more than the least replicas.
+    spare: usize,
+    /// Nodes with a free slot, by zone.
+    open: Vec<usize>,
+    /// Nodes that stay, by zone.
+    zone_sizes: Vec<usize>,
 }
 
 impl<'a> Work<'a> {
@@ -52,30 +46,34 @@ impl<'a> Work<'a> {
         let load = whole_loads(&cluster.loads);
         let mut routing = Routing::new(&current, &load, stays);
         routing.set_limit(limit(cluster, &load, wanted));
+        let mut zone_sizes = vec![0; cluster.zones.len().max(1)];
+        let mut open = zone_sizes.clone();
+        for node in cluster.staying() {
+            let zone = cluster.zone(node);
+            zone_sizes[zone] += 1;
+            open[zone] += usize::from(cluster.slots(node) > 0);
+        }
+        let room = |node: usize| cluster.nodes[node].bytes.map_or(i128::MAX / 2, i128::from);
         let mut work = Self {
             cluster,
             fit,
             load,
             holders: vec![Vec::new(); cluster.partitions()],
             held: vec![Vec::new(); count],
-            leaving: vec![Vec::new(); cluster.partitions()],
             slots: (0..count).map(|node| cluster.slots(node) as i64).collect(),
-            bytes: cluster
-                .nodes
-                .iter()
-                .map(|n| n.bytes.map_or(i128::MAX / 2, i128::from))
-                .collect(),
+            bytes: (0..count).map(room).collect(),
             routing,
-            transfers: Vec::new(),
+            targets: Targets::new(count, cluster.staying().into_iter().map(|n| n as u32)),
             made: HashSet::new(),
+            spare: 0,
+            open,
+            zone_sizes,
+            current,
         };
-        for node in 0..count {
-            for partition in current.distinct(node) {
-                match cluster.nodes[node].fate {
-                    Fate::Stays => work.enter(node as u32, partition),
-                    Fate::Drains => work.leaving[partition as usize].push(node as u32),
-                    Fate::Lost => {}
-                }
+        for node in (0..count).filter(|&node| stays(node)) {
+            let held: Vec<u32> = work.current.distinct(node).collect();
+            for partition in held {
+                work.enter(node as u32, partition);
             }
         }
         work
@@ -83,257 +81,182 @@ impl<'a> Work<'a> {
 
     fn enter(&mut self, node: u32, partition: u32) {
         self.holders[partition as usize].push(node);
+        let now = self.holders[partition as usize].len();
+        self.spare += usize::from(now == self.cluster.min + 1);
         self.held[node as usize].push(partition);
-        self.slots[node as usize] -= 1;
         self.bytes[node as usize] -= i128::from(self.cluster.size(partition));
+        self.slots[node as usize] -= 1;
+        if self.slots[node as usize] == 0 {
+            let zone = self.zone(node);
+            self.open[zone] -= 1;
+        }
     }
 
     fn leave(&mut self, node: u32, partition: u32) {
         self.holders[partition as usize].retain(|&holder| holder != node);
+        let now = self.holders[partition as usize].len();
+        self.spare -= usize::from(now == self.cluster.min);
         self.held[node as usize].retain(|&id| id != partition);
-        self.slots[node as usize] += 1;
         self.bytes[node as usize] += i128::from(self.cluster.size(partition));
-    }
-
-    /// What has to be shipped at least, see [`least_shipped`].
-    pub fn least_shipped(mut self) -> u128 {
-        let cut = self.routing.route();
-        least_shipped(self.cluster, &self.routing, cut.as_ref())
-    }
-
-    /// Gives every partition its least number of replicas, and every node no more than fits.
-    pub fn repair(&mut self) -> Result<(), InputError> {
-        self.routing.route();
-        let mut short: Vec<u32> = (0..self.cluster.partitions() as u32)
-            .filter(|&id| self.holders[id as usize].len() < self.cluster.min)
-            .collect();
-        short.sort_by_key(|&id| std::cmp::Reverse(self.routing.load(id)));
-        for partition in short {
-            while self.holders[partition as usize].len() < self.cluster.min {
-                if !self.copy_somewhere(partition, &|_| true) {
-                    return Err(no_room(partition));
-                }
-            }
-        }
-        for node in self.cluster.staying() {
-            self.relieve(node as u32)?;
-        }
-        if self.cluster.zoned() {
-            self.spread_over_zones();
-        }
-        Ok(())
-    }
-
-    /// Copies partitions whose replicas are in fewer zones than they need into others, where these
-    /// have room.
-    fn spread_over_zones(&mut self) {
-        let cluster = self.cluster;
-        let zone = |node: u32| cluster.nodes[node as usize].zone;
-        let zones: HashSet<usize> = cluster
-            .staying()
-            .into_iter()
-            .map(|node| zone(node as u32))
-            .collect();
-        let needed = self.cluster.min.min(zones.len());
-        for partition in 0..self.cluster.partitions() as u32 {
-            loop {
-                let holders = self.holders[partition as usize].iter();
-                let held: HashSet<usize> = holders.map(|&node| zone(node)).collect();
-                if held.len() >= needed
-                    || !self.copy_somewhere(partition, &|to| !held.contains(&zone(to)))
-                {
-                    break;
-                }
-                self.keep_below_most(partition, &vec![false; self.held.len()]);
-            }
+        self.slots[node as usize] += 1;
+        if self.slots[node as usize] == 1 {
+            let zone = self.zone(node);
+            self.open[zone] += 1;
         }
     }
 
-    /// Takes from a node what is beyond its slots or bytes.
-    fn relieve(&mut self, node: u32) -> Result<(), InputError> {
-        while self.slots[node as usize] < 0 || self.bytes[node as usize] < 0 {
-            if let Some(spare) = self.least_useful(node) {
-                self.drop_copy(node, spare);
-                continue;
-            }
-            let movable = self.held[node as usize].clone();
-            let moved = movable.into_iter().find(|&id| {
-                !self.made.contains(&(node, id)) && self.copy_somewhere(id, &|to| to != node)
-            });
-            match moved {
-                Some(partition) => self.drop_copy(node, partition),
-                None => {
-                    return Err(no_room(
-                        self.held[node as usize].first().copied().unwrap_or(0),
-                    ));
-                }
-            }
-        }
-        Ok(())
+    /// Lets every node serve what a placement of this capacity asks of it.
+    pub fn limit_to(&mut self, wanted: f64) {
+        let limit = limit(self.cluster, &self.load, wanted);
+        self.routing.set_limit(limit);
     }
 
-    /// Copies partitions out of the nodes that limit the capacity, until none does or nothing
-    /// helps.
-    pub fn spread(&mut self) {
-        // A copy may push another one out that is then needed elsewhere: the end is not for
-        // certain.
-        let most: usize = self.held.iter().map(Vec::len).sum::<usize>() * 4 + self.slots.len();
-        while let Some(cut) = self.routing.route() {
-            if self.transfers.len() > most {
-                break;
-            }
-            let mut outside = vec![true; self.cluster.nodes.len()];
-            for &node in &cut.nodes {
-                outside[node as usize] = false;
-            }
-            let mut helped = false;
-            for part in parts(&self.routing, &cut) {
-                let mut partitions = part.partitions;
-                let worth = |id: u32| {
-                    let gain = self.routing.load(id).min(part.excess) as f64;
-                    (
-                        gain / self.cluster.size(id).max(1) as f64,
-                        self.routing.load(id),
-                    )
-                };
-                partitions.sort_by(|&a, &b| {
-                    let (a, b) = (worth(a), worth(b));
-                    b.0.total_cmp(&a.0).then(b.1.cmp(&a.1))
-                });
-                let room =
-                    |work: &Self, node: u32| outside[node as usize] && work.routing.room(node) > 0;
-                let copied = partitions.into_iter().find(|&id| {
-                    let roomy: Vec<bool> = (0..outside.len() as u32)
-                        .map(|node| room(self, node))
-                        .collect();
-                    self.routing.load(id) > 0 && self.copy_somewhere(id, &|to| roomy[to as usize])
-                });
-                if let Some(partition) = copied {
-                    self.keep_below_most(partition, &outside);
-                    helped = true;
-                }
-            }
-            if !helped {
-                break;
-            }
-        }
+    pub fn zone(&self, node: u32) -> usize {
+        self.cluster.zone(node as usize)
     }
 
-    /// After one more copy than allowed: gives up the one among the crowded nodes that serves
-    /// least.
-    fn keep_below_most(&mut self, partition: u32, outside: &[bool]) {
-        let holders = &self.holders[partition as usize];
-        if holders.len() <= self.cluster.max {
-            return;
+    /// Zones that a partition's least replicas have to be in.
+    pub fn zones_needed(&self) -> usize {
+        let zones = self.zone_sizes.iter().filter(|&&nodes| nodes > 0).count();
+        self.cluster.min.min(zones)
+    }
+
+    pub fn zones_of(&self, partition: u32) -> HashSet<usize> {
+        let holders = self.holders[partition as usize].iter();
+        holders.map(|&node| self.zone(node)).collect()
+    }
+
+    /// Whether the partition is in as many zones as it has to be, or is now, with its copy on
+    /// `from` given up for one on `to`.
+    pub fn zones_hold(&self, partition: u32, from: u32, to: Option<u32>) -> bool {
+        if !self.cluster.zoned() || to.is_some_and(|to| self.zone(to) == self.zone(from)) {
+            return true;
         }
-        let crowded = holders
-            .iter()
-            .copied()
-            .filter(|&node| !outside[node as usize]);
-        let least = crowded
-            .filter(|&node| self.zones_without(node, partition))
-            .min_by_key(|&node| self.routing.flow(node, partition));
-        if let Some(node) = least {
-            self.drop_copy(node, partition);
+        let holders = self.holders[partition as usize].iter().copied();
+        let others = holders.filter(|&holder| holder != from).chain(to);
+        let left = others.map(|node| self.zone(node)).collect::<HashSet<_>>();
+        left.len() >= self.cluster.min || left.len() >= self.zones_of(partition).len()
+    }
+
+    pub fn holds(&self, node: u32, partition: u32) -> bool {
+        self.holders[partition as usize].contains(&node)
+    }
+
+    pub fn fits(&self, node: u32, partition: u32) -> bool {
+        self.slots[node as usize] > 0
+            && self.bytes[node as usize] >= i128::from(self.cluster.size(partition))
+    }
+
+    pub fn copy_to(&mut self, node: u32, partition: u32) {
+        if !self.current.holds(node as usize, partition) {
+            self.made.insert((node, partition));
         }
+        self.enter(node, partition);
+        self.routing.add(node, partition);
+        self.routing.serve(node, partition);
+        self.targets.update(node, self.routing.room(node));
+    }
+
+    pub fn drop_copy(&mut self, node: u32, partition: u32) {
+        self.forget(node, partition);
+        self.routing.remove(node, partition);
+        self.targets.update(node, self.routing.room(node));
+    }
+
+    /// A copy of which the routing already knows that it is gone.
+    pub fn forget(&mut self, node: u32, partition: u32) {
+        self.leave(node, partition);
+        self.made.remove(&(node, partition));
     }
 
     /// Copies a partition to the best fitting node among those `allowed` that can take it; to one
-    /// that keeps its copies spread over the zones before others.
-    fn copy_somewhere(&mut self, partition: u32, allowed: &dyn Fn(u32) -> bool) -> bool {
-        let holders = &self.holders[partition as usize];
-        let mut nodes: Vec<u32> = self
-            .cluster
-            .staying()
-            .into_iter()
-            .map(|node| node as u32)
-            .filter(|node| allowed(*node) && !holders.contains(node))
-            .collect();
-        let load = self.routing.load(partition);
-        nodes.sort_by_key(|&node| {
-            let crowd = self.zone_crowd(node, partition);
-            let room = self.routing.room(node);
-            let rank = match self.fit {
-                Fit::Roomiest => (false, u64::MAX - room),
-                Fit::Tightest if room >= load => (false, room),
-                Fit::Tightest => (true, u64::MAX - room),
-            };
-            (crowd, rank, node)
-        });
-        for node in nodes {
-            if self.make_room(node, partition) {
+    /// that keeps its copies spread over the zones before others. Returns the node.
+    pub fn copy_somewhere(
+        &mut self,
+        partition: u32,
+        allowed: &dyn Fn(&Self, u32) -> bool,
+    ) -> Option<u32> {
+        let free = self.copy_if(partition, false, allowed);
+        free.or_else(|| self.copy_if(partition, true, allowed))
+    }
+
+    /// The same, only to nodes that have room or copies to spare, or also to those where another
+    /// copy gives way.
+    pub fn copy_if(
+        &mut self,
+        partition: u32,
+        gives_way: bool,
+        allowed: &dyn Fn(&Self, u32) -> bool,
+    ) -> Option<u32> {
+        let open = self.open.iter().any(|&nodes| nodes > 0);
+        if !open && (gives_way || self.spare == 0) {
+            return None;
+        }
+        for node in self.candidates(partition, allowed) {
+            let room = self.make_room(node, partition)
+                || gives_way && self.move_one_away(node, partition, None);
+            if room {
                 self.copy_to(node, partition);
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// Whether the node can take a copy without one that gives way, as far as slots tell.
+    pub fn may_have_room(&self, node: u32) -> bool {
+        self.spare > 0 || self.slots[node as usize] > 0
+    }
+
+    /// The allowed nodes without the partition: those in zones with few copies of it first.
+    fn candidates(&self, partition: u32, allowed: &dyn Fn(&Self, u32) -> bool) -> Vec<u32> {
+        let load = self.routing.load(partition);
+        let in_order = self.targets.in_order(self.fit, load);
+        let mut nodes: Vec<u32> = in_order
+            .filter(|&node| allowed(self, node) && !self.holds(node, partition))
+            .filter(|&node| self.spare > 0 || self.open[self.zone(node)] > 0)
+            .collect();
+        if self.cluster.zoned() {
+            let mut crowd = vec![0; self.zone_sizes.len()];
+            for &holder in &self.holders[partition as usize] {
+                crowd[self.zone(holder)] += 1;
+            }
+            nodes.sort_by_key(|&node| crowd[self.zone(node)]);
+        }
+        nodes
+    }
+
+    /// Gives up copies on the node until the partition fits; nothing is given up in vain.
+    pub fn make_room(&mut self, node: u32, partition: u32) -> bool {
+        if self.fits(node, partition) {
+            return true;
+        }
+        if self.spare == 0 {
+            return false;
+        }
+        let size = i128::from(self.cluster.size(partition));
+        let (mut slots, mut bytes) = (self.slots[node as usize], self.bytes[node as usize]);
+        let mut given_up = Vec::new();
+        for id in self.by_use(node) {
+            given_up.push(id);
+            slots += 1;
+            bytes += i128::from(self.cluster.size(id));
+            if slots > 0 && bytes >= size {
+                for id in given_up {
+                    self.drop_copy(node, id);
+                }
                 return true;
             }
         }
         false
     }
 
-    /// Copies of the partition in the node's zone; 0 where zones do not matter.
-    fn zone_crowd(&self, node: u32, partition: u32) -> usize {
-        if !self.cluster.zoned() {
-            return 0;
-        }
-        let zone = |node: u32| self.cluster.nodes[node as usize].zone;
-        let holders = self.holders[partition as usize].iter();
-        holders
-            .filter(|&&holder| zone(holder) == zone(node))
-            .count()
-    }
-
-    fn copy_to(&mut self, node: u32, partition: u32) {
-        self.transfers.push(Transfer::Copy {
-            partition,
-            from: None,
-            to: node,
-        });
-        self.made.insert((node, partition));
-        self.enter(node, partition);
-        self.routing.add(node, partition);
-        self.routing.serve(node, partition);
-    }
-
-    fn drop_copy(&mut self, node: u32, partition: u32) {
-        self.leave(node, partition);
-        self.routing.remove(node, partition);
-        self.transfers.push(Transfer::Drop { partition, node });
-    }
-
-    /// Gives up copies on the node until the partition fits; nothing is given up in vain.
-    fn make_room(&mut self, node: u32, partition: u32) -> bool {
-        let size = i128::from(self.cluster.size(partition));
-        let fits = |slots: i64, bytes: i128| slots > 0 && bytes >= size;
-        let (mut slots, mut bytes) = (self.slots[node as usize], self.bytes[node as usize]);
-        let mut spare = Vec::new();
-        if !fits(slots, bytes) {
-            for id in self.by_use(node) {
-                spare.push(id);
-                slots += 1;
-                bytes += i128::from(self.cluster.size(id));
-                if fits(slots, bytes) {
-                    break;
-                }
-            }
-        }
-        if !fits(slots, bytes) {
-            return false;
-        }
-        for id in spare {
-            self.drop_copy(node, id);
-        }
-        true
-    }
-
-    fn least_useful(&self, node: u32) -> Option<u32> {
-        self.by_use(node).first().copied()
-    }
-
     /// The copies that the node may give up, those that serve least there first.
-    fn by_use(&self, node: u32) -> Vec<u32> {
+    pub fn by_use(&self, node: u32) -> Vec<u32> {
         let spare = |&(id, _): &(u32, u64)| {
             self.holders[id as usize].len() > self.cluster.min
                 && !self.made.contains(&(node, id))
-                && self.zones_without(node, id)
+                && self.zones_hold(id, node, None)
         };
         let mut flows: Vec<(u32, u64)> = self.routing.flows(node).filter(spare).collect();
         flows.sort_by_key(|&(id, flow)| {
@@ -343,100 +266,82 @@ impl<'a> Work<'a> {
         flows.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Whether the partition is in as many zones as it has to be without its copy on the node.
-    fn zones_without(&self, node: u32, partition: u32) -> bool {
-        if !self.cluster.zoned() {
-            return true;
+    /// Moves a copy from one node to another; where that one is full, it gives up a copy that can
+    /// be spared, or, if one may give way, it moves to a third node or to `from`.
+    pub fn move_copy(&mut self, partition: u32, from: u32, to: u32, gives_way: bool) -> bool {
+        if self.holds(to, partition) || !self.zones_hold(partition, from, Some(to)) {
+            return false;
         }
-        let zones = |without: Option<u32>| {
-            let holders = self.holders[partition as usize].iter();
-            let others = holders.filter(|&&holder| Some(holder) != without);
-            others
-                .map(|&holder| self.cluster.nodes[holder as usize].zone)
-                .collect::<HashSet<_>>()
-                .len()
-        };
-        let left = zones(Some(node));
-        left >= self.cluster.min || left == zones(None)
+        let room = self.make_room(to, partition)
+            || gives_way && self.move_one_away(to, partition, Some(from));
+        if !room {
+            return false;
+        }
+        self.drop_copy(from, partition);
+        self.copy_to(to, partition);
+        true
     }
 
-    /// Takes copies back, those that serve least first, as long as the capacity stays `wanted`.
-    pub fn take_back(&mut self, wanted: f64) {
-        self.routing
-            .set_limit(limit(self.cluster, &self.load, wanted));
-        self.routing.route();
-        if self.routing.unrouted() > 0 {
-            return;
+    /// Makes room for a partition on a full node by moving a small, cold copy from it: to a node
+    /// of the same zone that has room, else to `other`, which the partition leaves.
+    fn move_one_away(&mut self, node: u32, partition: u32, other: Option<u32>) -> bool {
+        let cluster = self.cluster;
+        let size = i128::from(cluster.size(partition));
+        if self.slots[node as usize] < 0 {
+            return false;
         }
-        let mut doubtful: Vec<(u64, u32, u32)> = self
-            .made
+        let price = |id: u32| {
+            let heat = self.load[id as usize] as f64 / self.load[partition as usize].max(1) as f64;
+            cluster.size(id) as f64 * (1.0 + 4.0 * heat)
+        };
+        let enough = |id: u32| {
+            self.bytes[node as usize] + i128::from(cluster.size(id)) >= size
+                && !self.made.contains(&(node, id))
+        };
+        let mut giving_way: Vec<u32> = self.held[node as usize]
             .iter()
-            .map(|&(node, partition)| (self.routing.flow(node, partition), node, partition))
+            .copied()
+            .filter(|&id| enough(id))
             .collect();
-        doubtful.sort_unstable();
-        for (_, node, partition) in doubtful.into_iter().take(DOUBTS) {
-            self.take_back_one(node, partition);
-        }
-    }
-
-    fn take_back_one(&mut self, node: u32, partition: u32) {
-        let drops = |transfer: &Transfer| matches!(transfer, Transfer::Drop { partition: id, .. } if *id == partition);
-        let enough = self.holders[partition as usize].len() > self.cluster.min;
-        // Where the partition was dropped elsewhere, the drop may rely on this copy.
-        if !enough || self.transfers.iter().any(drops) || !self.zones_without(node, partition) {
-            return;
-        }
-        let before = self.routing.snapshot();
-        let Some(removed) = self.routing.remove(node, partition) else {
-            return;
-        };
-        if self.routing.route().is_some() {
-            self.routing.put_back(removed, &before);
-            return;
-        }
-        self.leave(node, partition);
-        self.made.remove(&(node, partition));
-        let copied = |transfer: &Transfer| matches!(transfer, Transfer::Copy { partition: id, to, .. } if *id == partition && *to == node);
-        let Some(place) = self.transfers.iter().position(copied) else {
-            return;
-        };
-        self.transfers.remove(place);
-        self.undo_drops(node, place);
-    }
-
-    /// Takes back the drops that made room for a copy which is not made.
-    fn undo_drops(&mut self, node: u32, mut place: usize) {
-        while let Some(&Transfer::Drop {
-            partition,
-            node: at,
-        }) = place
-            .checked_sub(1)
-            .and_then(|before| self.transfers.get(before))
-        {
-            let fits = self.slots[node as usize] > 0
-                && self.bytes[node as usize] >= i128::from(self.cluster.size(partition))
-                && !self.held[node as usize].contains(&partition)
-                && self.holders[partition as usize].len() < self.cluster.max;
-            if at != node || !fits {
-                break;
-            }
-            place -= 1;
-            self.transfers.remove(place);
-            self.enter(node, partition);
-            self.routing.add(node, partition);
-        }
-    }
-
-    /// The placement, and how it comes about. Drained nodes give up what they hold last.
-    pub fn finish(mut self) -> (Placement, Vec<Transfer>) {
-        for (partition, nodes) in self.leaving.iter().enumerate() {
-            for &node in nodes {
-                let partition = partition as u32;
-                self.transfers.push(Transfer::Drop { partition, node });
+        giving_way.sort_by(|&a, &b| price(a).total_cmp(&price(b)).then(a.cmp(&b)));
+        giving_way.truncate(MOST_GIVING_WAY);
+        for &id in &giving_way {
+            if let Some(to) = self.open_node_for(id, node) {
+                self.drop_copy(node, id);
+                self.copy_to(to, id);
+                return true;
             }
         }
-        choose_sources(self.cluster, &mut self.transfers);
-        (Placement::new(self.held), self.transfers)
+        let Some(other) = other else { return false };
+        let freed = self.bytes[other as usize] + size;
+        for id in giving_way {
+            let takes = self.slots[other as usize] >= 0 && freed >= i128::from(cluster.size(id));
+            if takes && !self.holds(other, id) && self.zones_hold(id, node, Some(other)) {
+                self.drop_copy(node, id);
+                self.copy_to(other, id);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The roomiest node that can take a partition's copy from another one of its zone.
+    fn open_node_for(&self, partition: u32, from: u32) -> Option<u32> {
+        let zone = self.zone(from);
+        if self.open[zone] == 0 {
+            return None;
+        }
+        self.targets.in_order(Fit::Roomiest, 0).find(|&node| {
+            self.zone(node) == zone
+                && node != from
+                && self.fits(node, partition)
+                && !self.holds(node, partition)
+        })
+    }
+
+    /// The placement as it is now.
+    pub fn into_placement(self) -> Placement {
+        Placement::new(self.held)
     }
 }
 
@@ -446,12 +351,4 @@ fn limit(cluster: &Cluster, load: &[u64], wanted: f64) -> u64 {
     let whole: u64 = load.iter().sum();
     let allowed = (whole as f64 / nodes as f64 / wanted.max(1e-9)).floor() as u64;
     allowed.max(whole.div_ceil(nodes))
-}
-
-fn no_room(partition: u32) -> InputError {
-    let what = format!(
-        "no node that stays has room for partition {partition}, which has to be moved or copied; add \
-         nodes, slots or bytes"
-    );
-    InputError::new("slots", what)
 }

@@ -5,6 +5,7 @@ mod figures;
 mod migration;
 mod placements;
 mod routing;
+mod steps;
 mod vectors;
 
 use super::cluster::{Cluster, Input, PerNode};

@@ -119,16 +119,61 @@ fn a_failure_is_what_a_cluster_without_the_node_is() {
 }
 
 #[test]
-fn copies_can_be_taken_away_and_put_back() {
+fn a_copy_is_taken_away_only_if_others_can_serve_its_load() {
     let loads = whole_loads(&[3.0, 1.0]);
     let placement = Placement::new(vec![vec![0], vec![0, 1]]);
     let mut routing = Routing::new(&placement, &loads, |_| true);
     assert!(routing.settle().is_none());
-    let before = routing.snapshot();
-    let removed = routing.remove(0, 0).expect("it is there");
-    assert!(routing.settle().is_some(), "node 1 alone has all load");
-    assert_eq!(routing.limit(), loads.iter().sum::<u64>());
-    routing.put_back(removed, &before);
+    let served = [routing.served(0), routing.served(1)];
+    assert!(
+        !routing.remove_if_spare(0, 0, usize::MAX),
+        "node 1 cannot take it all"
+    );
+    assert_eq!([routing.served(0), routing.served(1)], served);
     assert_eq!(routing.unrouted(), 0);
-    assert_eq!(routing.served(0), routing.served(1));
+    routing.set_limit(loads.iter().sum());
+    assert!(routing.remove_if_spare(0, 0, usize::MAX));
+    assert_eq!(routing.unrouted(), 0);
+    assert_eq!(routing.served(1), loads.iter().sum::<u64>());
+}
+
+#[test]
+fn taking_copies_away_one_by_one_agrees_with_routing_anew() {
+    let mut random = Random::new(5);
+    for case in 0..300 {
+        let (nodes, partitions) = (2 + random.below(5), 2 + random.below(8));
+        let raw = super::random_loads(&mut random, partitions);
+        let loads = whole_loads(&raw);
+        let mut held = vec![Vec::new(); nodes];
+        for id in 0..partitions as u32 {
+            for _ in 0..3 {
+                let node = random.below(nodes);
+                if !held[node].contains(&id) {
+                    held[node].push(id);
+                }
+            }
+        }
+        let mut placement = Placement::new(held);
+        let mut routing = Routing::new(&placement, &loads, |_| true);
+        routing.settle();
+        routing.set_limit(routing.limit() + routing.limit() / 5);
+        routing.route();
+        let limit = routing.limit();
+        for node in 0..nodes as u32 {
+            for id in placement.on(node as usize).to_vec() {
+                let mut without = placement.clone();
+                without.remove(node as usize, id);
+                let mut anew = Routing::new(&without, &loads, |_| true);
+                anew.set_limit(limit);
+                anew.route();
+                let spare = routing.remove_if_spare(node, id, usize::MAX);
+                assert_eq!(spare, anew.unrouted() == 0, "case {case}");
+                assert_eq!(routing.unrouted(), 0, "case {case}");
+                if spare {
+                    placement = without;
+                }
+                assert!((0..nodes as u32).all(|node| routing.served(node) <= limit));
+            }
+        }
+    }
 }

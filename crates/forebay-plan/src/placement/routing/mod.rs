@@ -10,6 +10,10 @@
 //!
 //! Loads are whole numbers, [`WHOLE`] in all, so that there is no rounding within the flow.
 
+mod reroute;
+
+pub use reroute::NEAR;
+
 use super::layout::Placement;
 
 /// What all loads together are scaled to.
@@ -207,13 +211,13 @@ impl Routing {
         Some(Removed(number))
     }
 
-    /// Puts a removed copy back, and the flows to what they were before.
-    pub fn put_back(&mut self, removed: Removed, before: &Snapshot) {
+    /// Puts a removed copy back, with the load that it served, which is unrouted since then.
+    fn put_back(&mut self, removed: Removed, flow: u64) {
         let Removed(number) = removed;
         let copy = &self.copies[number as usize];
         self.by_partition[copy.partition as usize].push(number);
         self.by_node[copy.node as usize].push(number);
-        self.restore(before);
+        self.give(number, flow);
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -466,7 +470,7 @@ impl Routing {
         None
     }
 
-    fn send(&mut self, first: u32, last: u32, way: &[(u32, u32)]) {
+    fn send(&mut self, first: u32, last: u32, way: &[(u32, u32)]) -> u64 {
         let partition = self.copies[first as usize].partition as usize;
         let narrowest = way.iter().map(|&(from, _)| self.copies[from as usize].flow);
         let flow = narrowest
@@ -480,6 +484,7 @@ impl Routing {
             self.copies[to as usize].flow += flow;
         }
         self.room[last as usize] -= flow;
+        flow
     }
 }
 
