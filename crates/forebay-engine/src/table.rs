@@ -93,9 +93,9 @@ impl Store {
     }
 
     /// Removes a table with all its versions, or a live table. Refused while a push to it is under
-    /// way, and while a process that is no server has a live table open. From the first durable step on the table does not exist
-    /// for anybody; should the removal be cut short, another drop finishes it, the next push to
-    /// that name, or the next making of a live table.
+    /// way, and while a process that is no server has a live table open. From the first durable
+    /// step on the table does not exist for anybody; should the removal be cut short, another drop
+    /// finishes it, the next push to that name, or the next making of a live table.
     pub fn drop_table(&self, name: &TableName) -> Result<(), StoreError> {
         if self.is_live(name)? {
             return self.drop_live(name);

@@ -62,7 +62,8 @@ impl LiveTables {
         &self.budget
     }
 
-    /// Closes a table when its last command has ended; it is opened again when nobody waits for that.
+    /// Closes a table when its last command has ended; it is opened again when nobody waits for
+    /// that.
     pub fn give_up(&self, name: &TableName) {
         self.map.rcu(|map| {
             let mut map = LiveMap::clone(map);

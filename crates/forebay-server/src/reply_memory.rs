@@ -60,10 +60,10 @@ impl ReplyMemory {
 
     /// Counts an answer of HTTP until it is sent. `None` where there is no room for it: nobody is
     /// dropped for HTTP.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<HeldReply> {
         let held = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let memory = Arc::clone(self);
-        let answer = Held { memory, bytes };
+        let answer = HeldReply { memory, bytes };
         (held <= self.limit_bytes).then_some(answer)
     }
 
@@ -142,12 +142,12 @@ impl Charge {
 
 /// What an answer of HTTP holds.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldReply {
     memory: Arc<ReplyMemory>,
     bytes: usize,
 }
 
-impl Drop for Held {
+impl Drop for HeldReply {
     fn drop(&mut self) {
         let all = &self.memory.held_bytes;
         all.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -2,13 +2,11 @@
 //! changed, and ends when it had nothing to do for some seconds: most of many tables have none.
 
 use std::io;
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use forebay_io::{may_pass, start_thread};
 use forebay_run::RunError;
-use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 
 use crate::error::StoreError;
@@ -25,13 +23,6 @@ const LINGER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Threads {
     shared: Arc<LiveShared>,
-}
-
-/// The threads that run.
-#[derive(Debug, Default)]
-pub(crate) struct Workers {
-    table: OnceLock<Weak<LiveShared>>,
-    handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Threads {

@@ -4,8 +4,8 @@
 //! the buffers of their partitions: when they reach that, the greatest ones are frozen and written
 //! to the disk, until those that go on take a quarter less. As much again is for generations that
 //! are being written; when both together take their six eighths, writes wait. The rest is for the
-//! filters and indexes of runs. What flushes and merges need while they run, some 2 MiB a run, comes
-//! on top.
+//! filters and indexes of runs. What flushes and merges need while they run, some 2 MiB a run,
+//! comes on top.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

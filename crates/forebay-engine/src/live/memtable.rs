@@ -246,8 +246,8 @@ impl Memtable {
         Ok(())
     }
 
-    /// Room doubles as it is needed, but a record that fills the buffer does not have it double once
-    /// more.
+    /// Room doubles as it is needed, but a record that fills the buffer does not have it double
+    /// once more.
     #[inline]
     fn append(&mut self, key: &[u8], tag: u8, payload: &[u8]) {
         let needed = key.len() + payload.len() + RECORD_HEAD_BYTES;

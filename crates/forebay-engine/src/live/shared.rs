@@ -4,8 +4,9 @@
 //! partitions by place, `progress`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
 
 use forebay_io::{Clock, Disk, Lock, Throttle};
 use forebay_run::Run;
@@ -15,7 +16,6 @@ use tracing::error;
 
 use crate::described::Described;
 use crate::layout::TableFiles;
-use crate::live::background::Workers;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
 use crate::live::log::Log;
@@ -53,6 +53,14 @@ pub(crate) struct LiveShared {
     pub workers: Workers,
     pub counts: Counts,
     pub _lock: Box<dyn Lock>,
+}
+
+/// The table's threads, as far as they run.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    /// What they work on; not yet while the table is being opened.
+    pub table: OnceLock<Weak<LiveShared>>,
+    pub handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A generation that takes no more writes.

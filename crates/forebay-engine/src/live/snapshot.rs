@@ -15,6 +15,7 @@ use crate::live::part::{LivePart, PartFound, PartView};
 use crate::live::scan::LiveScan;
 use crate::live::shape::{KeyPlace, Shape};
 use crate::live::shared::LiveShared;
+use crate::live::watch::KeyWatch;
 use crate::live::write::LOCK_TRY;
 use crate::route::Router;
 
@@ -128,6 +129,16 @@ impl LiveShared {
         self.counts.memory_is_read.store(true, Ordering::Relaxed);
         if view.due_buffers().is_some() {
             self.tell(|progress| progress.tidy_asked = true);
+        }
+    }
+
+    /// See [`LiveTable::watch`](crate::live::LiveTable::watch).
+    pub fn watch(&self, key: &[u8]) -> Result<KeyWatch, LiveError> {
+        let partition = self.partition_at(self.shape.place(key), key)?;
+        let mut part = self.parts.at(partition).lock();
+        match part.is_released {
+            true => Err(self.shape.not_here(key)),
+            false => Ok(part.watchers.add(key)),
         }
     }
 

@@ -7,9 +7,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::live::error::LiveError;
-use crate::live::shared::LiveShared;
-
 /// Tells whether a key was written to since it is watched, with whatever value; see
 /// [`LiveTable::watch`](crate::live::LiveTable::watch). What is added to the partition by a load
 /// counts as written, whichever keys it has. That a value expired does not.
@@ -34,7 +31,7 @@ pub(crate) struct Watchers {
 const FIRST_CLEAN_AT: usize = 64;
 
 impl Watchers {
-    fn add(&mut self, key: &[u8]) -> KeyWatch {
+    pub fn add(&mut self, key: &[u8]) -> KeyWatch {
         if self.by_key.len() >= self.clean_at {
             self.clean();
         }
@@ -72,18 +69,6 @@ impl Watchers {
 fn tell(watchers: Vec<Weak<AtomicBool>>) {
     for watcher in watchers.iter().filter_map(Weak::upgrade) {
         watcher.store(true, Ordering::Release);
-    }
-}
-
-impl LiveShared {
-    /// See [`LiveTable::watch`](crate::live::LiveTable::watch).
-    pub fn watch(&self, key: &[u8]) -> Result<KeyWatch, LiveError> {
-        let partition = self.partition_at(self.shape.place(key), key)?;
-        let mut part = self.parts.at(partition).lock();
-        match part.is_released {
-            true => Err(self.shape.not_here(key)),
-            false => Ok(part.watchers.add(key)),
-        }
     }
 }
 

@@ -351,8 +351,8 @@ impl LiveShared {
         Ok(Commit::new(self, lsn))
     }
 
-    /// What follows when a write of so many bytes filled a buffer, or had it grow: memory is merged, and frozen
-    /// when that is its turn, and pauses may be asked of writers.
+    /// What follows when a write of so many bytes filled a buffer, or had it grow: memory is
+    /// merged, and frozen when that is its turn, and pauses may be asked of writers.
     fn after_seal(&self, partition: usize, freeze: bool, bytes: usize) {
         if let Err(error) = self.compact_memory(partition) {
             // The runs in memory stay as they are, in which they are read as well.

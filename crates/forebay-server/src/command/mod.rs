@@ -17,6 +17,7 @@ mod keyspace;
 mod list;
 mod list_edit;
 mod list_move;
+mod moments;
 mod names;
 mod put;
 mod range;

@@ -2,8 +2,8 @@
 //!
 //! Commands are checked and kept as they come, and run together at EXEC. Where all of them read, no
 //! swap falls between them: all see the versions that served when EXEC began, and keys of a
-//! partition of a live table as they are at one moment. Where one writes, all must be on keys of one
-//! partition of one live table, and no other write to it falls between.
+//! partition of a live table as they are at one moment. Where one writes, all must be on keys of
+//! one partition of one live table, and no other write to it falls between.
 
 use super::call::SessionCall;
 use super::{Answer, COMMANDS, Command, CommandError, Run, Watches};

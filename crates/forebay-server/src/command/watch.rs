@@ -2,8 +2,8 @@
 //!
 //! A key of a live table counts as changed when it was written to, with whatever value, when a load
 //! added to its partition, and when it expired; one of a batch table when another version serves.
-//! EXEC finds out under the lock of the partition that it writes to, so that no write comes between:
-//! which is why the keys watched then have to lie in that partition.
+//! EXEC finds out under the lock of the partition that it writes to, so that no write comes
+//! between: which is why the keys watched then have to lie in that partition.
 
 use forebay_engine::live::{Expiry, KeyWatch, LiveTable};
 use forebay_engine::{PartitionId, Source, TableName};

@@ -13,7 +13,7 @@ use super::answer::{Refused, not_found};
 use super::guard::Caller;
 use super::tables::waiting;
 use crate::command::write_text;
-use crate::reply_memory::Held;
+use crate::reply_memory::HeldReply;
 use crate::shared::Shared;
 
 /// One value as JSON. Bytes that are UTF-8 are a string, others `{"base64": ...}`.
@@ -77,7 +77,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 /// An answer, counted as long as some of it is not sent.
 struct HeldText {
     text: Vec<u8>,
-    _held: Held,
+    _held: HeldReply,
 }
 
 impl AsRef<[u8]> for HeldText {

@@ -134,7 +134,7 @@ impl Store {
 }
 
 /// How a look at the answer ended: what came of it, or who has the table and why it is not known.
-type Look = Option<Result<(), (Option<String>, String)>>;
+type Answered = Option<Result<(), (Option<String>, String)>>;
 
 impl Asking {
     fn begin(store: &Store, table: &TableName, ask: Ask) -> Result<Self, StoreError> {
@@ -164,7 +164,7 @@ impl Asking {
     /// Looks until an answer is there; who has the table is given some seconds.
     fn wait(
         &self,
-        look: impl Fn(&Self) -> Result<Look, CheckpointError>,
+        look: impl Fn(&Self) -> Result<Answered, CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let clock = self.store.clock();
         let began = clock.monotonic();
