@@ -1,0 +1,55 @@
+"""What live tables cost a server that nobody writes to, and that are written to all together."""
+
+from harness import wait_for
+
+TABLES = 100
+
+
+def status(process, *names):
+    lines = (line.split(":") for line in open(f"/proc/{process.pid}/status"))
+    found = {name: int(value.split()[0]) for name, value in lines if name in names}
+    return [found[name] for name in names]
+
+
+def test_idle_tables_have_no_threads_and_take_little_memory(store):
+    store.run("create", "t0")
+    with store.serve() as server:
+        before = status(server.process, "RssAnon", "Threads")
+    for number in range(1, TABLES):
+        store.run("create", f"t{number}")
+    with store.serve() as server:
+        client = server.client()
+        wait_for(lambda: answers(client, f"t{TABLES - 1}"), "all tables")
+        assert all(client.get(f"t{number}:k") is None for number in range(TABLES))
+        after = status(server.process, "RssAnon", "Threads")
+    # Threads that were started by what is found at the start end within seconds; there is none.
+    assert after[1] <= before[1] + 2
+    # 20 KB a table, and as much for what the server itself takes now and then not.
+    assert after[0] - before[0] <= TABLES * 40, (before, after)
+
+
+def test_many_tables_together_keep_to_live_memory(store):
+    tables = [f"t{number}" for number in range(40)]
+    for table in tables:
+        store.run("create", table, "--durability", "os")
+    with store.serve("--memory", "16M") as server:
+        client = server.client()
+        wait_for(lambda: answers(client, tables[-1]), "the tables")
+        before = status(server.process, "RssAnon")[0]
+        value = "x" * 200
+        for turn in range(12):
+            with client.pipeline(transaction=False) as pipe:
+                for table in tables:
+                    for number in range(40):
+                        pipe.set(f"{table}:{turn}-{number}", value)
+                pipe.execute()
+        most = status(server.process, "RssAnon")[0] - before
+        assert most <= 32 * 1024, f"{most} KB"
+        assert client.get(f"{tables[3]}:0-39") == value.encode()
+
+
+def answers(client, table):
+    try:
+        return client.get(f"{table}:k") is None
+    except Exception:
+        return False
