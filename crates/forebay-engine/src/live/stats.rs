@@ -24,7 +24,7 @@ pub struct LiveStats {
     pub file_bytes: u64,
     /// The length of the log's files.
     pub log_bytes: u64,
-    /// Memory of the generation that takes writes, without its buffers.
+    /// Memory of the generation that takes writes, with its buffers.
     pub memtable_bytes: usize,
     /// Memory of generations that wait to be written.
     pub frozen_bytes: usize,
