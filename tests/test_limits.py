@@ -21,7 +21,6 @@ class Limited(Store):
     [
         ["push", "people", "{source}", "--key", "{id}"],
         ["push", "people", "{source}", "--key", "{id}", "--dry-run"],
-        ["create", "live"],
         ["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
     ],
 )

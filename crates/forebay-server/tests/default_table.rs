@@ -3,36 +3,7 @@
 
 mod common;
 
-use common::{Client, Fixture};
-use std::net::TcpStream;
-
-/// SHA-256 of "password".
-const HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
-
-/// Live tables `kv` and `own`; an administrator `ops`, and `shop`, which has `own` alone.
-fn with_users() -> Fixture {
-    let mut fixture = Fixture::store();
-    fixture.live("kv");
-    fixture.live("own");
-    let users = format!(
-        r#"{{"users": [
-          {{"name": "ops", "password_sha256": "{HASH}", "tables": ["*"], "verbs": ["read", "write", "admin"]}},
-          {{"name": "shop", "password_sha256": "{HASH}", "tables": ["own"], "verbs": ["read", "write"]}}
-        ]}}"#
-    );
-    let users = fixture.file("users.json", &users);
-    fixture.start(|config| {
-        config.users = Some(users);
-        config.default_table = Some("own".parse().expect("a name"));
-    });
-    fixture
-}
-
-fn client_of(fixture: &Fixture, user: &str) -> Client<TcpStream> {
-    let mut client = fixture.client();
-    assert_eq!(client.text(&format!("AUTH {user} password")), "OK");
-    client
-}
+use common::{Fixture, client_of, with_users};
 
 #[test]
 fn one_table_is_emptied() {

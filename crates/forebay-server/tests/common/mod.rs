@@ -446,3 +446,31 @@ pub fn spawn<T: Send + 'static>(
 ) -> std::thread::JoinHandle<T> {
     forebay_io::start_thread("test", run).expect("a thread")
 }
+
+/// SHA-256 of "password".
+pub const PASSWORD_HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+
+/// Live tables `kv` and `own`; an administrator `ops`, and `shop`, which has `own` alone.
+pub fn with_users() -> Fixture {
+    let mut fixture = Fixture::store();
+    fixture.live("kv");
+    fixture.live("own");
+    let users = format!(
+        r#"{{"users": [
+          {{"name": "ops", "password_sha256": "{PASSWORD_HASH}", "tables": ["*"], "verbs": ["read", "write", "admin"]}},
+          {{"name": "shop", "password_sha256": "{PASSWORD_HASH}", "tables": ["own"], "verbs": ["read", "write"]}}
+        ]}}"#
+    );
+    let users = fixture.file("users.json", &users);
+    fixture.start(|config| {
+        config.users = Some(users);
+        config.default_table = Some("own".parse().expect("a name"));
+    });
+    fixture
+}
+
+pub fn client_of(fixture: &Fixture, user: &str) -> Client<TcpStream> {
+    let mut client = fixture.client();
+    assert_eq!(client.text(&format!("AUTH {user} password")), "OK");
+    client
+}

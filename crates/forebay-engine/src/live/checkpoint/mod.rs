@@ -40,11 +40,11 @@ pub use take::Asked;
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     #[error(
-        "table {table} is in use: {holder}; that process does not do what it is asked: end it, or have \
+        "live table {table} is in use: {holder}; that process does not do what it is asked: end it, or have \
          forebay serve serve the table, then try again"
     )]
     NotTaken { table: TableName, holder: String },
-    #[error("the server that has table {table} open did not make the checkpoint: {why}")]
+    #[error("no checkpoint of table {table} was made: {why}")]
     Refused { table: TableName, why: String },
     #[error(transparent)]
     Live(#[from] LiveError),
