@@ -312,6 +312,7 @@ impl Store {
             workers: Workers::default(),
             counts: Counts::default(),
             _lock: lock,
+            asks_lock: Mutex::default(),
         });
         shared.count_runs(&shared.structure.lock());
         // Nobody froze while the log was read.

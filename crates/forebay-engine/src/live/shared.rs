@@ -53,6 +53,8 @@ pub(crate) struct LiveShared {
     pub workers: Workers,
     pub counts: Counts,
     pub _lock: Box<dyn Lock>,
+    /// Says that what other processes ask is done; taken when that is first looked for.
+    pub asks_lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
 /// The table's threads, as far as they run.

@@ -10,8 +10,10 @@ use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::TableFiles;
 
-/// How long an owner that says nothing is waited for: a server looks several times a second.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an owner that does what is asked is waited for: a server looks several times a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of one that has not said that it does: a server may just have opened the table.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 pub const POLL: Duration = Duration::from_millis(20);
 
 /// What is asked.
@@ -131,6 +133,19 @@ pub fn living_asks(
         }
     }
     Ok(living)
+}
+
+/// How long whoever has a table open is waited for.
+pub fn patience(
+    disk: &dyn Disk,
+    clock: &dyn Clock,
+    files: &TableFiles,
+) -> Result<Duration, StoreError> {
+    let words = holder_words(disk, clock, "a look for who takes what is asked");
+    Ok(match try_lock(disk, &files.asks_lock(), &words)? {
+        Ok(_nobody) => SHORT_PATIENCE,
+        Err(_taker) => PATIENCE,
+    })
 }
 
 /// Who has asked has taken its lock before.

@@ -12,6 +12,8 @@
 //!    up, it closes it: the lock `live.lock` is free then.
 //! 3. Who asked reads the store, or copies it, and removes `asks/ID`.
 //!
+//! An owner that does what is asked holds `asks.lock`; where nobody does, who asks gives up soon.
+//!
 //! A directory whose lock nobody holds is left by a process that died; it is removed by the next
 //! who looks.
 
@@ -21,6 +23,7 @@ mod take;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_io::Lock;
 use thiserror::Error;
@@ -33,7 +36,7 @@ use crate::live::{Budget, LiveError};
 use crate::name::TableName;
 use crate::store::Store;
 pub(crate) use ask::sweep_asks;
-use ask::{Ask, AskFiles, PATIENCE, POLL};
+use ask::{Ask, AskFiles, POLL, patience};
 pub use take::Asked;
 
 /// A moment of a live table was not to be had.
@@ -120,7 +123,7 @@ impl Store {
         };
         let _asking = Asking::begin(self, name, Ask::GiveUp)?;
         let began = clock.monotonic();
-        while clock.monotonic().saturating_sub(began) < PATIENCE {
+        while clock.monotonic().saturating_sub(began) < patience(disk, &**clock, &files)? {
             if let Ok(lock) = try_lock(disk, &files.live_lock(), &words)? {
                 return then(lock);
             }
@@ -180,7 +183,7 @@ impl Asking {
                 }
                 Some(Err((Some(holder), _))) => {
                     let waited = clock.monotonic().saturating_sub(began);
-                    if waited > PATIENCE && !self.files.is_taken(&**self.store.disk())? {
+                    if waited > self.patience()? && !self.files.is_taken(&**self.store.disk())? {
                         let table = table();
                         return Err(CheckpointError::NotTaken { table, holder });
                     }
@@ -189,6 +192,11 @@ impl Asking {
             }
             clock.sleep(POLL);
         }
+    }
+
+    fn patience(&self) -> Result<Duration, StoreError> {
+        let files = TableFiles::new(self.store.root(), &self.table);
+        patience(&**self.store.disk(), &**self.store.clock(), &files)
     }
 
     /// What came of it, once that is known.

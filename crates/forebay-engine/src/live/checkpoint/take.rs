@@ -7,6 +7,7 @@ use forebay_io::replace_file;
 
 use super::ask::{Ask, AskFiles, living_asks};
 use crate::error::{At, StoreError};
+use crate::holder::{holder_words, try_lock};
 use crate::layout::TableFiles;
 use crate::live::LiveTable;
 use crate::live::error::LiveError;
@@ -51,6 +52,11 @@ impl LiveTable {
 impl LiveShared {
     fn take_asks(&self) -> Result<Vec<Asked>, StoreError> {
         let disk = &**self.disk();
+        let mut says_so = self.asks_lock.lock();
+        if says_so.is_none() {
+            let words = holder_words(disk, &**self.clock(), "it takes what is asked");
+            *says_so = try_lock(disk, &self.files.asks_lock(), &words)?.ok();
+        }
         let mut taken = Vec::new();
         for ask in living_asks(disk, &**self.clock(), &self.files)? {
             match ask.open_ask(disk)? {
