@@ -15,6 +15,7 @@ mod search;
 mod solve;
 mod split;
 mod state;
+mod timeline;
 mod trim;
 
 pub use planner::{InsertPlan, Move, PieceReport, RegionPlan, Split, plan};

@@ -5,8 +5,10 @@ use serde::Serialize;
 use super::pieces::{Original, Piece, Pieces, pieces};
 use super::problem::Problem;
 use super::region::Region;
-use super::request::Request;
+use super::request::{Operation, Request};
 use super::solve::{Mode, Solution, solve};
+use super::timeline::timeline;
+use crate::draw::Timeline;
 use crate::input::InputError;
 use crate::{Action, Key, Node, NodePrice, Partition, PartitionMap, Plan, Price, Step};
 
@@ -16,6 +18,8 @@ pub struct InsertPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub mode: &'static str,
+    #[serde(skip)]
+    pub operation: Operation,
     pub splits: Vec<Split>,
     /// Of the partitions after the splits, where there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -54,6 +58,9 @@ pub struct RegionPlan {
     /// Names of the machines, where given.
     #[serde(skip)]
     pub machine_names: Vec<Option<String>>,
+    /// When what is done, for the drawing.
+    #[serde(skip)]
+    pub timeline: Option<Timeline>,
 }
 
 impl RegionPlan {
@@ -115,6 +122,7 @@ pub fn plan(
     Ok(InsertPlan {
         name: request.name.clone(),
         mode: mode.word(),
+        operation: request.operation,
         splits: pieces.steps.iter().filter_map(split_of).collect(),
         partitions: if pieces.steps.is_empty() {
             Vec::new()
@@ -263,6 +271,7 @@ fn region_plan(
         .filter(|seconds| seconds.is_finite());
     let map = map(request, region, pieces, nodes);
     RegionPlan {
+        timeline: timeline(request, region, &plan, &map, pieces),
         name: region.name.map(str::to_owned),
         machines: region.machines.len(),
         moves: moves(&homes, &solution.dest),
