@@ -85,6 +85,34 @@ def test_a_drawing_replaces_a_file_as_an_export_does(store, tmp_path):
     assert "give a file's name" in message and str(tmp_path) in message
 
 
+def test_drawings_that_cannot_all_be_written_replace_nothing(store, tmp_path):
+    request = instance(3, 20)
+    homes = [[part["h"] for part in request["partitions"]]]
+    request["regions"] = [{"name": "west", "machines": 3, "homes": homes}]
+    path, drawing = written(tmp_path / "in.json", request), tmp_path / "plan.svg"
+    drawing.write_text("before")
+    (tmp_path / "plan-1.svg").mkdir()
+    message = store.refuse("plan", "insert", "--input", path, "--draw", drawing)
+    assert "plan-1.svg" in message
+    assert drawing.read_text() == "before"
+    assert sorted(file.name for file in tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize("planner", ["insert", "place", "replicas"])
+def test_drawings_go_to_files_of_their_own(store, tmp_path, planner):
+    request = instance(3, 20)
+    if planner != "insert":
+        request = {"nodes": 3, "slots": 4, "load": [1, 2, 3], "total": 6}
+    path = written(tmp_path / "in.json", request)
+    before = path.read_text()
+    link = tmp_path / "link.svg"
+    link.symlink_to(path)
+    for drawing in (path, link):
+        message = store.refuse("plan", planner, "--input", path, "--draw", drawing)
+        assert "is the input" in message and path.read_text() == before
+    assert "standard output" in store.refuse("plan", planner, "--input", path, "--draw", "-")
+
+
 def test_batches_and_regions_are_printed(store, tmp_path):
     request = instance(3, 40)
     for part in request["partitions"]:

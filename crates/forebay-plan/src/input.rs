@@ -37,9 +37,11 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, InputError> {
     }
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = match error.path().to_string() {
-            path if path == "." => "input".to_owned(),
-            path => path,
+        // Malformed text between two fields is in neither: the object around it is named.
+        let path = error.path().to_string();
+        let path = match path.strip_suffix('?').unwrap_or(&path) {
+            "" | "." => "input",
+            path => path.trim_end_matches('.'),
         };
         InputError::new(path, error.inner().to_string())
     })?;
@@ -140,6 +142,12 @@ mod tests {
             (r#"{"items":[{}]}"#, "items[0]", "missing field `e`"),
             (r#"{"items":[]} 1"#, "input", "trailing"),
             (r#"{"items":["#, "items", "EOF"),
+            (r#"{"items":[{"e":1},{"e":1 "f":2}]}"#, "items[1]", "line 1"),
+            (
+                r#"{"items":[{"e":1}]"items":1}"#,
+                "input",
+                "line 1 column 19",
+            ),
             ("[1]", "input", "not a JSON object"),
             ("", "input", "not a JSON object"),
         ] {

@@ -26,6 +26,12 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-" || fs::metadata(path).ok().zip(stdout().ok()).is_some_and(same)
 }
 
+/// Whether two names are those of one file that is there.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    let both = fs::metadata(a).ok().zip(fs::metadata(b).ok());
+    both.is_some_and(|(a, b)| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
 /// A file in the making. Dropped unfinished it leaves nothing.
 #[derive(Debug)]
 pub struct ResultFile {

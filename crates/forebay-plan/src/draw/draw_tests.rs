@@ -11,7 +11,7 @@ fn picture(nodes: usize) -> Picture {
         ],
         flows: Picture::sum_flows((1..nodes as u32).map(|node| (0, node, f64::from(node)))),
         unit: "records".to_owned(),
-        names: Vec::new(),
+        ..Picture::default()
     }
 }
 
@@ -35,7 +35,7 @@ fn few_nodes_have_a_bar_and_a_name_each() {
     let svg = svg(&picture(10));
     assert_well_formed(&svg);
     assert!(svg.contains("a &lt;plan&gt; &amp; more"));
-    assert_eq!(svg.matches("font-size=\"11\" fill=\"#999\">7<").count(), 4);
+    assert_eq!(svg.matches("font-size=\"11\" fill=\"#999\">7<").count(), 3);
     assert!(svg.contains("0 to 9: 9 records in 1 partition<"));
 }
 
@@ -106,4 +106,58 @@ fn flows_between_the_same_nodes_are_one() {
         count,
     };
     assert_eq!(flows, [flow(0, 1, 1.0, 1), flow(1, 0, 5.0, 2)]);
+}
+
+fn timed(nodes: usize) -> Picture {
+    let bar = |work, node: usize, begin, end| TimeBar {
+        work,
+        node: node as u32,
+        begin,
+        end,
+    };
+    let moves = (1..nodes).flat_map(|node| {
+        let (begin, end) = (node as f64 - 1.0, node as f64);
+        let send = bar(Activity::Send(7, node as u32), 0, begin, end);
+        [send, bar(Activity::Receive(7, 0), node, begin, end)]
+    });
+    let steps_end = nodes as f64 - 1.0;
+    let inserts = (0..nodes).map(|node| bar(Activity::Insert, node, steps_end, 7200.0));
+    let split = bar(Activity::Split(3), 1, 0.0, 0.0);
+    Picture {
+        timeline: Some(Timeline {
+            bars: moves.chain(inserts).chain([split]).collect(),
+            unit: TimeUnit::Seconds,
+            steps_end,
+        }),
+        costs: vec![CostBar {
+            title: "this plan".to_owned(),
+            parts: vec![("moves", 3.0), ("inserts", 5.0)],
+        }],
+        splits: vec![SplitBar {
+            title: "partition 3".to_owned(),
+            pieces: vec![(5.0, 0), (5.0, 1)],
+        }],
+        ..picture(nodes)
+    }
+}
+
+#[test]
+fn the_timeline_tells_order_and_time() {
+    let drawn = svg(&timed(4));
+    assert_well_formed(&drawn);
+    for words in [
+        "partition 7 to 2, 1 s to 2 s",
+        "partition 7 from 0, 2 s to 3 s",
+        "all steps done: 3 s",
+        "all inserted: 2 h",
+        "partition 3 is split",
+        "piece 1: 5 to 1",
+        "moves 3",
+    ] {
+        assert!(drawn.contains(words), "{words}: {drawn}");
+    }
+    let many = svg(&timed(1000));
+    assert_well_formed(&many);
+    assert!(many.len() < 2_000_000, "{} bytes", many.len());
+    assert!(many.contains("all inserted: 2 h"));
 }

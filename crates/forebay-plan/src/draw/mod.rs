@@ -1,10 +1,16 @@
 //! Drawing a plan: what an operator looks at before saying yes. One [`Picture`], as SVG or as text.
 
+mod canvas;
+mod overview;
+mod panels;
 mod svg;
 mod text;
+mod timeline;
 
+pub use overview::{CostBar, SplitBar};
 pub use svg::svg;
 pub use text::text;
+pub use timeline::{Activity, TimeBar, TimeUnit, Timeline};
 
 /// What is drawn: the nodes' load at each stage, what goes from where to where, and the figures.
 #[derive(Debug, Clone, Default)]
@@ -12,6 +18,11 @@ pub struct Picture {
     pub title: String,
     /// Figures above the drawing, such as price and bound.
     pub lines: Vec<String>,
+    /// The plan's cost beside others, in `unit` times its price.
+    pub costs: Vec<CostBar>,
+    pub timeline: Option<Timeline>,
+    /// Partitions that are cut, those with the most pieces first.
+    pub splits: Vec<SplitBar>,
     /// The first is of the nodes; others may be of partitions.
     pub stages: Vec<Stage>,
     pub flows: Vec<Flow>,

@@ -4,6 +4,8 @@
 mod construct;
 mod fluid;
 mod least_loaded;
+mod limits;
+mod order;
 mod paper;
 mod picture;
 mod pieces;
@@ -15,8 +17,10 @@ mod search;
 mod solve;
 mod split;
 mod state;
+mod timeline;
 mod trim;
 
+pub use limits::{Limits, Unmet};
 pub use planner::{InsertPlan, Move, PieceReport, RegionPlan, Split, plan};
 pub use problem::{InsertItem, Loads, Machine, Problem};
 pub use request::{MachineList, MachineSpec, Operation, PartitionSpec, Request, TableSpec};

@@ -1,7 +1,8 @@
 //! An insert plan as a picture.
 
 use super::planner::{InsertPlan, RegionPlan};
-use crate::draw::{Picture, Stage, short};
+use super::request::Operation;
+use crate::draw::{CostBar, Picture, SplitBar, Stage, short};
 use crate::{Action, NodePrice};
 
 impl InsertPlan {
@@ -12,8 +13,6 @@ impl InsertPlan {
     }
 
     fn picture(&self, region: &RegionPlan) -> Picture {
-        let nodes = &region.plan.price.nodes;
-        let values = |of: fn(&NodePrice) -> f64| nodes.iter().map(of).collect::<Vec<f64>>();
         let name = self.name.as_deref().unwrap_or("Bulk insert");
         let title = match &region.name {
             Some(region) => format!("{name}, region {region}"),
@@ -30,21 +29,10 @@ impl InsertPlan {
         Picture {
             lines: self.lines(region),
             title,
-            stages: vec![
-                Stage::new("existing before", 0, values(|node| node.before)),
-                Stage::new("existing after moves", 0, values(|node| node.after)),
-                Stage::new(
-                    "moved in and out",
-                    1,
-                    values(|node| node.moved_in + node.moved_out),
-                ),
-                Stage::new(
-                    "inserted without plan",
-                    2,
-                    values(|node| node.insert_before),
-                ),
-                Stage::new("inserted with plan", 2, values(|node| node.insert_after)),
-            ],
+            costs: costs(region),
+            timeline: region.timeline.clone(),
+            splits: self.split_bars(region),
+            stages: self.stages(region),
             flows: Picture::sum_flows(transfers),
             unit: "records".to_owned(),
             names: region
@@ -53,6 +41,50 @@ impl InsertPlan {
                 .map(|name| name.clone().unwrap_or_default())
                 .collect(),
         }
+    }
+
+    fn stages(&self, region: &RegionPlan) -> Vec<Stage> {
+        let nodes = &region.plan.price.nodes;
+        let stage = |title: &str, group, of: fn(&NodePrice) -> f64| {
+            Stage::new(title, group, nodes.iter().map(of).collect())
+        };
+        let mut stages = vec![
+            stage("records before", 0, |node| node.before),
+            stage("records after moves", 0, |node| node.after),
+        ];
+        if self.operation == Operation::Insert {
+            let all = |node: &NodePrice| node.after + node.insert_after;
+            stages.push(stage("records after inserts", 0, all));
+        }
+        let moved = |node: &NodePrice| node.moved_in + node.moved_out;
+        let changed = match self.operation {
+            Operation::Insert => ["inserts without plan", "inserts with plan"],
+            Operation::Update => ["updates without plan", "updates with plan"],
+            Operation::Delete => ["deletes without plan", "deletes with plan"],
+        };
+        stages.extend([
+            stage(changed[0], 1, |node| node.insert_before),
+            stage(changed[1], 1, |node| node.insert_after),
+            stage("records moved in and out", 2, moved),
+        ]);
+        stages
+    }
+
+    /// The partitions that are cut, those with the most pieces first.
+    fn split_bars(&self, region: &RegionPlan) -> Vec<SplitBar> {
+        let mut pieces = std::collections::BTreeMap::<u32, SplitBar>::new();
+        for (piece, &to) in self.partitions.iter().zip(&region.dest) {
+            let table = piece.table.as_ref().map(|table| format!("{table}: "));
+            let bar = pieces.entry(piece.of).or_insert_with(|| SplitBar {
+                title: format!("{}partition {}", table.unwrap_or_default(), piece.of),
+                pieces: Vec::new(),
+            });
+            bar.pieces.push((piece.e + piece.n, to));
+        }
+        let mut bars: Vec<SplitBar> = pieces.into_values().collect();
+        bars.retain(|bar| bar.pieces.len() > 1);
+        bars.sort_by_key(|bar| std::cmp::Reverse(bar.pieces.len()));
+        bars
     }
 
     fn lines(&self, region: &RegionPlan) -> Vec<String> {
@@ -112,4 +144,20 @@ impl InsertPlan {
         }
         lines
     }
+}
+
+fn costs(region: &RegionPlan) -> Vec<CostBar> {
+    let price = &region.plan.price;
+    let bar = |title: &str, parts: Vec<(&'static str, f64)>| CostBar {
+        title: title.to_owned(),
+        parts,
+    };
+    vec![
+        bar("without plan", vec![("inserts", region.cost_no_moves)]),
+        bar(
+            "this plan",
+            vec![("moves", price.moving), ("inserts", price.insert)],
+        ),
+        bar("no plan below", vec![("bound", region.lower_bound)]),
+    ]
 }

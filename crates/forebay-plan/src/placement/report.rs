@@ -12,8 +12,8 @@ use super::migrate::{self, Exceeded, Transfer, TransferOrder, migrate};
 use super::replicas::Objective;
 use super::schemes::{self, Scheme};
 use crate::InputError;
-use crate::draw::{Picture, Stage, short};
-use crate::plan::Plan;
+use crate::draw::{Activity, Picture, Stage, TimeBar, TimeUnit, Timeline, short};
+use crate::plan::{Action, Node, Plan};
 
 /// How a placement comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,8 +241,48 @@ fn node_picture(cluster: &Cluster, report: &Report, transfers: &[Transfer]) -> P
         stages,
         flows: Picture::sum_flows(transfers.iter().filter_map(flow)),
         unit: if sized { "bytes" } else { "copies" }.to_owned(),
-        names: Vec::new(),
+        timeline: report.plan.as_ref().and_then(|plan| {
+            let unit = if sized { "byte" } else { "copy" };
+            timeline(plan, cluster.nodes.len(), unit)
+        }),
+        ..Picture::default()
     }
+}
+
+/// When the copies of a plan are made, if each node ships one after the other at one pace.
+fn timeline(plan: &Plan, nodes: usize, unit: &'static str) -> Option<Timeline> {
+    let node = Node {
+        bytes_per_second: Some(1.0),
+        ..Node::default()
+    };
+    let times = plan.step_times(&vec![node; nodes])?;
+    let mut timeline = Timeline {
+        unit: TimeUnit::One(unit),
+        steps_end: times.iter().map(|time| time.end).fold(0.0, f64::max),
+        ..Timeline::default()
+    };
+    for (step, time) in plan.steps.iter().zip(times) {
+        if let Action::Copy {
+            partition,
+            from,
+            to,
+        } = step.action
+        {
+            for (node, work) in [
+                (from, Activity::Send(partition, to)),
+                (to, Activity::Receive(partition, from)),
+            ] {
+                let (begin, end) = (time.begin, time.end);
+                timeline.bars.push(TimeBar {
+                    work,
+                    node,
+                    begin,
+                    end,
+                });
+            }
+        }
+    }
+    Some(timeline).filter(|timeline| timeline.end() > 0.0)
 }
 
 fn lines(cluster: &Cluster, report: &Report) -> Vec<String> {

@@ -8,6 +8,7 @@ mod simulate;
 use serde::{Deserialize, Serialize};
 
 pub use map::{Node, Partition, PartitionMap};
+pub use schedule::StepTime;
 pub use simulate::{Simulation, SimulationError};
 
 use crate::Key;

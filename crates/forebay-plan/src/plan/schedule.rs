@@ -24,6 +24,13 @@ impl PartialOrd for Moment {
     }
 }
 
+/// When a step begins and ends, in seconds from the plan's beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StepTime {
+    pub begin: f64,
+    pub end: f64,
+}
+
 impl Step {
     /// The nodes between which it carries bytes.
     pub fn transfer(&self) -> Option<(u32, u32)> {
@@ -44,6 +51,7 @@ struct Clockwork<'a> {
     ends: BinaryHeap<Reverse<(Moment, u32)>>,
     waits_for: Vec<usize>,
     waiting: Vec<Vec<u32>>,
+    times: Vec<StepTime>,
 }
 
 impl Plan {
@@ -51,6 +59,12 @@ impl Plan {
     /// step waits for a later one. A transfer gets its part of the slower end's bandwidth: that
     /// divided by the transfers that the node may take part in at once.
     pub fn moving_seconds(&self, nodes: &[Node]) -> Option<f64> {
+        let times = self.step_times(nodes)?;
+        Some(times.iter().map(|time| time.end).fold(0.0, f64::max))
+    }
+
+    /// When each step begins and ends, if all begin as early as they can.
+    pub fn step_times(&self, nodes: &[Node]) -> Option<Vec<StepTime>> {
         let ends = self.steps.iter().filter_map(Step::transfer);
         let known = |node: u32| {
             let node = nodes.get(node as usize)?;
@@ -63,8 +77,7 @@ impl Plan {
         if steps.any(|(index, step)| step.after.iter().any(|&before| before as usize >= index)) {
             return None;
         }
-        let mut clockwork = Clockwork::new(self, nodes);
-        Some(clockwork.run())
+        Some(Clockwork::new(self, nodes).run())
     }
 }
 
@@ -84,21 +97,20 @@ impl<'a> Clockwork<'a> {
             ends: BinaryHeap::new(),
             waits_for: plan.steps.iter().map(|step| step.after.len()).collect(),
             waiting,
+            times: vec![StepTime::default(); plan.steps.len()],
         }
     }
 
-    fn run(&mut self) -> f64 {
-        let mut now = 0.0;
+    fn run(mut self) -> Vec<StepTime> {
         for step in 0..self.plan.steps.len() as u32 {
             if self.waits_for[step as usize] == 0 {
-                self.begin(step, now);
+                self.begin(step, 0.0);
             }
         }
         while let Some(Reverse((Moment(end), step))) = self.ends.pop() {
-            now = end;
-            self.end(step, now);
+            self.end(step, end);
         }
-        now
+        self.times
     }
 
     fn busy(&self, node: u32) -> bool {
@@ -108,7 +120,7 @@ impl<'a> Clockwork<'a> {
     fn begin(&mut self, step: u32, now: f64) {
         let it = &self.plan.steps[step as usize];
         let Some((from, to)) = it.transfer() else {
-            self.ends.push(Reverse((Moment(now), step)));
+            self.runs(step, now, now);
             return;
         };
         if let Some(busy) = [from, to].into_iter().find(|&node| self.busy(node)) {
@@ -123,7 +135,12 @@ impl<'a> Clockwork<'a> {
             node.bytes_per_second.unwrap_or(f64::INFINITY) / f64::from(node.max_transfers.max(1))
         };
         let seconds = it.bytes / pace(from).min(pace(to));
-        self.ends.push(Reverse((Moment(now + seconds), step)));
+        self.runs(step, now, now + seconds);
+    }
+
+    fn runs(&mut self, step: u32, begin: f64, end: f64) {
+        self.times[step as usize] = StepTime { begin, end };
+        self.ends.push(Reverse((Moment(end), step)));
     }
 
     fn end(&mut self, step: u32, now: f64) {
@@ -210,6 +227,8 @@ mod tests {
     fn steps_begin_when_those_before_them_end() {
         let mut plan = moves(&[(0, 1, 100.0), (2, 3, 100.0)]);
         plan.steps[1].after = vec![0];
-        assert_eq!(plan.moving_seconds(&nodes(&[10.0; 4], 1)), Some(20.0));
+        let times = plan.step_times(&nodes(&[10.0; 4], 1)).expect("bandwidths");
+        let pairs: Vec<(f64, f64)> = times.iter().map(|time| (time.begin, time.end)).collect();
+        assert_eq!(pairs, [(0.0, 10.0), (10.0, 20.0)]);
     }
 }

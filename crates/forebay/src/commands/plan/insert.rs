@@ -1,6 +1,6 @@
 //! `forebay plan insert`: splits and moves before a bulk insert.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -52,6 +52,7 @@ pub fn run(args: &Insert, context: &Context) -> anyhow::Result<Outcome> {
     if args.seconds.is_some() && args.mode != Mode::Polish {
         bail!("--seconds goes with --mode polish: the other modes take as long as they take");
     }
+    super::check_drawing(&args.input, args.draw.as_deref())?;
     let file = args.input.display();
     let started = context.clock.monotonic();
     let request: Request = super::read(&args.input, context)?;
@@ -65,7 +66,7 @@ pub fn run(args: &Insert, context: &Context) -> anyhow::Result<Outcome> {
             .for_each(|region| region.cut(bytes as f64));
     }
     if let Some(path) = &args.draw {
-        draw(&plan, path)?;
+        super::write(&args.input, &drawings(&plan, path))?;
     }
     context.print(&plan, || {
         let pictures = plan.pictures();
@@ -86,16 +87,14 @@ fn polish_time(request: &Request) -> Duration {
     Duration::from_secs_f64((partitions as f64 / 250.0).clamp(0.5, 10.0))
 }
 
-fn draw(plan: &InsertPlan, path: &std::path::Path) -> anyhow::Result<()> {
-    for (region, picture) in plan.pictures().iter().enumerate() {
-        let path = match region {
-            0 => path.to_owned(),
-            _ => {
-                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                path.with_file_name(format!("{stem}-{region}.svg"))
-            }
-        };
-        super::write(&path, svg(picture).as_bytes())?;
-    }
-    Ok(())
+/// The drawings of all regions, and the files that they go to.
+fn drawings(plan: &InsertPlan, path: &Path) -> Vec<(PathBuf, String)> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let path_of = |region: usize| match region {
+        0 => path.to_owned(),
+        _ => path.with_file_name(format!("{stem}-{region}.svg")),
+    };
+    let pictures = plan.pictures();
+    let drawn = pictures.iter().map(svg).enumerate();
+    drawn.map(|(region, svg)| (path_of(region), svg)).collect()
 }

@@ -7,15 +7,15 @@ pub mod replicas;
 pub mod workload;
 
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::result_file::ResultFile;
+use crate::result_file::{ResultFile, is_same_file, is_stdout};
 
 /// Columns of what is drawn in the terminal.
 const WIDTH: usize = 110;
@@ -56,11 +56,41 @@ fn read<T: DeserializeOwned>(path: &Path, context: &Context) -> anyhow::Result<T
     forebay_plan::input::read(&text).with_context(|| path.display().to_string())
 }
 
-/// Writes a drawing; the file appears, or replaces the one of its name, when it is complete.
-fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    let written = ResultFile::create(path).and_then(|mut file| {
-        file.write_all(content)?;
-        Ok(file.finish()?)
-    });
-    written.with_context(|| format!("cannot write {}", path.display()))
+/// Refuses a drawing that would go to standard output, where the plan goes, or replace the input.
+fn check_drawing(input: &Path, drawing: Option<&Path>) -> anyhow::Result<()> {
+    let Some(drawing) = drawing else {
+        return Ok(());
+    };
+    if is_stdout(drawing) {
+        bail!(
+            "--draw {}: standard output has the plan; name a file",
+            drawing.display()
+        );
+    }
+    if is_same_file(input, drawing) {
+        bail!(
+            "--draw {} is the input; name another file",
+            drawing.display()
+        );
+    }
+    Ok(())
+}
+
+/// Writes drawings; each file appears, or replaces the one of its name, when all are complete.
+fn write(input: &Path, drawings: &[(PathBuf, String)]) -> anyhow::Result<()> {
+    let mut files = Vec::with_capacity(drawings.len());
+    for (path, content) in drawings {
+        check_drawing(input, Some(path))?;
+        let written = ResultFile::create(path).and_then(|mut file| {
+            file.write_all(content.as_bytes())?;
+            Ok(file)
+        });
+        let named = || format!("cannot write {}", path.display());
+        files.push((path, written.with_context(named)?));
+    }
+    for (path, file) in files {
+        let finished = file.finish();
+        finished.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }

@@ -43,12 +43,13 @@ pub struct Place {
 }
 
 pub fn run(args: &Place, context: &Context) -> anyhow::Result<Outcome> {
+    super::check_drawing(&args.input, args.draw.as_deref())?;
     let file = || args.input.display().to_string();
     let input: Input = super::read(&args.input, context)?;
     let cluster = input.check().with_context(file)?;
     let report = report(&cluster, args.scheme, args.objective, args.share).with_context(file)?;
     if let Some(path) = &args.draw {
-        super::write(path, svg(&report.picture()).as_bytes())?;
+        super::write(&args.input, &[(path.clone(), svg(&report.picture()))])?;
     }
     context.print(&report, || {
         let drawn = report

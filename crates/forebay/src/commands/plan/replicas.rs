@@ -35,6 +35,7 @@ pub struct Replicas {
 }
 
 pub fn run(args: &Replicas, context: &Context) -> anyhow::Result<Outcome> {
+    super::check_drawing(&args.input, args.draw.as_deref())?;
     let file = || args.input.display().to_string();
     let input: Input = super::read(&args.input, context)?;
     let cluster = input.check().with_context(file)?;
@@ -44,7 +45,7 @@ pub fn run(args: &Replicas, context: &Context) -> anyhow::Result<Outcome> {
     let value = objective_value(&cluster.loads, &replicas, args.objective);
     let picture = picture(&cluster, &replicas);
     if let Some(path) = &args.draw {
-        super::write(path, svg(&picture).as_bytes())?;
+        super::write(&args.input, &[(path.clone(), svg(&picture))])?;
     }
     let object = json!({"R": replicas, "objective": value});
     context.print(&object, || text(&picture, super::WIDTH))?;
