@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::{RecordBatch, RecordBatchIterator};
 use arrow_pyarrow::FromPyArrow;
-use forebay::embed::{self, CommandError, Outcome};
+use forebay::command_line::embed::{self, CommandError, Outcome};
 use forebay_load::sources::Batches;
 use pyo3::prelude::*;
 

@@ -7,8 +7,8 @@ use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_pyarrow::{FromPyArrow, ToPyArrow};
 use arrow_schema::Schema;
-use forebay::distributed;
-use forebay::embed::{CommandError, Outcome};
+use forebay::command_line::distributed;
+use forebay::command_line::embed::{CommandError, Outcome};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 

@@ -1,6 +1,7 @@
 //! Errors of the libraries as the exceptions of `forebay/_errors.py`, with the same words.
 
-use forebay::Failure;
+use forebay::ErrorKind;
+use forebay::command_line::words;
 use pyo3::prelude::*;
 
 /// An exception by its class in `forebay._errors`.
@@ -19,15 +20,15 @@ pub fn usage(py: Python<'_>, message: impl Into<String>) -> PyErr {
 
 /// The exception of a failed command.
 pub fn of_anyhow(py: Python<'_>, error: &anyhow::Error) -> PyErr {
-    let class = match Failure::of(error) {
-        Failure::Busy | Failure::InUse => "BusyError",
-        Failure::Missing => "MissingError",
-        Failure::Usage => "UsageError",
-        Failure::Data => "DataError",
-        Failure::Damaged => "DamagedError",
-        Failure::Cancelled | Failure::Other => "Error",
+    let class = match ErrorKind::of(error) {
+        ErrorKind::Busy | ErrorKind::InUse => "BusyError",
+        ErrorKind::Missing => "MissingError",
+        ErrorKind::Usage => "UsageError",
+        ErrorKind::Data => "DataError",
+        ErrorKind::Damaged => "DamagedError",
+        _ => "Error",
     };
-    exception(py, class, forebay::words(error))
+    exception(py, class, words(error))
 }
 
 /// [`of_anyhow`] of any error of the libraries.

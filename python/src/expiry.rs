@@ -21,7 +21,8 @@ fn lifetime_ms(ttl: &Bound<'_, PyAny>) -> PyResult<u64> {
         usage(py, format!("{given} is no time to live: {how}"))
     };
     let ms = if let Ok(text) = ttl.cast::<PyString>() {
-        let time = forebay::parse_lifetime(text.to_str()?).map_err(|error| usage(py, error))?;
+        let time = forebay::command_line::parse_lifetime(text.to_str()?)
+            .map_err(|error| usage(py, error))?;
         time.as_millis() as f64
     } else if let Ok(total) = ttl.call_method0("total_seconds") {
         total.extract::<f64>()? * 1000.0

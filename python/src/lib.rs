@@ -16,7 +16,6 @@ mod scan;
 mod shape;
 mod store;
 mod table;
-mod taker;
 mod values;
 
 use pyo3::prelude::*;

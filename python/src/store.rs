@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forebay::{Context, Target};
+use forebay::command_line::{Context, Taker, Target};
 use forebay_engine::live::{Budget, LiveTable};
 use forebay_engine::{Store, StoreError, TableName, Version};
 use parking_lot::Mutex;
@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 
 use crate::errors::{of_anyhow, of_error, usage};
 use crate::shape::Shape;
-use crate::taker::Taker;
 
 /// A store on this machine. Live tables are opened once, and shared by all who ask for them.
 #[pyclass(frozen, subclass, module = "forebay._forebay")]
@@ -43,16 +42,12 @@ impl Live {
         self.table.lock().clone()
     }
 
-    /// Does what other processes ask of the table; false once it is closed.
-    fn take_asks(&self) -> bool {
-        if self.taker.is_stopped() {
-            return false;
-        }
+    /// Does what other processes ask of the table.
+    fn take_asks(&self) {
         // Who asks and is not answered is told so by its own waiting.
         _ = self
             .table()
             .map(|table| (table.take_load(), table.take_asks()));
-        true
     }
 
     /// Waits for what is under way on its threads; the last handle closes the table.
@@ -101,7 +96,7 @@ impl RawStore {
         let taken = Arc::downgrade(&live);
         let started = live
             .taker
-            .start(move || taken.upgrade().is_some_and(|live| live.take_asks()));
+            .start(move || taken.upgrade().map(|live| live.take_asks()).is_some());
         started.context("cannot start a thread that takes loads")?;
         open.insert(name.clone(), Arc::clone(&live));
         Ok(live)

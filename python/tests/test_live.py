@@ -233,7 +233,8 @@ def test_a_closed_table_can_be_opened_by_others_at_once(store, path):
         table = store["t"] if n else store.create("t", durability="os")
         table.put("k", str(n))
         held = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert held.returncode == 4 and "in use" in held.stderr
+        # Whoever has it open lets others read a moment of it.
+        assert held.returncode == 0 and str(n) in held.stdout, held.stderr
         table.close()
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and str(n) in done.stdout, done.stderr

@@ -27,6 +27,7 @@ pub struct Table {
 /// One line of a table's list of versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionInfo {
+    /// The version's number.
     pub version: u64,
     /// [`Manifest::rows_between`].
     pub rows_between: (u64, u64),
@@ -36,9 +37,11 @@ pub struct VersionInfo {
     pub bytes: u64,
     /// The length of its files.
     pub file_bytes: u64,
+    /// When its push began, in milliseconds since 1970-01-01 UTC.
     pub created_unix_ms: u64,
     /// [`Manifest::content`].
     pub content: Option<ContentSum>,
+    /// Whether it serves.
     pub serving: bool,
     /// Whether a rollback would go to this version.
     pub previous: bool,
@@ -51,6 +54,7 @@ pub struct VersionInfo {
 pub struct Swapped {
     /// What served before; the same as `to` when there was nothing to do.
     pub from: Option<u64>,
+    /// What serves now.
     pub to: u64,
 }
 

@@ -5,8 +5,11 @@ use std::sync::Arc;
 /// What a stage counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
+    /// Rows of the sources.
     Rows,
+    /// Bytes of files.
     Bytes,
+    /// Pages of runs.
     Pages,
 }
 

@@ -8,8 +8,8 @@ use crate::cli::{self, Cli, Command};
 use crate::commands::{load, push};
 use crate::context::Context;
 pub use crate::context::Listener;
+use crate::error_kind::words;
 pub use crate::exit::Outcome;
-use crate::failure::words;
 
 /// Why a command gave no result.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,11 @@
 //! Exit codes, and how a command's failure is told.
 
-use std::io::ErrorKind;
+use std::io;
 use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::failure::{Failure, words};
+use crate::error_kind::{ErrorKind, words};
 use crate::output::Output;
 
 /// How a command that did not fail has ended.
@@ -38,14 +38,14 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     } else {
         tell!("forebay: {}", words(&error));
     }
-    ExitCode::from(match Failure::of(&error) {
-        Failure::Busy | Failure::InUse => BUSY,
+    ExitCode::from(match ErrorKind::of(&error) {
+        ErrorKind::Busy | ErrorKind::InUse => BUSY,
         _ => FAILED,
     })
 }
 
 /// Whoever read our output (`| head`) has enough: not worth a message.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,6 +1,48 @@
-//! The forebay command: the parser, and one file a command under `commands/`. The work itself is
-//! done by the libraries. [`main`] is the binary; [`embed`] runs the same commands for a program
-//! that they are part of, and [`distributed`] a push whose rows its tasks bring.
+//! Forebay in a Rust program: a store of tables in a directory, opened by [`open`] or
+//! [`open_or_create`].
+//!
+//! - A *batch table* is replaced whole: [`Store::push`] builds a version from files or records,
+//!   checks it and lets it serve; [`Store::batch`] reads it.
+//! - A *live table* is written at any time: [`Store::create_live`], [`Store::live`].
+//!
+//! Keys are bytes; text will do. Values come as what their table holds: bytes, numbers, rows of
+//! typed columns or lists ([`Value`]). Scans are iterators. Every error is an [`Error`], whose
+//! [`kind`](Error::kind) says what can be done about it.
+//!
+//! ```
+//! use forebay::{DeltaKind, LiveOptions};
+//!
+//! # fn main() -> Result<(), forebay::Error> {
+//! # let dir = tempfile::tempdir().expect("a directory");
+//! # let dir = dir.path().join("store");
+//! let store = forebay::open_or_create(dir)?;
+//!
+//! // A batch table: a new version at each push, all at once.
+//! let people = [("1", "Ada"), ("2", "Bob")];
+//! store.push("people").records(people).run()?;
+//! let people = store.batch("people")?;
+//! assert_eq!(people.get("1")?.and_then(|value| value.into_text()).as_deref(), Some("Ada"));
+//!
+//! // A live table, of numbers that deltas add to.
+//! let clicks = LiveOptions::ordered().delta(DeltaKind::AddI64);
+//! let clicks = store.live_or_create("clicks", clicks)?;
+//! clicks.delta("page-7", 1)?;
+//! clicks.delta("page-7", 2)?;
+//! for record in clicks.prefix("page-")? {
+//!     let (key, value) = record?;
+//!     assert_eq!((&key[..], value.as_i64()), (&b"page-7"[..], Some(3)));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `docs/rust.md` has the rest, `examples/` whole programs. All objects may be used by several
+//! threads. The calls wait for the device where they must: from asynchronous code, make them on
+//! threads that may wait.
+//!
+//! This crate also is the command `forebay`, and brings its server, its loader and what reaches
+//! object stores. A program that only opens directories, and knows what its values are, may depend
+//! on `forebay-engine` alone.
 
 /// Writes a line to standard error, where it can be written: what the command does does not depend
 /// on it.
@@ -15,13 +57,15 @@ mod choices;
 mod cli;
 mod commands;
 mod context;
-pub mod distributed;
-pub mod embed;
+mod distributed;
+mod embed;
+mod error_kind;
 mod exit;
-mod failure;
 mod global;
 mod human;
 mod key;
+#[warn(missing_docs)]
+mod library;
 mod log;
 mod memory;
 mod output;
@@ -29,23 +73,50 @@ mod progress;
 mod pulling;
 mod render;
 mod result_file;
+mod taker;
 mod target;
 mod uploading;
 
-use std::process::ExitCode;
+#[doc(inline)]
+pub use error_kind::ErrorKind;
+#[doc(inline)]
+pub use library::*;
 
-use clap::Parser;
+/// The blocks of code in the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+mod page {}
 
-pub use context::{Context, Opened};
-pub use failure::{Failure, words};
-pub use human::parse_lifetime;
-pub use target::Target;
+/// What the binary and the Python package are made of. It is no part of the library, and changes
+/// without notice.
+#[doc(hidden)]
+pub mod command_line {
+    use std::process::ExitCode;
 
-/// Runs the command line that the process was started with.
-pub fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    forebay_io::raw::raise_open_files_limit();
-    forebay_io::raw::ignore_file_size_signal();
-    let context = Context::new(&cli.global);
-    exit::report(context.output, cli::run(cli.command, &context))
+    use clap::Parser;
+
+    pub use crate::context::{Context, Opened};
+    pub use crate::error_kind::words;
+    pub use crate::human::parse_lifetime;
+    pub use crate::taker::Taker;
+    pub use crate::target::Target;
+
+    /// Commands, run by the program that they are part of.
+    pub mod embed {
+        pub use crate::embed::*;
+    }
+
+    /// Pushes that tasks of another engine build.
+    pub mod distributed {
+        pub use crate::distributed::*;
+    }
+
+    /// Runs the command line that the process was started with.
+    pub fn main() -> ExitCode {
+        let cli = crate::cli::Cli::parse();
+        forebay_io::raw::raise_open_files_limit();
+        forebay_io::raw::ignore_file_size_signal();
+        let context = Context::new(&cli.global);
+        crate::exit::report(context.output, crate::cli::run(cli.command, &context))
+    }
 }

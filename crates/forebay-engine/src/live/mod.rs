@@ -207,6 +207,18 @@ impl LiveTable {
         self.shared().write_batch_waiting(batch)
     }
 
+    /// Does the operations of a batch one after the other, whichever partitions their keys lie in.
+    /// The commit is that of the last one, and covers all. After an error those before the refused
+    /// one are done.
+    pub fn write_each(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
+        let mut last = Commit::nothing(self.shared());
+        for (key, operation) in batch.records() {
+            self.pause(last);
+            last = self.shared().write_one(key, operation)?;
+        }
+        Ok(last)
+    }
+
     /// [`LiveTable::write`] from a thread that must not wait: `None`, and nothing is done, where it
     /// would have to.
     pub fn try_write(&self, batch: &Batch) -> Result<Option<Commit<'_>>, LiveError> {
@@ -366,14 +378,19 @@ impl LiveTable {
         let mut deleted = 0;
         let mut last = Commit::nothing(self.shared());
         while scan.advance()? {
+            self.pause(last);
             last = self.delete(scan.key())?;
             deleted += 1;
-            let delay = last.delay();
-            if !delay.is_zero() {
-                self.shared().clock().sleep(delay);
-            }
         }
         Ok((deleted, last))
+    }
+
+    /// Before the next write of several.
+    fn pause(&self, before: Commit<'_>) {
+        let delay = before.delay();
+        if !delay.is_zero() {
+            self.shared().clock().sleep(delay);
+        }
     }
 
     /// An id and a path for a run to be written and then added by [`LiveTable::ingest`].

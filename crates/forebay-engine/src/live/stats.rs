@@ -30,16 +30,19 @@ pub struct LiveStats {
     pub frozen_bytes: usize,
     /// Memory of the runs' filters and indexes.
     pub run_memory_bytes: usize,
-    /// Bytes of runs' files that flushes wrote, and that merges wrote.
+    /// Bytes of runs' files that flushes wrote.
     pub flushed_bytes: u64,
+    /// Bytes of runs that merges wrote.
     pub merged_bytes: u64,
+    /// Merges that are done.
     pub merges: u64,
     /// Whether runs are to be merged, or are being.
     pub is_merge_due: bool,
     /// Pauses asked of writers.
     pub delayed: Duration,
-    /// Why the last flush, or merge, failed, if it did.
+    /// Why the last flush failed, if it did.
     pub flush_problem: Option<String>,
+    /// Why the last merge failed, if it did.
     pub merge_problem: Option<String>,
     /// Why no more writes are taken, if so.
     pub failed: Option<String>,

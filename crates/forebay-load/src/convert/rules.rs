@@ -30,8 +30,11 @@ impl Given {
 /// How many values of a column were changed, as was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lossy {
+    /// The column, or the path of a field.
     pub column: String,
+    /// What was done to them.
     pub how: Loss,
+    /// How many.
     pub values: u64,
 }
 

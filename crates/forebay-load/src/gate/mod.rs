@@ -62,9 +62,11 @@ pub fn limits(given: &[Limit]) -> Vec<Limit> {
 /// What one limit saw.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
+    /// The limit, as it is given.
     pub limit: String,
     /// In plain words.
     pub seen: String,
+    /// Whether the version keeps it.
     pub passed: bool,
     /// Whether it is told even when it passed.
     #[serde(skip)]

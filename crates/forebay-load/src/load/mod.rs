@@ -61,6 +61,7 @@ pub struct LoadRequest {
 /// What a load did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadReport {
+    /// The live table.
     pub table: TableName,
     /// Keys that were loaded.
     pub rows: u64,
@@ -75,6 +76,7 @@ pub struct LoadReport {
     pub lossy: Vec<Lossy>,
     /// Rows left out because of another of the same key, or composed with one.
     pub duplicates: u64,
+    /// How long it took.
     pub seconds: f64,
 }
 

@@ -11,9 +11,13 @@ use crate::gate::Finding;
 /// What the keys of a push onto another version came to, once those of one key were composed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Applied {
+    /// Keys whose value was set.
     pub updates: u64,
+    /// Keys whose value was set where they are absent.
     pub inserts: u64,
+    /// Keys that were removed.
     pub deletes: u64,
+    /// Keys whose value was added to.
     pub deltas: u64,
 }
 
@@ -35,13 +39,16 @@ impl fmt::Display for Applied {
 /// What a push did, for people and programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PushReport {
+    /// The batch table.
     pub table: TableName,
+    /// The number of the version that was built.
     pub version: u64,
     /// The rows of the version: the least and the greatest number of them, where newer runs may
     /// hide or remove rows of older ones.
     pub rows_between: (u64, u64),
     /// The version whose runs it goes on with.
     pub onto: Option<u64>,
+    /// What its rows came to, in a push onto another version.
     pub applied: Option<Applied>,
     /// Of keys and values that were pushed.
     pub bytes: u64,
@@ -51,7 +58,9 @@ pub struct PushReport {
     pub lossy: Vec<Lossy>,
     /// Rows left out because of another of the same key, or composed with one.
     pub duplicates: u64,
+    /// How long it took.
     pub seconds: f64,
+    /// Whether the version serves.
     pub swapped: bool,
     /// The version that the gate compared it with.
     pub compared_with: Option<u64>,

@@ -7,7 +7,9 @@ use super::{ListView, RowError, RowView};
 /// A value with its meaning. What a kind's scale, unit or zone says is carried along.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Datum<'a> {
+    /// No value.
     Null,
+    /// A truth value.
     Bool(bool),
     /// Signed integers of all widths.
     Int(i64),
@@ -15,51 +17,48 @@ pub enum Datum<'a> {
     UInt(u64),
     /// The bits of a half; see [`f16_to_f32`].
     Float16(u16),
+    /// A float of 32 bits.
     Float32(f32),
+    /// A float of 64 bits.
     Float64(f64),
     /// `value` times 10^-scale; decimals of up to 128 bits.
-    Decimal {
-        value: i128,
-        scale: i8,
-    },
+    Decimal { value: i128, scale: i8 },
     /// `value` (little-endian two's complement) times 10^-scale.
-    Decimal256 {
-        value: [u8; 32],
-        scale: i8,
-    },
+    Decimal256 { value: [u8; 32], scale: i8 },
     /// Days since 1970-01-01.
     Date(i32),
     /// Milliseconds since 1970-01-01.
     Date64(i64),
     /// Units since midnight.
-    Time {
-        value: i64,
-        unit: TimeUnit,
-    },
+    Time { value: i64, unit: TimeUnit },
     /// Units since 1970-01-01T00:00:00.
     Timestamp {
         value: i64,
         unit: TimeUnit,
         zoned: bool,
     },
-    Duration {
-        value: i64,
-        unit: TimeUnit,
-    },
+    /// A number of units.
+    Duration { value: i64, unit: TimeUnit },
+    /// A span of the calendar.
     Interval {
         months: i32,
         days: i32,
         nanoseconds: i64,
     },
+    /// UTF-8.
     Text(&'a str),
+    /// Bytes of any kind.
     Bytes(&'a [u8]),
+    /// Values of one kind.
     List(ListView<'a>),
+    /// The fields of a struct.
     Row(RowView<'a>),
     /// A list of rows of two columns, the key and the value.
     Map(ListView<'a>),
 }
 
 impl<'a> Datum<'a> {
+    /// Whether there is no value.
     pub fn is_null(&self) -> bool {
         matches!(self, Datum::Null)
     }

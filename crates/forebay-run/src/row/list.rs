@@ -32,6 +32,14 @@ impl<'a> ListView<'a> {
         ListView::parse(Item::Kind(item), item.slot(), bytes)
     }
 
+    /// The kind of the items, where they are no entries of a map.
+    pub(super) fn item_kind(&self) -> Option<&'a Kind> {
+        match self.item {
+            Item::Kind(kind) => Some(kind),
+            Item::Row(_) => None,
+        }
+    }
+
     /// A list whose items are rows: the entries of a map.
     pub fn rows(entries: &'a Schema, bytes: &'a [u8]) -> Result<ListView<'a>, RowError> {
         ListView::parse(Item::Row(entries), RowSlot::Variable, bytes)
@@ -99,6 +107,7 @@ impl<'a> ListView<'a> {
         self.count
     }
 
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

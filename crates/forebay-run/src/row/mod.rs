@@ -40,6 +40,7 @@ mod base64;
 mod datum;
 mod decimal;
 mod digits;
+mod given;
 mod json;
 mod kind_name;
 mod list;

@@ -11,9 +11,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeUnit {
+    /// A second.
     Second,
+    /// 10^-3 seconds.
     Millisecond,
+    /// 10^-6 seconds.
     Microsecond,
+    /// 10^-9 seconds.
     Nanosecond,
 }
 
@@ -40,36 +44,42 @@ impl TimeUnit {
 pub enum Kind {
     /// Every value is null.
     Null,
+    /// True or false.
     Bool,
+    /// A signed integer of 8 bits.
     Int8,
+    /// Of 16 bits.
     Int16,
+    /// Of 32 bits.
     Int32,
+    /// Of 64 bits.
     Int64,
+    /// An unsigned integer of 8 bits.
     #[serde(rename = "uint8")]
     UInt8,
+    /// Of 16 bits, unsigned.
     #[serde(rename = "uint16")]
     UInt16,
+    /// Of 32 bits, unsigned.
     #[serde(rename = "uint32")]
     UInt32,
+    /// Of 64 bits, unsigned.
     #[serde(rename = "uint64")]
     UInt64,
+    /// A float of 16 bits.
     Float16,
+    /// Of 32 bits.
     Float32,
+    /// Of 64 bits.
     Float64,
     /// An integer of `bits` (32, 64, 128 or 256) times 10^-scale; the scale may be negative.
-    Decimal {
-        precision: u8,
-        scale: i8,
-        bits: u16,
-    },
+    Decimal { precision: u8, scale: i8, bits: u16 },
     /// Days since 1970-01-01, 32 bits.
     Date32,
     /// Milliseconds since 1970-01-01, 64 bits.
     Date64,
     /// Time of day; seconds and milliseconds in 32 bits, the finer units in 64.
-    Time {
-        unit: TimeUnit,
-    },
+    Time { unit: TimeUnit },
     /// Since 1970-01-01T00:00:00, in UTC when there is a zone (kept to restore the type), else in
     /// no stated zone.
     Timestamp {
@@ -77,32 +87,31 @@ pub enum Kind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         zone: Option<String>,
     },
-    Duration {
-        unit: TimeUnit,
-    },
+    /// A number of units.
+    Duration { unit: TimeUnit },
+    /// Months.
     IntervalMonths,
+    /// Days and milliseconds.
     IntervalDayTime,
+    /// Months, days and nanoseconds.
     IntervalMonthDayNano,
     /// UTF-8.
     Text,
+    /// Bytes.
     Binary,
-    FixedBinary {
-        width: u32,
-    },
+    /// So many bytes.
+    FixedBinary { width: u32 },
+    /// Values of one kind.
     List {
         item: Box<Column>,
         /// The length that every list has, for a fixed-size list.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u32>,
     },
-    Struct {
-        fields: Schema,
-    },
+    /// Named fields.
+    Struct { fields: Schema },
     /// A list of rows of two columns, the key and the value.
-    Map {
-        entries: Schema,
-        sorted: bool,
-    },
+    Map { entries: Schema, sorted: bool },
 }
 
 /// How a value of a kind is laid out in a row or list.
@@ -174,12 +183,16 @@ impl Kind {
 /// A named, typed column of a row, field of a struct or item of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
+    /// Unique within its row or struct.
     pub name: String,
+    /// The type of its values.
     pub kind: Kind,
+    /// Whether values may be null.
     pub nullable: bool,
 }
 
 impl Column {
+    /// A column of that name and type.
     pub fn new(name: impl Into<String>, kind: Kind, nullable: bool) -> Column {
         Column {
             name: name.into(),

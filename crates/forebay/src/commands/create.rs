@@ -48,7 +48,7 @@ pub struct Create {
 
     /// What is stored for a key: bytes, rows of the columns given, lists of the items given
     #[arg(long, value_enum, default_value = "bytes", help_heading = "Values")]
-    pub value: Value,
+    pub value: ValueForm,
 
     /// What KV.DELTA does to the values, which are numbers but for append: decimal text on the wire
     #[arg(long, value_parser = DELTAS.parser(), help_heading = "Values")]
@@ -102,7 +102,7 @@ pub enum Mode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Value {
+pub enum ValueForm {
     Bytes,
     Row,
     List,
@@ -183,28 +183,28 @@ impl Create {
 
     fn values(&self) -> anyhow::Result<(ValueKind, Schema)> {
         let column = "value".to_owned();
-        if self.value != Value::Bytes && self.delta.is_some() {
+        if self.value != ValueForm::Bytes && self.delta.is_some() {
             bail!("--delta is for tables of --value bytes");
         }
-        if self.value != Value::Row && !self.column.is_empty() {
+        if self.value != ValueForm::Row && !self.column.is_empty() {
             bail!("--column is for tables of --value row");
         }
-        if self.value != Value::List && self.item.is_some() {
+        if self.value != ValueForm::List && self.item.is_some() {
             bail!("--item is for tables of --value list");
         }
         Ok(match self.value {
-            Value::Bytes => {
+            ValueForm::Bytes => {
                 let schema = Schema::new(vec![Column::new(&column, Kind::Binary, false)]);
                 (ValueKind::Bytes { column }, schema)
             }
-            Value::Row if self.column.is_empty() => {
+            ValueForm::Row if self.column.is_empty() => {
                 bail!("a table of rows needs its columns: --column name:text --column score:int64")
             }
-            Value::Row => (
+            ValueForm::Row => (
                 ValueKind::Row,
                 parse_schema(&self.column).context("--column")?,
             ),
-            Value::List => {
+            ValueForm::List => {
                 let Some(item) = &self.item else {
                     bail!("a table of lists needs the type of their items: --item text")
                 };

@@ -111,7 +111,7 @@ fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome
 }
 
 impl Load {
-    fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
+    pub(crate) fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
         let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         Ok(LoadRequest {

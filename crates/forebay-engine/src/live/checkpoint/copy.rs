@@ -20,8 +20,11 @@ const COPY_BYTES: usize = 1 << 20;
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
+    /// The runs of all partitions.
     pub runs: usize,
+    /// Their records; several of one key count separately.
     pub records: u64,
+    /// The length of their files.
     pub file_bytes: u64,
     /// Bytes of these that took no room, being linked.
     pub linked_bytes: u64,

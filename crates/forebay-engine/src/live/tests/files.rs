@@ -93,11 +93,8 @@ fn small_memory_makes_many_runs_which_are_merged_and_removed() {
         }
         let stats = table.stats();
         assert!(stats.flushed_bytes > 4 << 20, "{stats:?}");
-        assert!(
-            budget.used_bytes() <= budget.limit_bytes(),
-            "{}",
-            budget.used_bytes()
-        );
+        // Indexes of runs are not kept from growing, but counted.
+        assert!(budget.write_pressure() <= 1.05, "{budget:?}");
         table.compact().unwrap();
         let stats = table.stats();
         assert!(stats.merges > 0);

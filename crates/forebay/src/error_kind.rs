@@ -1,4 +1,4 @@
-//! What kind of failure an error is, for exit codes and for programs.
+//! What kind of error it is: for exit codes, and for programs.
 
 use forebay_engine::live::{CheckpointError, LiveError, LoadError as EngineLoadError, LogError};
 use forebay_engine::{PushError as EngineError, ReadError, SourceError as TableError, StoreError};
@@ -10,9 +10,12 @@ use forebay_load::sources::SourceError;
 use forebay_objects::{OpenError, PullError};
 use forebay_run::RunError;
 
-/// What whoever gets an error can do about it.
+use crate::library::problem::Problem;
+
+/// What can be done about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+#[non_exhaustive]
+pub enum ErrorKind {
     /// Something else is at work on the table: try again.
     Busy,
     /// A live table is open in another process.
@@ -27,6 +30,7 @@ pub enum Failure {
     Damaged,
     /// It was asked to stop.
     Cancelled,
+    /// Any other: the device, the system, the network.
     Other,
 }
 
@@ -44,7 +48,9 @@ pub fn words(error: &anyhow::Error) -> String {
     words
 }
 
-impl Failure {
+impl ErrorKind {
+    /// The kind of an error of the libraries.
+    #[doc(hidden)]
     pub fn of(error: &anyhow::Error) -> Self {
         let found = (error.downcast_ref().map(of_push))
             .or_else(|| error.downcast_ref().map(of_engine))
@@ -56,6 +62,7 @@ impl Failure {
             .or_else(|| error.downcast_ref().map(of_checkpoint))
             .or_else(|| error.downcast_ref().map(of_open))
             .or_else(|| error.downcast_ref().map(of_pull))
+            .or_else(|| error.downcast_ref().map(of_problem))
             .or_else(|| match error.downcast_ref()? {
                 TableError::Batch(error) => Some(of_read(error)),
                 TableError::Live(error) => Some(of_live(error)),
@@ -64,10 +71,10 @@ impl Failure {
     }
 }
 
-fn of_push(error: &PushError) -> Failure {
+fn of_push(error: &PushError) -> ErrorKind {
     match error {
         PushError::Source(SourceError::Missing { .. } | SourceError::NoMatch { .. }) => {
-            Failure::Missing
+            ErrorKind::Missing
         }
         PushError::Source(
             SourceError::Io { .. }
@@ -75,7 +82,7 @@ fn of_push(error: &PushError) -> Failure {
             | SourceError::Remote { .. }
             | SourceError::SpoolFull { .. }
             | SourceError::Spool { .. },
-        ) => Failure::Other,
+        ) => ErrorKind::Other,
         PushError::Source(
             SourceError::NoSource
             | SourceError::ColumnType { .. }
@@ -90,24 +97,24 @@ fn of_push(error: &PushError) -> Failure {
         | PushError::DeltaOfRows
         | PushError::AppendToNested { .. }
         | PushError::Boundaries(_)
-        | PushError::Onto { .. } => Failure::Usage,
+        | PushError::Onto { .. } => ErrorKind::Usage,
         PushError::Source(_)
         | PushError::Encode(_)
         | PushError::BadRow { .. }
         | PushError::NothingLeft
         | PushError::SortOf { .. }
-        | PushError::Sort(SortError::Duplicate { .. }) => Failure::Data,
+        | PushError::Sort(SortError::Duplicate { .. }) => ErrorKind::Data,
         PushError::Sort(SortError::Run(error)) => of_run(error),
         PushError::Sort(SortError::Base(error)) => of_read(error),
-        PushError::Sort(SortError::Stopped) => Failure::Cancelled,
-        PushError::Sort(SortError::NotHere { .. }) => Failure::Missing,
+        PushError::Sort(SortError::Stopped) => ErrorKind::Cancelled,
+        PushError::Sort(SortError::NotHere { .. }) => ErrorKind::Missing,
         PushError::Engine(error) => of_engine(error),
-        PushError::Mismatch { .. } => Failure::Damaged,
-        PushError::Rejects { .. } | PushError::Sort(SortError::Scratch { .. }) => Failure::Other,
+        PushError::Mismatch { .. } => ErrorKind::Damaged,
+        PushError::Rejects { .. } | PushError::Sort(SortError::Scratch { .. }) => ErrorKind::Other,
     }
 }
 
-fn of_distributed(error: &DistributedError) -> Failure {
+fn of_distributed(error: &DistributedError) -> ErrorKind {
     match error {
         DistributedError::Push(error) => of_push(error),
         DistributedError::Option { .. }
@@ -115,7 +122,7 @@ fn of_distributed(error: &DistributedError) -> Failure {
         | DistributedError::Recipe(_)
         | DistributedError::BadRecipe(_)
         | DistributedError::Source { .. }
-        | DistributedError::Batch(_) => Failure::Usage,
+        | DistributedError::Batch(_) => ErrorKind::Usage,
         DistributedError::Samples { .. }
         | DistributedError::Columns { .. }
         | DistributedError::Shuffle { .. }
@@ -123,101 +130,101 @@ fn of_distributed(error: &DistributedError) -> Failure {
         | DistributedError::Report { .. }
         | DistributedError::Reports { .. }
         | DistributedError::Sources { .. }
-        | DistributedError::Total { .. } => Failure::Data,
-        DistributedError::Scratch { .. } => Failure::Other,
+        | DistributedError::Total { .. } => ErrorKind::Data,
+        DistributedError::Scratch { .. } => ErrorKind::Other,
     }
 }
 
-fn of_engine(error: &EngineError) -> Failure {
+fn of_engine(error: &EngineError) -> ErrorKind {
     match error {
-        EngineError::Busy { .. } => Failure::Busy,
-        EngineError::NotRising { .. } | EngineError::NoNumberLeft { .. } => Failure::Usage,
-        EngineError::BadManifest { .. } => Failure::Other,
+        EngineError::Busy { .. } => ErrorKind::Busy,
+        EngineError::NotRising { .. } | EngineError::NoNumberLeft { .. } => ErrorKind::Usage,
+        EngineError::BadManifest { .. } => ErrorKind::Other,
         EngineError::Store(error) => of_store(error),
         EngineError::Read(error) => of_read(error),
     }
 }
 
-fn of_open(error: &OpenError) -> Failure {
+fn of_open(error: &OpenError) -> ErrorKind {
     match error {
-        OpenError::Address(_) | OpenError::NoWorkDir => Failure::Usage,
-        OpenError::Connect { .. } => Failure::Other,
+        OpenError::Address(_) | OpenError::NoWorkDir => ErrorKind::Usage,
+        OpenError::Connect { .. } => ErrorKind::Other,
         OpenError::Pull(error) => of_pull(error),
         OpenError::Store(error) => of_store(error),
     }
 }
 
-fn of_pull(error: &PullError) -> Failure {
+fn of_pull(error: &PullError) -> ErrorKind {
     match error {
-        PullError::Damaged { .. } | PullError::Unsound { .. } => Failure::Damaged,
-        PullError::NotACache { .. } => Failure::Usage,
+        PullError::Damaged { .. } | PullError::Unsound { .. } => ErrorKind::Damaged,
+        PullError::NotACache { .. } => ErrorKind::Usage,
         PullError::Push(error) => of_engine(error),
         PullError::Store(error) => of_store(error),
         PullError::Request { .. } | PullError::Superseded | PullError::Disk { .. } => {
-            Failure::Other
+            ErrorKind::Other
         }
     }
 }
 
-fn of_load(error: &LoadError) -> Failure {
+fn of_load(error: &LoadError) -> ErrorKind {
     match error {
         LoadError::Rows(error) => of_push(error),
-        LoadError::Fit { .. } => Failure::Usage,
+        LoadError::Fit { .. } => ErrorKind::Usage,
         LoadError::Engine(error) => match error {
-            EngineLoadError::Busy { .. } => Failure::Busy,
-            EngineLoadError::NotTaken { .. } => Failure::InUse,
-            EngineLoadError::Batch { .. } => Failure::Usage,
-            EngineLoadError::Refused { .. } => Failure::Other,
+            EngineLoadError::Busy { .. } => ErrorKind::Busy,
+            EngineLoadError::NotTaken { .. } => ErrorKind::InUse,
+            EngineLoadError::Batch { .. } => ErrorKind::Usage,
+            EngineLoadError::Refused { .. } => ErrorKind::Other,
             EngineLoadError::Live(error) => of_live(error),
             EngineLoadError::Store(error) => of_store(error),
         },
     }
 }
 
-fn of_checkpoint(error: &CheckpointError) -> Failure {
+fn of_checkpoint(error: &CheckpointError) -> ErrorKind {
     match error {
-        CheckpointError::NotTaken { .. } => Failure::InUse,
-        CheckpointError::Refused { .. } => Failure::Other,
+        CheckpointError::NotTaken { .. } => ErrorKind::InUse,
+        CheckpointError::Refused { .. } => ErrorKind::Other,
         CheckpointError::Live(error) => of_live(error),
         CheckpointError::Store(error) => of_store(error),
     }
 }
 
-fn of_store(error: &StoreError) -> Failure {
+fn of_store(error: &StoreError) -> ErrorKind {
     match error {
-        StoreError::Locked { .. } | StoreError::PushRuns { .. } => Failure::Busy,
-        StoreError::InUse { .. } => Failure::InUse,
+        StoreError::Locked { .. } | StoreError::PushRuns { .. } => ErrorKind::Busy,
+        StoreError::InUse { .. } => ErrorKind::InUse,
         StoreError::NoStore { .. }
         | StoreError::NoTable { .. }
         | StoreError::NoVersion { .. }
         | StoreError::NothingServes { .. }
-        | StoreError::NothingBefore { .. } => Failure::Missing,
+        | StoreError::NothingBefore { .. } => ErrorKind::Missing,
         StoreError::Name(_) | StoreError::IsLive { .. } | StoreError::NotEmpty { .. } => {
-            Failure::Usage
+            ErrorKind::Usage
         }
         StoreError::Damaged { .. }
         | StoreError::DamagedPointer { .. }
-        | StoreError::Incomplete { .. } => Failure::Damaged,
+        | StoreError::Incomplete { .. } => ErrorKind::Damaged,
         StoreError::Io { .. }
         | StoreError::NotSynced { .. }
         | StoreError::Remains { .. }
-        | StoreError::Thread(_) => Failure::Other,
+        | StoreError::Thread(_) => ErrorKind::Other,
     }
 }
 
-fn of_read(error: &ReadError) -> Failure {
+fn of_read(error: &ReadError) -> ErrorKind {
     match error {
         ReadError::Run { source, .. } => of_run(source),
-        ReadError::NoKeyOrder { .. } => Failure::Usage,
-        ReadError::NotHere { .. } => Failure::Missing,
-        ReadError::Value { .. } => Failure::Damaged,
+        ReadError::NoKeyOrder { .. } => ErrorKind::Usage,
+        ReadError::NotHere { .. } => ErrorKind::Missing,
+        ReadError::Value { .. } => ErrorKind::Damaged,
         ReadError::Store(error) => of_store(error),
     }
 }
 
-fn of_live(error: &LiveError) -> Failure {
+fn of_live(error: &LiveError) -> ErrorKind {
     match error {
-        LiveError::NoTable { .. } | LiveError::NotHere { .. } => Failure::Missing,
+        LiveError::NoTable { .. } | LiveError::NotHere { .. } => ErrorKind::Missing,
         LiveError::Exists { .. }
         | LiveError::Batch { .. }
         | LiveError::Options { .. }
@@ -227,23 +234,30 @@ fn of_live(error: &LiveError) -> Failure {
         | LiveError::NoExpiry { .. }
         | LiveError::Operand { .. }
         | LiveError::AcrossPartitions { .. }
-        | LiveError::NoKeyOrder { .. } => Failure::Usage,
+        | LiveError::NoKeyOrder { .. } => ErrorKind::Usage,
         LiveError::Run { source, .. } => of_run(source),
         LiveError::Log(
             LogError::Damaged { .. }
             | LogError::Missing { .. }
             | LogError::Lost { .. }
             | LogError::Note { .. },
-        ) => Failure::Damaged,
+        ) => ErrorKind::Damaged,
         LiveError::Store(error) => of_store(error),
-        _ => Failure::Other,
+        _ => ErrorKind::Other,
     }
 }
 
-fn of_run(error: &RunError) -> Failure {
+fn of_problem(problem: &Problem) -> ErrorKind {
+    match problem.is_damage() {
+        true => ErrorKind::Damaged,
+        false => ErrorKind::Usage,
+    }
+}
+
+fn of_run(error: &RunError) -> ErrorKind {
     match error {
-        RunError::Damaged { .. } | RunError::Unsupported { .. } => Failure::Damaged,
-        RunError::Duplicate { .. } | RunError::Operand { .. } => Failure::Data,
-        RunError::Io { .. } | RunError::Refused { .. } => Failure::Other,
+        RunError::Damaged { .. } | RunError::Unsupported { .. } => ErrorKind::Damaged,
+        RunError::Duplicate { .. } | RunError::Operand { .. } => ErrorKind::Data,
+        RunError::Io { .. } | RunError::Refused { .. } => ErrorKind::Other,
     }
 }

@@ -1,45 +1,48 @@
-//! Loads from anywhere into a live table that is open here: a thread of the table's takes them.
+//! What other processes ask of a live table that is open here: a thread of the table's does it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forebay_io::start_thread;
-use parking_lot::Mutex;
 
-/// Between two looks for a load to take.
+/// Between two looks for something to do.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The thread, while there is one.
 #[derive(Debug, Default)]
 pub struct Taker {
     thread: Mutex<Option<JoinHandle<()>>>,
-    stopped: AtomicBool,
+    stopped: Arc<AtomicBool>,
 }
 
 impl Taker {
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Relaxed)
-    }
-
-    /// Calls `take` now and then, until it says false.
+    /// Calls `take` now and then, until it says false or [`Taker::stop`] is called.
     pub fn start(&self, mut take: impl FnMut() -> bool + Send + 'static) -> std::io::Result<()> {
+        let stopped = Arc::clone(&self.stopped);
         let take = move || {
             loop {
                 std::thread::park_timeout(LOOK);
-                if !take() {
+                if stopped.load(Relaxed) || !take() {
                     return;
                 }
             }
         };
-        *self.thread.lock() = Some(start_thread("forebay-loads", take)?);
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(start_thread("forebay-loads", take)?);
         Ok(())
     }
 
-    /// Returns when no load is being taken, and none will be.
+    /// Returns when nothing is being done, and nothing will be.
     pub fn stop(&self) {
         self.stopped.store(true, Relaxed);
-        if let Some(thread) = self.thread.lock().take() {
+        if let Some(thread) = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             thread.thread().unpark();
             // A panic there was reported there.
             let _ = thread.join();

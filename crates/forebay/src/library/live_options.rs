@@ -1,0 +1,205 @@
+//! How to make a live table.
+
+use std::time::Duration;
+
+use forebay_engine::live::{Durability, Expiry, LiveDraft};
+use forebay_engine::{Source, ValueKind};
+use forebay_load::push::PushError;
+use forebay_load::sources::parse_schema;
+use forebay_run::operation::DeltaKind;
+use forebay_run::row::{Column, Kind, Schema};
+use forebay_run::{Compression, Order};
+
+use super::error::Error;
+use super::problem::Problem;
+
+/// What a live table is made with; it stays so. [`LiveOptions::hashed`] or
+/// [`LiveOptions::ordered`], then the rest, of which all have the defaults of `forebay create`.
+///
+/// ```
+/// use forebay::{Durability, LiveOptions};
+///
+/// # fn main() -> Result<(), forebay::Error> {
+/// # let dir = tempfile::tempdir().expect("a directory");
+/// # let store = forebay::open_or_create(dir.path())?;
+/// let players = LiveOptions::ordered()
+///     .columns(["name:text", "score:int64"])?
+///     .durability(Durability::EveryMs(100));
+/// let players = store.create_live("players", players)?;
+/// players.put("p1", &[("name", "Ada".into()), ("score", 7.into())])?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct LiveOptions {
+    draft: LiveDraft,
+    expiry: Option<Expiry>,
+}
+
+impl LiveOptions {
+    /// A table for look-ups by key: of bytes, in four partitions, every write on the device before
+    /// it returns.
+    pub fn hashed() -> Self {
+        Self::new(LiveDraft::hashed())
+    }
+
+    /// A table in the order of its keys, for ranges, too; of one partition unless
+    /// [`LiveOptions::boundaries`] says otherwise.
+    pub fn ordered() -> Self {
+        Self::new(LiveDraft::ordered(Vec::new()))
+    }
+
+    fn new(draft: LiveDraft) -> Self {
+        Self {
+            draft,
+            expiry: None,
+        }
+    }
+
+    /// The number of partitions of a hashed table. Writes to different partitions do not wait for
+    /// each other; a batch is atomic within one.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u32) -> Self {
+        self.draft = self.draft.partitions(partitions);
+        self
+    }
+
+    /// The keys at which the partitions of an ordered table begin, rising, but for the first,
+    /// which begins before all keys.
+    #[must_use]
+    pub fn boundaries<K: Into<Vec<u8>>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
+        let keys = keys.into_iter().map(Into::into).collect();
+        self.draft.partitions = LiveDraft::ordered(keys).partitions;
+        self
+    }
+
+    /// What deltas do to the values, which are numbers but for [`DeltaKind::Append`].
+    #[must_use]
+    pub fn delta(mut self, kind: DeltaKind) -> Self {
+        self.draft = self.draft.delta(kind);
+        self
+    }
+
+    /// Values are rows of these columns, each with its type as in `score:int64`
+    /// (docs/commands.md has the types).
+    pub fn columns<C: Into<String>>(
+        mut self,
+        columns: impl IntoIterator<Item = C>,
+    ) -> Result<Self, Error> {
+        let columns: Vec<String> = columns.into_iter().map(Into::into).collect();
+        let schema = parse_schema(&columns);
+        self.draft.options.schema = schema.map_err(PushError::from)?;
+        self.draft.options.value = ValueKind::Row;
+        Ok(self)
+    }
+
+    /// Values are lists, of items of this type, as in `text`.
+    pub fn items(mut self, item: &str) -> Result<Self, Error> {
+        let schema = parse_schema(&[format!("item:{item}")]).map_err(PushError::from)?;
+        let item = schema.columns()[0].clone();
+        let column = "value".to_owned();
+        let list = Kind::List {
+            item: Box::new(item.clone()),
+            length: None,
+        };
+        self.draft.options.schema = Schema::new(vec![Column::new(&column, list, false)]);
+        self.draft.options.value = ValueKind::List {
+            column,
+            item: item.kind,
+        };
+        Ok(self)
+    }
+
+    /// When a write is acknowledged.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.draft = self.draft.durability(durability);
+        self
+    }
+
+    /// Keys expire so long after they were last written, unless written with a time of their own.
+    /// Without this, or [`LiveOptions::expiry`], keys expire that are written with a time to live;
+    /// but in tables with deltas none can.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        let ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        self.expiry(Expiry::AfterMs(ms))
+    }
+
+    /// Whether keys can expire.
+    #[must_use]
+    pub fn expiry(mut self, expiry: Expiry) -> Self {
+        self.expiry = Some(expiry);
+        self
+    }
+
+    /// How many runs of a level are merged into one of the next: more cost less writing and more
+    /// reading. From 2 to 32; 4 by default.
+    #[must_use]
+    pub fn factor(mut self, factor: u32) -> Self {
+        self.draft = self.draft.factor(factor);
+        self
+    }
+
+    /// Merges write at most so many bytes a second.
+    #[must_use]
+    pub fn merge_bytes_per_second(mut self, bytes: u64) -> Self {
+        self.draft.options.merge_bytes_per_second = Some(bytes);
+        self
+    }
+
+    /// The compression of the runs' pages; none by default.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.draft.options.compression = compression;
+        self
+    }
+
+    pub(super) fn into_draft(mut self) -> LiveDraft {
+        let default = match self.draft.options.delta {
+            None => Expiry::PerRecord,
+            Some(_) => Expiry::Never,
+        };
+        self.draft.options.expiry = self.expiry.unwrap_or(default);
+        self.draft
+    }
+
+    /// Fails where a table that is there has other values, another order or other deltas than
+    /// these: a program would read and write it wrongly.
+    pub(super) fn check(&self, there: &forebay_engine::live::LiveTable) -> Result<(), Error> {
+        let wanted = &self.draft.options;
+        let found = there.options();
+        let differs = found.order != wanted.order
+            || found.delta != wanted.delta
+            || found.value != wanted.value
+            || found.schema != wanted.schema;
+        if !differs {
+            return Ok(());
+        }
+        Err(Problem::OtherTable {
+            table: Source::Live(there).table().to_string(),
+            there: told(found.order, found.delta, &found.value, &found.schema),
+            wanted: told(wanted.order, wanted.delta, &wanted.value, &wanted.schema),
+        }
+        .into())
+    }
+}
+
+/// The options that matter to who reads and writes, in words.
+fn told(order: Order, delta: Option<DeltaKind>, value: &ValueKind, schema: &Schema) -> String {
+    let order = match order {
+        Order::Hashed => "hashed",
+        Order::Ordered => "ordered",
+    };
+    let columns = schema.columns().iter();
+    let columns = columns.map(|column| format!("{}:{}", column.name, column.kind));
+    let values = match value {
+        ValueKind::Row => format!("rows of {}", columns.collect::<Vec<_>>().join(", ")),
+        ValueKind::List { item, .. } => format!("lists of {item}"),
+        ValueKind::Bytes { .. } | ValueKind::Number { .. } => "bytes or numbers".to_owned(),
+    };
+    match delta {
+        None => format!("order {order}, values {values}, no deltas"),
+        Some(delta) => format!("order {order}, values {values}, deltas {delta:?}"),
+    }
+}

@@ -1,0 +1,51 @@
+//! What the handles of an open live table share.
+
+use std::sync::Arc;
+
+use forebay_engine::live::LiveTable;
+use forebay_engine::{Source, StoreError};
+use forebay_io::Clock;
+
+use super::error::Error;
+use super::shape::Shape;
+use crate::taker::Taker;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct OpenTable {
+    pub table: LiveTable,
+    pub shape: Arc<Shape>,
+    clock: Arc<dyn Clock>,
+    taker: Taker,
+}
+
+/// The thread has a handle of the table: with this it ends, and the table is closed.
+impl Drop for OpenTable {
+    fn drop(&mut self) {
+        self.taker.stop();
+    }
+}
+
+impl OpenTable {
+    /// Starts the thread that answers other processes: their loads and checkpoints.
+    pub fn start(table: LiveTable, clock: &Arc<dyn Clock>) -> Result<Self, Error> {
+        let open = Self {
+            shape: Shape::of(Source::Live(&table)),
+            taker: Taker::default(),
+            clock: Arc::clone(clock),
+            table,
+        };
+        let table = open.table.clone();
+        let started = open.taker.start(move || {
+            // Who asks and is not answered is told so by its own waiting.
+            _ = (table.take_load(), table.take_asks());
+            true
+        });
+        started.map_err(StoreError::Thread)?;
+        Ok(open)
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+}

@@ -1,0 +1,81 @@
+//! Opening stores.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_engine::live::Budget;
+use forebay_io::{OsDisk, SystemClock, SystemRandom};
+
+use super::error::Error;
+use super::store::Store;
+use crate::memory;
+
+/// How to open a store.
+///
+/// ```
+/// # fn main() -> Result<(), forebay::Error> {
+/// # let dir = tempfile::tempdir().expect("a directory");
+/// let store = forebay::Options::new()
+///     .create(true)
+///     .live_memory_bytes(64 << 20)
+///     .open(dir.path())?;
+/// assert!(store.live_tables()?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    create: bool,
+    live_memory_bytes: Option<usize>,
+}
+
+impl Options {
+    /// A store that has to exist, and a quarter of the machine's memory for its live tables.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the store is made when the directory is absent or empty.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// The memory, in bytes, for what is written to live tables and not yet in runs, and for the
+    /// filters and indexes of their runs: all tables that are open by this store together. At
+    /// least 1 MiB; by default a quarter of the machine's or the container's.
+    #[must_use]
+    pub fn live_memory_bytes(mut self, bytes: usize) -> Self {
+        self.live_memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Opens the store in a directory.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store, Error> {
+        let disk = Arc::new(OsDisk::default());
+        let quarter = || usize::try_from(memory::quarter(&*disk)).unwrap_or(usize::MAX);
+        let budget = Budget::new(self.live_memory_bytes.unwrap_or_else(quarter));
+        let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        let open = match self.create {
+            true => forebay_engine::Store::open_or_create,
+            false => forebay_engine::Store::open,
+        };
+        Ok(Store::new(
+            open(disk, clock, random, path.as_ref())?,
+            budget,
+        ))
+    }
+}
+
+/// Opens the store in a directory, which has to exist:
+/// [`ErrorKind::Missing`](crate::ErrorKind::Missing) when there is none.
+pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
+    Options::new().open(path)
+}
+
+/// Opens the store in a directory, made when the directory is absent or empty. A directory that
+/// holds other things is refused.
+pub fn open_or_create(path: impl AsRef<Path>) -> Result<Store, Error> {
+    Options::new().create(true).open(path)
+}
