@@ -78,6 +78,7 @@ pub fn instance(family: &str, machines: usize, partitions: usize, seed: u64) -> 
     Problem {
         items: items.collect(),
         machines: vec![Machine::default(); machines],
+        limits: None,
     }
 }
 

@@ -45,8 +45,13 @@ fn problem(partitions: usize) -> impl Strategy<Value = Problem> {
             home,
             pinned,
         });
-        (prop::collection::vec(item, 0..partitions), Just(machines))
-            .prop_map(|(items, machines)| Problem { items, machines })
+        (prop::collection::vec(item, 0..partitions), Just(machines)).prop_map(
+            |(items, machines)| Problem {
+                items,
+                machines,
+                limits: None,
+            },
+        )
     })
 }
 

@@ -50,6 +50,7 @@ fn instance(family: &str, machines: usize, partitions: usize, seed: u64) -> Prob
     Problem {
         items: (0..partitions).map(item).collect(),
         machines: vec![Machine::default(); machines],
+        limits: None,
     }
 }
 
@@ -172,6 +173,7 @@ fn costs_of_the_smallest_numbers_end_the_search() {
     let problem = Problem {
         items: vec![item],
         machines: vec![Machine::default(), fast],
+        limits: None,
     };
     for mode in [Mode::Fast, Mode::Polish] {
         let mut asked = 0;

@@ -64,6 +64,10 @@ fn wrong_requests_are_refused_at_the_field() {
             "pi",
         ),
         (
+            json!({"machines": 2, "pi": 1, "partitions": vec![json!({"e": 4e6, "n": 1, "h": 0}); 2]}),
+            "pi",
+        ),
+        (
             json!({"machines": 2, "partitions": [part, {"e": -1, "n": 1, "h": 0}]}),
             "partitions[1].e",
         ),

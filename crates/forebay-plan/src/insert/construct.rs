@@ -15,6 +15,8 @@ struct Filling<'p> {
     moving: Vec<f64>,
     insert_limit: f64,
     move_limit: f64,
+    /// Bytes on each machine, where limits count them.
+    held: Vec<f64>,
 }
 
 impl Filling<'_> {
@@ -31,6 +33,22 @@ impl Filling<'_> {
         (insert / self.insert_limit).max(move_part)
     }
 
+    /// Whether a machine may take it.
+    fn fits(&self, machine: usize, item: u32) -> bool {
+        let limits = self.problem.limits.as_ref();
+        limits.is_none_or(|limits| {
+            let bytes = self.held[machine] + limits.grown[item as usize];
+            !limits.drained[machine] && limits.fits(machine, bytes)
+        })
+    }
+
+    /// Takes an item's bytes from a machine, or puts them on it.
+    fn hold(&mut self, machine: usize, item: u32, sign: f64) {
+        if let Some(limits) = &self.problem.limits {
+            self.held[machine] += sign * limits.grown[item as usize];
+        }
+    }
+
     fn add(&mut self, machine: usize, insert: f64, moving: f64) {
         let m = &self.problem.machines[machine];
         self.insert[machine] += insert / m.insert_speed;
@@ -44,6 +62,10 @@ pub fn construct(fluid: &Fluid, problem: &Problem, limit: f64) -> Vec<u32> {
     let loads = problem.loads(&dest);
     let mut filling = Filling {
         problem,
+        held: problem
+            .limits
+            .as_ref()
+            .map_or_else(Vec::new, |limits| limits.held(&dest)),
         insert: loads.insert,
         moving: loads.moving,
         insert_limit: limit.max(f64::MIN_POSITIVE),
@@ -81,6 +103,7 @@ fn give(fluid: &Fluid, filling: &mut Filling, limit: f64) -> Vec<u32> {
             }
             excess -= it.insert;
             filling.add(machine, -it.insert, it.moving);
+            filling.hold(machine, item, -1.0);
             pool.push(item);
         }
     }
@@ -92,19 +115,23 @@ fn give(fluid: &Fluid, filling: &mut Filling, limit: f64) -> Vec<u32> {
 fn place(filling: &mut Filling, least_loaded: &mut LeastLoaded, dest: &mut [u32], item: u32) {
     let it = filling.problem.items[item as usize];
     let home = it.home as usize;
-    let mut best = (filling.fill(home, it.insert, -it.moving), home);
+    let mut best = (f64::INFINITY, home);
+    if filling.fits(home, item) {
+        best.0 = filling.fill(home, it.insert, -it.moving);
+    }
     least_loaded.look(
         LOOKED_AT,
         |machine| filling.fill(machine, 0.0, 0.0),
         |machine, now| {
             let fill = filling.fill(machine, it.insert, it.moving);
-            if machine != home && fill < best.0 {
+            if machine != home && fill < best.0 && filling.fits(machine, item) {
                 best = (fill, machine);
             }
             now < best.0
         },
     );
     let (_, to) = best;
+    filling.hold(to, item, 1.0);
     if to == home {
         filling.add(home, it.insert, -it.moving);
     } else {

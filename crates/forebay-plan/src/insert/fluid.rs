@@ -48,6 +48,11 @@ impl Offers {
         Some((low_move + part, slope))
     }
 
+    /// The move cost of giving away everything.
+    fn all(&self) -> Option<(f64, f64)> {
+        Some((self.moving.last().copied()?, 0.0))
+    }
+
     /// The same when the one at `place`, if any, has to stay.
     fn least_without(&self, place: Option<usize>, item: &InsertItem, amount: f64) -> Option<f64> {
         match place {
@@ -129,6 +134,12 @@ impl<'p> Fluid<'p> {
         fluid.most_insert = fluid
             .times()
             .fold(0.0, |most: f64, (_, time)| most.max(time));
+        if problem.limits.is_some() {
+            // What has to leave may make others insert more than anyone does without moves.
+            let speeds = problem.machines.iter().map(|m| m.insert_speed);
+            let slowest = speeds.fold(f64::INFINITY, f64::min);
+            fluid.most_insert = fluid.at_home.iter().sum::<f64>() / slowest;
+        }
         fluid.least_insert = fluid.insert_bound().min(fluid.most_insert);
         fluid.whole = fluid.large();
         fluid
@@ -149,8 +160,12 @@ impl<'p> Fluid<'p> {
         self.at_home[machine]
     }
 
-    /// What machine `index` has to give away to come to the limit, at speed 1.
+    /// What machine `index` has to give away to come to the limit, at speed 1; without end where
+    /// it is drained.
     pub fn excess(&self, index: usize, limit: f64) -> f64 {
+        if self.problem.is_drained(index) {
+            return f64::INFINITY;
+        }
         let speed = self.problem.machines[index].insert_speed;
         (self.at_home[index] - limit * speed).max(0.0)
     }
@@ -178,6 +193,7 @@ impl<'p> Fluid<'p> {
         let share = self.at_home.iter().sum::<f64>() / speeds.sum::<f64>();
         let mut large: Vec<usize> = (0..items.len())
             .filter(|&index| items[index].insert > LARGE_SHARE * share)
+            .filter(|&index| !self.problem.is_drained(items[index].home as usize))
             .collect();
         large.sort_by(|&a, &b| items[b].insert.total_cmp(&items[a].insert).then(a.cmp(&b)));
         large.truncate(LARGE_COUNT);
@@ -231,7 +247,11 @@ impl<'p> Fluid<'p> {
                 };
                 continue;
             }
-            let Some((cost, ratio)) = self.offers[index].least(excess) else {
+            let least = match self.problem.is_drained(index) {
+                true => self.offers[index].all(),
+                false => self.offers[index].least(excess),
+            };
+            let Some((cost, ratio)) = least else {
                 return (f64::INFINITY, f64::NEG_INFINITY);
             };
             let slope = -ratio * machine.insert_speed;
@@ -367,9 +387,17 @@ impl<'p> Fluid<'p> {
     /// the q * m + 1 largest partitions some machine has q + 1).
     fn insert_bound(&self) -> f64 {
         let machines = &self.problem.machines;
-        let speed: f64 = machines.iter().map(|m| m.insert_speed).sum();
+        let takes_part = |index: &usize| !self.problem.is_drained(*index);
+        let kept = (0..machines.len()).filter(takes_part);
+        let speed: f64 = kept.map(|index| machines[index].insert_speed).sum();
+        if speed <= 0.0 {
+            return 0.0;
+        }
         let mut bound = self.at_home.iter().sum::<f64>() / speed * (1.0 - 1e-12);
         for (index, machine) in machines.iter().enumerate() {
+            if !takes_part(&index) {
+                continue;
+            }
             let given = self.offers[index].insert.last().copied().unwrap_or(0.0);
             // What may not leave stays.
             bound = bound.max((self.at_home[index] - given) / machine.insert_speed * (1.0 - 1e-12));

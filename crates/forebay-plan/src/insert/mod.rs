@@ -3,7 +3,10 @@
 
 mod construct;
 mod fluid;
+mod keeping;
 mod least_loaded;
+mod limits;
+mod order;
 mod paper;
 mod picture;
 mod pieces;
@@ -18,6 +21,7 @@ mod state;
 mod timeline;
 mod trim;
 
+pub use limits::{Limits, Unmet};
 pub use planner::{InsertPlan, Move, PieceReport, RegionPlan, Split, plan};
 pub use problem::{InsertItem, Loads, Machine, Problem};
 pub use request::{MachineList, MachineSpec, Operation, PartitionSpec, Request, TableSpec};

@@ -274,10 +274,16 @@ fn split_all(
     out: &mut Pieces,
 ) -> Result<(), InputError> {
     let Some(tables) = &request.tables else {
-        for index in 0..out.originals.len() {
-            let piece = &out.pieces[index];
-            let count = rule.pieces(piece.existing, piece.new + piece.running);
-            check_count(out.pieces.len().saturating_add(count))?;
+        let pieces = out.pieces.iter();
+        let counts = pieces.map(|piece| rule.pieces(piece.existing, piece.new + piece.running));
+        let counts: Vec<usize> = counts.collect();
+        // Before any is made: so many would not fit the memory.
+        check_count(
+            counts
+                .iter()
+                .fold(0, |sum, count| sum.saturating_add(*count)),
+        )?;
+        for (index, count) in counts.into_iter().enumerate() {
             split_evenly(out, index, count);
         }
         return Ok(());
@@ -310,7 +316,7 @@ fn split_all(
 }
 
 /// So many pieces are no plan but a mistake.
-const MOST_PIECES: usize = 50_000_000;
+const MOST_PIECES: usize = 5_000_000;
 
 fn check_count(count: usize) -> Result<(), InputError> {
     if count <= MOST_PIECES {

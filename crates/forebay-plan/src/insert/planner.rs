@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::order::{OrderedMove, in_order};
 use super::pieces::{Original, Piece, Pieces, pieces};
 use super::problem::Problem;
 use super::region::Region;
@@ -115,7 +116,15 @@ pub fn plan(
     for region in &regions {
         let problem = region.problem(request, &pieces);
         check_total(&problem)?;
+        if mode == Mode::Paper && problem.limits.is_some() {
+            let problem = "the paper's algorithm knows no drain, storage_bytes or max_moved_bytes: \
+                           use another mode";
+            return Err(InputError::new("input", problem));
+        }
         let solution = solve(&problem, mode, request.seed, over);
+        if let Some(unmet) = solution.unmet {
+            return Err(region.refusal(request, plans.len(), unmet));
+        }
         plans.push(region_plan(request, region, &pieces, &problem, solution));
     }
     let own = plans.remove(0);
@@ -183,6 +192,10 @@ fn fast_cost(request: &Request, pieces: &Pieces) -> Result<(f64, f64), InputErro
     let problem = regions[0].problem(request, pieces);
     check_total(&problem)?;
     let solution = solve(&problem, Mode::Fast, request.seed, &mut || false);
+    if solution.unmet.is_some() {
+        // Finer pieces may find room.
+        return Ok((f64::INFINITY, f64::INFINITY));
+    }
     let bound = solution.lower_bound.max(f64::MIN_POSITIVE);
     Ok((solution.cost, solution.cost / bound - 1.0))
 }
@@ -248,7 +261,7 @@ fn region_plan(
 ) -> RegionPlan {
     let homes = problem.homes();
     let nodes = region.nodes(request);
-    let steps = steps(request, pieces, &homes, &solution.dest);
+    let steps = steps(request, pieces, problem, &solution.dest);
     let loads = problem.loads(&solution.dest);
     let records = region.problem_in_records(pieces).loads(&solution.dest);
     let mut plan = Plan {
@@ -327,36 +340,46 @@ fn moves(homes: &[u32], dest: &[u32]) -> Vec<Move> {
         .collect()
 }
 
-/// The splits, then the moves, the largest first so that none is left alone at the end.
-fn steps(request: &Request, pieces: &Pieces, homes: &[u32], dest: &[u32]) -> Vec<Step> {
+/// The splits, then the moves: the largest first so that none is left alone at the end, as far as
+/// there is room.
+fn steps(request: &Request, pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<Step> {
     let mut steps = pieces.steps.clone();
     for step in &mut steps {
         step.bytes = step.records * request.record_bytes;
     }
-    let mut moves = moves(homes, dest);
-    let existing = |at: &Move| pieces.pieces[at.partition as usize].existing;
-    moves.sort_by(|a, b| {
-        existing(b)
-            .total_cmp(&existing(a))
-            .then(a.partition.cmp(&b.partition))
-    });
-    steps.extend(moves.into_iter().map(|at| {
-        let Move {
-            partition,
-            from,
-            to,
-        } = at;
-        let records = pieces.pieces[partition as usize].existing;
+    let splits = steps.len() as u32;
+    steps.extend(ordered(pieces, problem, dest).into_iter().map(|at| {
+        let records = pieces.pieces[at.item as usize].existing;
         let action = Action::Move {
-            partition,
-            from,
-            to,
+            partition: at.item,
+            from: problem.items[at.item as usize].home,
+            to: dest[at.item as usize],
         };
         let mut step = Step::new(action, records, records * request.record_bytes);
-        step.after = pieces.split_of[partition as usize].into_iter().collect();
+        step.after = pieces.split_of[at.item as usize].into_iter().collect();
+        step.after
+            .extend(at.after.iter().map(|place| splits + place));
         step
     }));
     steps
+}
+
+fn ordered(pieces: &Pieces, problem: &Problem, dest: &[u32]) -> Vec<OrderedMove> {
+    if let Some(limits) = &problem.limits {
+        // The solution was taken for having an order.
+        return in_order(problem, limits, dest).unwrap_or_default();
+    }
+    let mut moves = moves(&problem.homes(), dest);
+    let existing = |at: &Move| pieces.pieces[at.partition as usize].existing;
+    moves.sort_by(|a, b| {
+        let by_size = existing(b).total_cmp(&existing(a));
+        by_size.then(a.partition.cmp(&b.partition))
+    });
+    let alone = |at: Move| OrderedMove {
+        item: at.partition,
+        after: Vec::new(),
+    };
+    moves.into_iter().map(alone).collect()
 }
 
 fn node_prices(region: &Region, pieces: &Pieces, homes: &[u32], dest: &[u32]) -> Vec<NodePrice> {

@@ -3,6 +3,8 @@
 //! Cost of an assignment = what moving costs the machine that pays most + what inserting costs the
 //! machine that pays most. A partition that leaves its home costs its move on both machines.
 
+use super::limits::Limits;
+
 /// What can be moved: its costs on a machine of speed 1, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InsertItem {
@@ -50,6 +52,7 @@ impl Default for Machine {
 pub struct Problem {
     pub items: Vec<InsertItem>,
     pub machines: Vec<Machine>,
+    pub limits: Option<Limits>,
 }
 
 /// Each machine's time for moving and for inserting.
@@ -84,9 +87,21 @@ impl Problem {
     }
 
     /// Whether a planner may consider moving this one at all. Moving what receives nothing gains
-    /// nothing.
+    /// nothing, unless its bytes have to go.
     pub fn is_movable(&self, item: &InsertItem) -> bool {
-        !item.pinned && item.insert > 0.0 && self.machines[item.home as usize].gives
+        let bytes_count = self
+            .limits
+            .as_ref()
+            .is_some_and(|limits| limits.drained[item.home as usize] || limits.has_room_limits);
+        let gains = item.insert > 0.0 || bytes_count;
+        !item.pinned && gains && self.machines[item.home as usize].gives
+    }
+
+    /// Whether a machine is to hold nothing in the end.
+    pub fn is_drained(&self, machine: usize) -> bool {
+        self.limits
+            .as_ref()
+            .is_some_and(|limits| limits.drained[machine])
     }
 
     /// The machines' times under an assignment, computed from nothing.

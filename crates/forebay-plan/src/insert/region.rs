@@ -1,8 +1,9 @@
 //! One region's machines and homes, checked, and its move/insert problem.
 
-use super::pieces::Pieces;
+use super::limits::{Limits, Unmet};
+use super::pieces::{Piece, Pieces};
 use super::problem::{InsertItem, Machine, Problem};
-use super::request::{MachineList, MachineSpec, Request};
+use super::request::{MachineList, MachineSpec, Operation, Request};
 use crate::Node;
 use crate::input::{InputError, amount, positive};
 
@@ -39,6 +40,7 @@ impl<'a> Region<'a> {
         }
         for (index, region) in regions.iter().enumerate() {
             region.check_homes(request, index)?;
+            region.check_pinned(pieces)?;
         }
         Ok(regions)
     }
@@ -53,10 +55,25 @@ impl<'a> Region<'a> {
         Err(InputError::new(home_path(request, region, place), problem))
     }
 
+    fn check_pinned(&self, pieces: &Pieces) -> Result<(), InputError> {
+        for piece in pieces.pieces.iter().filter(|piece| piece.pinned) {
+            let home = self.homes[piece.of as usize];
+            if self.machines[home as usize].drain {
+                let path = format!("partitions[{}].pinned", piece.of);
+                let problem = format!("machine {home} is drained: leave one of both out");
+                return Err(InputError::new(path, problem));
+            }
+        }
+        Ok(())
+    }
+
     /// What the solver is given.
     pub fn problem(&self, request: &Request, pieces: &Pieces) -> Problem {
         let (move_price, handover_price) = (request.move_price, request.handover_price);
-        self.priced(pieces, request.record_price(), move_price, handover_price)
+        Problem {
+            limits: self.limits(request, pieces),
+            ..self.priced(pieces, request.record_price(), move_price, handover_price)
+        }
     }
 
     /// The same with records counted at no price.
@@ -76,7 +93,7 @@ impl<'a> Region<'a> {
             move_speed: spec.move_capacity.unwrap_or(spec.capacity),
             insert_load: spec.insert_load * record_price,
             move_load: spec.move_load * move_price,
-            takes: spec.takes,
+            takes: spec.takes && !spec.drain,
             gives: spec.gives,
         };
         let items = pieces.pieces.iter().map(|piece| InsertItem {
@@ -88,6 +105,88 @@ impl<'a> Region<'a> {
         Problem {
             items: items.collect(),
             machines: self.machines.iter().map(machine).collect(),
+            limits: None,
+        }
+    }
+
+    /// What the plan has to keep to besides, if anything.
+    fn limits(&self, request: &Request, pieces: &Pieces) -> Option<Limits> {
+        let room = |spec: &MachineSpec| spec.storage_bytes.or(request.storage_bytes);
+        let room = self
+            .machines
+            .iter()
+            .map(|spec| room(spec).unwrap_or(f64::INFINITY));
+        let room: Vec<f64> = room.collect();
+        let has_room_limits = room.iter().any(|room| room.is_finite());
+        let drained: Vec<bool> = self.machines.iter().map(|spec| spec.drain).collect();
+        if !has_room_limits && !drained.contains(&true) && request.max_moved_bytes.is_none() {
+            return None;
+        }
+        let added = |piece: &Piece| match request.operation {
+            Operation::Insert => piece.new + piece.running,
+            Operation::Update | Operation::Delete => piece.running,
+        };
+        let each = |of: &dyn Fn(&Piece) -> f64| {
+            let pieces = pieces.pieces.iter();
+            pieces
+                .map(|piece| of(piece) * request.record_bytes)
+                .collect::<Vec<f64>>()
+        };
+        Some(Limits {
+            bytes: each(&|piece| piece.existing),
+            grown: each(&|piece| piece.existing + added(piece)),
+            room,
+            has_room_limits,
+            max_moved: request.max_moved_bytes.unwrap_or(f64::INFINITY),
+            drained,
+        })
+    }
+
+    /// Refuses what no plan was found for.
+    pub fn refusal(&self, request: &Request, index: usize, unmet: Unmet) -> InputError {
+        let list = match index {
+            0 => "machines".to_owned(),
+            _ => format!("regions[{}].machines", index - 1),
+        };
+        let machine_path = |machine: u32| format!("{list}[{machine}]");
+        match unmet {
+            Unmet::Room {
+                machine,
+                bytes,
+                room,
+            } => {
+                let own = self.machines[machine as usize].storage_bytes.is_some();
+                let path = match own {
+                    true => format!("{}.storage_bytes", machine_path(machine)),
+                    false => "storage_bytes".to_owned(),
+                };
+                let problem = format!(
+                    "machine {machine} would hold {bytes} bytes of {room} after the inserts, and no \
+                     plan was found that keeps all limits: add machines or storage, or allow more moves"
+                );
+                InputError::new(path, problem)
+            }
+            Unmet::Moved { bytes, limit } => {
+                let problem = format!(
+                    "draining the machines moves {bytes} bytes of {limit}: allow as many, or drain fewer"
+                );
+                InputError::new("max_moved_bytes", problem)
+            }
+            Unmet::Drained { machine } => {
+                let problem = "no other machine takes its partitions: let one take, or add one";
+                InputError::new(format!("{}.drain", machine_path(machine)), problem)
+            }
+            Unmet::Order { machine } => {
+                let problem = format!(
+                    "moves to machine {machine} wait for its own moves to full machines: leave more \
+                     room on one machine (storage_bytes is {} here)",
+                    self.machines[machine as usize]
+                        .storage_bytes
+                        .or(request.storage_bytes)
+                        .unwrap_or(f64::INFINITY)
+                );
+                InputError::new(format!("{}.storage_bytes", machine_path(machine)), problem)
+            }
         }
     }
 
@@ -130,6 +229,12 @@ impl Request {
             if let Some(rate) = rate {
                 positive(rate, || field.into())?;
             }
+        }
+        if let Some(bytes) = self.storage_bytes {
+            positive(bytes, || "storage_bytes".into())?;
+        }
+        if let Some(bytes) = self.max_moved_bytes {
+            amount(bytes, || "max_moved_bytes".into())?;
         }
         at_least_one("max_transfers", self.max_transfers)
     }
@@ -204,10 +309,15 @@ fn machines(path: &str, list: &MachineList) -> Result<Vec<MachineSpec>, InputErr
             ("move_capacity", spec.move_capacity),
             ("bytes_per_second", spec.bytes_per_second),
             ("records_per_second", spec.records_per_second),
+            ("storage_bytes", spec.storage_bytes),
         ] {
             if let Some(rate) = rate {
                 positive(rate, || path(field))?;
             }
+        }
+        if spec.drain && !spec.gives {
+            let problem = "a machine that gives nothing cannot be drained: leave one of both out";
+            return Err(InputError::new(path("drain"), problem));
         }
         at_least_one(&path("max_transfers"), spec.max_transfers.unwrap_or(1))?;
     }

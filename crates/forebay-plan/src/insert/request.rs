@@ -50,6 +50,12 @@ pub struct Request {
     pub records_per_second: Option<f64>,
     #[serde(default = "one_transfer")]
     pub max_transfers: u32,
+    /// Bytes that a machine may hold, at every step and after the inserts.
+    #[serde(default)]
+    pub storage_bytes: Option<f64>,
+    /// Bytes that all moves of a region may carry together.
+    #[serde(default)]
+    pub max_moved_bytes: Option<f64>,
     #[serde(default)]
     pub seed: u64,
 }
@@ -148,12 +154,18 @@ pub struct MachineSpec {
     /// The same for moving; as `capacity` if it is not given.
     #[serde(default)]
     pub move_capacity: Option<f64>,
-    /// Partitions may be moved to it; false for one that is drained.
+    /// Partitions may be moved to it.
     #[serde(default = "yes")]
     pub takes: bool,
     /// Its partitions may be moved away.
     #[serde(default = "yes")]
     pub gives: bool,
+    /// All its partitions are moved away, and nothing is moved to it.
+    #[serde(default)]
+    pub drain: bool,
+    /// Bytes that it may hold.
+    #[serde(default)]
+    pub storage_bytes: Option<f64>,
     /// Records that it has to insert anyway.
     #[serde(default)]
     pub insert_load: f64,
@@ -180,6 +192,8 @@ impl Default for MachineSpec {
             move_capacity: None,
             takes: true,
             gives: true,
+            drain: false,
+            storage_bytes: None,
             insert_load: 0.0,
             move_load: 0.0,
             bytes_per_second: None,

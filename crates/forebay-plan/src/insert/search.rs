@@ -17,6 +17,10 @@ const STEPS_A_QUESTION: u64 = 512;
 /// What a round costs at least: a target can be met at once.
 const STEPS_A_ROUND: u64 = 64;
 
+/// Steps to find room for all bytes.
+const RELIEF_STEPS: u64 = 100_000;
+const RELIEF_STEPS_AN_ITEM: u64 = 100;
+
 const HEAT_LEAST: f64 = 0.03;
 const HEAT_RANGE: f64 = 100.0;
 
@@ -75,6 +79,7 @@ impl Target {
         let machine = machine as usize;
         (state.insert[machine] - self.insert).max(0.0)
             + (state.moving[machine] - self.moving).max(0.0)
+            + state.excess_bytes(machine as u32)
     }
 
     #[inline]
@@ -140,7 +145,10 @@ pub fn improve(
         };
         let limit = limit.max(low).min(high);
         match random.below(8) {
-            0 => state = InsertState::new(problem, construct(fluid, problem, limit)),
+            0 => {
+                let dest = problem.within_moved(construct(fluid, problem, limit));
+                state = InsertState::new(problem, dest);
+            }
             1..4 => {}
             _ => state = InsertState::new(problem, best.1.clone()),
         }
@@ -152,7 +160,7 @@ pub fn improve(
         budget.spend_at_least(before, STEPS_A_ROUND);
         state.recompute();
         let cost = problem.cost(state.dest());
-        if cost < best.0 {
+        if cost < best.0 && problem.allows(state.dest()) {
             best = (cost, state.dest().to_vec());
             best_insert = state.insert.iter().copied().fold(0.0, f64::max);
         }
@@ -168,6 +176,21 @@ pub fn improve(
         }
     }
     best.1
+}
+
+/// Moves what is needed for every machine to hold no more bytes than it may, if that is found.
+pub fn relieve(problem: &Problem, dest: Vec<u32>, random: &mut Random) -> Vec<u32> {
+    let mut state = InsertState::new(problem, dest);
+    let mut target = Target::new(&state, f64::INFINITY, f64::INFINITY);
+    let inserts: f64 = problem.items.iter().map(|item| item.insert).sum();
+    let heat = HEAT_LEAST * (inserts / problem.items.len().max(1) as f64).max(f64::MIN_POSITIVE);
+    let steps = RELIEF_STEPS + RELIEF_STEPS_AN_ITEM * problem.items.len() as u64;
+    let budget = &mut SearchBudget {
+        steps,
+        over: &mut || false,
+    };
+    anneal(&mut state, &mut target, random, budget, steps, heat);
+    state.dest().to_vec()
 }
 
 /// Searches for an assignment that keeps both limits; true when it is found.
@@ -293,6 +316,7 @@ fn attempt(
         back.map_or(from, |b| state.home(b)),
     ];
     touched.sort_unstable();
+    let moved_before = state.excess_moved();
     let mut before = 0.0;
     let mut kept = [(0.0, 0.0); 4];
     for (place, &machine) in touched.iter().enumerate() {
@@ -315,7 +339,9 @@ fn attempt(
         }
     }
     let worse = after - before;
-    if worse <= 0.0 || random.unit() < (-worse / heat).exp() {
+    // Moves never carry more than they may, or than they did.
+    let too_many = state.excess_moved() > moved_before;
+    if !too_many && (worse <= 0.0 || random.unit() < (-worse / heat).exp()) {
         for machine in touched {
             target.note(state, machine);
         }

@@ -4,9 +4,11 @@ use std::str::FromStr;
 
 use super::construct::construct;
 use super::fluid::Fluid;
+use super::limits::Unmet;
+use super::order::carried_out;
 use super::paper;
 use super::problem::Problem;
-use super::search::{SearchBudget, improve};
+use super::search::{SearchBudget, improve, relieve};
 use super::trim::trim;
 use crate::Random;
 
@@ -51,6 +53,8 @@ pub struct Solution {
     pub dest: Vec<u32>,
     pub cost: f64,
     pub lower_bound: f64,
+    /// The limit that no plan was found for; then the assignment is none that may be used.
+    pub unmet: Option<Unmet>,
 }
 
 /// Rounding may take the bound above the best plan's cost by its last digits.
@@ -59,11 +63,17 @@ const BOUND_SLACK: f64 = 1e-9;
 const CONSTRUCTED: usize = 8;
 const GOOD_ENOUGH: f64 = 1.0005;
 
-/// Plans. `over` says when a polish has to end; nobody else asks it. Never dearer than no moves.
+/// Plans. `over` says when a polish has to end; nobody else asks it. Never dearer than no moves, or
+/// than those that limits ask for. The paper's mode knows no limits.
 pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() -> bool) -> Solution {
     let fluid = Fluid::new(problem);
     let (center, bound) = fluid.best();
+    let (first, unmet) = match first(problem, seed) {
+        Ok(first) => (first, None),
+        Err(unmet) => (problem.homes(), Some(unmet)),
+    };
     let dest = match mode {
+        _ if unmet.is_some() => first,
         Mode::Paper => paper::plan(problem, &fluid),
         Mode::Fast | Mode::Polish => {
             let mut never = || false;
@@ -74,13 +84,14 @@ pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() ->
                     &mut never as &mut dyn FnMut() -> bool,
                 ),
             };
-            let start = constructed(problem, &fluid, center, bound);
+            let start = constructed(problem, &fluid, first.clone(), center, bound);
             let mut budget = SearchBudget { steps, over };
             let random = &mut Random::new(seed);
-            trim(
+            let dest = trim(
                 problem,
                 improve(problem, &fluid, start, random, &mut budget),
-            )
+            );
+            in_steps(problem, dest, &first).unwrap_or(first)
         }
     };
     let cost = problem.cost(&dest);
@@ -89,7 +100,32 @@ pub fn solve(problem: &Problem, mode: Mode, seed: u64, over: &mut dyn FnMut() ->
         dest,
         cost,
         lower_bound,
+        unmet,
     }
+}
+
+/// What the search begins with: no moves, or those that limits ask for.
+fn first(problem: &Problem, seed: u64) -> Result<Vec<u32>, Unmet> {
+    let Some(limits) = &problem.limits else {
+        return Ok(problem.homes());
+    };
+    let mut dest = limits.forced(problem);
+    if let Err(Unmet::Room { .. }) = limits.check(problem, &dest) {
+        dest = relieve(problem, dest, &mut Random::new(seed));
+    }
+    limits.check(problem, &dest)?;
+    carried_out(problem, limits, dest)
+}
+
+/// The assignment, or one near to it whose moves have an order in which all limits are kept, unless
+/// that one costs more than the first.
+fn in_steps(problem: &Problem, dest: Vec<u32>, first: &[u32]) -> Option<Vec<u32>> {
+    let Some(limits) = &problem.limits else {
+        return Some(dest);
+    };
+    let dest = carried_out(problem, limits, dest).ok()?;
+    let good = problem.allows(&dest) && problem.cost(&dest) <= problem.cost(first);
+    good.then_some(dest)
 }
 
 /// Steps of the search: few partitions are cheap to search well, many need some for each.
@@ -100,8 +136,14 @@ fn fast_steps(partitions: usize) -> u64 {
 }
 
 /// The best of some first plans around the fluid optimum, and of no moves.
-fn constructed(problem: &Problem, fluid: &Fluid, center: f64, bound: f64) -> Vec<u32> {
-    let mut best = (problem.cost(&problem.homes()), problem.homes());
+fn constructed(
+    problem: &Problem,
+    fluid: &Fluid,
+    first: Vec<u32>,
+    center: f64,
+    bound: f64,
+) -> Vec<u32> {
+    let mut best = (problem.cost(&first), first);
     let (low, high) = fluid.range(center, bound + 0.25 * (best.0 - bound));
     let step = (high - low) / CONSTRUCTED as f64;
     for k in 0..CONSTRUCTED {
@@ -113,9 +155,9 @@ fn constructed(problem: &Problem, fluid: &Fluid, center: f64, bound: f64) -> Vec
         } else {
             low + step * k as f64
         };
-        let dest = construct(fluid, problem, limit);
+        let dest = problem.within_moved(construct(fluid, problem, limit));
         let cost = problem.cost(&dest);
-        if cost < best.0 {
+        if cost < best.0 && problem.allows(&dest) {
             best = (cost, dest);
         }
     }

@@ -1,5 +1,6 @@
 //! An assignment under change: every machine's times and lists, kept up with each move.
 
+use super::limits::Limits;
 use super::problem::Problem;
 
 /// Where movable partitions are, seen from a machine.
@@ -30,6 +31,37 @@ pub struct InsertState<'p> {
     /// Time for one unit of cost.
     insert_pace: Vec<f64>,
     move_pace: Vec<f64>,
+    limits: Option<StateLimits<'p>>,
+}
+
+/// The bytes that limits count.
+#[derive(Debug, Clone)]
+struct StateLimits<'p> {
+    limits: &'p Limits,
+    /// On each machine in the end.
+    held: Vec<f64>,
+    /// By all moves.
+    moved: f64,
+    /// What a byte too much weighs beside a unit of cost.
+    weight: f64,
+}
+
+impl<'p> StateLimits<'p> {
+    fn new(problem: &'p Problem, limits: &'p Limits, dest: &[u32]) -> Self {
+        let insert: f64 = problem.items.iter().map(|item| item.insert).sum();
+        let bytes: f64 = limits.grown.iter().sum();
+        let weight = if insert > 0.0 && bytes > 0.0 {
+            insert / bytes
+        } else {
+            1.0
+        };
+        Self {
+            limits,
+            held: limits.held(dest),
+            moved: limits.moved(problem, dest),
+            weight,
+        }
+    }
 }
 
 impl<'p> InsertState<'p> {
@@ -44,6 +76,7 @@ impl<'p> InsertState<'p> {
             moving: Vec::new(),
             insert_pace: machines.iter().map(|m| 1.0 / m.insert_speed).collect(),
             move_pace: machines.iter().map(|m| 1.0 / m.move_speed).collect(),
+            limits: None,
             dest,
         };
         for (index, item) in problem.items.iter().enumerate() {
@@ -60,6 +93,34 @@ impl<'p> InsertState<'p> {
         let loads = self.problem.loads(&self.dest);
         self.insert = loads.insert;
         self.moving = loads.moving;
+        let limits = self.problem.limits.as_ref();
+        self.limits = limits.map(|limits| StateLimits::new(self.problem, limits, &self.dest));
+    }
+
+    /// What a machine holds beyond its room, in units of cost.
+    #[inline]
+    pub fn excess_bytes(&self, machine: u32) -> f64 {
+        let Some(state) = &self.limits else {
+            return 0.0;
+        };
+        let machine = machine as usize;
+        let over = state.held[machine] - state.limits.room[machine];
+        over.max(0.0) * state.weight
+    }
+
+    /// Whether a machine would still have room with one more.
+    pub fn has_room(&self, item: u32, machine: u32) -> bool {
+        self.limits.as_ref().is_none_or(|state| {
+            let bytes = state.held[machine as usize] + state.limits.grown[item as usize];
+            state.limits.fits(machine as usize, bytes)
+        })
+    }
+
+    /// Bytes that are moved beyond those that may be.
+    #[inline]
+    pub fn excess_moved(&self) -> f64 {
+        let state = self.limits.as_ref();
+        state.map_or(0.0, |state| (state.moved - state.limits.max_moved).max(0.0))
     }
 
     pub fn dest(&self) -> &[u32] {
@@ -110,7 +171,8 @@ impl<'p> InsertState<'p> {
 
     #[inline]
     pub fn may_go(&self, item: u32, to: u32) -> bool {
-        self.problem.machines[to as usize].takes || self.home(item) == to
+        let home = self.home(item) == to && !self.problem.is_drained(to as usize);
+        self.problem.machines[to as usize].takes || home
     }
 
     /// Takes a partition to a machine that it is not on.
@@ -124,6 +186,19 @@ impl<'p> InsertState<'p> {
         let (from, to, home) = (from as usize, to as usize, it.home as usize);
         self.insert[from] -= it.insert * self.insert_pace[from];
         self.insert[to] += it.insert * self.insert_pace[to];
+        if let Some(state) = &mut self.limits {
+            let (bytes, grown) = (
+                state.limits.bytes[item as usize],
+                state.limits.grown[item as usize],
+            );
+            state.held[from] -= grown;
+            state.held[to] += grown;
+            if from == home {
+                state.moved += bytes;
+            } else if to == home {
+                state.moved -= bytes;
+            }
+        }
         if from == home {
             self.moving[home] += it.moving * self.move_pace[home];
         } else {

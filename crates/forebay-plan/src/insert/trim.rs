@@ -26,7 +26,8 @@ pub fn trim(problem: &Problem, dest: Vec<u32>) -> Vec<u32> {
         let home = state.home(item);
         let it = &problem.items[item as usize];
         let pace = problem.machines[home as usize].insert_speed;
-        if state.insert[home as usize] + it.insert / pace <= insert_max {
+        let may_return = state.may_go(item, home) && state.has_room(item, home);
+        if may_return && state.insert[home as usize] + it.insert / pace <= insert_max {
             state.relocate(item, home);
             debug_assert!(state.moving[home as usize] <= move_max * (1.0 + 1e-9) + 1e-9);
         }

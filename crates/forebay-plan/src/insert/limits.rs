@@ -1,0 +1,59 @@
+//! What a plan has to keep to besides its cost: bytes that a machine may hold, bytes that may be
+//! moved in all, machines that are drained. Bytes are kept at every step, not only at the end.
+
+/// Sums in another order may differ in their last digits.
+pub const LIMIT_SLACK: f64 = 1.0 + 1e-12;
+
+/// The limits of one instance.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// Bytes of each item that its move carries.
+    pub bytes: Vec<f64>,
+    /// The most bytes of each item, now or after the inserts.
+    pub grown: Vec<f64>,
+    /// Bytes that each machine may hold; infinite where there is no limit.
+    pub room: Vec<f64>,
+    /// Whether one of these is finite.
+    pub has_room_limits: bool,
+    /// Bytes that all moves may carry together.
+    pub max_moved: f64,
+    /// Machines that are to hold nothing in the end. They take nothing.
+    pub drained: Vec<bool>,
+}
+
+/// The limit that no plan was found for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Unmet {
+    /// A machine would hold so many bytes of those that it may.
+    Room { machine: u32, bytes: f64, room: f64 },
+    /// Moves that have to be made carry so many bytes of those that may be moved.
+    Moved { bytes: f64, limit: f64 },
+    /// A drained machine's partitions fit nowhere else.
+    Drained { machine: u32 },
+    /// At the end the machine has room, but moves to it wait for moves that wait for them.
+    Order { machine: u32 },
+}
+
+impl Limits {
+    /// Bytes on each machine when all is done.
+    pub fn held(&self, dest: &[u32]) -> Vec<f64> {
+        self.sums(&self.grown, dest)
+    }
+
+    /// Bytes on each machine while nothing has been inserted.
+    pub fn existing(&self, dest: &[u32]) -> Vec<f64> {
+        self.sums(&self.bytes, dest)
+    }
+
+    fn sums(&self, bytes: &[f64], dest: &[u32]) -> Vec<f64> {
+        let mut sums = vec![0.0; self.room.len()];
+        for (bytes, &to) in bytes.iter().zip(dest) {
+            sums[to as usize] += bytes;
+        }
+        sums
+    }
+
+    pub fn fits(&self, machine: usize, bytes: f64) -> bool {
+        bytes <= self.room[machine] * LIMIT_SLACK
+    }
+}
