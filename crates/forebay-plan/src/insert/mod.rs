@@ -3,6 +3,7 @@
 
 mod construct;
 mod fluid;
+mod keeping;
 mod least_loaded;
 mod limits;
 mod order;

@@ -99,10 +99,9 @@ impl InsertPlan {
         } else {
             0.0
         };
-        let saved = if *cost_no_moves > 0.0 {
-            (1.0 - cost / cost_no_moves) * 100.0
-        } else {
-            0.0
+        let saved = match 1.0 - cost / cost_no_moves.max(f64::MIN_POSITIVE) {
+            part if part < 0.0 => format!("{:.1}% above", -100.0 * part),
+            part => format!("{:.1}% below", 100.0 * part),
         };
         let moved: f64 = region
             .plan
@@ -121,7 +120,7 @@ impl InsertPlan {
                 short(moved)
             ),
             format!(
-                "cost {} (moving {} + inserting {}), {saved:.1}% below no moves at {}; no plan comes \
+                "cost {} (moving {} + inserting {}), {saved} no moves at {}; no plan comes \
                  below {}, so this one is at most {above:.2}% above the best",
                 short(*cost),
                 short(region.plan.price.moving),

@@ -104,21 +104,6 @@ impl Problem {
             .is_some_and(|limits| limits.drained[machine])
     }
 
-    /// Whether an assignment keeps the limits.
-    pub fn allows(&self, dest: &[u32]) -> bool {
-        self.limits
-            .as_ref()
-            .is_none_or(|limits| limits.check(self, dest).is_ok())
-    }
-
-    /// An assignment whose moves carry no more than they may.
-    pub fn within_moved(&self, dest: Vec<u32>) -> Vec<u32> {
-        match &self.limits {
-            Some(limits) => limits.within_moved(self, dest),
-            None => dest,
-        }
-    }
-
     /// The machines' times under an assignment, computed from nothing.
     pub fn loads(&self, dest: &[u32]) -> Loads {
         let mut insert: Vec<f64> = self.machines.iter().map(|m| m.insert_load).collect();

@@ -1,0 +1,116 @@
+//! What limits say of assignments: whether they are kept, and what has to be done for them.
+
+use super::limits::{LIMIT_SLACK, Limits, Unmet};
+use super::problem::Problem;
+
+impl Problem {
+    /// Whether an assignment keeps the limits.
+    pub fn allows(&self, dest: &[u32]) -> bool {
+        let limits = self.limits.as_ref();
+        limits.is_none_or(|limits| limits.check(self, dest).is_ok())
+    }
+
+    /// An assignment whose moves carry no more than they may.
+    pub fn within_moved(&self, dest: Vec<u32>) -> Vec<u32> {
+        match &self.limits {
+            Some(limits) => limits.within_moved(self, dest),
+            None => dest,
+        }
+    }
+}
+
+impl Limits {
+    pub fn moved(&self, problem: &Problem, dest: &[u32]) -> f64 {
+        let pairs = problem.items.iter().zip(dest).zip(&self.bytes);
+        let moved = pairs.filter(|((item, to), _)| item.home != **to);
+        moved.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Whether an assignment keeps all limits at its end.
+    pub fn check(&self, problem: &Problem, dest: &[u32]) -> Result<(), Unmet> {
+        for &machine in dest {
+            if self.drained[machine as usize] {
+                return Err(Unmet::Drained { machine });
+            }
+        }
+        for (machine, bytes) in self.held(dest).into_iter().enumerate() {
+            if !self.fits(machine, bytes) {
+                let (room, machine) = (self.room[machine], machine as u32);
+                return Err(Unmet::Room {
+                    machine,
+                    bytes,
+                    room,
+                });
+            }
+        }
+        let bytes = self.moved(problem, dest);
+        if bytes > self.max_moved * LIMIT_SLACK {
+            let limit = self.max_moved;
+            return Err(Unmet::Moved { bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// The least that has to be done: what is drained goes to the machine with room that inserts
+    /// least; all else stays.
+    pub fn forced(&self, problem: &Problem) -> Vec<u32> {
+        let mut dest = problem.homes();
+        let loads = problem.loads(&dest);
+        let (mut insert, mut held) = (loads.insert, self.held(&dest));
+        let leaves = |&item: &usize| self.drained[problem.items[item].home as usize];
+        let mut items: Vec<usize> = (0..dest.len()).filter(leaves).collect();
+        let size = |item: usize| (problem.items[item].insert, self.grown[item]);
+        items.sort_by(|&a, &b| {
+            let (a_size, b_size) = (size(a), size(b));
+            let by_insert = b_size.0.total_cmp(&a_size.0);
+            by_insert
+                .then(b_size.1.total_cmp(&a_size.1))
+                .then(a.cmp(&b))
+        });
+        for item in items {
+            let it = &problem.items[item];
+            let key = |to: usize| {
+                let over = (held[to] + self.grown[item] - self.room[to]).max(0.0);
+                (
+                    over,
+                    insert[to] + it.insert / problem.machines[to].insert_speed,
+                )
+            };
+            let takers = (0..insert.len()).filter(|&to| problem.machines[to].takes);
+            let Some(to) = takers.min_by(|&a, &b| {
+                let (a, b) = (key(a), key(b));
+                a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+            }) else {
+                break;
+            };
+            insert[to] += it.insert / problem.machines[to].insert_speed;
+            held[to] += self.grown[item];
+            dest[item] = to as u32;
+        }
+        dest
+    }
+
+    /// Takes moves back, those that carry most for what they insert first, until the moves carry no
+    /// more than they may.
+    pub fn within_moved(&self, problem: &Problem, mut dest: Vec<u32>) -> Vec<u32> {
+        let mut moved = self.moved(problem, &dest);
+        if moved <= self.max_moved {
+            return dest;
+        }
+        let may_return = |&item: &usize| {
+            let home = problem.items[item].home;
+            dest[item] != home && !self.drained[home as usize]
+        };
+        let mut items: Vec<usize> = (0..dest.len()).filter(may_return).collect();
+        let worth = |item: usize| problem.items[item].insert / self.bytes[item];
+        items.sort_by(|&a, &b| worth(a).total_cmp(&worth(b)).then(a.cmp(&b)));
+        for item in items {
+            if moved <= self.max_moved {
+                break;
+            }
+            moved -= self.bytes[item];
+            dest[item] = problem.items[item].home;
+        }
+        dest
+    }
+}
