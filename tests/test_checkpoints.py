@@ -130,3 +130,19 @@ def test_batch_tables_have_no_checkpoints(served, tmp_path):
     store = served.store
     assert "batch table" in store.refuse("checkpoint", "people", str(tmp_path / "copy"))
     assert "no live table" in store.refuse("checkpoint", "none", str(tmp_path / "copy"))
+
+
+def test_a_command_that_is_refused_leaves_nothing(store):
+    store.run("create", "t")
+    store.refuse("checkpoint", "nosuch", str(store.path.parent / "copy"))
+    assert [path.name for path in (store.path / "tables").iterdir()] == ["t"]
+
+
+def test_of_two_drops_one_is_told_that_there_is_no_table(live):
+    for _ in range(3):
+        both = [live.store.start("drop", "kv") for _ in range(2)]
+        done = [live.store.finish(process) for process in both]
+        assert sorted(result.code for result in done)[0] == 0
+        for result in done:
+            assert result.code == 0 or "no table" in result.err or "in use" in result.err, result.err
+        live.store.run("create", "kv")

@@ -314,6 +314,7 @@ def test_ranges_scans_and_their_deletion(live):
     assert keys == [f"log:{i:03}" for i in range(10, 20)]
     _, items = client.execute_command("KV.RANGE", "log:01", "*log:01", "REV", "LIMIT", 2, "KEYS")
     assert items == ["log:019", "log:018"]
+    refused(lambda: client.execute_command("KV.DELRANGE", "*log:01", "+"), "ends a range")
     told = live.store.run("scan", "log", "--prefix", "01").out.splitlines()
     assert [line.split("\t")[0] for line in told] == [f"{i:03}" for i in range(10, 20)]
     assert "cannot be used with" in live.store.refuse(

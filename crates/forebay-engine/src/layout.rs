@@ -10,6 +10,7 @@
 //! STORE/tables/T/live.lock            held while a live table is open
 //! STORE/tables/T/log/N.log            its log
 //! STORE/tables/T/asks/ID/             what another process asks of who has a live table open
+//! STORE/tables/T/drop.lock            held by who drops a live table that another process has open
 //! STORE/tables/T/asks.lock            held by who has it open and does what is asked
 //! STORE/tables/T/log.durable          how far that is known to be durable
 //! STORE/tables/T/load-ID.*            how far a load of a live table is
@@ -83,6 +84,10 @@ impl TableFiles {
 
     pub fn asks(&self) -> PathBuf {
         self.dir.join("asks")
+    }
+
+    pub fn drop_lock(&self) -> PathBuf {
+        self.dir.join("drop.lock")
     }
 
     pub fn asks_lock(&self) -> PathBuf {

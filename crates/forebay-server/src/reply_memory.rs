@@ -82,11 +82,11 @@ impl ReplyMemory {
     fn drop_largest(&self) {
         let clients = self.clients.lock();
         let held = |client: &Arc<Client>| client.held_bytes.load(Ordering::Relaxed);
-        let (going, mut staying): (Vec<_>, Vec<_>) =
-            clients.values().partition(|client| client.is_dropped());
-        // The memory of those that are dropped comes back as soon as their threads see it.
-        let going: usize = going.into_iter().map(held).sum();
-        let mut left = self.held_bytes().saturating_sub(going);
+        // The memory of those that are dropped, or have ended, comes back as soon as their threads
+        // see it.
+        let staying = clients.values().filter(|client| !client.is_dropped());
+        let mut staying: Vec<_> = staying.collect();
+        let mut left: usize = staying.iter().map(|client| held(client)).sum();
         staying.sort_by_cached_key(|client| self.weight(client));
         while left > self.limit_bytes
             && let Some(largest) = staying.pop()

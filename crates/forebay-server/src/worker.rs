@@ -320,6 +320,8 @@ impl Drop for Registered {
             tell_drop(&self.shared, &self.client, held_bytes, why);
             self.shared.metrics.count_drop(Reason::ReplyMemory);
         }
+        // What other threads make for it is for nobody.
+        self.client.drop_for(0);
         self.shared
             .metrics
             .connected

@@ -133,7 +133,6 @@ fn errors_say_what_is_wrong() {
             "ERR Unknown option or number of arguments",
         ),
         ("EVAL x 0", "ERR unknown command"),
-        ("WATCH words:a", "ERR WATCH is not supported"),
         ("KV.RANGE words: +", "ERR table 'words' is hashed"),
         ("KV.RANGE - +", "ERR one bound must name"),
         ("SCAN x", "ERR invalid cursor"),

@@ -35,14 +35,14 @@ fn ready_tells_which_live_table_refuses_writes_and_why() {
     let long = "x".repeat(100_000);
     let mut answers = (0..).map(|n| client.text(&format!("SET live:{n} {long}")));
     let refused = answers.find(|answer| answer != "OK").expect("refused");
-    assert!(refused.contains("no room"), "{refused}");
+    assert!(refused.contains("make room"), "{refused}");
     let (status, answer) = ready();
     assert_eq!(status, 503, "{answer}");
     assert!(
         answer.contains("live table live refuses writes"),
         "{answer}"
     );
-    assert!(answer.contains("no room for"), "{answer}");
+    assert!(answer.contains("no storage space"), "{answer}");
     assert!(!answer.contains("table other"), "{answer}");
     let (_, metrics) = http(&fixture, "GET /metrics", "", "");
     assert!(metrics.contains("forebay_live_refuses_writes{table=\"live\"} 1"));

@@ -185,3 +185,46 @@ fn a_swap_and_an_expiry_change_what_is_watched() {
     assert_eq!(client.ask("EXEC"), Reply::Null);
     assert_eq!(client.ask("GET ttl:k"), Reply::Null);
 }
+
+#[test]
+fn what_a_multi_makes_of_one_key_takes_memory_once() {
+    let fixture = served();
+    let mut client = fixture.client();
+    let commands: Vec<String> = (0..200)
+        .map(|_| "SETRANGE t:{u}big 15000000 x".to_owned())
+        .collect();
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let before = fixture
+        .store
+        .disk()
+        .read("/proc/self/statm".as_ref())
+        .unwrap();
+    queue(&mut client, &commands);
+    client.send(b"EXEC\r\n");
+    let Reply::Array(replies) = client.read() else {
+        panic!("no replies")
+    };
+    assert!(replies.iter().all(|reply| *reply == Reply::Int(15_000_001)));
+    let after = fixture
+        .store
+        .disk()
+        .read("/proc/self/statm".as_ref())
+        .unwrap();
+    let resident_mb = |statm: &[u8]| {
+        let text = String::from_utf8_lossy(statm);
+        let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * 4096 / 1_000_000
+    };
+    assert!(resident_mb(&after) < resident_mb(&before) + 500);
+    queue(
+        &mut client,
+        &[
+            "DEL t:{u}big",
+            "APPEND t:{u}big a",
+            "STRLEN t:{u}big",
+            "APPEND t:{u}big b",
+        ],
+    );
+    client.ask("EXEC");
+    assert_eq!(client.ask("GET t:{u}big"), Reply::Bulk(b"ab".to_vec()));
+}

@@ -103,7 +103,6 @@ impl LiveParts {
     /// changes the list.
     pub fn release(&self, shape: &Shape, place: usize) {
         let mut parts = self.lock_all();
-        parts[place].watchers.all_written();
         *parts[place] = LivePart {
             is_released: true,
             ..LivePart::default()

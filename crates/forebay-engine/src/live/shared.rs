@@ -148,6 +148,8 @@ pub(crate) struct Counts {
     pub owed_ns: AtomicU64,
     /// Whether somebody has read the generation that takes writes.
     pub memory_is_read: AtomicBool,
+    /// How often it was looked what other processes ask.
+    pub looks: AtomicU64,
     /// How often the pages of runs were looked at.
     pub sweeps: AtomicU64,
 }

@@ -66,6 +66,13 @@ impl Watchers {
     }
 }
 
+/// Whoever watches a key of a table that is closed does not learn of writes to it any more.
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        self.all_written();
+    }
+}
+
 fn tell(watchers: Vec<Weak<AtomicBool>>) {
     for watcher in watchers.iter().filter_map(Weak::upgrade) {
         watcher.store(true, Ordering::Release);

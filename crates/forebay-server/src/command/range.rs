@@ -3,7 +3,7 @@
 //! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key behind `[` (inclusive)
 //! or `(` (exclusive); without either it is inclusive. `-` is the beginning and `+` the end of the
 //! table that the other bound names. A wire key without a key, `table:`, is the table's beginning
-//! as start and its end as end. `*table:prefix` is the place behind all keys that begin so. So
+//! as start and its end as end. As end, `*table:prefix` is the place behind all keys that begin so. So
 //! `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11 (log:2026-12` a month.
 //!
 //! The reply is `[next, items]`. Items are key, value, key, value, ...; only one of the two with
@@ -88,6 +88,11 @@ type Bounds<'a> = (&'a [u8], Bound<Cow<'a, [u8]>>, Bound<Cow<'a, [u8]>>);
 
 /// The bounds that the first two arguments are.
 fn bounds<'a>(args: &Args<'a>) -> Result<Bounds<'a>, CommandError> {
+    if args.get(1).starts_with(b"*") {
+        return Err(CommandError::error(
+            "ERR '*table:prefix' ends a range: its start is 'table:prefix'",
+        ));
+    }
     let (start, end) = (edge(args.get(1))?, edge(args.get(2))?);
     let table = match (start.table, end.table) {
         (Some(a), Some(b)) if a != b => {

@@ -23,10 +23,19 @@ pub struct Txn<'t> {
     pub table: &'t LiveTable,
     clock: &'t dyn Clock,
     /// What keys hold after the commands so far, as far as some command asks; sorted by key.
-    held: Vec<(&'t [u8], Option<Stored>)>,
+    held: Vec<HeldKey<'t>>,
     /// Whether later commands may ask.
     keeps: bool,
     pub batch: Batch,
+}
+
+/// A key that some command asks for.
+#[derive(Debug)]
+struct HeldKey<'t> {
+    key: &'t [u8],
+    stored: Option<Stored>,
+    /// Of a key that was changed, and is written when all commands have run.
+    change: Option<Times>,
 }
 
 /// A command that changes keys, under way.
@@ -34,6 +43,14 @@ pub struct Edit<'e, 't> {
     pub args: Args<'e>,
     pub txn: &'e mut Txn<'t>,
     pub reply: &'e mut Reply,
+}
+
+impl HeldKey<'_> {
+    fn set(&mut self, value: Vec<u8>, times: Times) {
+        let expires_ms = times.expires_ms;
+        self.stored = Some(Stored { value, expires_ms });
+        self.change = Some(times);
+    }
 }
 
 impl<'t> Txn<'t> {
@@ -55,9 +72,14 @@ impl<'t> Txn<'t> {
         keys: &[&'t [u8]],
         stored: Vec<Option<Stored>>,
     ) -> Self {
-        let mut held: Vec<_> = keys.iter().copied().zip(stored).collect();
-        held.sort_unstable_by_key(|(key, _)| *key);
-        held.dedup_by_key(|(key, _)| *key);
+        let held = keys.iter().zip(stored).map(|(key, stored)| HeldKey {
+            key,
+            stored,
+            change: None,
+        });
+        let mut held: Vec<_> = held.collect();
+        held.sort_unstable_by_key(|held| held.key);
+        held.dedup_by_key(|held| held.key);
         Self {
             held,
             ..Self::blind(table, clock)
@@ -76,13 +98,13 @@ impl<'t> Txn<'t> {
     }
 
     fn place(&self, key: &[u8]) -> Option<usize> {
-        self.held.binary_search_by_key(&key, |(key, _)| key).ok()
+        self.held.binary_search_by_key(&key, |held| held.key).ok()
     }
 
     /// What a key holds. REQUIRES: the key is one of those that the transaction looks at.
     pub fn get(&self, key: &[u8]) -> Option<&Stored> {
         self.place(key)
-            .and_then(|place| self.held[place].1.as_ref())
+            .and_then(|place| self.held[place].stored.as_ref())
     }
 
     /// When a key expires that a command sets and says nothing of it.
@@ -113,18 +135,44 @@ impl<'t> Txn<'t> {
     pub fn set_until(&mut self, key: &[u8], value: Vec<u8>, expires_ms: u64) -> Answer {
         check_length(value.len())?;
         let times = self.times(expires_ms)?;
-        self.batch
-            .push(key, Operation::Update(&value).with_times(times));
-        let expires_ms = times.expires_ms;
-        self.lay_over(key, || Some(Stored { value, expires_ms }));
+        match self.kept(key) {
+            Some(kept) => kept.set(value, times),
+            None => self
+                .batch
+                .push(key, Operation::Update(&value).with_times(times)),
+        }
         Ok(())
     }
 
     pub fn delete(&mut self, key: &[u8]) {
-        self.batch.delete(key);
-        if let Some(place) = self.place(key) {
-            self.held[place].1 = None;
+        match self.kept(key) {
+            Some(kept) => {
+                kept.stored = None;
+                kept.change = Some(Times::NONE);
+            }
+            None => self.batch.delete(key),
         }
+    }
+
+    /// A key that later commands may ask for. What several make of it is written once.
+    fn kept(&mut self, key: &[u8]) -> Option<&mut HeldKey<'t>> {
+        let place = self.place(key).filter(|_| self.keeps)?;
+        Some(&mut self.held[place])
+    }
+
+    /// What all commands together write.
+    pub fn into_batch(mut self) -> Batch {
+        for held in &self.held {
+            match (held.change, &held.stored) {
+                (Some(times), Some(stored)) => {
+                    let update = Operation::Update(&stored.value).with_times(times);
+                    self.batch.push(held.key, update);
+                }
+                (Some(_), None) => self.batch.delete(held.key),
+                (None, _) => {}
+            }
+        }
+        self.batch
     }
 
     /// Adds by the table's kind of deltas; the sum expires at a moment to come, or never.
@@ -140,19 +188,20 @@ impl<'t> Txn<'t> {
         if kind == DeltaKind::Append {
             check_length(before + delta.len())?;
         }
-        let mut sum = None;
-        if self.keeps && self.place(key).is_some() {
-            let value = match self.get(key) {
-                Some(stored) => kind.add(&stored.value, delta),
-                None => kind.value_of(delta),
-            };
-            sum = Some(value.map_err(|error| CommandError::error(format!("ERR {error}")))?);
-        }
         let times = self.times(expires_ms)?;
-        self.batch
-            .push(key, Operation::Delta(delta).with_times(times));
-        let expires_ms = times.expires_ms;
-        self.lay_over(key, || sum.map(|value| Stored { value, expires_ms }));
+        let Some(kept) = self.kept(key) else {
+            self.batch
+                .push(key, Operation::Delta(delta).with_times(times));
+            return Ok(());
+        };
+        let sum = match &kept.stored {
+            Some(stored) => kind.add(&stored.value, delta),
+            None => kind.value_of(delta),
+        };
+        kept.set(
+            sum.map_err(|error| CommandError::error(format!("ERR {error}")))?,
+            times,
+        );
         Ok(())
     }
 
@@ -164,14 +213,6 @@ impl<'t> Txn<'t> {
     /// Adds to a key; its expiry stays.
     pub fn delta_on(&mut self, key: &[u8], delta: &[u8]) -> Answer {
         self.delta_until(key, delta, self.kept_ms(key))
-    }
-
-    fn lay_over(&mut self, key: &[u8], stored: impl FnOnce() -> Option<Stored>) {
-        if self.keeps
-            && let Some(place) = self.place(key)
-        {
-            self.held[place].1 = stored();
-        }
     }
 
     /// A moment of expiry as the table is told of it.

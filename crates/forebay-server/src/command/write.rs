@@ -231,7 +231,7 @@ impl View<'_> {
                 txn = txn.of_several();
             }
             match run(&mut txn) {
-                Ok(()) => (txn.batch, Ok(())),
+                Ok(()) => (txn.into_batch(), Ok(())),
                 Err(stop) => (Batch::new(), Err(stop)),
             }
         };

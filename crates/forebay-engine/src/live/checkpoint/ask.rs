@@ -16,31 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 pub const POLL: Duration = Duration::from_millis(20);
 
-/// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    Checkpoint,
-    GiveUp,
-}
-
-impl Ask {
-    const ALL: [Self; 2] = [Ask::Checkpoint, Ask::GiveUp];
-
-    pub fn text(self) -> &'static str {
-        match self {
-            Ask::Checkpoint => "checkpoint",
-            Ask::GiveUp => "give up",
-        }
-    }
-
-    pub fn words(self) -> &'static str {
-        match self {
-            Ask::Checkpoint => "a checkpoint",
-            Ask::GiveUp => "a drop",
-        }
-    }
-}
-
 /// The directory of one who asks.
 #[derive(Debug, Clone)]
 pub struct AskFiles {
@@ -77,14 +52,9 @@ impl AskFiles {
         }
     }
 
-    /// What is asked, and not answered yet.
-    pub fn open_ask(&self, disk: &dyn Disk) -> Result<Option<Ask>, StoreError> {
-        let text = self.text(disk, "ask")?;
-        let ask = text.and_then(|text| Ask::ALL.into_iter().find(|ask| ask.text() == text));
-        Ok(match self.outcome(disk)? {
-            None => ask,
-            Some(_) => None,
-        })
+    /// Whether a checkpoint is asked for, and not made yet.
+    pub fn is_open(&self, disk: &dyn Disk) -> Result<bool, StoreError> {
+        Ok(self.text(disk, "ask")?.is_some() && self.outcome(disk)?.is_none())
     }
 
     /// Whether the owner has begun.
@@ -148,11 +118,7 @@ pub fn patience(
     })
 }
 
-/// Who has asked has taken its lock before.
 fn lives(disk: &dyn Disk, clock: &dyn Clock, ask: &AskFiles) -> Result<bool, StoreError> {
-    if ask.text(disk, "ask")?.is_none() {
-        return Ok(true);
-    }
     let words = holder_words(disk, clock, "cleaning up after a checkpoint");
     Ok(try_lock(disk, &ask.lock(), &words)?.is_err())
 }

@@ -6,11 +6,13 @@
 //! files, in a directory of its own for each who asks:
 //!
 //! 1. Who asks makes `asks/ID/lock`, which it holds for as long as it wants the answer, then
-//!    `asks/ID/ask`, whose text says for what.
+//!    `asks/ID/ask`.
 //! 2. The owner writes what is in memory to runs, makes the store `asks/ID/store` with links to the
-//!    runs, and last `asks/ID/done`; or `asks/ID/refused`, which says why. Asked to give the table
-//!    up, it closes it: the lock `live.lock` is free then.
+//!    runs, and last `asks/ID/done`; or `asks/ID/refused`, which says why.
 //! 3. Who asked reads the store, or copies it, and removes `asks/ID`.
+//!
+//! Who drops a table holds `drop.lock`, which needs no space; the owner closes the table then, and
+//! `live.lock` is free.
 //!
 //! An owner that does what is asked holds `asks.lock`; where nobody does, who asks gives up soon.
 //!
@@ -30,14 +32,17 @@ use thiserror::Error;
 use tracing::warn;
 
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
+use crate::holder::{holder_words, lock_within, try_lock};
 use crate::layout::TableFiles;
 use crate::live::{Budget, LiveError};
 use crate::name::TableName;
 use crate::store::Store;
 pub(crate) use ask::sweep_asks;
-use ask::{Ask, AskFiles, POLL, patience};
+use ask::{AskFiles, POLL, patience};
 pub use take::Asked;
+
+/// How long a drop waits for another one, or for an owner's look whether there is one.
+const DROPS: Duration = Duration::from_secs(1);
 
 /// A moment of a live table was not to be had.
 #[derive(Debug, Error)]
@@ -80,7 +85,11 @@ impl Store {
         name: &TableName,
         budget: &Arc<Budget>,
     ) -> Result<Checkpoint, CheckpointError> {
-        let asking = Asking::begin(self, name, Ask::Checkpoint)?;
+        if !self.is_live(name)? {
+            let table = name.clone();
+            return Err(LiveError::NoTable { table }.into());
+        }
+        let asking = Asking::begin(self, name)?;
         asking.wait(|asking| match self.live_table(name, budget) {
             Ok(table) => {
                 // What comes of it is told by the files, as it is by another owner.
@@ -108,31 +117,43 @@ impl Store {
     }
 
     /// Has the process that has a live table open give it up, if one has, for as long as `then`
-    /// takes.
+    /// takes. Takes no space but where the table was never open.
     pub(crate) fn given_up<R>(
         &self,
         name: &TableName,
         then: impl FnOnce(Box<dyn Lock>) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
         let files = TableFiles::new(self.root(), name);
-        let (disk, clock) = (&**self.disk(), self.clock());
-        let words = holder_words(disk, &**clock, "a drop");
-        let holder = match try_lock(disk, &files.live_lock(), &words)? {
-            Ok(lock) => return then(lock),
-            Err(holder) => holder,
+        let (disk, clock) = (&**self.disk(), &**self.clock());
+        let table = || name.clone();
+        let gone = |error| match self.is_live(name) {
+            Ok(false) => StoreError::NoTable { table: table() },
+            _ => error,
         };
-        let _asking = Asking::begin(self, name, Ask::GiveUp)?;
+        let words = "a drop";
+        let asking = lock_within(disk, clock, &files.drop_lock(), words, DROPS).map_err(gone)?;
+        let _asking = asking.map_err(|holder| StoreError::PushRuns {
+            table: table(),
+            holder,
+        })?;
         let began = clock.monotonic();
-        while clock.monotonic().saturating_sub(began) < patience(disk, &**clock, &files)? {
-            if let Ok(lock) = try_lock(disk, &files.live_lock(), &words)? {
-                return then(lock);
+        let words = holder_words(disk, clock, words);
+        loop {
+            if !self.is_live(name)? {
+                return Err(StoreError::NoTable { table: table() });
+            }
+            match try_lock(disk, &files.live_lock(), &words).map_err(gone)? {
+                Ok(lock) => return then(lock),
+                Err(holder) => {
+                    let waited = clock.monotonic().saturating_sub(began);
+                    if waited >= patience(disk, clock, &files)? {
+                        let table = table();
+                        return Err(StoreError::InUse { table, holder });
+                    }
+                }
             }
             clock.sleep(POLL);
         }
-        Err(StoreError::InUse {
-            table: name.clone(),
-            holder,
-        })
     }
 }
 
@@ -140,7 +161,7 @@ impl Store {
 type Answered = Option<Result<(), (Option<String>, String)>>;
 
 impl Asking {
-    fn begin(store: &Store, table: &TableName, ask: Ask) -> Result<Self, StoreError> {
+    fn begin(store: &Store, table: &TableName) -> Result<Self, StoreError> {
         let disk = &**store.disk();
         let dir = TableFiles::new(store.root(), table);
         sweep_asks(disk, &**store.clock(), &dir)?;
@@ -148,7 +169,7 @@ impl Asking {
         let files = AskFiles::new(&dir, &id);
         let made = disk.create_dir_all(&files.dir);
         made.at("create", &files.dir)?;
-        let words = holder_words(disk, &**store.clock(), ask.words());
+        let words = holder_words(disk, &**store.clock(), "a checkpoint");
         let lock = try_lock(disk, &files.lock(), &words)?;
         let lock = lock.map_err(|holder| StoreError::Locked {
             path: files.lock(),
@@ -160,7 +181,7 @@ impl Asking {
             files,
             _lock: lock,
         };
-        asking.files.put(disk, "ask", ask.text())?;
+        asking.files.put(disk, "ask", "")?;
         Ok(asking)
     }
 

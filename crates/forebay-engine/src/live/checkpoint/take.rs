@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use forebay_io::replace_file;
 
-use super::ask::{Ask, AskFiles, living_asks};
+use super::ask::{AskFiles, living_asks};
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::TableFiles;
@@ -15,6 +16,9 @@ use crate::live::manifest::LiveManifest;
 use crate::live::shared::LiveShared;
 use crate::name::TableName;
 use crate::store::Store;
+
+/// Every how many looks it is looked whether somebody drops the table.
+const DROP_LOOKS: u64 = 5;
 
 /// What others asked of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +36,12 @@ impl Store {
     pub fn is_to_be_given_up(&self, name: &TableName) -> Result<bool, StoreError> {
         let files = TableFiles::new(self.root(), name);
         let disk = &**self.disk();
-        for ask in living_asks(disk, &**self.clock(), &files)? {
-            if ask.open_ask(disk)? == Some(Ask::GiveUp) {
-                return Ok(true);
-            }
+        let path = files.drop_lock();
+        if !disk.exists(&files.live_manifest()).at("look for", &path)? {
+            return Ok(false);
         }
-        Ok(false)
+        let words = holder_words(disk, &**self.clock(), "a look for who drops the table");
+        Ok(try_lock(disk, &path, &words)?.is_err())
     }
 }
 
@@ -58,14 +62,16 @@ impl LiveShared {
             *says_so = try_lock(disk, &self.files.asks_lock(), &words)?.ok();
         }
         let mut taken = Vec::new();
+        // Less often, as it costs more.
+        let looks = self.counts.looks.fetch_add(1, Relaxed);
+        let is_due = looks.is_multiple_of(DROP_LOOKS);
+        if is_due && self.store.is_to_be_given_up(&self.shape.table)? {
+            return Ok(vec![Asked::GiveUp]);
+        }
         for ask in living_asks(disk, &**self.clock(), &self.files)? {
-            match ask.open_ask(disk)? {
-                Some(Ask::Checkpoint) => {
-                    ask.put(disk, "taken", "")?;
-                    taken.push(self.answer(&ask)?);
-                }
-                Some(Ask::GiveUp) => taken.push(Asked::GiveUp),
-                None => {}
+            if ask.is_open(disk)? {
+                ask.put(disk, "taken", "")?;
+                taken.push(self.answer(&ask)?);
             }
         }
         Ok(taken)

@@ -92,6 +92,14 @@ fn a_watched_key_tells_who_watches_of_every_write() {
     ));
 }
 
+#[test]
+fn who_watches_a_key_of_a_table_that_is_closed_does_not_take_it_for_unwritten() {
+    let table = table();
+    let watch = table.watch(KEYS[0]).unwrap();
+    drop(table);
+    assert!(watch.is_written());
+}
+
 /// Increments by watching, reading and writing: none is lost.
 #[test]
 fn no_write_comes_between_a_watch_and_what_is_decided_on_it() {
