@@ -3,8 +3,8 @@
 //! `KV.RANGE start end [LIMIT n] [REV] [KEYS|VALUES]`. A bound is a wire key behind `[` (inclusive)
 //! or `(` (exclusive); without either it is inclusive. `-` is the beginning and `+` the end of the
 //! table that the other bound names. A wire key without a key, `table:`, is the table's beginning
-//! as start and its end as end. As end, `*table:prefix` is the place behind all keys that begin so. So
-//! `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11 (log:2026-12` a month.
+//! as start and its end as end. As end, `*table:prefix` is the place behind all keys that begin so.
+//! So `KV.RANGE log: +` is all of `log`, `KV.RANGE [log:2026-11 (log:2026-12` a month.
 //!
 //! The reply is `[next, items]`. Items are key, value, key, value, ...; only one of the two with
 //! KEYS or VALUES. `next` takes start's place (with REV, end's) to go on, and is null at the end.

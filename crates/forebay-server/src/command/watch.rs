@@ -157,8 +157,8 @@ impl View<'_> {
             (Seen::Live { expires_ms, .. }, Source::Live(table)) => match expires_ms {
                 Some(moment_ms) => Ok(*moment_ms <= self.shared.store.clock().unix_ms()),
                 None if !self.may_wait => Err(CommandError::NotResident),
-                // One that is there has not expired: it was not written to. Of one that is not, nobody
-                // knows whether it was. The next WATCH finds its page in memory.
+                // One that is there has not expired: it was not written to. Of one that is not,
+                // nobody knows whether it was. The next WATCH finds its page in memory.
                 None => Ok(table.expires_ms(&watched.key)?.is_none()),
             },
             _ => Ok(true),
