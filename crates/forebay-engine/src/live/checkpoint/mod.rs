@@ -42,7 +42,7 @@ use ask::{AskFiles, POLL, patience};
 pub use take::Asked;
 
 /// How long a drop waits for another one, or for an owner's look whether there is one.
-const DROPS: Duration = Duration::from_secs(1);
+const DROPS: Duration = Duration::from_secs(10);
 
 /// A moment of a live table was not to be had.
 #[derive(Debug, Error)]
