@@ -187,6 +187,18 @@ fn a_swap_and_an_expiry_change_what_is_watched() {
 }
 
 #[test]
+fn a_key_that_is_named_twice_is_deleted_once() {
+    let fixture = served();
+    let mut client = fixture.client();
+    ok(&mut client, "SET t:{u}a 1");
+    assert_eq!(client.ask("DEL t:{u}a t:{u}a"), Reply::Int(1));
+    ok(&mut client, "SET t:{u}a 1");
+    queue(&mut client, &["DEL t:{u}a t:{u}a", "EXISTS t:{u}a"]);
+    let wanted = vec![Reply::Int(1), Reply::Int(0)];
+    assert_eq!(client.ask("EXEC"), Reply::Array(wanted));
+}
+
+#[test]
 fn what_a_multi_makes_of_one_key_takes_memory_once() {
     let fixture = served();
     let mut client = fixture.client();

@@ -150,7 +150,13 @@ impl<'t> Txn<'t> {
                 kept.stored = None;
                 kept.change = Some(Times::NONE);
             }
-            None => self.batch.delete(key),
+            None => {
+                self.batch.delete(key);
+                // A command may name a key twice.
+                if let Some(place) = self.place(key) {
+                    self.held[place].stored = None;
+                }
+            }
         }
     }
 
