@@ -303,6 +303,9 @@ def test_ranges_scans_and_their_deletion(live):
     assert client.execute_command("KV.DELRANGE", "log:100", "(log:200") == 100
     assert client.execute_command("KV.DELRANGE", "log:100", "(log:200") == 0
     assert client.exists("log:099", "log:100", "log:199", "log:200") == 2
+    assert client.execute_command("KV.DELRANGE", "(log:200", "log:209", "NOCOUNT") == "OK"
+    assert client.exists("log:200", "log:201", "log:209", "log:210") == 2
+    refused(lambda: client.execute_command("KV.DELRANGE", "log:a", "+", "COUNT"), "syntax")
     refused(lambda: client.execute_command("KV.DELRANGE", "kv:a", "+"), "hashed")
     keys = []
     following = "log:01"

@@ -79,6 +79,15 @@ impl DeltaKind {
         Ok(sum.to_le_bytes().to_vec())
     }
 
+    /// [`DeltaKind::add`] in place. An error changes nothing.
+    pub fn add_to(self, value: &mut Vec<u8>, delta: &[u8]) -> Result<(), OperandError> {
+        match self {
+            DeltaKind::Append => value.extend_from_slice(delta),
+            _ => *value = self.add(value, delta)?,
+        }
+        Ok(())
+    }
+
     /// The delta that does `older` and then `newer`.
     pub fn join(self, older: &[u8], newer: &[u8]) -> Result<Vec<u8>, OperandError> {
         if self != DeltaKind::AddI64Saturating {

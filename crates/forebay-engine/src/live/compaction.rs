@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_run::RunScan;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::MutexGuard;
 
-use crate::live::cursor::SourceCursor;
 use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
 use crate::live::flush::Output;
 use crate::live::levels::{Due, due};
-use crate::live::manifest::{LiveManifest, LivePartition};
-use crate::live::part::{LiveRun, PartView};
+use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
+use crate::live::part::{LiveRun, PartView, run_cursors};
+use crate::live::removed::Removed;
 use crate::live::shared::LiveShared;
 use crate::partition::PartitionId;
 
@@ -29,7 +28,8 @@ impl LiveShared {
         let factor = self.options.factor as usize;
         let dues = manifest.partitions.iter().filter_map(|partition| {
             let levels: Vec<u32> = partition.runs.iter().map(|run| run.level).collect();
-            due(&levels, factor).map(|due| (partition.id, due))
+            let due = all_removed(partition).or_else(|| due(&levels, factor));
+            due.map(|due| (partition.id, due))
         });
         dues.min_by_key(|(_, due)| due.level)
     }
@@ -85,6 +85,12 @@ impl LiveShared {
         let newer_minis = view.all_minis().map(|mini| mini.deltas_since_ms);
         let newer = newer_runs.chain(newer_minis).chain([buffered]);
         let settled_ms = self.droppable_ms(now_ms, newer);
+        let mut removed = Removed::default();
+        for run in &view.runs[due.runs.end..] {
+            removed.join(&run.reference.removed);
+        }
+        let way = (&ScanRange::all(), Direction::Forward);
+        let cursors = run_cursors(inputs.iter().rev(), &mut removed, way);
         let sum = |of: fn(&LiveRun) -> u64| inputs.iter().map(|run| of(run)).sum::<u64>();
         let longest_keys = inputs.iter().map(|run| run.run.longest_key());
         let output = Output {
@@ -94,13 +100,9 @@ impl LiveShared {
             longest_key: longest_keys.max().unwrap_or(0),
             settled_ms: (due.runs.start == 0).then_some(settled_ms),
             deltas_since_ms: earliest(inputs.iter().map(since)),
-        };
-        let scan = |run: &Arc<LiveRun>| {
-            let scan = RunScan::new(Arc::clone(&run.run), ScanRange::all(), Direction::Forward);
-            SourceCursor::Run(scan.releasing())
+            removed,
         };
         drop(view);
-        let cursors = inputs.iter().map(scan).collect();
         let mut written = 0;
         let merged = self.write_run(cursors, output, &mut |bytes| {
             let more = bytes - std::mem::replace(&mut written, bytes);
@@ -163,4 +165,14 @@ impl LiveShared {
             wait -= sleep;
         }
     }
+}
+
+/// The merge that frees the space of what lies below a run that has removed all of it.
+fn all_removed(partition: &LivePartition) -> Option<Due> {
+    let removing = |run: &LiveRunRef| run.removed.is_all();
+    let newest = partition.runs.iter().rposition(removing)?;
+    Some(Due {
+        runs: 0..newest + 1,
+        level: partition.runs[newest].level,
+    })
 }

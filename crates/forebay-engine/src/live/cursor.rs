@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use forebay_run::Order;
-use forebay_run::RunScan;
+use forebay_run::{Order, Run, RunScan};
 use forebay_run::error::Result;
 use forebay_run::hash::key_head;
 use forebay_run::operation::Operation;
@@ -15,12 +14,14 @@ use forebay_run::scan::{Cursor, Direction, ScanRange};
 use crate::live::mini::MiniRun;
 use crate::live::shape::Shape;
 
-/// A walk over a [`MiniRun`].
+/// A walk over a [`MiniRun`], through one range of places after the other.
 #[derive(Debug)]
 pub(crate) struct MiniCursor {
     mini: Arc<MiniRun>,
     shape: Arc<Shape>,
     range: ScanRange,
+    /// Those that come then.
+    rest: std::vec::IntoIter<ScanRange>,
     direction: Direction,
     /// Forward: where the next record begins. Backward: where the block of the next ones ends.
     at: usize,
@@ -37,36 +38,20 @@ pub(crate) struct MiniCursor {
 }
 
 impl MiniCursor {
-    pub fn new(
+    /// Walks the ranges, which come in the order of the walk; `None` without any.
+    pub fn over(
         mini: &Arc<MiniRun>,
         shape: &Arc<Shape>,
-        range: &ScanRange,
+        ranges: Vec<ScanRange>,
         direction: Direction,
-    ) -> Self {
-        let begin = match direction {
-            Direction::Forward => &range.from,
-            Direction::Backward => &range.to,
-        };
-        let (start, end) = match begin {
-            Bound::Unbounded => (0, mini.end()),
-            Bound::Included(at) | Bound::Excluded(at) => {
-                let head = match shape.order {
-                    Order::Hashed => at.hash,
-                    Order::Ordered => key_head(&at.key),
-                };
-                mini.block_around(head, &at.key)
-            }
-        };
-        Self {
+    ) -> Option<Self> {
+        let mut cursor = Self {
             mini: Arc::clone(mini),
             shape: Arc::clone(shape),
-            range: range.clone(),
+            range: ScanRange::all(),
+            rest: ranges.into_iter(),
             direction,
-            at: if direction == Direction::Forward {
-                start
-            } else {
-                end
-            },
+            at: 0,
             starts: Vec::new(),
             seeking: true,
             done: false,
@@ -75,7 +60,37 @@ impl MiniCursor {
             tag: 0,
             key: (0, 0),
             payload: (0, 0),
-        }
+        };
+        cursor.begin_next().then_some(cursor)
+    }
+
+    /// Goes to where the next range begins, if there is one.
+    fn begin_next(&mut self) -> bool {
+        let Some(range) = self.rest.next() else {
+            return false;
+        };
+        let begin = match self.direction {
+            Direction::Forward => &range.from,
+            Direction::Backward => &range.to,
+        };
+        let (start, end) = match begin {
+            Bound::Unbounded => (0, self.mini.end()),
+            Bound::Included(at) | Bound::Excluded(at) => {
+                let head = match self.shape.order {
+                    Order::Hashed => at.hash,
+                    Order::Ordered => key_head(&at.key),
+                };
+                self.mini.block_around(head, &at.key)
+            }
+        };
+        self.at = match self.direction {
+            Direction::Forward => start,
+            Direction::Backward => end,
+        };
+        self.starts.clear();
+        self.seeking = true;
+        self.range = range;
+        true
     }
 
     /// Where the next record begins, if there is one.
@@ -120,18 +135,20 @@ impl MiniCursor {
 impl Cursor for MiniCursor {
     #[inline]
     fn advance(&mut self) -> Result<bool> {
-        while !self.done && self.load_next() {
-            let (range, direction) = (&self.range, self.direction);
-            if self.seeking && range.is_early(direction, self.hash, self.key()) {
-                continue;
+        while !self.done {
+            while self.load_next() {
+                let (range, direction) = (&self.range, self.direction);
+                if self.seeking && range.is_early(direction, self.hash, self.key()) {
+                    continue;
+                }
+                if range.is_late(direction, self.hash, self.key()) {
+                    break;
+                }
+                self.seeking = false;
+                return Ok(true);
             }
-            if range.is_late(direction, self.hash, self.key()) {
-                break;
-            }
-            self.seeking = false;
-            return Ok(true);
+            self.done = !self.begin_next();
         }
-        self.done = true;
         Ok(false)
     }
 
@@ -167,11 +184,54 @@ impl Cursor for MiniCursor {
     }
 }
 
+/// A walk over a run on the disk, through one range of places after the other.
+#[derive(Debug)]
+pub(crate) struct RunCursor {
+    scan: RunScan,
+    run: Arc<Run>,
+    /// Those that come then.
+    rest: std::vec::IntoIter<ScanRange>,
+    direction: Direction,
+}
+
+impl RunCursor {
+    /// Walks the ranges, which come in the order of the walk; `None` without any.
+    pub fn over(run: &Arc<Run>, ranges: Vec<ScanRange>, direction: Direction) -> Option<Self> {
+        let mut rest = ranges.into_iter();
+        Some(Self {
+            scan: scan(run, rest.next()?, direction),
+            run: Arc::clone(run),
+            rest,
+            direction,
+        })
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) -> Result<bool> {
+        while !self.scan.advance()? {
+            let Some(range) = self.rest.next() else {
+                return Ok(false);
+            };
+            self.scan = scan(&self.run, range, self.direction);
+        }
+        Ok(true)
+    }
+}
+
+/// A long walk is not to count as memory of this process.
+fn scan(run: &Arc<Run>, range: ScanRange, direction: Direction) -> RunScan {
+    let scan = RunScan::new(Arc::clone(run), range, direction);
+    match direction {
+        Direction::Forward => scan.releasing(),
+        Direction::Backward => scan,
+    }
+}
+
 /// A walk over a sorted run, wherever it lies.
 #[derive(Debug)]
 pub(crate) enum SourceCursor {
     Mini(MiniCursor),
-    Run(RunScan),
+    Run(RunCursor),
 }
 
 impl Cursor for SourceCursor {
@@ -187,7 +247,7 @@ impl Cursor for SourceCursor {
     fn hash(&self) -> u64 {
         match self {
             SourceCursor::Mini(cursor) => cursor.hash(),
-            SourceCursor::Run(cursor) => cursor.hash(),
+            SourceCursor::Run(cursor) => cursor.scan.hash(),
         }
     }
 
@@ -195,7 +255,7 @@ impl Cursor for SourceCursor {
     fn head(&self) -> u64 {
         match self {
             SourceCursor::Mini(cursor) => cursor.head(),
-            SourceCursor::Run(cursor) => cursor.head(),
+            SourceCursor::Run(cursor) => cursor.scan.head(),
         }
     }
 
@@ -203,7 +263,7 @@ impl Cursor for SourceCursor {
     fn key(&self) -> &[u8] {
         match self {
             SourceCursor::Mini(cursor) => cursor.key(),
-            SourceCursor::Run(cursor) => cursor.key(),
+            SourceCursor::Run(cursor) => cursor.scan.key(),
         }
     }
 
@@ -211,7 +271,7 @@ impl Cursor for SourceCursor {
     fn operation(&self) -> Operation<'_> {
         match self {
             SourceCursor::Mini(cursor) => cursor.operation(),
-            SourceCursor::Run(cursor) => cursor.operation(),
+            SourceCursor::Run(cursor) => cursor.scan.operation(),
         }
     }
 
@@ -219,7 +279,7 @@ impl Cursor for SourceCursor {
     fn encoded(&self) -> (u8, Cow<'_, [u8]>) {
         match self {
             SourceCursor::Mini(cursor) => cursor.encoded(),
-            SourceCursor::Run(cursor) => cursor.encoded(),
+            SourceCursor::Run(cursor) => cursor.scan.encoded(),
         }
     }
 
@@ -227,7 +287,7 @@ impl Cursor for SourceCursor {
     fn value(&self) -> Option<(&[u8], u64)> {
         match self {
             SourceCursor::Mini(cursor) => cursor.value(),
-            SourceCursor::Run(cursor) => cursor.value(),
+            SourceCursor::Run(cursor) => cursor.scan.value(),
         }
     }
 }

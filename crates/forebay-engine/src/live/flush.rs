@@ -27,13 +27,14 @@ use tracing::warn;
 use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
 use crate::live::background::RETRY;
-use crate::live::cursor::{MiniCursor, SourceCursor};
+use crate::live::cursor::SourceCursor;
 use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::mini::MiniRun;
-use crate::live::part::{LiveRun, Minis, PartView};
+use crate::live::part::{LiveRun, Minis, PartView, mini_cursors};
+use crate::live::removed::Removed;
 use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
 
@@ -130,11 +131,10 @@ impl LiveShared {
                 written.push(None);
                 continue;
             }
-            let all = ScanRange::all();
-            let cursor = |mini| {
-                SourceCursor::Mini(MiniCursor::new(mini, &self.shape, &all, Direction::Forward))
-            };
-            let cursors = minis.iter().map(cursor).collect();
+            let mut removed = Removed::default();
+            let way = (&ScanRange::all(), Direction::Forward);
+            let cursors = mini_cursors(&self.shape, minis.iter().rev(), &mut removed, way);
+            let cursors = cursors.into_iter().map(SourceCursor::Mini).collect();
             let records = minis.iter().map(|mini| mini.records()).sum();
             let bytes = minis.iter().map(|mini| mini.end() as u64).sum();
             let longest_key = minis.iter().map(|mini| mini.longest_key()).max();
@@ -148,6 +148,7 @@ impl LiveShared {
                 longest_key: longest_key.unwrap_or(0),
                 settled_ms: view.runs.is_empty().then_some(settled_ms),
                 deltas_since_ms: earliest(minis.iter().map(since)),
+                removed,
             };
             written.push(self.write_run(cursors, output, &mut |_| Ok(()))?);
         }
@@ -192,7 +193,7 @@ impl LiveShared {
     }
 
     /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing
-    /// remains. `pace` is told every so many bytes how many were written, and may end it all.
+    /// remains, and nothing older is to be removed. `pace` is told every so many bytes how many were written, and may end it all.
     pub fn write_run(
         &self,
         cursors: Vec<SourceCursor>,
@@ -205,9 +206,12 @@ impl LiveShared {
         let writer = writer.map_err(|source| self.shape.run_error(source))?;
         let resolve = Resolve::Compose(self.shape.kind());
         let merge = Merge::new(cursors, resolve, Direction::Forward);
+        let needed = output.settled_ms.is_none() && !output.removed.is_empty();
         let written = match output.settled_ms {
-            Some(expired_ms) => self.write_records(writer, Settled::new(merge, expired_ms), pace),
-            None => self.write_records(writer, merge, pace),
+            Some(expired_ms) => {
+                self.write_records(writer, Settled::new(merge, expired_ms), needed, pace)
+            }
+            None => self.write_records(writer, merge, needed, pace),
         };
         let summary = match written {
             Ok(Some(summary)) => summary,
@@ -216,13 +220,15 @@ impl LiveShared {
                 return nothing_or_error.map(|_| None);
             }
         };
+        let (deltas_since_ms, removed) = match output.settled_ms {
+            Some(_) => (None, Removed::default()),
+            None => (output.deltas_since_ms, output.removed),
+        };
         let reference = LiveRunRef {
             id,
             level: output.level,
-            deltas_since_ms: match output.settled_ms {
-                Some(_) => None,
-                None => output.deltas_since_ms,
-            },
+            deltas_since_ms,
+            removed,
             summary,
         };
         let run = self.open_run(reference)?;
@@ -230,10 +236,12 @@ impl LiveShared {
         Ok(Some(run))
     }
 
+    /// `needed`: a run without records is one, too.
     fn write_records(
         &self,
         mut writer: RunWriter,
         mut cursor: impl Cursor,
+        needed: bool,
         pace: &mut dyn FnMut(u64) -> Result<(), LiveError>,
     ) -> Result<Option<RunSummary>, LiveError> {
         const PACE_BYTES: u64 = 64 << 10;
@@ -249,7 +257,7 @@ impl LiveShared {
                 pace(told_bytes)?;
             }
         }
-        if writer.records() == 0 {
+        if writer.records() == 0 && !needed {
             return Ok(None);
         }
         let summary = writer.finish().map_err(failed)?;
@@ -358,7 +366,7 @@ impl LiveShared {
 }
 
 /// What is known of a run before it is written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Output {
     pub level: u32,
     /// At most so many records, of so many bytes.
@@ -371,4 +379,6 @@ pub(crate) struct Output {
     pub settled_ms: Option<u64>,
     /// See [`LiveRunRef`]; of the records before they are settled.
     pub deltas_since_ms: Option<u64>,
+    /// See [`LiveRunRef`]: nothing where there is nothing older.
+    pub removed: Removed,
 }

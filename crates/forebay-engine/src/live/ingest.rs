@@ -18,6 +18,7 @@ use crate::live::flush::Output;
 use crate::live::levels::level_of;
 use crate::live::manifest::LiveRunRef;
 use crate::live::part::{LiveRun, PartView};
+use crate::live::removed::Removed;
 use crate::live::shared::{GATE_PAUSED, LiveShared};
 use crate::name::RunId;
 use crate::partition::PartitionId;
@@ -58,6 +59,7 @@ impl LiveShared {
             longest_key: 0,
             settled_ms: None,
             deltas_since_ms: None,
+            removed: Removed::default(),
         })
     }
 
@@ -133,6 +135,7 @@ impl LiveShared {
             id: id.clone(),
             level,
             deltas_since_ms: Some(0),
+            removed: Removed::default(),
             summary,
         })
     }

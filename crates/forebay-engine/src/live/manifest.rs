@@ -10,6 +10,7 @@ use forebay_run::format::RunSummary;
 use serde::{Deserialize, Serialize};
 
 use crate::live::options::{LiveDraft, LiveOptions};
+use crate::live::removed::Removed;
 use crate::name::{RunId, TableName};
 use crate::partition::{Bounds, PartitionId, PartitionRange, check_apart};
 use crate::seal::{DocumentError, seal, unseal_upgrading};
@@ -57,6 +58,9 @@ pub(crate) struct LiveRunRef {
     /// When the earliest of its deltas was written, if it has some; 0 where nobody knows. See
     /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
+    /// What of older runs of the partition is deleted.
+    #[serde(default, skip_serializing_if = "Removed::is_empty")]
+    pub removed: Removed,
     pub summary: RunSummary,
 }
 
@@ -157,6 +161,7 @@ impl LivePartition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::removed::KeyRange;
 
     #[test]
     fn a_manifest_comes_back_and_any_changed_byte_shows() {
@@ -167,6 +172,7 @@ mod tests {
             id,
             level: 2,
             deltas_since_ms: Some(4),
+            removed: Removed::of(KeyRange::all()),
             summary: RunSummary::default(),
         });
         let bytes = manifest.to_bytes().unwrap();
@@ -192,6 +198,7 @@ mod tests {
             id: RunId::new("a-1").unwrap(),
             level: 0,
             deltas_since_ms: None,
+            removed: Removed::default(),
             summary: RunSummary::default(),
         };
         let mut twice = manifest.clone();

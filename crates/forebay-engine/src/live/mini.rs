@@ -10,6 +10,7 @@ use forebay_run::filter::{Filter, FilterBuilder};
 use forebay_run::operation::Operation;
 
 use crate::live::record::{Record, append_raw};
+use crate::live::removed::Removed;
 use crate::live::shape::{KeyPlace, Shape};
 
 /// Records between two entries of the list.
@@ -29,6 +30,8 @@ pub(crate) struct MiniRun {
     /// When the earliest of its deltas was written, in milliseconds since 1970-01-01 UTC: see
     /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
+    /// What of older sources is deleted.
+    pub removed: Removed,
     bytes: Vec<u8>,
     blocks: Vec<Block>,
     records: u64,
@@ -42,10 +45,19 @@ impl MiniRun {
             bytes: Vec::with_capacity(bytes),
             level: 0,
             deltas_since_ms: None,
+            removed: Removed::default(),
             blocks: Vec::with_capacity((records / BLOCK_RECORDS) as usize + 1),
             records: 0,
             longest_key: 0,
             filter: OnceLock::new(),
+        }
+    }
+
+    /// One without records.
+    pub fn removing(removed: Removed) -> Self {
+        Self {
+            removed,
+            ..Self::default()
         }
     }
 
@@ -72,7 +84,9 @@ impl MiniRun {
 
     /// The memory it takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.capacity() + self.blocks.capacity() * size_of::<Block>()
+        size_of::<Self>()
+            + self.removed.memory_bytes()
+            + self.bytes.capacity() + self.blocks.capacity() * size_of::<Block>()
     }
 
     /// Gives memory back that turned out not to be needed.
@@ -127,6 +141,9 @@ impl MiniRun {
     /// The operation on a key.
     #[inline]
     pub fn get(&self, shape: &Shape, place: KeyPlace, key: &[u8]) -> Option<Operation<'_>> {
+        if self.records == 0 {
+            return None;
+        }
         let filter = self.filter.get_or_init(|| self.build_filter(shape));
         if !filter.may_hold(place.spread) {
             return None;

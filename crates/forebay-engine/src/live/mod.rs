@@ -70,6 +70,8 @@ mod pace;
 mod part;
 mod parts;
 mod record;
+mod removal;
+mod removed;
 mod scan;
 mod settle;
 mod shape;
@@ -110,6 +112,7 @@ pub use self::watch::KeyWatch;
 pub use self::write::MAX_VALUE_BYTES;
 
 use self::background::Threads;
+use self::removal::Removal;
 use self::shared::LiveShared;
 use self::write::Wait;
 use crate::name::{RunId, TableName};
@@ -357,24 +360,54 @@ impl LiveTable {
         self.shared().compact()
     }
 
-    /// Deletes all keys between two that are there when this begins; returns how many those were.
-    /// Each is deleted by itself: a reader may see some gone and others not yet. Only for ordered
-    /// tables.
+    /// Deletes all keys between two at one moment, by one record: none is read or written. Only for
+    /// ordered tables. The space that they take comes back when runs are merged.
+    ///
+    /// A partition with a thousand such ranges that no merge has come to yet has its keys deleted
+    /// one by one instead, those that are there when this begins.
     pub fn delete_range(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
+    ) -> Result<Commit<'_>, LiveError> {
+        match self.shared().remove_keys(from, to)? {
+            Removal::Done(_, commit) => Ok(commit),
+            Removal::TooMany => Ok(self.delete_each(from, to)?.1),
+        }
+    }
+
+    /// [`LiveTable::delete_range`], and how many keys those were. They are counted when they are
+    /// deleted: after an error of reading they are, too.
+    pub fn delete_range_counted(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
     ) -> Result<(u64, Commit<'_>), LiveError> {
-        self.delete_each(self.scan(from, to, Direction::Forward)?)
+        match self.shared().remove_keys(from, to)? {
+            Removal::Done(before, commit) => {
+                let mut scan = before.scan_keys(from, to, Direction::Forward)?;
+                let mut keys = 0;
+                while scan.advance()? {
+                    keys += 1;
+                }
+                Ok((keys, commit))
+            }
+            Removal::TooMany => self.delete_each(from, to),
+        }
     }
 
-    /// Deletes all keys that are there when this begins; see [`LiveTable::delete_range`]. The
-    /// partitions that are not here stay as they are.
-    pub fn delete_all(&self) -> Result<(u64, Commit<'_>), LiveError> {
-        self.delete_each(self.entries())
+    /// Deletes all keys of the partitions that are here, at one moment, by one record. The space
+    /// that they take comes back soon.
+    pub fn delete_all(&self) -> Result<Commit<'_>, LiveError> {
+        self.shared().remove_all()
     }
 
-    fn delete_each(&self, mut scan: LiveScan) -> Result<(u64, Commit<'_>), LiveError> {
+    fn delete_each(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<(u64, Commit<'_>), LiveError> {
+        let mut scan = self.scan(from, to, Direction::Forward)?;
         let mut deleted = 0;
         let mut last = Commit::nothing(self.shared());
         while scan.advance()? {

@@ -28,6 +28,7 @@ use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::options::{LiveDraft, LiveOptions};
 use crate::live::part::LivePart;
 use crate::live::parts::LiveParts;
+use crate::live::removed::KeyRange;
 use crate::live::shape::Shape;
 use crate::live::shared::{Counts, Gate, LiveShared, Progress, Workers, open_run};
 use crate::name::TableName;
@@ -357,6 +358,17 @@ impl Store {
 
 /// Does the operations of one record of the log again.
 fn replay(shape: &Shape, parts: &LiveParts, memory: &Member, payload: &[u8]) -> Result<(), String> {
+    if let Some(ranges) = KeyRange::all_of(payload) {
+        for (id, range) in ranges? {
+            let partition = parts.find(id);
+            let partition = partition
+                .ok_or_else(|| format!("it deletes keys of partition {id}, which is not here"))?;
+            let mut part = parts.at(partition).lock();
+            part.seal(memory);
+            part.remove(range, memory);
+        }
+        return Ok(());
+    }
     let mut records = Records::new(payload);
     for (key, operation) in records.by_ref() {
         let place = shape.place(key);

@@ -15,16 +15,17 @@ use std::sync::Arc;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
-use forebay_run::{Run, RunError, RunScan};
+use forebay_run::{Run, RunError};
 
 use crate::live::budget::{Budget, Member};
-use crate::live::cursor::{MiniCursor, SourceCursor};
+use crate::live::cursor::{MiniCursor, RunCursor, SourceCursor};
 use crate::live::error::LiveError;
 use crate::live::expiry::{Stored, earliest};
 use crate::live::levels::{Due, due_at};
 use crate::live::manifest::LiveRunRef;
 use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
+use crate::live::removed::{KeyRange, Removed, cursors_of};
 use crate::live::shape::{KeyPlace, Shape};
 use crate::live::watch::Watchers;
 
@@ -125,6 +126,25 @@ impl LivePart {
         });
         let freeze = memory.grow(bytes);
         self.count_buffer(memory).unwrap_or(false) | freeze
+    }
+
+    /// Deletes a range of keys, which is not empty, and returns whether the generation is to be
+    /// frozen. REQUIRES: the buffer is sealed.
+    pub fn remove(&mut self, range: KeyRange, memory: &Member) -> bool {
+        let mut mini = MiniRun::removing(Removed::of(range));
+        let mut minis = self.view.minis.to_vec();
+        // What nothing was written to since is one with the range before.
+        if let Some(last) = minis.pop_if(|last| last.records() == 0) {
+            mini.removed.join(&last.removed);
+            memory.regrow(last.memory_bytes(), 0);
+        }
+        let bytes = mini.memory_bytes();
+        minis.push(Arc::new(mini));
+        self.view = Arc::new(PartView {
+            minis: minis.into(),
+            ..(*self.view).clone()
+        });
+        memory.grow(bytes)
     }
 
     /// Ends the generation: what takes writes waits to be written from now on, and the buffer gives
@@ -252,24 +272,29 @@ impl PartView {
             if let Some(operation) = mini.get(shape, place, key) {
                 settled.add_older(&operation)?;
             }
+            if mini.removed.covers(key) {
+                settled.add_older(&Operation::Delete)?;
+            }
         }
         for run in self.runs.iter().rev() {
             if settled.is_final() {
                 break;
             }
-            if !run.run.may_hold(place.spread) {
-                continue;
-            }
-            let found = if wait {
-                run.run.get(place.hash, key)
-            } else {
-                match run.run.try_get(place.hash, key) {
-                    Ok(forebay_run::Lookup::NotResident) => return Ok(None),
-                    found => found.map(forebay_run::Lookup::found),
+            if run.run.may_hold(place.spread) {
+                let found = if wait {
+                    run.run.get(place.hash, key)
+                } else {
+                    match run.run.try_get(place.hash, key) {
+                        Ok(forebay_run::Lookup::NotResident) => return Ok(None),
+                        found => found.map(forebay_run::Lookup::found),
+                    }
+                };
+                if let Some(operation) = found.map_err(|source| shape.run_error(source))? {
+                    settled.add_older(&operation.into_operation().borrow())?;
                 }
-            };
-            if let Some(operation) = found.map_err(|source| shape.run_error(source))? {
-                settled.add_older(&operation.into_operation().borrow())?;
+            }
+            if run.reference.removed.covers(key) {
+                settled.add_older(&Operation::Delete)?;
             }
         }
         Ok(Some(settled.composed))
@@ -282,23 +307,45 @@ impl PartView {
         range: &ScanRange,
         direction: Direction,
     ) -> Vec<SourceCursor> {
-        let run = |run: &Arc<LiveRun>| {
-            let scan = RunScan::new(Arc::clone(&run.run), range.clone(), direction);
-            // A long walk is not to count as memory of this process.
-            SourceCursor::Run(match direction {
-                Direction::Forward => scan.releasing(),
-                Direction::Backward => scan,
-            })
-        };
-        let mini = |mini: &Arc<MiniRun>| {
-            SourceCursor::Mini(MiniCursor::new(mini, shape, range, direction))
-        };
-        self.runs
-            .iter()
-            .map(run)
-            .chain(self.all_minis().map(mini))
-            .collect()
+        let mut removed = Removed::default();
+        let (minis, way) = (self.all_minis().rev(), (range, direction));
+        let minis = mini_cursors(shape, minis, &mut removed, way);
+        let mut cursors = run_cursors(self.runs.iter().rev(), &mut removed, way);
+        cursors.extend(minis.into_iter().map(SourceCursor::Mini));
+        cursors
     }
+
+    /// What the runs in memory and those of the disk have removed, each counted severally.
+    pub fn removed_ranges(&self) -> usize {
+        let minis = self.all_minis().map(|mini| mini.removed.len());
+        let runs = self.runs.iter().map(|run| run.reference.removed.len());
+        minis.chain(runs).sum()
+    }
+}
+
+/// See [`cursors_of`].
+pub(crate) fn mini_cursors<'a>(
+    shape: &Arc<Shape>,
+    newest_first: impl Iterator<Item = &'a Arc<MiniRun>>,
+    removed: &mut Removed,
+    way: (&ScanRange, Direction),
+) -> Vec<MiniCursor> {
+    let sources = newest_first.map(|mini| (mini, &mini.removed));
+    cursors_of(sources, removed, way, |mini, ranges| {
+        MiniCursor::over(mini, shape, ranges, way.1)
+    })
+}
+
+/// See [`cursors_of`].
+pub(crate) fn run_cursors<'a>(
+    newest_first: impl Iterator<Item = &'a Arc<LiveRun>>,
+    removed: &mut Removed,
+    way: (&ScanRange, Direction),
+) -> Vec<SourceCursor> {
+    let sources = newest_first.map(|run| (run, &run.reference.removed));
+    cursors_of(sources, removed, way, |run, ranges| {
+        RunCursor::over(&run.run, ranges, way.1).map(SourceCursor::Run)
+    })
 }
 
 /// Operations on one key, added newest first.
@@ -332,14 +379,14 @@ pub(crate) fn merge_minis(
 ) -> Result<MiniRun, RunError> {
     let bytes = minis.iter().map(|mini| mini.end()).sum();
     let records = minis.iter().map(|mini| mini.records()).sum();
-    let all = ScanRange::all();
-    let cursors = minis
-        .iter()
-        .map(|mini| MiniCursor::new(mini, shape, &all, Direction::Forward));
+    let mut removed = Removed::default();
+    let way = (&ScanRange::all(), Direction::Forward);
+    let cursors = mini_cursors(shape, minis.iter().rev(), &mut removed, way);
     let resolve = Resolve::Compose(shape.kind());
-    let mut merge = Merge::new(cursors.collect(), resolve, Direction::Forward);
+    let mut merge = Merge::new(cursors, resolve, Direction::Forward);
     let mut merged = MiniRun::with_capacity(bytes, records);
     merged.level = level;
+    merged.removed = removed;
     while merge.advance()? {
         let (tag, payload) = merge.encoded();
         merged.push(merge.head(), merge.key(), tag, &payload);

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::live::part::LivePart;
 use crate::live::shape::Shape;
-use crate::partition::{PartitionId, PartitionRange};
+use crate::partition::{Bounds, PartitionId, PartitionRange};
 use crate::route::Router;
 
 /// See the module's text.
@@ -58,6 +58,10 @@ impl LiveParts {
 
     pub fn id_at(&self, place: usize) -> PartitionId {
         self.all[place].range.id
+    }
+
+    pub fn bounds_at(&self, place: usize) -> &Bounds {
+        &self.all[place].range.bounds
     }
 
     /// How many places there are.

@@ -150,17 +150,21 @@ impl LiveShared {
         for part in &mut parts {
             freeze |= part.seal(&self.memory);
         }
-        let views = parts.iter().map(|part| Arc::clone(&part.view)).collect();
-        let router = self.parts.router();
+        let snapshot = self.snapshot_of(&parts);
         drop(parts);
         if freeze {
             self.freeze();
         }
         self.compact_memory_after_snapshot();
+        snapshot
+    }
+
+    /// REQUIRES: all partitions' buffers are sorted.
+    pub fn snapshot_of(&self, parts: &[MutexGuard<'_, LivePart>]) -> Snapshot {
         Snapshot {
             shape: Arc::clone(&self.shape),
-            router,
-            parts: views,
+            router: self.parts.router(),
+            parts: parts.iter().map(|part| Arc::clone(&part.view)).collect(),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::live::log::Log;
-use crate::live::manifest::LiveRunRef;
+use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
+use crate::live::removed::Removed;
 use crate::live::shared::LiveShared;
 
 /// A disk with so much free space takes writes.
@@ -16,7 +17,8 @@ const ROOM_BYTES: u64 = 1 << 20;
 pub struct LiveStats {
     /// Runs of each partition.
     pub runs: Vec<usize>,
-    /// Records in the runs; several of one key count severally.
+    /// Records in the runs; several of one key count severally. Those of a partition do not whose
+    /// keys were deleted all at once since.
     pub run_records: u64,
     /// Records in memory; several of one key may count severally.
     pub memory_records: u64,
@@ -64,9 +66,26 @@ impl LiveShared {
             let part = part.lock();
             let (view, buffered) = (Arc::clone(&part.view), part.memtable.records());
             drop(part);
-            buffered + view.all_minis().map(|mini| mini.records()).sum::<u64>()
+            let minis = view.all_minis().rev();
+            buffered + records_above(minis.map(|mini| (mini.records(), &mini.removed))).0
         });
         records.sum()
+    }
+
+    /// The records in runs below which nothing was deleted as a whole.
+    fn run_records(&self, manifest: &LiveManifest) -> u64 {
+        let of_partition = |partition: &LivePartition| {
+            let place = self.parts.find(partition.id)?;
+            let view = Arc::clone(&self.parts.at(place).lock().view);
+            let minis = view.all_minis().map(|mini| (0, &mini.removed));
+            if records_above(minis).1 {
+                return None;
+            }
+            let runs = partition.runs.iter().rev();
+            Some(records_above(runs.map(|run| (run.summary.records, &run.removed))).0)
+        };
+        let partitions = manifest.partitions.iter();
+        partitions.filter_map(of_partition).sum()
     }
 
     /// Why writes are refused now. Whether the log has room again shows with the next write only:
@@ -82,13 +101,10 @@ impl LiveShared {
 
     pub fn stats(&self) -> LiveStats {
         let manifest = self.structure.lock();
-        let sum = |of: fn(&forebay_run::RunSummary) -> u64| {
-            manifest.runs().map(|run| of(&run.summary)).sum::<u64>()
-        };
         let parts = manifest.partitions.iter();
         let mut stats = LiveStats {
             runs: parts.map(|partition| partition.runs.len()).collect(),
-            run_records: sum(|summary| summary.records),
+            run_records: self.run_records(&manifest),
             file_bytes: manifest.runs().map(LiveRunRef::files_bytes).sum(),
             ..LiveStats::default()
         };
@@ -112,4 +128,17 @@ impl LiveShared {
         stats.refuses = self.refuses(&stats, no_room);
         stats
     }
+}
+
+/// The records of sources, newest first, down to the one that has deleted all that is older; and
+/// whether there is one.
+fn records_above<'a>(newest_first: impl Iterator<Item = (u64, &'a Removed)>) -> (u64, bool) {
+    let mut all = 0;
+    for (records, removed) in newest_first {
+        all += records;
+        if removed.is_all() {
+            return (all, true);
+        }
+    }
+    (all, false)
 }

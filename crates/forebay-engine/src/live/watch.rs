@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::live::removed::KeyRange;
+
 /// Tells whether a key was written to since it is watched, with whatever value; see
 /// [`LiveTable::watch`](crate::live::LiveTable::watch). What is added to the partition by a load
 /// counts as written, whichever keys it has. That a value expired does not.
@@ -58,6 +60,12 @@ impl Watchers {
         }
     }
 
+    /// The keys of a range are deleted.
+    pub fn removed(&mut self, range: &KeyRange) {
+        let of_range = self.by_key.extract_if(|key, _| range.covers(key));
+        of_range.for_each(|(_, watchers)| tell(watchers));
+    }
+
     /// Any key may be.
     pub fn all_written(&mut self) {
         std::mem::take(&mut self.by_key)
@@ -81,6 +89,8 @@ fn tell(watchers: Vec<Weak<AtomicBool>>) {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+
     use super::*;
 
     #[test]
@@ -91,6 +101,9 @@ mod tests {
         assert!(!a.is_written() && !b.is_written());
         watchers.written(b"a");
         assert!(a.is_written() && also_a.is_written() && !b.is_written());
+        let (c, d) = (watchers.add(b"c"), watchers.add(b"d"));
+        watchers.removed(&KeyRange::between(Bound::Excluded(b"c"), Bound::Unbounded));
+        assert!(d.is_written() && !c.is_written());
         let again = watchers.add(b"a");
         watchers.all_written();
         assert!(again.is_written() && b.is_written());

@@ -370,7 +370,7 @@ impl LiveShared {
     /// Whether the log is long for what is in memory, where operations on one key are composed, or
     /// is about to fill the disk, on which there must be room for runs. Looked at now and then.
     #[inline]
-    fn log_is_long(&self, lsn: Option<Lsn>) -> bool {
+    pub fn log_is_long(&self, lsn: Option<Lsn>) -> bool {
         match (&self.log, lsn) {
             (Some(log), Some(lsn)) => log.has_grown(lsn) && self.log_exceeds(log.size_bytes()),
             _ => false,

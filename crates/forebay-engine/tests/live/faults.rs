@@ -39,8 +39,11 @@ fn do_everything(life: &mut Life, dice: &mut Dice) {
     let _ = life.ingest(ops);
     if life.options.order == Order::Ordered {
         let (from, to) = (Bound::Included(&b"k3"[..]), Bound::Excluded(&b"k31"[..]));
-        let _ = life.delete_range(from, to);
+        let _ = life.delete_range((from, to), false);
     }
+    let _ = life.write(op(dice, kind), true);
+    let _ = life.flush();
+    let _ = life.delete_all();
     let _ = life.write(op(dice, kind), true);
     let _ = life.compact();
     let _ = life.write(op(dice, kind), true);

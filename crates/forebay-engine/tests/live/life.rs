@@ -211,54 +211,42 @@ impl Life {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Deletes a range, key by key.
-    pub fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<(), LiveError> {
+    /// Deletes a range, with or without a count of its keys.
+    pub fn delete_range(
+        &mut self,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        counted: bool,
+    ) -> Result<(), LiveError> {
         let range = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
-        let gone = match valid(from, to) {
-            true => self
-                .history
-                .now()
-                .range(range)
-                .map(|(key, _)| key.clone())
-                .collect(),
+        let gone: Unit = match valid(from, to) {
+            true => {
+                let keys = self.history.now().range(range);
+                keys.map(|(key, _)| Op::Delete(key.clone())).collect()
+            }
             false => Vec::new(),
         };
-        let outcome = self
-            .table
-            .delete_range(from, to)
-            .and_then(|(count, commit)| {
-                commit.wait()?;
-                Ok(count)
-            });
-        match outcome {
-            Ok(count) => {
+        let mut failed = None;
+        self.note(gone, true, |table, gone| {
+            let commit = if counted {
+                let (count, commit) = table.delete_range_counted(from, to)?;
                 assert_eq!(count, gone.len() as u64);
-                for key in gone {
-                    self.history.wrote(vec![Op::Delete(key)]);
-                }
-                if self.options.durability == Some(Durability::Sync) && count > 0 {
-                    self.history.acknowledged();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                // Some were deleted, in order; each is a write of its own.
-                let mut gone = gone.into_iter().map(|key| vec![Op::Delete(key)]);
-                while let Some(unit) = gone.next() {
-                    match self.table.get(unit[0].key()) {
-                        Ok(Some(_)) => break,
-                        Ok(None) => self.history.wrote(unit),
-                        // Dead, and what was in memory only is gone.
-                        Err(_) if self.options.durability.is_none() => break,
-                        Err(_) => {
-                            self.history.doubted([vec![unit], gone.collect()].concat());
-                            break;
-                        }
-                    }
-                }
-                Err(error)
-            }
-        }
+                commit
+            } else {
+                table.delete_range(from, to)?
+            };
+            Ok(done(commit.wait(), &mut failed))
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    pub fn delete_all(&mut self) -> Result<(), LiveError> {
+        let keys = self.history.now().keys();
+        let gone = keys.map(|key| Op::Delete(key.clone())).collect();
+        let mut failed = None;
+        self.note(gone, true, |table, _| {
+            Ok(done(table.delete_all()?.wait(), &mut failed))
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 
     pub fn flush(&mut self) -> Result<(), LiveError> {

@@ -129,9 +129,10 @@ fn step(life: &mut Life, dice: &mut Dice, held: &mut Vec<(Snapshot, Map)>, words
                 life.swap(&a, &b).unwrap();
             }
         }
+        68 if dice.below(5) == 0 => life.delete_all().unwrap(),
         68..70 => {
-            let (from, to) = (bound(dice, &keys), bound(dice, &keys));
-            let deleted = life.delete_range(from, to);
+            let range = (bound(dice, &keys), bound(dice, &keys));
+            let deleted = life.delete_range(range, dice.below(2) == 0);
             match life.options.order {
                 Order::Ordered => deleted.unwrap(),
                 Order::Hashed => assert!(matches!(deleted, Err(LiveError::NoKeyOrder { .. }))),

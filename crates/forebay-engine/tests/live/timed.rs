@@ -88,6 +88,11 @@ impl TimedLife {
         self.state.insert(op.key().to_vec(), (value, expires_ms));
     }
 
+    fn delete_all(&mut self) {
+        self.table.delete_all().unwrap().wait().unwrap();
+        self.state.clear();
+    }
+
     fn write(&mut self, dice: &mut Dice) {
         let mut batch = Batch::new();
         let first = op(dice, self.options.delta);
@@ -219,6 +224,7 @@ fn timed_life(seed: u64) {
                     life.check_snapshot(&snapshot, &then, &words);
                 }
             }
+            18 if dice.below(4) == 0 => life.delete_all(),
             18 => life.check(&words),
             _ if dice.below(3) == 0 => life.reopen(&mut dice),
             _ => life.table.compact().unwrap(),

@@ -121,28 +121,40 @@ fn check_ordered(source: Source<'_>) -> Result<(), CommandError> {
     )))
 }
 
-/// KV.DELRANGE start end: deletes the keys of a live ordered table that are there when it begins.
+/// KV.DELRANGE start end [NOCOUNT]: deletes the keys of a live ordered table, at one moment. They
+/// are read only to be counted.
 pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
-    let (table, start, end) = bounds(&range_delete.args)?;
+    let args = range_delete.args;
+    let counted = args.len() == 3;
+    if !counted && !(args.len() == 4 && args.is(3, "nocount")) {
+        return Err(CommandError::syntax());
+    }
+    let (table, start, end) = bounds(&args)?;
     let (start, end) = (
         start.as_ref().map(|key| &**key),
         end.as_ref().map(|key| &**key),
     );
     let table = range_delete.live(table)?;
     check_ordered(Source::Live(table))?;
-    if is_empty(&start, &end) {
-        range_delete.reply.int(0);
+    if !counted {
+        if !is_empty(&start, &end) {
+            let commit = table.delete_range(start, end)?;
+            range_delete.commits.add(table, &commit);
+        }
+        range_delete.reply.ok();
         return Ok(());
     }
-    let (deleted, commit) = table.delete_range(start, end)?;
-    range_delete.commits.add(table, &commit);
-    range_delete
-        .reply
-        .int(i64::try_from(deleted).unwrap_or(i64::MAX));
+    let mut keys = 0;
+    if !is_empty(&start, &end) {
+        let (deleted, commit) = table.delete_range_counted(start, end)?;
+        range_delete.commits.add(table, &commit);
+        keys = i64::try_from(deleted).unwrap_or(i64::MAX);
+    }
+    range_delete.reply.int(keys);
     Ok(())
 }
 
-/// FLUSHDB [table] [ASYNC | SYNC]: deletes the keys of a live table that are there when it begins.
+/// FLUSHDB [table] [ASYNC | SYNC]: deletes the keys of a live table, at one moment.
 pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
     let (args, shared) = (range_delete.args, range_delete.shared);
     let is_mode = |at: usize| args.is(at, "async") || args.is(at, "sync");
@@ -162,7 +174,7 @@ pub fn flush(range_delete: &mut RangeDelete<'_>) -> Answer {
         )
     })?;
     let table = range_delete.live(table)?;
-    let (_, commit) = table.delete_all()?;
+    let commit = table.delete_all()?;
     range_delete.commits.add(table, &commit);
     range_delete.reply.ok();
     Ok(())

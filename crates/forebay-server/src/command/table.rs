@@ -319,7 +319,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Deletes the keys of a table.", run: Run::RangeDelete(range::flush),
     },
     Command {
-        name: "kv.delrange", arity: 3, flags: WRITE, keys: NONE, group: "keyspace",
+        name: "kv.delrange", arity: -3, flags: WRITE, keys: NONE, group: "keyspace",
         summary: "Deletes the keys of an ordered table between two bounds.",
         run: Run::RangeDelete(range::delete_range),
     },

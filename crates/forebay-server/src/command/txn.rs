@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use forebay_engine::live::{Batch, Expiry, LiveTable, MAX_VALUE_BYTES, Stored};
 use forebay_engine::{Source, ValueKind};
 use forebay_io::Clock;
-use forebay_run::operation::{DeltaKind, Operation};
+use forebay_run::operation::{DeltaKind, OperandError, Operation};
 use forebay_run::times::Times;
 
 use super::value::{reply_value, text};
@@ -34,7 +34,8 @@ pub struct Txn<'t> {
 struct HeldKey<'t> {
     key: &'t [u8],
     stored: Option<Stored>,
-    /// Of a key that was changed, and is written when all commands have run.
+    /// Of a key that was set or deleted: what is stored is written when all commands have run, once,
+    /// whatever they made of it. What only had deltas is not: these are in the batch.
     change: Option<Times>,
 }
 
@@ -46,10 +47,20 @@ pub struct Edit<'e, 't> {
 }
 
 impl HeldKey<'_> {
-    fn set(&mut self, value: Vec<u8>, times: Times) {
+    fn add(&mut self, kind: DeltaKind, delta: &[u8], times: Times) -> Result<(), OperandError> {
         let expires_ms = times.expires_ms;
-        self.stored = Some(Stored { value, expires_ms });
-        self.change = Some(times);
+        match &mut self.stored {
+            Some(stored) => {
+                kind.add_to(&mut stored.value, delta)?;
+                stored.expires_ms = expires_ms;
+            }
+            None => {
+                let value = kind.value_of(delta)?;
+                self.stored = Some(Stored { value, expires_ms });
+            }
+        }
+        self.change = self.change.map(|_| times);
+        Ok(())
     }
 }
 
@@ -135,8 +146,12 @@ impl<'t> Txn<'t> {
     pub fn set_until(&mut self, key: &[u8], value: Vec<u8>, expires_ms: u64) -> Answer {
         check_length(value.len())?;
         let times = self.times(expires_ms)?;
-        match self.kept(key) {
-            Some(kept) => kept.set(value, times),
+        match self.held_key(key) {
+            Some(held) => {
+                let expires_ms = times.expires_ms;
+                held.stored = Some(Stored { value, expires_ms });
+                held.change = Some(times);
+            }
             None => self
                 .batch
                 .push(key, Operation::Update(&value).with_times(times)),
@@ -145,24 +160,17 @@ impl<'t> Txn<'t> {
     }
 
     pub fn delete(&mut self, key: &[u8]) {
-        match self.kept(key) {
-            Some(kept) => {
-                kept.stored = None;
-                kept.change = Some(Times::NONE);
+        match self.held_key(key) {
+            Some(held) => {
+                held.stored = None;
+                held.change = Some(Times::NONE);
             }
-            None => {
-                self.batch.delete(key);
-                // A command may name a key twice.
-                if let Some(place) = self.place(key) {
-                    self.held[place].stored = None;
-                }
-            }
+            None => self.batch.delete(key),
         }
     }
 
-    /// A key that later commands may ask for. What several make of it is written once.
-    fn kept(&mut self, key: &[u8]) -> Option<&mut HeldKey<'t>> {
-        let place = self.place(key).filter(|_| self.keeps)?;
+    fn held_key(&mut self, key: &[u8]) -> Option<&mut HeldKey<'t>> {
+        let place = self.place(key)?;
         Some(&mut self.held[place])
     }
 
@@ -195,19 +203,19 @@ impl<'t> Txn<'t> {
             check_length(before + delta.len())?;
         }
         let times = self.times(expires_ms)?;
-        let Some(kept) = self.kept(key) else {
-            self.batch
-                .push(key, Operation::Delta(delta).with_times(times));
-            return Ok(());
-        };
-        let sum = match &kept.stored {
-            Some(stored) => kind.add(&stored.value, delta),
-            None => kind.value_of(delta),
-        };
-        kept.set(
-            sum.map_err(|error| CommandError::error(format!("ERR {error}")))?,
-            times,
-        );
+        let keeps = self.keeps;
+        if let Some(held) = self.held_key(key) {
+            let is_set = held.change.is_some();
+            if keeps || is_set {
+                let added = held.add(kind, delta, times);
+                added.map_err(|error| CommandError::error(format!("ERR {error}")))?;
+            }
+            if is_set {
+                return Ok(());
+            }
+        }
+        self.batch
+            .push(key, Operation::Delta(delta).with_times(times));
         Ok(())
     }
 

@@ -151,14 +151,19 @@ impl LiveTable {
         Ok(self.engine().delete(key.as_ref())?.wait()?)
     }
 
-    /// Removes the keys of a range that are there now, and gives how many those were. Each is
-    /// removed by itself: a reader may see some gone and others not yet. Only of an ordered table.
+    /// Removes the keys of a range at one moment, by one record, and gives how many those were,
+    /// which has them read. Only of an ordered table.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64, Error> {
         let (from, to): (Bound<&K>, Bound<&K>) = (range.start_bound(), range.end_bound());
         let (from, to) = (from.map(AsRef::as_ref), to.map(AsRef::as_ref));
-        let (deleted, commit) = self.engine().delete_range(from, to)?;
+        let (deleted, commit) = self.engine().delete_range_counted(from, to)?;
         commit.wait()?;
         Ok(deleted)
+    }
+
+    /// Removes all keys at one moment, by one record.
+    pub fn delete_all(&self) -> Result<(), Error> {
+        Ok(self.engine().delete_all()?.wait()?)
     }
 
     /// An empty batch of writes to this table.

@@ -2,6 +2,7 @@
 
 use std::ops::Bound as RangeBound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
+use std::time::Duration;
 
 use forebay_io::sim::Dice;
 use forebay_run::operation::Operation;
@@ -290,13 +291,18 @@ fn writers_meet_a_partition_that_comes_and_goes() {
             assert!(is_not_here(table.get(b"z0")));
             table.adopt(range.clone(), &[]).unwrap();
         }
-        while refused.load(Memory::Relaxed) == 0 {
+        // Gone for long enough that a writer comes by.
+        for _ in 0..500 {
+            if refused.load(Memory::Relaxed) > 0 {
+                break;
+            }
             table.release(range.id).unwrap();
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(10));
             table.adopt(range.clone(), &[]).unwrap();
         }
         over.store(true, Memory::Relaxed);
     });
+    assert!(refused.load(Memory::Relaxed) > 0);
 }
 
 #[test]

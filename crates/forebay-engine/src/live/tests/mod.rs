@@ -7,6 +7,7 @@ mod holding;
 mod ingest;
 mod memory;
 mod rate;
+mod removal;
 mod together;
 mod unwaiting;
 

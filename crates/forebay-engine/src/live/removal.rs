@@ -1,0 +1,133 @@
+//! Deleting a range of keys by one record, in one moment for all partitions.
+//!
+//! Every partition's buffer is sorted, so that what was written before lies in older sources; a
+//! source without records then says which keys of those are deleted (`removed`). No key is read,
+//! and none is written.
+
+use std::ops::Bound;
+
+use forebay_run::Order;
+use forebay_run::scan::ScanRange;
+use parking_lot::MutexGuard;
+
+use crate::live::commit::Commit;
+use crate::live::error::LiveError;
+use crate::live::log::Lsn;
+use crate::live::part::LivePart;
+use crate::live::removed::KeyRange;
+use crate::live::shared::LiveShared;
+use crate::live::snapshot::Snapshot;
+
+/// A partition with so many ranges in its memory and its runs takes no more of them: look-ups search
+/// them, and the manifest names them.
+const MOST_RANGES: usize = 1000;
+
+/// What a range was deleted from.
+#[derive(Debug)]
+pub(crate) enum Removal<'a> {
+    /// The table just before, and the commit.
+    Done(Snapshot, Commit<'a>),
+    /// Nothing was done: there are as many ranges as there may be.
+    TooMany,
+}
+
+impl LiveShared {
+    /// Deletes the keys between two. Only for ordered tables: [`LiveError::NoKeyOrder`]; and where
+    /// all partitions of the range are here: [`LiveError::NotHere`].
+    pub fn remove_keys(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<Removal<'_>, LiveError> {
+        if self.shape.order == Order::Hashed {
+            let table = self.shape.table.clone();
+            return Err(LiveError::NoKeyOrder { table });
+        }
+        match self.parts.router().gap_in(&ScanRange::keys(from, to)) {
+            Some(key) => Err(self.shape.not_here(&key)),
+            None => self.remove(&KeyRange::between(from, to)),
+        }
+    }
+
+    /// Deletes all keys of the partitions that are here.
+    pub fn remove_all(&self) -> Result<Commit<'_>, LiveError> {
+        let parts = self.lock_all_waiting()?;
+        let pieces = self.pieces(&KeyRange::all(), &parts);
+        Ok(self.remove_pieces(pieces, parts)?.1)
+    }
+
+    fn remove(&self, range: &KeyRange) -> Result<Removal<'_>, LiveError> {
+        let parts = self.lock_all_waiting()?;
+        let pieces = self.pieces(range, &parts);
+        let is_full = |part: &LivePart| part.view.removed_ranges() >= MOST_RANGES;
+        let mut in_part = pieces.iter().filter(|(_, piece)| !piece.is_all());
+        if in_part.any(|(place, _)| is_full(&parts[*place])) {
+            return Ok(Removal::TooMany);
+        }
+        let (before, commit) = self.remove_pieces(pieces, parts)?;
+        Ok(Removal::Done(before, commit))
+    }
+
+    /// What of a range lies in which of the partitions that are here.
+    fn pieces(
+        &self,
+        range: &KeyRange,
+        parts: &[MutexGuard<'_, LivePart>],
+    ) -> Vec<(usize, KeyRange)> {
+        let here = parts.iter().enumerate();
+        let here = here.filter(|(_, part)| !part.is_released);
+        let piece = |(place, _)| Some((place, range.within(self.parts.bounds_at(place))?));
+        here.filter_map(piece).collect()
+    }
+
+    fn remove_pieces<'a>(
+        &'a self,
+        pieces: Vec<(usize, KeyRange)>,
+        mut parts: Vec<MutexGuard<'a, LivePart>>,
+    ) -> Result<(Snapshot, Commit<'a>), LiveError> {
+        let lsn = self.log_removed(&pieces)?;
+        let mut freeze = self.log_is_long(lsn);
+        for part in &mut parts {
+            freeze |= part.seal(&self.memory);
+        }
+        let before = self.snapshot_of(&parts);
+        for (place, piece) in pieces {
+            let part = &mut parts[place];
+            part.watchers.removed(&piece);
+            // What lies on the disk is to be removed there, too.
+            freeze |= piece.is_all() && !part.view.runs.is_empty();
+            freeze |= part.remove(piece, &self.memory);
+        }
+        drop(parts);
+        if freeze {
+            self.freeze();
+        }
+        self.compact_memory_after_snapshot();
+        Ok((before, Commit::new(self, lsn)))
+    }
+
+    /// All partitions locked, with writes let through.
+    fn lock_all_waiting(&self) -> Result<Vec<MutexGuard<'_, LivePart>>, LiveError> {
+        loop {
+            let parts = self.parts.lock_all();
+            if self.gate.reasons() == 0 {
+                return Ok(parts);
+            }
+            drop(parts);
+            self.wait_at_gate()?;
+        }
+    }
+
+    /// The ranges of all partitions are one record: a crash leaves all of them or none.
+    fn log_removed(&self, pieces: &[(usize, KeyRange)]) -> Result<Option<Lsn>, LiveError> {
+        let Some(log) = self.log.as_ref().filter(|_| !pieces.is_empty()) else {
+            return Ok(None);
+        };
+        let mut record = Vec::new();
+        for (place, piece) in pieces {
+            piece.append_to(&mut record, self.parts.id_at(*place));
+        }
+        let appended = log.append(&record);
+        appended.map(Some).map_err(|source| self.log_error(source))
+    }
+}

@@ -1,0 +1,422 @@
+//! Ranges of keys that were deleted by one record each.
+//!
+//! A source of a partition's records, in memory or on the disk, may have such ranges beside its
+//! records: what *older* sources hold there is deleted, its own records are not. So merging sources
+//! joins what their ranges cover, and leaves out what the ranges of the newer ones cover in the
+//! older ones; with the oldest source of all they have done their work.
+//!
+//! A hashed table has no order of keys: there a whole partition is deleted or nothing.
+
+use std::ops::Bound as RangeBound;
+
+use forebay_run::Order;
+use forebay_run::scan::{Direction, Position, ScanRange};
+use serde::{Deserialize, Serialize};
+
+use crate::bound::Bound;
+use crate::live::record::{Record, append_raw};
+use crate::partition::{Bounds, PartitionId, check_apart};
+
+/// The tag of a range in the log: not one that an operation has.
+const REMOVED_TAG: u8 = 7;
+
+/// Keys from `from` on, up to `to`, which is not among them; without it all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub from: Vec<u8>,
+    pub to: Option<Vec<u8>>,
+}
+
+/// See the module's text. Rising, and apart: between two of them there are keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Bounds>", into = "Vec<Bounds>")]
+pub(crate) struct Removed {
+    ranges: Vec<KeyRange>,
+}
+
+impl KeyRange {
+    pub fn all() -> Self {
+        Self {
+            from: Vec::new(),
+            to: None,
+        }
+    }
+
+    /// The keys between two. Behind a key comes first what has one more byte, of zero.
+    pub fn between(from: RangeBound<&[u8]>, to: RangeBound<&[u8]>) -> Self {
+        let behind = |key: &[u8]| [key, &[0]].concat();
+        Self {
+            from: match from {
+                RangeBound::Unbounded => Vec::new(),
+                RangeBound::Included(key) => key.to_vec(),
+                RangeBound::Excluded(key) => behind(key),
+            },
+            to: match to {
+                RangeBound::Unbounded => None,
+                RangeBound::Included(key) => Some(behind(key)),
+                RangeBound::Excluded(key) => Some(key.to_vec()),
+            },
+        }
+    }
+
+    /// What of it lies in a partition, where a partition that is covered wholly has all keys;
+    /// `None`: nothing.
+    pub fn within(&self, bounds: &Bounds) -> Option<Self> {
+        let (lower, upper) = match (&bounds.lower, &bounds.upper) {
+            (Bound::Key(lower), None) => (&lower[..], None),
+            (Bound::Key(lower), Some(Bound::Key(upper))) => (&lower[..], Some(&upper[..])),
+            _ => return self.is_all().then(Self::all),
+        };
+        let to = self.to.as_deref();
+        if self.from[..] <= *lower && ends_at_most(upper, to) {
+            return Some(Self::all());
+        }
+        let within = Self {
+            from: self.from.clone().max(lower.to_vec()),
+            to: if ends_at_most(upper, to) { upper } else { to }.map(<[u8]>::to_vec),
+        };
+        (!within.is_empty()).then_some(within)
+    }
+
+    pub fn is_all(&self) -> bool {
+        *self == Self::all()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.to.as_ref().is_some_and(|to| *to <= self.from)
+    }
+
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.from[..] <= *key && self.to.as_ref().is_none_or(|to| key < &to[..])
+    }
+
+    /// Appends it to a record of the log.
+    pub fn append_to(&self, out: &mut Vec<u8>, partition: PartitionId) {
+        let mut payload = partition.0.to_le_bytes().to_vec();
+        payload.push(u8::from(self.to.is_some()));
+        payload.extend_from_slice(self.to.as_deref().unwrap_or_default());
+        append_raw(out, &self.from, REMOVED_TAG, &payload);
+    }
+
+    /// The ranges that a record of the log consists of, `None` where it has operations; the text of
+    /// an error says what is wrong.
+    pub fn all_of(record: &[u8]) -> Option<Result<Vec<(PartitionId, Self)>, String>> {
+        if record.first() != Some(&REMOVED_TAG) {
+            return None;
+        }
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        while at < record.len() {
+            let Some((range, len_bytes)) = Self::read(record, at) else {
+                return Some(Err("it holds a range of keys that is none".to_owned()));
+            };
+            ranges.push(range);
+            at += len_bytes;
+        }
+        Some(Ok(ranges))
+    }
+
+    fn read(record: &[u8], at: usize) -> Option<((PartitionId, Self), usize)> {
+        let record = Record::read(record, at).filter(|record| record.tag == REMOVED_TAG)?;
+        let (id, rest) = record.payload.split_first_chunk()?;
+        let (is_bounded, to) = rest.split_first()?;
+        let range = Self {
+            from: record.key.to_vec(),
+            to: (*is_bounded != 0).then(|| to.to_vec()),
+        };
+        let id = PartitionId(u32::from_le_bytes(*id));
+        Some(((id, range), record.len_bytes))
+    }
+}
+
+/// Whether the end `a` lies at `b` or before it; `None` is the end of the order.
+fn ends_at_most(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
+    match (a, b) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(a), Some(b)) => a <= b,
+    }
+}
+
+impl Removed {
+    /// REQUIRES: it is not empty.
+    pub fn of(range: KeyRange) -> Self {
+        Self {
+            ranges: vec![range],
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many ranges there are.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// The memory it takes beside itself.
+    pub fn memory_bytes(&self) -> usize {
+        let keys = |range: &KeyRange| range.from.capacity() + range.to.as_ref().map_or(0, Vec::capacity);
+        self.ranges.capacity() * size_of::<KeyRange>() + self.ranges.iter().map(keys).sum::<usize>()
+    }
+
+    /// Whether nothing of what is older counts.
+    pub fn is_all(&self) -> bool {
+        matches!(&self.ranges[..], [only] if only.is_all())
+    }
+
+    #[inline]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        !self.is_empty() && self.last_from(key).is_some_and(|range| range.covers(key))
+    }
+
+    fn last_from(&self, key: &[u8]) -> Option<&KeyRange> {
+        let begun = self
+            .ranges
+            .partition_point(|range| range.from[..] <= *key);
+        begun.checked_sub(1).map(|last| &self.ranges[last])
+    }
+
+    /// Adds a range, joined with those that it meets. REQUIRES: it is not empty.
+    pub fn add(&mut self, mut range: KeyRange) {
+        let ends_before = |other: &KeyRange| {
+            let to = other.to.as_ref();
+            to.is_some_and(|to| *to < range.from)
+        };
+        let first = self.ranges.partition_point(ends_before);
+        let begins_within =
+            |other: &KeyRange| range.to.as_ref().is_none_or(|to| other.from <= *to);
+        let met = self.ranges[first..].partition_point(begins_within);
+        if let [one, ..] = &self.ranges[first..first + met] {
+            range.from = range.from.min(one.from.clone());
+        }
+        if let [.., last] = &self.ranges[first..first + met]
+            && ends_at_most(range.to.as_deref(), last.to.as_deref())
+        {
+            range.to.clone_from(&last.to);
+        }
+        self.ranges.splice(first..first + met, [range]);
+    }
+
+    /// Adds those of another source.
+    pub fn join(&mut self, other: &Self) {
+        for range in &other.ranges {
+            self.add(range.clone());
+        }
+    }
+
+    /// What of a range of positions they leave, in the order of a walk.
+    pub fn uncovered(&self, range: &ScanRange, direction: Direction) -> Vec<ScanRange> {
+        if self.is_empty() {
+            return vec![range.clone()];
+        }
+        let ends = self.ranges.iter().map(|removed| Some(&removed.from[..]));
+        // Behind one without an end there is nothing more.
+        let starts = self.ranges.iter().map_while(|removed| removed.to.as_deref());
+        let starts = std::iter::once(None).chain(starts.map(Some));
+        let pieces = starts.zip(ends.chain([None])).map(|(start, end)| ScanRange {
+            from: start.map_or_else(|| range.from.clone(), |start| later(&range.from, start)),
+            to: end.map_or_else(|| range.to.clone(), |end| earlier(&range.to, end)),
+        });
+        let mut pieces: Vec<ScanRange> = pieces.filter(|piece| !is_void(piece)).collect();
+        if direction == Direction::Backward {
+            pieces.reverse();
+        }
+        pieces
+    }
+}
+
+/// Cursors over what counts of some sources, newest first, each with the ranges beside it and what
+/// opens it. `removed` is what newer sources than these have removed, and what these have, then.
+/// The cursors come oldest first; a source of which nothing counts has none.
+pub(crate) fn cursors_of<'a, S, C>(
+    newest_first: impl Iterator<Item = (S, &'a Removed)>,
+    removed: &mut Removed,
+    (range, direction): (&ScanRange, Direction),
+    open: impl Fn(S, Vec<ScanRange>) -> Option<C>,
+) -> Vec<C> {
+    let mut cursors = Vec::new();
+    for (source, removes) in newest_first {
+        cursors.extend(open(source, removed.uncovered(range, direction)));
+        removed.join(removes);
+    }
+    cursors.reverse();
+    cursors
+}
+
+fn place(key: &[u8]) -> Position {
+    Position {
+        hash: 0,
+        key: key.to_vec(),
+    }
+}
+
+/// The start of a range, or the key, whichever comes later.
+fn later(from: &RangeBound<Position>, key: &[u8]) -> RangeBound<Position> {
+    match from {
+        RangeBound::Included(at) | RangeBound::Excluded(at) if at.key[..] >= *key => from.clone(),
+        _ => RangeBound::Included(place(key)),
+    }
+}
+
+/// The end of a range, or that before the key, whichever comes earlier.
+fn earlier(to: &RangeBound<Position>, key: &[u8]) -> RangeBound<Position> {
+    match to {
+        RangeBound::Included(at) | RangeBound::Excluded(at) if at.key[..] < *key => to.clone(),
+        _ => RangeBound::Excluded(place(key)),
+    }
+}
+
+/// Whether no place lies in it.
+fn is_void(range: &ScanRange) -> bool {
+    match (&range.from, &range.to) {
+        (_, RangeBound::Unbounded) => false,
+        (RangeBound::Unbounded, RangeBound::Excluded(to)) => *to == place(&[]),
+        (RangeBound::Unbounded, RangeBound::Included(_)) => false,
+        (RangeBound::Included(from), RangeBound::Included(to)) => from > to,
+        (RangeBound::Included(from) | RangeBound::Excluded(from), RangeBound::Excluded(to))
+        | (RangeBound::Excluded(from), RangeBound::Included(to)) => from >= to,
+    }
+}
+
+impl From<Removed> for Vec<Bounds> {
+    fn from(removed: Removed) -> Self {
+        let bounds = removed.ranges.into_iter().map(|range| Bounds {
+            lower: Bound::Key(range.from),
+            upper: range.to.map(Bound::Key),
+        });
+        bounds.collect()
+    }
+}
+
+impl TryFrom<Vec<Bounds>> for Removed {
+    type Error = String;
+
+    fn try_from(bounds: Vec<Bounds>) -> Result<Self, String> {
+        let ids = (0..).map(PartitionId);
+        let checked = check_apart(Order::Ordered, ids.zip(&bounds));
+        checked.map_err(|problem| format!("ranges of deleted keys: {problem}"))?;
+        let range = |bounds: Bounds| KeyRange {
+            from: bounds.lower.into_key().unwrap_or_default(),
+            to: bounds.upper.and_then(Bound::into_key),
+        };
+        let ranges = bounds.into_iter().map(range).collect();
+        Ok(Self { ranges })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn range(from: &[u8], to: Option<&[u8]>) -> KeyRange {
+        KeyRange {
+            from: from.to_vec(),
+            to: to.map(<[u8]>::to_vec),
+        }
+    }
+
+    /// Keys of one byte, and a bound of a range of them.
+    fn bound(kind: u8, key: u8) -> RangeBound<Vec<u8>> {
+        match kind % 3 {
+            0 => RangeBound::Unbounded,
+            1 => RangeBound::Included(vec![key]),
+            _ => RangeBound::Excluded(vec![key]),
+        }
+    }
+
+    fn holds(range: &ScanRange, key: &[u8]) -> bool {
+        !range.is_below(0, key) && !range.is_above(0, key)
+    }
+
+    type Ends = (u8, u8, u8, u8);
+
+    fn slices(from: &RangeBound<Vec<u8>>) -> RangeBound<&[u8]> {
+        from.as_ref().map(Vec::as_slice)
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_cover_what_was_added_and_leave_the_rest(
+            added in proptest::collection::vec(any::<Ends>(), 0..8),
+            walked in any::<Ends>(),
+        ) {
+            let mut removed = Removed::default();
+            let mut covered = [false; 256];
+            for (from_kind, from, to_kind, to) in added {
+                let (from, to) = (bound(from_kind, from), bound(to_kind, to));
+                let range = KeyRange::between(slices(&from), slices(&to));
+                for key in 0..=255 {
+                    covered[usize::from(key)] |= range.covers(&[key]);
+                }
+                if !range.is_empty() {
+                    removed.add(range);
+                }
+            }
+            let again: Removed = serde_json::from_str(&serde_json::to_string(&removed).unwrap()).unwrap();
+            prop_assert_eq!(&again, &removed);
+            let (from, to) = (bound(walked.0, walked.1), bound(walked.2, walked.3));
+            let walked = ScanRange::keys(slices(&from), slices(&to));
+            for direction in [Direction::Forward, Direction::Backward] {
+                let pieces = removed.uncovered(&walked, direction);
+                for key in 0..=255u8 {
+                    prop_assert_eq!(removed.covers(&[key]), covered[usize::from(key)], "key {}", key);
+                    let held = pieces.iter().filter(|piece| holds(piece, &[key])).count();
+                    let wanted = holds(&walked, &[key]) && !covered[usize::from(key)];
+                    prop_assert_eq!(held, usize::from(wanted), "key {} of {:?}", key, &pieces);
+                }
+            }
+        }
+
+        #[test]
+        fn ranges_come_back_from_the_log(
+            ranges in proptest::collection::vec(any::<(u32, Vec<u8>, Option<Vec<u8>>)>(), 1..4),
+        ) {
+            let mut record = Vec::new();
+            let mut wanted = Vec::new();
+            for (id, from, to) in ranges {
+                let range = KeyRange { from, to };
+                range.append_to(&mut record, PartitionId(id));
+                wanted.push((PartitionId(id), range));
+            }
+            prop_assert_eq!(KeyRange::all_of(&record), Some(Ok(wanted)));
+            record.pop();
+            prop_assert!(matches!(KeyRange::all_of(&record), None | Some(Err(_))));
+        }
+    }
+
+    #[test]
+    fn a_partition_that_is_covered_wholly_loses_all() {
+        let bounds = |lower: &[u8], upper: Option<&[u8]>| Bounds {
+            lower: Bound::Key(lower.to_vec()),
+            upper: upper.map(|upper| Bound::Key(upper.to_vec())),
+        };
+        let middle = bounds(b"d", Some(b"m"));
+        assert_eq!(range(b"a", Some(b"z")).within(&middle), Some(KeyRange::all()));
+        assert_eq!(range(b"d", Some(b"m")).within(&middle), Some(KeyRange::all()));
+        assert_eq!(
+            range(b"a", Some(b"f")).within(&middle),
+            Some(range(b"d", Some(b"f")))
+        );
+        assert_eq!(
+            range(b"f", None).within(&middle),
+            Some(range(b"f", Some(b"m")))
+        );
+        assert_eq!(range(b"a", Some(b"d")).within(&middle), None);
+        assert_eq!(range(b"m", None).within(&middle), None);
+        let slots = Bounds {
+            lower: Bound::Slot(0),
+            upper: Some(Bound::Slot(9)),
+        };
+        assert_eq!(KeyRange::all().within(&slots), Some(KeyRange::all()));
+    }
+
+    #[test]
+    fn ranges_of_a_manifest_that_overlap_are_refused() {
+        let text = r#"[{"lower":{"key":"a"},"upper":{"key":"c"}},{"lower":{"key":"b"}}]"#;
+        assert!(serde_json::from_str::<Removed>(text).is_err());
+    }
+}
