@@ -533,6 +533,34 @@ def test_a_table_made_meanwhile_is_served(store):
         wait_for(served, "the new table")
 
 
+def test_what_is_appended_in_a_transaction_is_written_by_itself(live):
+    live.store.run("create", "joined", "--delta", "append")
+    client = live.client()
+    wait_for(lambda: served(client, "joined"), "the new table")
+
+    def log_bytes():
+        with urllib.request.urlopen(f"http://127.0.0.1:{live.http}/v1/tables") as answer:
+            tables = json.loads(answer.read())["tables"]
+        return next(table["log_bytes"] for table in tables if table["table"] == "joined")
+
+    client.set("joined:long", b"x" * (4 << 20))
+    before = log_bytes()
+    with client.pipeline(transaction=True) as multi:
+        for _ in range(1000):
+            multi.append("joined:long", b"1234567890")
+        multi.strlen("joined:long")
+        lengths = multi.execute()
+    assert lengths[-1] == (4 << 20) + 10_000
+    assert log_bytes() - before < 1 << 20
+    # What was set there is written once, with what was appended.
+    with client.pipeline(transaction=True) as multi:
+        multi.set("text:short", "a")
+        for _ in range(1000):
+            multi.append("text:short", "b")
+        multi.execute()
+    assert client.get("text:short") == b"a" + b"b" * 1000
+
+
 def test_metrics_info_and_http_of_live_tables(live):
     import urllib.request
 

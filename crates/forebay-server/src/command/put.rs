@@ -175,13 +175,11 @@ pub fn setrange(edit: &mut Edit<'_, '_>) -> Answer {
 pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
     only_bytes(edit)?;
     let more = edit.encode(edit.args.get(2))?;
-    let old = edit.old().map_or(&[][..], |stored| &stored.value);
-    let length = old.len() + more.len();
+    let length = edit.old().map_or(0, |stored| stored.value.len()) + more.len();
     if edit.joins() {
         edit.txn.delta_on(edit.key(), &more)?;
     } else {
-        let joined = [old, &more].concat();
-        edit.txn.rewrite(edit.key(), joined)?;
+        edit.txn.extend(edit.key(), &more)?;
     }
     edit.reply.count(length);
     Ok(())

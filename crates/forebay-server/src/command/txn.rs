@@ -34,9 +34,18 @@ pub struct Txn<'t> {
 struct HeldKey<'t> {
     key: &'t [u8],
     stored: Option<Stored>,
-    /// Of a key that was set or deleted: what is stored is written when all commands have run, once,
-    /// whatever they made of it. What only had deltas is not: these are in the batch.
-    change: Option<Times>,
+    change: Change,
+}
+
+/// What is written of a key when all commands have run: one operation, whatever they did.
+#[derive(Debug, Default)]
+enum Change {
+    #[default]
+    Nothing,
+    /// What is stored, or that nothing is.
+    Whole(Times),
+    /// Bytes behind those that were there: these may be many.
+    Appended(Vec<u8>, Times),
 }
 
 /// A command that changes keys, under way.
@@ -59,7 +68,14 @@ impl HeldKey<'_> {
                 self.stored = Some(Stored { value, expires_ms });
             }
         }
-        self.change = self.change.map(|_| times);
+        self.change = match (std::mem::take(&mut self.change), kind) {
+            (Change::Nothing, DeltaKind::Append) => Change::Appended(delta.to_vec(), times),
+            (Change::Appended(mut bytes, _), DeltaKind::Append) => {
+                bytes.extend_from_slice(delta);
+                Change::Appended(bytes, times)
+            }
+            _ => Change::Whole(times),
+        };
         Ok(())
     }
 }
@@ -86,7 +102,7 @@ impl<'t> Txn<'t> {
         let held = keys.iter().zip(stored).map(|(key, stored)| HeldKey {
             key,
             stored,
-            change: None,
+            change: Change::default(),
         });
         let mut held: Vec<_> = held.collect();
         held.sort_unstable_by_key(|held| held.key);
@@ -136,6 +152,20 @@ impl<'t> Txn<'t> {
         self.set_until(key, value, self.kept_ms(key))
     }
 
+    /// Puts bytes behind the value of a key that is looked at; its expiry stays.
+    pub fn extend(&mut self, key: &[u8], more: &[u8]) -> Answer {
+        let times = self.times(self.kept_ms(key))?;
+        let held = self.held_key(key);
+        let Some((change, Some(stored))) = held.map(|held| (&mut held.change, &mut held.stored))
+        else {
+            return self.set(key, more.to_vec());
+        };
+        check_length(stored.value.len() + more.len())?;
+        stored.value.extend_from_slice(more);
+        *change = Change::Whole(times);
+        Ok(())
+    }
+
     /// The expiry of a key that is there; of one that is not, what the table says.
     pub fn kept_ms(&self, key: &[u8]) -> u64 {
         let stored = self.get(key);
@@ -150,7 +180,7 @@ impl<'t> Txn<'t> {
             Some(held) => {
                 let expires_ms = times.expires_ms;
                 held.stored = Some(Stored { value, expires_ms });
-                held.change = Some(times);
+                held.change = Change::Whole(times);
             }
             None => self
                 .batch
@@ -163,7 +193,7 @@ impl<'t> Txn<'t> {
         match self.held_key(key) {
             Some(held) => {
                 held.stored = None;
-                held.change = Some(Times::NONE);
+                held.change = Change::Whole(Times::NONE);
             }
             None => self.batch.delete(key),
         }
@@ -177,13 +207,17 @@ impl<'t> Txn<'t> {
     /// What all commands together write.
     pub fn into_batch(mut self) -> Batch {
         for held in &self.held {
-            match (held.change, &held.stored) {
-                (Some(times), Some(stored)) => {
-                    let update = Operation::Update(&stored.value).with_times(times);
+            match (&held.change, &held.stored) {
+                (Change::Nothing, _) => {}
+                (Change::Whole(times), Some(stored)) => {
+                    let update = Operation::Update(&stored.value).with_times(*times);
                     self.batch.push(held.key, update);
                 }
-                (Some(_), None) => self.batch.delete(held.key),
-                (None, _) => {}
+                (Change::Whole(_), None) => self.batch.delete(held.key),
+                (Change::Appended(bytes, times), _) => {
+                    let delta = Operation::Delta(bytes).with_times(*times);
+                    self.batch.push(held.key, delta);
+                }
             }
         }
         self.batch
@@ -204,19 +238,17 @@ impl<'t> Txn<'t> {
         }
         let times = self.times(expires_ms)?;
         let keeps = self.keeps;
-        if let Some(held) = self.held_key(key) {
-            let is_set = held.change.is_some();
-            if keeps || is_set {
+        match self.held_key(key) {
+            Some(held) if keeps || matches!(held.change, Change::Whole(_)) => {
                 let added = held.add(kind, delta, times);
-                added.map_err(|error| CommandError::error(format!("ERR {error}")))?;
+                added.map_err(|error| CommandError::error(format!("ERR {error}")))
             }
-            if is_set {
-                return Ok(());
+            _ => {
+                self.batch
+                    .push(key, Operation::Delta(delta).with_times(times));
+                Ok(())
             }
         }
-        self.batch
-            .push(key, Operation::Delta(delta).with_times(times));
-        Ok(())
     }
 
     /// Adds to a key without looking at it: the sum expires as the table says.

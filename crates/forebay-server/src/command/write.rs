@@ -302,6 +302,9 @@ impl View<'_> {
             // So that it is decided under the partition's lock.
             keys.push(key);
         }
+        // Many commands may be about one key, and that one is long.
+        keys.sort_unstable();
+        keys.dedup();
         let start = reply.len();
         self.change(table, &keys, commits, Several::Yes, |txn| {
             if queued.watches.any_written() {
