@@ -28,23 +28,28 @@ def test_idle_tables_have_no_threads_and_take_little_memory(store):
     assert after[0] - before[0] <= TABLES * 40, (before, after)
 
 
-def test_many_tables_together_keep_to_live_memory(store):
+def test_many_tables_together_keep_to_live_memory(store, monkeypatch):
+    # What the allocator keeps aside of memory given back is not the question.
+    monkeypatch.setenv("MIMALLOC_PURGE_DELAY", "0")
     tables = [f"t{number}" for number in range(40)]
     for table in tables:
-        store.run("create", table, "--durability", "os")
+        store.run("create", table, "--durability", "os", "--partitions", "16")
+    # 64 MB of values, most of which would lie in the buffers of 640 partitions.
     with store.serve("--memory", "16M") as server:
         client = server.client()
         wait_for(lambda: answers(client, tables[-1]), "the tables")
         before = status(server.process, "RssAnon")[0]
-        value = "x" * 200
-        for turn in range(12):
+        value = "x" * 2000
+        most = 0
+        for turn in range(20):
             with client.pipeline(transaction=False) as pipe:
                 for table in tables:
                     for number in range(40):
                         pipe.set(f"{table}:{turn}-{number}", value)
                 pipe.execute()
-        most = status(server.process, "RssAnon")[0] - before
-        assert most <= 32 * 1024, f"{most} KB"
+            most = max(most, status(server.process, "RssAnon")[0] - before)
+        # The budget, and what flushes, merges and requests under way need.
+        assert most <= 68 * 1024, f"{most} KB"
         assert client.get(f"{tables[3]}:0-39") == value.encode()
 
 

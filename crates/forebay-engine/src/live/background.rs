@@ -1,5 +1,6 @@
 //! The two threads of a live table: one flushes, one merges. Each is started when something has
-//! changed, and ends when it had nothing to do for some seconds: most of many tables have none.
+//! changed, and ends soon after it had something to do: most of many tables have none, and what a
+//! thread's work took goes back with it. The tables of a budget take turns.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -12,11 +13,12 @@ use tracing::{debug, info, warn};
 use crate::error::StoreError;
 use crate::live::error::LiveError;
 use crate::live::shared::{GATE_ENDED, LiveShared, Progress, Trouble};
+use crate::live::turns::Turns;
 
 /// After a failure that may pass, such as a full disk, the next try comes this much later.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 /// How long a thread that has nothing to do waits before it ends.
-const LINGER: Duration = Duration::from_secs(5);
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Keeps a table's threads going; dropping it ends them, after what they are writing was given up
 /// or finished.
@@ -73,6 +75,8 @@ struct Worker {
     place: usize,
     is_due: fn(&LiveShared) -> bool,
     step: fn(&LiveShared) -> Result<(), LiveError>,
+    /// Where it takes its turn, if it does.
+    turns: fn(&LiveShared) -> Option<&Turns>,
     trouble: fn(&mut Progress) -> &mut Trouble,
     /// Whether it reads runs, so that a damaged one is no reason to refuse writes.
     reads_runs: bool,
@@ -85,6 +89,7 @@ const FLUSHER: Worker = Worker {
     place: 0,
     is_due: LiveShared::is_flush_due,
     step: LiveShared::flush_step,
+    turns: |table| Some(table.budget().flush_turns()),
     trouble: |progress| &mut progress.flushes,
     reads_runs: false,
 };
@@ -94,6 +99,11 @@ const MERGER: Worker = Worker {
     place: 1,
     is_due: LiveShared::is_merge_due,
     step: LiveShared::compact_once,
+    // What is held to a rate sleeps most of the time, and others are not to wait for that.
+    turns: |table| {
+        let is_held_back = table.options.merge_bytes_per_second.is_some();
+        (!is_held_back).then(|| table.budget().merge_turns())
+    },
     trouble: |progress| &mut progress.merges,
     reads_runs: true,
 };
@@ -165,7 +175,10 @@ impl LiveShared {
             };
             let mut failed = false;
             if (worker.is_due)(self) {
+                let turns = (worker.turns)(self);
+                let turn = turns.map(|turns| turns.take(|| !self.progress.lock().closing));
                 let result = (worker.step)(self);
+                drop(turn);
                 failed = result.is_err();
                 if !self.note(worker, result) {
                     return;

@@ -5,7 +5,7 @@
 //! to the disk, until those that go on take a quarter less. As much again is for generations that
 //! are being written; when both together take their six eighths, writes wait. The rest is for the
 //! filters and indexes of runs. What flushes and merges need while they run, some 2 MiB a run,
-//! comes on top.
+//! comes on top; of all tables as many flush, and as many merge, at once as there are processors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,6 +14,8 @@ use std::time::Duration;
 use forebay_io::start_thread;
 use parking_lot::{Condvar, Mutex};
 use tracing::warn;
+
+use crate::live::turns::Turns;
 
 /// The least memory that makes sense.
 const MIN_BYTES: usize = 1 << 20;
@@ -29,6 +31,8 @@ pub struct Budget {
     run_bytes: AtomicUsize,
     members: Mutex<Vec<Weak<Usage>>>,
     ticking: Mutex<Option<Arc<Ticking>>>,
+    flush_turns: Turns,
+    merge_turns: Turns,
 }
 
 /// Whether the thread that lets tables look around is to end.
@@ -80,6 +84,9 @@ impl Budget {
     /// when they are more, runs give theirs back, within a second or so. The system keeps them in
     /// its cache, so that this costs the next look-up of each page a fault, not a read.
     pub fn with_mapped_limit(limit_bytes: usize, mapped_limit_bytes: Option<usize>) -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        // One that waits for the device does not keep all others waiting.
+        let at_once = processors.max(2);
         Arc::new(Self {
             limit_bytes: limit_bytes.max(MIN_BYTES),
             mapped_limit_bytes,
@@ -88,11 +95,21 @@ impl Budget {
             run_bytes: AtomicUsize::new(0),
             members: Mutex::default(),
             ticking: Mutex::default(),
+            flush_turns: Turns::new(at_once),
+            merge_turns: Turns::new(at_once),
         })
     }
 
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes
+    }
+
+    pub(crate) fn flush_turns(&self) -> &Turns {
+        &self.flush_turns
+    }
+
+    pub(crate) fn merge_turns(&self) -> &Turns {
+        &self.merge_turns
     }
 
     pub(crate) fn mapped_limit_bytes(&self) -> Option<usize> {

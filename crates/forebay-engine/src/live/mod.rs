@@ -16,7 +16,7 @@
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
 //! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
-//! | `budget`, `pace`, `sweep` | memory, and keeping writers within it                       |
+//! | `budget`, `turns`, `pace`, `sweep` | memory, and keeping writers within it                       |
 //!
 //! ```
 //! use forebay_engine::TableName;
@@ -81,6 +81,7 @@ mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod watch;
 mod write;
 

@@ -1,0 +1,75 @@
+//! Turns at work that takes memory and processor time: so many at once, of all tables of a budget.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// How long a wait goes on without a look at whether it still makes sense.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A turn that somebody has, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'t>(&'t Turns);
+
+impl Turns {
+    /// So many at once.
+    pub fn new(most: usize) -> Self {
+        Self {
+            free: Mutex::new(most),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Waits for a turn; `None` where it makes no sense any more.
+    pub fn take(&self, makes_sense: impl Fn() -> bool) -> Option<Turn<'_>> {
+        let mut free = self.free.lock();
+        while *free == 0 {
+            self.freed.wait_for(&mut free, LOOK);
+            if !makes_sense() {
+                return None;
+            }
+        }
+        *free -= 1;
+        Some(Turn(self))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock() += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn no_more_than_so_many_have_a_turn() {
+        let turns = Turns::new(2);
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let _turn = turns.take(|| true).unwrap();
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(5));
+                    now.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        assert_eq!(most.load(Ordering::SeqCst), 2);
+        let _both = (turns.take(|| true), turns.take(|| true));
+        assert!(turns.take(|| false).is_none());
+    }
+}
