@@ -17,7 +17,7 @@ LOGGED = ("forebay-os", "forebay-100ms", "rocksdb-universal-log", "rocksdb-level
 LSM = ("rocksdb-universal", "rocksdb-leveled", "rocksdb-universal-log", "rocksdb-leveled-log", "fjall")
 PEERS = (*LSM, "lmdb", "redb")
 RECORD_BYTES = 16
-PARTS = ("upserts", "counting", "server")
+PARTS = ("upserts", "counting", "server", "pauses")
 
 
 def main() -> None:
@@ -30,6 +30,12 @@ def main() -> None:
         "RocksDB": common.package_version("librocksdb-dev"), "Redis": common.package_version("redis-server"),
         **{crate: common.crate_version(crate) for crate in ("fjall", "heed", "redb")},
     }
+    if "pauses" in options.parts:
+        waits = Report("live-pauses", "Waits of single writes", options)
+        live_server.pauses(waits, options)
+        waits.write()
+    if options.parts == ["pauses"]:
+        return
     try:
         done = Done("live", options.fresh)
         upserts(report, options.records or (10_000_000 if options.trial else 100_000_000), options, done)

@@ -28,7 +28,7 @@ def arguments(description: str, rounds: int = 3) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only contenders whose name contains this")
     parser.add_argument("--big", action="store_true", help="bench-server: swaps of a table of 10 GB too")
     parser.add_argument("--parts", default="", help="bench-server: only these of redis, swaps, pushes, big (a report of its own); "
-                        "bench-live: measure only these of upserts, counting, server; "
+                        "bench-live: measure only these of upserts, counting, server, pauses (a report of its own); "
                         "bench-distributed: only these of s3, captures, table1, spark")
     parser.add_argument("--records", type=int, default=0, help="bench-live: so many upserts, and a tenth of it increments")
     parser.add_argument("--fresh", action="store_true", help="bench-live, bench-distributed: measure again what an earlier run of this "
