@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use forebay_run::{Order, Run, RunScan};
 use forebay_run::error::Result;
 use forebay_run::hash::key_head;
 use forebay_run::operation::Operation;
 use forebay_run::record::{decode, value_of};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
+use forebay_run::{Order, Run, RunScan};
 
 use crate::live::mini::MiniRun;
 use crate::live::shape::Shape;

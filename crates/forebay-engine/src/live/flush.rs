@@ -193,7 +193,8 @@ impl LiveShared {
     }
 
     /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing
-    /// remains, and nothing older is to be removed. `pace` is told every so many bytes how many were written, and may end it all.
+    /// remains, and nothing older is to be removed. `pace` is told every so many bytes how many
+    /// were written, and may end it all.
     pub fn write_run(
         &self,
         cursors: Vec<SourceCursor>,

@@ -86,7 +86,8 @@ impl MiniRun {
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.removed.memory_bytes()
-            + self.bytes.capacity() + self.blocks.capacity() * size_of::<Block>()
+            + self.bytes.capacity()
+            + self.blocks.capacity() * size_of::<Block>()
     }
 
     /// Gives memory back that turned out not to be needed.

@@ -18,8 +18,8 @@ use crate::live::removed::KeyRange;
 use crate::live::shared::LiveShared;
 use crate::live::snapshot::Snapshot;
 
-/// A partition with so many ranges in its memory and its runs takes no more of them: look-ups search
-/// them, and the manifest names them.
+/// A partition with so many ranges in its memory and its runs takes no more of them: look-ups
+/// search them, and the manifest names them.
 const MOST_RANGES: usize = 1000;
 
 /// What a range was deleted from.

@@ -157,7 +157,8 @@ impl Removed {
 
     /// The memory it takes beside itself.
     pub fn memory_bytes(&self) -> usize {
-        let keys = |range: &KeyRange| range.from.capacity() + range.to.as_ref().map_or(0, Vec::capacity);
+        let keys =
+            |range: &KeyRange| range.from.capacity() + range.to.as_ref().map_or(0, Vec::capacity);
         self.ranges.capacity() * size_of::<KeyRange>() + self.ranges.iter().map(keys).sum::<usize>()
     }
 
@@ -172,9 +173,7 @@ impl Removed {
     }
 
     fn last_from(&self, key: &[u8]) -> Option<&KeyRange> {
-        let begun = self
-            .ranges
-            .partition_point(|range| range.from[..] <= *key);
+        let begun = self.ranges.partition_point(|range| range.from[..] <= *key);
         begun.checked_sub(1).map(|last| &self.ranges[last])
     }
 
@@ -185,8 +184,7 @@ impl Removed {
             to.is_some_and(|to| *to < range.from)
         };
         let first = self.ranges.partition_point(ends_before);
-        let begins_within =
-            |other: &KeyRange| range.to.as_ref().is_none_or(|to| other.from <= *to);
+        let begins_within = |other: &KeyRange| range.to.as_ref().is_none_or(|to| other.from <= *to);
         let met = self.ranges[first..].partition_point(begins_within);
         if let [one, ..] = &self.ranges[first..first + met] {
             range.from = range.from.min(one.from.clone());
@@ -213,12 +211,17 @@ impl Removed {
         }
         let ends = self.ranges.iter().map(|removed| Some(&removed.from[..]));
         // Behind one without an end there is nothing more.
-        let starts = self.ranges.iter().map_while(|removed| removed.to.as_deref());
+        let starts = self
+            .ranges
+            .iter()
+            .map_while(|removed| removed.to.as_deref());
         let starts = std::iter::once(None).chain(starts.map(Some));
-        let pieces = starts.zip(ends.chain([None])).map(|(start, end)| ScanRange {
-            from: start.map_or_else(|| range.from.clone(), |start| later(&range.from, start)),
-            to: end.map_or_else(|| range.to.clone(), |end| earlier(&range.to, end)),
-        });
+        let pieces = starts
+            .zip(ends.chain([None]))
+            .map(|(start, end)| ScanRange {
+                from: start.map_or_else(|| range.from.clone(), |start| later(&range.from, start)),
+                to: end.map_or_else(|| range.to.clone(), |end| earlier(&range.to, end)),
+            });
         let mut pieces: Vec<ScanRange> = pieces.filter(|piece| !is_void(piece)).collect();
         if direction == Direction::Backward {
             pieces.reverse();
@@ -395,8 +398,14 @@ mod tests {
             upper: upper.map(|upper| Bound::Key(upper.to_vec())),
         };
         let middle = bounds(b"d", Some(b"m"));
-        assert_eq!(range(b"a", Some(b"z")).within(&middle), Some(KeyRange::all()));
-        assert_eq!(range(b"d", Some(b"m")).within(&middle), Some(KeyRange::all()));
+        assert_eq!(
+            range(b"a", Some(b"z")).within(&middle),
+            Some(KeyRange::all())
+        );
+        assert_eq!(
+            range(b"d", Some(b"m")).within(&middle),
+            Some(KeyRange::all())
+        );
         assert_eq!(
             range(b"a", Some(b"f")).within(&middle),
             Some(range(b"d", Some(b"f")))

@@ -52,6 +52,8 @@ impl Drop for Turn<'_> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use forebay_io::{Clock, SystemClock};
+
     use super::*;
 
     #[test]
@@ -63,7 +65,7 @@ mod tests {
                 scope.spawn(|| {
                     let _turn = turns.take(|| true).unwrap();
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    std::thread::sleep(Duration::from_millis(5));
+                    SystemClock.sleep(Duration::from_millis(5));
                     now.fetch_sub(1, Ordering::SeqCst);
                 });
             }

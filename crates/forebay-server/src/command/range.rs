@@ -125,10 +125,11 @@ fn check_ordered(source: Source<'_>) -> Result<(), CommandError> {
 /// are read only to be counted.
 pub fn delete_range(range_delete: &mut RangeDelete<'_>) -> Answer {
     let args = range_delete.args;
-    let counted = args.len() == 3;
-    if !counted && !(args.len() == 4 && args.is(3, "nocount")) {
-        return Err(CommandError::syntax());
-    }
+    let counted = match args.len() {
+        3 => true,
+        4 if args.is(3, "nocount") => false,
+        _ => return Err(CommandError::syntax()),
+    };
     let (table, start, end) = bounds(&args)?;
     let (start, end) = (
         start.as_ref().map(|key| &**key),

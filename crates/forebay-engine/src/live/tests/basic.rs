@@ -90,7 +90,9 @@ fn ranges_are_walked_both_ways_with_limits() {
         "fe"
     );
     assert_eq!(keys(included(e), excluded(b), Direction::Forward, 9), "");
-    let (deleted, commit) = table.delete_range_counted(included(b), excluded(e)).unwrap();
+    let (deleted, commit) = table
+        .delete_range_counted(included(b), excluded(e))
+        .unwrap();
     commit.wait().unwrap();
     assert_eq!(deleted, 2);
     assert_eq!(

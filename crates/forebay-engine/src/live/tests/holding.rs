@@ -4,6 +4,7 @@ use std::ops::Bound as RangeBound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
 use std::time::Duration;
 
+use forebay_io::Clock;
 use forebay_io::sim::Dice;
 use forebay_run::operation::Operation;
 use forebay_run::scan::Direction;
@@ -297,7 +298,7 @@ fn writers_meet_a_partition_that_comes_and_goes() {
                 break;
             }
             table.release(range.id).unwrap();
-            std::thread::sleep(Duration::from_millis(10));
+            SystemClock.sleep(Duration::from_millis(10));
             table.adopt(range.clone(), &[]).unwrap();
         }
         over.store(true, Memory::Relaxed);

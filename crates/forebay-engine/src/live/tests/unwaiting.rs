@@ -73,7 +73,11 @@ fn filled(read_before: bool) -> (SimDisk, LiveTable, Model) {
     let mut model = Model::new();
     for number in 0..150_000u64 {
         let key = (number % 140_000).to_be_bytes();
-        let write = || table.try_write(&batch(&key, &number.to_be_bytes())).unwrap();
+        let write = || {
+            table
+                .try_write(&batch(&key, &number.to_be_bytes()))
+                .unwrap()
+        };
         // Another thread may look at the partition, and be stopped while it does.
         let written = (0..1000).find_map(|_| write());
         let _commit = written.expect("memory for all of it");
