@@ -251,6 +251,8 @@ fn live_tables_take_writes_and_show_moments() {
     assert_eq!(users.delete_range("b".."c").unwrap(), 1);
     users.compact().unwrap();
     assert_eq!(users.stats().most_keys(), 1);
+    users.delete_all().unwrap();
+    assert!(users.iter().next().is_none() && users.stats().most_keys() == 0);
     assert_eq!(kind(users.put("n", 1)).0, ErrorKind::Usage);
     assert_eq!(kind(users.delta("n", 1)).0, ErrorKind::Usage);
     assert_eq!(kind(users.put("", "x")).0, ErrorKind::Usage);

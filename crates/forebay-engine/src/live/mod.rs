@@ -12,6 +12,7 @@
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
 //! | `parts`, `holding` | the partitions that are here; giving one up, taking one in         |
 //! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
+//! | `removal`, `removed` | deleting ranges of keys by one record                         |
 //! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
