@@ -8,6 +8,7 @@ mod clients;
 mod connection;
 mod count;
 mod expire;
+mod float_text;
 mod get;
 mod hash;
 mod hash_edit;
