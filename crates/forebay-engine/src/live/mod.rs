@@ -11,7 +11,7 @@
 //! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
 //! | `parts`, `holding` | the partitions that are here; giving one up, taking one in         |
-//! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
+//! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
 //! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
@@ -79,6 +79,7 @@ mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod transact;
 mod watch;
 mod write;
 
@@ -106,6 +107,7 @@ pub use self::options::{LiveDraft, LiveOptions};
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
 pub use self::stats::LiveStats;
+pub use self::transact::LockedKeys;
 pub use self::watch::KeyWatch;
 pub use self::write::MAX_VALUE_BYTES;
 

@@ -1,8 +1,9 @@
 //! Keys of one partition of a live table while a command, or a MULTI, changes them.
 
 use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
 
-use forebay_engine::live::{Batch, Expiry, LiveTable, MAX_VALUE_BYTES, Stored};
+use forebay_engine::live::{Batch, Expiry, LiveTable, LockedKeys, MAX_VALUE_BYTES, Stored};
 use forebay_engine::{Source, ValueKind};
 use forebay_io::Clock;
 use forebay_run::operation::{DeltaKind, Operation};
@@ -24,6 +25,12 @@ pub struct Txn<'t> {
     clock: &'t dyn Clock,
     /// What keys hold after the commands so far, as far as some command asks; sorted by key.
     held: Vec<HeldKey<'t>>,
+    /// Reads those of them that are not known yet.
+    locked: Option<&'t LockedKeys<'t>>,
+    /// The places of those that the command under way has read.
+    read: RefCell<Vec<usize>>,
+    /// Why a key could not be read.
+    failed: OnceCell<CommandError>,
     /// Whether later commands may ask.
     keeps: bool,
     pub batch: Batch,
@@ -33,7 +40,8 @@ pub struct Txn<'t> {
 #[derive(Debug)]
 struct HeldKey<'t> {
     key: &'t [u8],
-    stored: Option<Stored>,
+    /// Empty until some command asks.
+    stored: OnceCell<Option<Stored>>,
     /// Of a key that was changed, and is written when all commands have run.
     change: Option<Times>,
 }
@@ -48,7 +56,7 @@ pub struct Edit<'e, 't> {
 impl HeldKey<'_> {
     fn set(&mut self, value: Vec<u8>, times: Times) {
         let expires_ms = times.expires_ms;
-        self.stored = Some(Stored { value, expires_ms });
+        self.stored = OnceCell::from(Some(Stored { value, expires_ms }));
         self.change = Some(times);
     }
 }
@@ -60,21 +68,42 @@ impl<'t> Txn<'t> {
             table,
             clock,
             held: Vec::new(),
+            locked: None,
+            read: RefCell::default(),
+            failed: OnceCell::new(),
             keeps: false,
             batch: Batch::new(),
         }
     }
 
-    /// For commands that look at these keys, which hold this.
+    /// For a command that looks at one key, which holds this.
     pub fn holding(
         table: &'t LiveTable,
         clock: &'t dyn Clock,
-        keys: &[&'t [u8]],
-        stored: Vec<Option<Stored>>,
+        key: &'t [u8],
+        stored: Option<Stored>,
     ) -> Self {
-        let held = keys.iter().zip(stored).map(|(key, stored)| HeldKey {
+        let stored = OnceCell::from(stored);
+        Self {
+            held: vec![HeldKey {
+                key,
+                stored,
+                change: None,
+            }],
+            ..Self::blind(table, clock)
+        }
+    }
+
+    /// For commands that look at these keys.
+    pub fn reading(
+        table: &'t LiveTable,
+        clock: &'t dyn Clock,
+        keys: &[&'t [u8]],
+        locked: &'t LockedKeys<'t>,
+    ) -> Self {
+        let held = keys.iter().map(|key| HeldKey {
             key,
-            stored,
+            stored: OnceCell::new(),
             change: None,
         });
         let mut held: Vec<_> = held.collect();
@@ -82,14 +111,15 @@ impl<'t> Txn<'t> {
         held.dedup_by_key(|held| held.key);
         Self {
             held,
+            locked: Some(locked),
             ..Self::blind(table, clock)
         }
     }
 
-    /// Several commands follow each other: each sees what those before it did.
+    /// Whether several commands follow each other: each sees what those before it did.
     #[must_use]
-    pub fn of_several(mut self) -> Self {
-        self.keeps = true;
+    pub fn of_several(mut self, keeps: bool) -> Self {
+        self.keeps = keeps;
         self
     }
 
@@ -101,10 +131,51 @@ impl<'t> Txn<'t> {
         self.held.binary_search_by_key(&key, |held| held.key).ok()
     }
 
-    /// What a key holds. REQUIRES: the key is one of those that the transaction looks at.
+    /// What a key holds, kept until the command ends: see [`Txn::end_command`]. REQUIRES: the key
+    /// is one of those that the transaction looks at.
     pub fn get(&self, key: &[u8]) -> Option<&Stored> {
-        self.place(key)
-            .and_then(|place| self.held[place].stored.as_ref())
+        let place = self.place(key)?;
+        let held = &self.held[place];
+        let read = || match self.read_stored(key) {
+            Ok(stored) => {
+                self.read.borrow_mut().push(place);
+                stored
+            }
+            Err(stop) => {
+                // The first one is told.
+                let _ = self.failed.set(stop);
+                None
+            }
+        };
+        held.stored.get_or_init(read).as_ref()
+    }
+
+    /// What a key holds, which is not kept. REQUIRES: as [`Txn::get`].
+    pub fn look(&self, key: &[u8]) -> Result<Option<Stored>, CommandError> {
+        let known = self.place(key).map(|place| &self.held[place].stored);
+        match known.and_then(OnceCell::get) {
+            Some(stored) => Ok(stored.clone()),
+            None => self.read_stored(key),
+        }
+    }
+
+    fn read_stored(&self, key: &[u8]) -> Result<Option<Stored>, CommandError> {
+        match self.locked {
+            Some(locked) => locked.stored(key)?.ok_or(CommandError::NotResident),
+            None => Ok(None),
+        }
+    }
+
+    /// Lets go of the values that a command read and did not change, so that those of many
+    /// commands are not held together. An error where a key could not be read.
+    pub fn end_command(&mut self) -> Answer {
+        for place in self.read.get_mut().drain(..) {
+            let held = &mut self.held[place];
+            if held.change.is_none() {
+                held.stored = OnceCell::new();
+            }
+        }
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// When a key expires that a command sets and says nothing of it.
@@ -147,14 +218,14 @@ impl<'t> Txn<'t> {
     pub fn delete(&mut self, key: &[u8]) {
         match self.kept(key) {
             Some(kept) => {
-                kept.stored = None;
+                kept.stored = OnceCell::from(None);
                 kept.change = Some(Times::NONE);
             }
             None => {
                 self.batch.delete(key);
                 // A command may name a key twice.
                 if let Some(place) = self.place(key) {
-                    self.held[place].stored = None;
+                    self.held[place].stored = OnceCell::from(None);
                 }
             }
         }
@@ -169,7 +240,7 @@ impl<'t> Txn<'t> {
     /// What all commands together write.
     pub fn into_batch(mut self) -> Batch {
         for held in &self.held {
-            match (held.change, &held.stored) {
+            match (held.change, held.stored.get().and_then(Option::as_ref)) {
                 (Some(times), Some(stored)) => {
                     let update = Operation::Update(&stored.value).with_times(times);
                     self.batch.push(held.key, update);
@@ -200,7 +271,7 @@ impl<'t> Txn<'t> {
                 .push(key, Operation::Delta(delta).with_times(times));
             return Ok(());
         };
-        let sum = match &kept.stored {
+        let sum = match kept.stored.get().and_then(Option::as_ref) {
             Some(stored) => kind.add(&stored.value, delta),
             None => kind.value_of(delta),
         };
