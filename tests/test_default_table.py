@@ -60,6 +60,36 @@ def test_a_new_table_takes_its_keys(default):
     assert client.get("kv:late:1") == "of kv" and client.keys("*late:1") == ["kv:late:1"]
 
 
+def test_a_watched_key_that_a_new_table_takes_has_changed(default):
+    client = default.client(decode_responses=True)
+    client.set("late:1", "of kv")
+    client.set("stays:1", "of kv")
+    with client.pipeline() as pipe:
+        pipe.watch("late:1", "stays:1")
+        default.store.run("create", "late")
+        wait_for(lambda: client.get("late:1") is None, "the new table is served")
+        pipe.multi()
+        pipe.set("kv:late:1", "no")
+        with pytest.raises(redis.WatchError):
+            pipe.execute()
+        # The same keys, as they are named now.
+        pipe.watch("kv:late:1", "stays:1")
+        pipe.multi()
+        pipe.get("kv:late:1")
+        assert pipe.execute() == ["of kv"]
+
+
+def test_a_default_table_that_is_not_there_is_told(store):
+    with store.serve("--default-table", "nosuch", "--create") as server:
+        wait_for(lambda: "there is no such table yet" in server.log.read_text(), "told")
+        client = server.client()
+        with pytest.raises(redis.ResponseError, match="no table 'nosuch'"):
+            client.set("user:1", "x")
+        store.run("create", "nosuch")
+        wait_for(lambda: "table_nosuch" in client.info(), "served")
+        assert client.set("user:1", "x") and client.get("nosuch:user:1") == b"x"
+
+
 def test_nothing_meant_for_a_table_that_cannot_be_opened_goes_elsewhere(store):
     store.run("create", "kv")
     store.run("create", "broken")

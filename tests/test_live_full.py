@@ -91,3 +91,29 @@ def test_writes_refused_for_want_of_open_files_pass_again(store, tmp_path, durab
         client.set("kv:3", "three")
         admin.close()
     assert store.run("verify", "kv").code == 0
+
+
+def test_a_disk_that_is_full_is_no_place_for_traffic_though_small_writes_pass(small_disk):
+    store = Store(small_disk / "store")
+    store.run("create", "kv")
+    filler = small_disk / "filler"
+    with store.serve() as server:
+
+        def ready():
+            connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=10)
+            connection.request("GET", "/ready")
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())["problems"]
+
+        client = server.client()
+        assert client.set("kv:first", "x") and ready() == (200, [])
+        free = os.statvfs(small_disk).f_bavail * 4096
+        filler.write_bytes(bytes(free - (100 << 10)))
+        with pytest.raises(redis.ResponseError, match="make room"):
+            client.set("kv:large", os.urandom(1 << 20))
+        assert client.set("kv:small", "x")
+        status, problems = ready()
+        assert status == 503 and "live table kv refuses writes" in problems[0], problems
+        filler.unlink()
+        wait_for(lambda: ready() == (200, []), "ready", 10)
+        assert client.set("kv:large", os.urandom(1 << 20))

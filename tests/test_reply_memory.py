@@ -1,11 +1,13 @@
 """Clients that ask for much and read nothing: the server's memory stays bounded."""
 
 import socket
+import threading
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+import redis
 from harness import wait_for
 
 MIB = 1 << 20
@@ -76,3 +78,49 @@ def test_many_that_do_not_read_are_dropped_and_others_are_served(large):
     lines = [line for line in large.log.read_text().splitlines() if "was dropped" in line]
     assert lines and len(lines) <= 5, lines
     assert "address=127.0.0.1:" in lines[0] and "held_bytes=" in lines[0], lines[0]
+
+
+def test_a_transaction_that_reads_and_writes_and_a_delete_hold_no_more_than_a_reply(store):
+    store.run("create", "kv", "--partitions", "1")
+    limits = ("--reply-limit", "32M", "--reply-memory", "100M", "--memory", "64M")
+    keys = [f"kv:{number}" for number in range(30)]
+    with store.serve(*limits) as server:
+        client = server.client()
+        for key in keys:
+            client.set(key, VALUE)
+        before = own_memory(server)
+        most = Most(server)
+        with client.pipeline(transaction=True) as exec_:
+            for key in keys:
+                exec_.get(key)
+            exec_.set("kv:x", "1")
+            with pytest.raises(redis.ResponseError, match="replies of EXEC are larger"):
+                exec_.execute()
+        assert client.get("kv:x") is None
+        with client.pipeline(transaction=True) as exec_:
+            for key in keys:
+                exec_.strlen(key)
+            exec_.set("kv:x", "1")
+            assert exec_.execute() == [len(VALUE)] * 30 + [True]
+        assert client.delete(*keys) == 30
+        grown = most.stop() - before
+        # A reply, a value on its way, and what the writes before still had to flush.
+        assert grown < 150 * MIB, f"{grown / MIB:.0f} MiB"
+
+
+class Most:
+    """The most memory of a server's own until it is stopped."""
+
+    def __init__(self, server):
+        self.server, self.most, self.done = server, 0, threading.Event()
+        self.thread = threading.Thread(target=self._watch)
+        self.thread.start()
+
+    def _watch(self):
+        while not self.done.wait(0.002):
+            self.most = max(self.most, own_memory(self.server))
+
+    def stop(self):
+        self.done.set()
+        self.thread.join()
+        return self.most

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import signal
 import socket
 import urllib.error
@@ -106,3 +107,19 @@ def test_an_empty_store_is_served_until_there_is_something(store, source):
         assert client.ping() and client.dbsize() == 0
         store.push("people", source(10))
         wait_for(lambda: client.dbsize() == 10, "the first push is seen", 2)
+
+
+def test_a_standard_output_that_is_full_does_not_end_it(two, tmp_path):
+    with open("/dev/full", "wb") as full, (tmp_path / "log").open("wb") as log:
+        words = ["serve", "--listen", "127.0.0.1:0", "--http", "off"]
+        process = two.start(*words, stdout=full, stderr=log)
+    try:
+        # The log says what could not be said.
+        told = r"standard output cannot be written.* listen=127.0.0.1:(\d+) .*No space left"
+        wait_for(lambda: re.search(told, (tmp_path / "log").read_text()), "told", 20)
+        port = int(re.search(told, (tmp_path / "log").read_text())[1])
+        with redis.Redis(port=port, decode_responses=True) as client:
+            assert client.hget("people:1", "v1") == "2"
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0

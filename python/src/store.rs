@@ -45,9 +45,7 @@ impl Live {
     /// Does what other processes ask of the table.
     fn take_asks(&self) {
         // Who asks and is not answered is told so by its own waiting.
-        _ = self
-            .table()
-            .map(|table| (table.take_load(), table.take_asks()));
+        _ = self.table().map(|table| table.take_all());
     }
 
     /// Waits for what is under way on its threads; the last handle closes the table.

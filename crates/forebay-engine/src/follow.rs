@@ -23,12 +23,17 @@ use crate::version::Version;
 
 /// How long a version that could not be opened is left alone before the next try.
 const RETRY: Duration = Duration::from_secs(1);
+/// How many looks pass a live table by. It has no pointer, and there may be a thousand of them; one
+/// that was dropped, and pushed as a batch table, is seen all the same within half a second.
+const PASSED_BY: u32 = 3;
 
 /// The follower's own memory, used by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Followed {
     store: Store,
     tables: BTreeMap<TableName, Follow>,
+    /// Live tables, and how many looks still pass them by.
+    live: BTreeMap<TableName, u32>,
     /// Dropped, but they serve until the next activation.
     gone: Vec<TableName>,
     /// Swapped out, but perhaps still read.
@@ -87,10 +92,16 @@ impl Followed {
         Self {
             store,
             tables: BTreeMap::new(),
+            live: BTreeMap::new(),
             gone: Vec::new(),
             retired: Vec::new(),
             problem: None,
         }
+    }
+
+    /// Has the next look pass nothing by.
+    pub fn look_at_all(&mut self) {
+        self.live.clear();
     }
 
     /// Looks at every pointer once, and opens what is to serve.
@@ -102,9 +113,20 @@ impl Followed {
         self.store_problem(None);
         let gone = self.tables.keys().filter(|name| !names.contains(name));
         self.gone.extend(gone.cloned());
+        let mut live = std::mem::take(&mut self.live);
         for name in names {
-            self.look_at(&name);
+            let passed = live.remove(&name).and_then(|looks| looks.checked_sub(1));
+            if let Some(left) = passed.or_else(|| self.is_live(&name).then_some(PASSED_BY)) {
+                self.live.insert(name, left);
+            } else {
+                self.look_at(&name);
+            }
         }
+    }
+
+    /// Whether it is a live table, as far as that is known: not for certain is not.
+    fn is_live(&self, name: &TableName) -> bool {
+        !self.tables.contains_key(name) && self.store.is_live(name).unwrap_or(false)
     }
 
     /// Lets all that is prepared serve; returns what changes by that. [`Followed::serving`] is the
@@ -391,5 +413,43 @@ fn see(table: &Table, known: Option<&Follow>, now: Duration) -> Result<PointerSe
         Some(_) if same && (settled || waits) => Ok(PointerSeen::Same),
         Some(version) => Ok(PointerSeen::Serve(pointer, version)),
         None => Ok(PointerSeen::Nothing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use forebay_io::sim::SimDisk;
+    use forebay_io::{SystemClock, SystemRandom};
+
+    use super::*;
+    use crate::live::{Budget, LiveDraft};
+
+    #[test]
+    fn live_tables_are_seldom_looked_at() {
+        let disk = SimDisk::new();
+        let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        let store = Store::open_or_create(Arc::new(disk.clone()), clock, random, Path::new("/s"));
+        let store = store.unwrap();
+        let name = TableName::new("t").unwrap();
+        let table = store.create_live(&name, LiveDraft::hashed(), &Budget::new(1 << 20));
+        let mut followed = Followed::new(store.clone());
+        let mut look = || {
+            let before = disk.calls();
+            followed.prepare();
+            disk.calls() - before
+        };
+        // A listing of the tables, and a look at this one.
+        assert_eq!([look(), look(), look(), look()], [2, 1, 1, 1]);
+        assert_eq!([look(), look(), look(), look()], [2, 1, 1, 1]);
+        drop(table.unwrap());
+        followed.look_at_all();
+        followed.prepare();
+        assert_eq!(followed.live.len(), 1);
+        store.drop_table(&name).unwrap();
+        followed.look_at_all();
+        followed.prepare();
+        assert!(followed.live.is_empty() && followed.tables.is_empty());
     }
 }

@@ -108,6 +108,7 @@ impl Serving {
     /// Looks at the pointers now, and returns when what they say serves, or is known not to be able
     /// to.
     pub fn refresh(&self) {
+        self.shared.followed.lock().look_at_all();
         self.shared.refresh();
     }
 

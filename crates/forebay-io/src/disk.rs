@@ -42,6 +42,14 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// with its process, however that dies. Where there is no space for the holder's words, they
     /// are left out.
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>>;
+    /// Whether somebody holds the lock on `path`; nobody does where there is no such file. Where
+    /// the system can tell, nothing is written for it.
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        match self.exists(path)? {
+            true => Ok(self.lock(path, "a look whether it is locked")?.is_err()),
+            false => Ok(false),
+        }
+    }
     /// How many bytes may still be written to where `path`, which exists, lies; none where nobody
     /// knows.
     fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {

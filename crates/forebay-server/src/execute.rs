@@ -78,6 +78,10 @@ impl View<'_> {
         let answer = match command.run {
             Run::Walk(_) | Run::RangeDelete(_) if !self.may_wait => Err(CommandError::NotResident),
             Run::Read(run) | Run::Walk(run) => run(&mut call),
+            Run::Session(_) if command.is_of_no_table() => {
+                call.reply.ok();
+                Ok(())
+            }
             _ => Err(CommandError::error("ERR this command reads no table")),
         };
         let table = call.first.cloned();
@@ -127,17 +131,20 @@ impl View<'_> {
                 reply.truncate(start);
                 return (outcome, first);
             }
-            if let Err(stop) = self.check_replies(reply.len() - start) {
+            if let Err(stop) = self.check_replies(reply, start) {
                 return (settle(Err(stop), start, reply), first);
             }
         }
         (Outcome::Answered, first)
     }
 
-    /// Ends an EXEC whose replies grew beyond the limit.
-    pub fn check_replies(&self, bytes: usize) -> Answer {
+    /// Ends an EXEC whose replies, from `start` on, grew beyond the limit, or are for nobody.
+    pub fn check_replies(&self, reply: &Reply, start: usize) -> Answer {
         let limit = self.shared.config.limits.reply_bytes;
-        match bytes <= limit {
+        if reply.is_dropped() {
+            return Err(CommandError::dropped());
+        }
+        match reply.len() - start <= limit {
             true => Ok(()),
             false => Err(CommandError::error(format!(
                 "ERR the replies of EXEC are larger than {limit} bytes"

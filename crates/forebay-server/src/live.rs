@@ -95,27 +95,23 @@ impl LiveTables {
 
     /// Opens what is there and not open.
     pub fn look(&self, store: &Store) {
-        let names = match store.live_tables() {
-            Ok(names) => names,
+        let open = self.map.load();
+        let new = match store.live_tables_but(|name| open.contains_key(name)) {
+            Ok(new) => new,
             Err(error) => {
                 warn!(%error, "cannot look for live tables");
                 return;
             }
         };
-        let open = self.map.load();
-        let new: Vec<_> = names
-            .iter()
-            .filter(|name| !open.contains_key(*name))
-            .collect();
         if !self.problems.load().is_empty() {
-            self.change_problems(|problems| problems.retain(|name, _| new.contains(&name)));
+            self.change_problems(|problems| problems.retain(|name, _| new.contains(name)));
         }
         let now = store.clock().monotonic();
         let due = |name: &TableName| {
             let problems = self.problems.load();
             problems.get(name).is_none_or(|p| p.again <= now)
         };
-        for name in new.into_iter().filter(|name| due(name)) {
+        for name in new.iter().filter(|name| due(name)) {
             // Where that cannot be known, opening the table tells why.
             if store.is_to_be_given_up(name).unwrap_or(false) {
                 continue;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use forebay_engine::live::{Asked, LiveTable, Taken};
-use forebay_engine::{StoreError, TableName};
+use forebay_engine::TableName;
+use forebay_engine::live::{Asked, Taken};
 use tracing::{error, info, warn};
 
 use crate::live::LiveTables;
@@ -24,42 +24,40 @@ impl Loads {
     pub fn take(&mut self, live: &LiveTables) {
         let tables = live.load().clone();
         for (name, table) in tables.iter() {
-            match self
-                .take_asks(live, name, table)
-                .and_then(|()| table.take_load())
-            {
-                Ok(None) => {
+            match table.take_all() {
+                Ok((asked, load)) => {
                     self.problems.remove(name);
+                    asked.iter().for_each(|asked| tell(live, name, asked));
+                    match load {
+                        None => {}
+                        Some(Taken::Added { runs }) => {
+                            info!(table = %name, runs, "a load was added")
+                        }
+                        Some(Taken::Refused { why }) => {
+                            warn!(table = %name, why, "a load was refused");
+                        }
+                    }
                 }
-                Ok(Some(Taken::Added { runs })) => info!(table = %name, runs, "a load was added"),
-                Ok(Some(Taken::Refused { why })) => warn!(table = %name, why, "a load was refused"),
                 Err(problem) => {
                     let text = problem.to_string();
                     if self.problems.get(name) != Some(&text) {
-                        error!(table = %name, error = text, "cannot look for loads");
+                        error!(table = %name, error = text, "cannot look for what others ask");
                     }
                     self.problems.insert(name.clone(), text);
                 }
             }
         }
     }
+}
 
-    fn take_asks(
-        &self,
-        live: &LiveTables,
-        name: &TableName,
-        table: &LiveTable,
-    ) -> Result<(), StoreError> {
-        for asked in table.take_asks()? {
-            match asked {
-                Asked::Checkpoint => info!(table = %name, "a checkpoint was made"),
-                Asked::Refused { why } => warn!(table = %name, why, "a checkpoint was not made"),
-                Asked::GiveUp => {
-                    info!(table = %name, "given up, as another process is to have it");
-                    live.give_up(name);
-                }
-            }
+/// Tells what was done for another process. A table that is to be given up is closed.
+fn tell(live: &LiveTables, name: &TableName, asked: &Asked) {
+    match asked {
+        Asked::Checkpoint => info!(table = %name, "a checkpoint was made"),
+        Asked::Refused { why } => warn!(table = %name, why, "a checkpoint was not made"),
+        Asked::GiveUp => {
+            info!(table = %name, "given up, as another process is to have it");
+            live.give_up(name);
         }
-        Ok(())
     }
 }

@@ -101,6 +101,7 @@ impl Server {
         ));
 
         shared.live.look(&shared.store);
+        shared.warn_of_default_table();
         shared.share_descriptors();
         let mut handle = Handle {
             shared: Arc::clone(&shared),

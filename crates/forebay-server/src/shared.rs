@@ -148,6 +148,21 @@ impl Shared {
         batch.is_ok() || self.live.is_problem(name)
     }
 
+    /// Tells where the default table is none of the store's: a name may be misspelt, or the table
+    /// be made later.
+    pub fn warn_of_default_table(&self) {
+        if let Some(table) = &self.config.default_table
+            && self.tables().get(table.as_str().as_bytes()).is_none()
+            && !self.is_unserved(table.as_str().as_bytes())
+        {
+            warn!(
+                %table,
+                "--default-table: there is no such table yet: keys that name no table are refused until \
+                 'forebay create {table}' or a push makes it"
+            );
+        }
+    }
+
     pub fn uptime_seconds(&self) -> u64 {
         self.store
             .clock()

@@ -248,7 +248,13 @@ async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<
                         warn!(%address, most, left_out, "a connection was refused: there are too many");
                     }
                     shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
-                    arrival.refuse(b"-ERR max number of clients reached\r\n");
+                    // What is not encrypted a client of TLS takes for garbage, and a handshake
+                    // would cost as much as serving it.
+                    let words: &[u8] = match shared.secrets.acceptor() {
+                        None => b"-ERR max number of clients reached\r\n",
+                        Some(_) => b"",
+                    };
+                    arrival.refuse(words);
                     continue;
                 }
                 shared.metrics.connected.fetch_add(1, Ordering::Relaxed);

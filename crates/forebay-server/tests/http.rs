@@ -202,3 +202,24 @@ fn a_header_that_does_not_end_is_not_waited_for() {
         .expect("ended by the server");
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
 }
+
+#[test]
+fn a_live_table_has_no_versions_to_be_asked_for() {
+    let mut fixture = Fixture::store();
+    fixture.live("kv");
+    let token = fixture.file("token", &format!("{TOKEN}\n"));
+    fixture.start(|config| config.http_token = Some(token));
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    for (request, body) in [
+        ("GET /v1/tables/kv/versions", ""),
+        ("POST /v1/tables/kv/swap", "{\"version\": 1}"),
+        ("POST /v1/tables/kv/rollback", ""),
+    ] {
+        let (status, text) = http(&fixture, request, &bearer, body);
+        assert_eq!(status, 409, "{request}: {text}");
+        assert!(
+            text.contains("table kv is a live table"),
+            "{request}: {text}"
+        );
+    }
+}

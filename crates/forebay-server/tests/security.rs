@@ -282,6 +282,29 @@ fn tls_with_users_on_any_address() {
 }
 
 #[test]
+fn a_connection_of_tls_that_is_too_many_gets_nothing_in_the_clear() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made");
+    let files = Fixture::store();
+    let tls = TlsFiles {
+        certificate: files.file("cert.pem", &made.cert.pem()),
+        key: files.file("key.pem", &made.signing_key.serialize_pem()),
+        client_ca: None,
+    };
+    let mut fixture = Fixture::store();
+    fixture.start(|config| {
+        config.tls = Some(tls);
+        config.limits.connections = 1;
+    });
+    let mut first = tls_client(fixture.connect(), &made.cert, None);
+    assert_eq!(first.text("PING"), "PONG");
+    let mut second = fixture.connect();
+    let mut answer = Vec::new();
+    second.read_to_end(&mut answer).expect("closed");
+    assert_eq!(answer, b"");
+    assert_eq!(first.text("PING"), "PONG");
+}
+
+#[test]
 fn other_addresses_want_tls_and_users() {
     let fixture = Fixture::store();
     let config = ServerConfig {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Fixture, Reply, bytes};
+use forebay_engine::TableName;
 use forebay_engine::live::{Expiry, LiveDraft};
 use forebay_io::{Clock, SystemClock};
 use forebay_run::Order;
@@ -38,6 +39,10 @@ fn ok(client: &mut Client, command: &str) {
 
 fn queue(client: &mut Client, commands: &[&str]) {
     ok(client, "MULTI");
+    queue_more(client, commands);
+}
+
+fn queue_more(client: &mut Client, commands: &[&str]) {
     for command in commands {
         assert_eq!(client.text(command), "QUEUED");
     }
@@ -187,6 +192,21 @@ fn a_swap_and_an_expiry_change_what_is_watched() {
 }
 
 #[test]
+fn a_drop_changes_what_is_watched() {
+    let fixture = served();
+    let mut client = fixture.client();
+    ok(&mut client, "WATCH t:{u}a");
+    let name = TableName::new("t").unwrap();
+    fixture.store.drop_table(&name).unwrap();
+    let mut other = fixture.client();
+    while !other.text("GET t:{u}a").contains("no table") {
+        SystemClock.sleep(Duration::from_millis(10));
+    }
+    queue(&mut client, &["GET ttl:k"]);
+    assert_eq!(client.ask("EXEC"), Reply::Null);
+}
+
+#[test]
 fn a_key_that_is_named_twice_is_deleted_once() {
     let fixture = served();
     let mut client = fixture.client();
@@ -239,4 +259,54 @@ fn what_a_multi_makes_of_one_key_takes_memory_once() {
     );
     client.ask("EXEC");
     assert_eq!(client.ask("GET t:{u}big"), Reply::Bulk(b"ab".to_vec()));
+}
+
+#[test]
+fn ping_echo_and_unwatch_are_in_any_multi() {
+    let fixture = served();
+    let mut client = fixture.client();
+    let about_no_table = ["PING", "PING a", "ECHO b", "UNWATCH"];
+    let mut wanted = vec![
+        Reply::Simple("PONG".to_owned()),
+        Reply::Bulk(b"a".to_vec()),
+        Reply::Bulk(b"b".to_vec()),
+        Reply::Simple("OK".to_owned()),
+    ];
+    queue(&mut client, &about_no_table);
+    assert_eq!(client.ask("EXEC"), Reply::Array(wanted.clone()));
+    queue(&mut client, &about_no_table);
+    queue_more(&mut client, &["SET t:{u}a 1", "GET t:{u}a"]);
+    wanted.extend([Reply::Simple("OK".to_owned()), Reply::Bulk(b"1".to_vec())]);
+    assert_eq!(client.ask("EXEC"), Reply::Array(wanted));
+}
+
+#[test]
+fn each_command_of_a_multi_sees_what_those_before_it_made_of_keys_read_anew() {
+    let fixture = served();
+    let mut client = fixture.client();
+    ok(&mut client, "MSET t:{u}a 1 t:{u}b 2");
+    queue(
+        &mut client,
+        &[
+            "MGET t:{u}a t:{u}b t:{u}c",
+            "APPEND t:{u}a x",
+            "GET t:{u}a",
+            "DEL t:{u}b t:{u}b t:{u}c",
+            "MGET t:{u}a t:{u}b",
+            "BITOP OR t:{u}c t:{u}a t:{u}b t:{u}a",
+            "GET t:{u}c",
+        ],
+    );
+    let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+    let wanted = vec![
+        Reply::Array(vec![bulk("1"), bulk("2"), Reply::Null]),
+        Reply::Int(2),
+        bulk("1x"),
+        Reply::Int(1),
+        Reply::Array(vec![bulk("1x"), Reply::Null]),
+        Reply::Int(2),
+        bulk("1x"),
+    ];
+    assert_eq!(client.ask("EXEC"), Reply::Array(wanted));
+    assert_eq!(client.text("GET t:{u}c"), "1x");
 }

@@ -11,7 +11,7 @@
 //! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
 //! | `parts`, `holding` | the partitions that are here; giving one up, taking one in         |
-//! | `write`, `batch`, `commit`, `log` | the way of a write                                  |
+//! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
 //! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
@@ -82,6 +82,7 @@ mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod transact;
 mod turns;
 mod watch;
 mod write;
@@ -110,6 +111,7 @@ pub use self::options::{LiveDraft, LiveOptions};
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
 pub use self::stats::LiveStats;
+pub use self::transact::LockedKeys;
 pub use self::watch::KeyWatch;
 pub use self::write::MAX_VALUE_BYTES;
 

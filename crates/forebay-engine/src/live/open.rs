@@ -52,9 +52,17 @@ pub struct LiveInfo {
 impl Store {
     /// The live tables that exist, sorted.
     pub fn live_tables(&self) -> Result<Vec<TableName>, StoreError> {
+        self.live_tables_but(|_| false)
+    }
+
+    /// The same without those that are known, which are not looked at.
+    pub fn live_tables_but(
+        &self,
+        is_known: impl Fn(&TableName) -> bool,
+    ) -> Result<Vec<TableName>, StoreError> {
         let mut live = Vec::new();
         for name in self.table_dirs()? {
-            if self.is_live(&name)? {
+            if !is_known(&name) && self.is_live(&name)? {
                 live.push(name);
             }
         }

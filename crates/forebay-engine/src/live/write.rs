@@ -187,51 +187,72 @@ impl LiveShared {
         wait: Wait,
         decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
-        let places: Vec<KeyPlace> = keys.iter().map(|key| self.shape.place(key)).collect();
-        let (Some(&first), Some(&key)) = (places.first(), keys.first()) else {
+        let Some(&first) = keys.first() else {
             let (batch, outcome) = decide(Vec::new());
             let written = self.write_batch(&batch, wait)?;
             return Ok(written.map(|commit| (commit, outcome)));
         };
-        let partition = self.partition_at(first, key)?;
-        for (&place, other) in places.iter().zip(keys) {
-            if self.partition_at(place, other)? != partition {
-                return Err(self.across(key, other));
-            }
-        }
+        let partition = self.partition_of_all(first, keys)?;
+        let places: Vec<KeyPlace> = keys.iter().map(|key| self.shape.place(key)).collect();
         let Some((part, values)) = self.lock_and_read(partition, &places, keys, wait)? else {
             return Ok(None);
         };
-        let present: Vec<bool> = values.iter().map(Option::is_some).collect();
+        let present = values.iter().map(Option::is_some);
+        let present = keys.iter().copied().zip(present).collect();
         let (batch, outcome) = decide(values);
-        match self.check_batch(&batch)? {
-            None => Ok(Some((Commit::nothing(self), outcome))),
+        let commit = self.write_decided(part, (partition, first), present, &batch)?;
+        Ok(Some((commit, outcome)))
+    }
+
+    /// The one partition that keys lie in, of which `first` is one.
+    pub(super) fn partition_of_all(
+        &self,
+        first: &[u8],
+        keys: &[&[u8]],
+    ) -> Result<usize, LiveError> {
+        let partition = self.partition_at(self.shape.place(first), first)?;
+        for other in keys {
+            if self.partition_at(self.shape.place(other), other)? != partition {
+                return Err(self.across(first, other));
+            }
+        }
+        Ok(partition)
+    }
+
+    /// Writes what was decided with the partition of `key` locked; `present` tells of keys that
+    /// were read.
+    pub(super) fn write_decided<'a>(
+        &'a self,
+        part: MutexGuard<'_, LivePart>,
+        (partition, key): (usize, &[u8]),
+        present: HashMap<&[u8], bool>,
+        batch: &Batch,
+    ) -> Result<Commit<'a>, LiveError> {
+        match self.check_batch(batch)? {
+            None => Ok(Commit::nothing(self)),
             Some((other, first)) if other != partition => Err(self.across(key, first)),
             Some(_) => {
-                let settled = self.settled_batch(&part, keys, present, &batch)?;
-                let batch = settled.as_ref().unwrap_or(&batch);
-                let commit = match batch.is_empty() {
-                    true => Commit::nothing(self),
-                    false => self.apply_batch(part, partition, batch)?,
-                };
-                Ok(Some((commit, outcome)))
+                let settled = self.settled_batch(&part, present, batch)?;
+                let batch = settled.as_ref().unwrap_or(batch);
+                match batch.is_empty() {
+                    true => Ok(Commit::nothing(self)),
+                    false => self.apply_batch(part, partition, batch),
+                }
             }
         }
     }
 
     /// A batch with its inserts settled by what is there under the lock; `None` when it has none
     /// that must be. Keys that were not read before are read now, however long that takes.
-    fn settled_batch(
+    fn settled_batch<'k>(
         &self,
         part: &LivePart,
-        keys: &[&[u8]],
-        present: Vec<bool>,
-        batch: &Batch,
+        mut present: HashMap<&'k [u8], bool>,
+        batch: &'k Batch,
     ) -> Result<Option<Batch>, LiveError> {
         if !self.must_settle(batch) {
             return Ok(None);
         }
-        let mut present: HashMap<&[u8], bool> = keys.iter().copied().zip(present).collect();
         for (key, _) in batch.records() {
             if !present.contains_key(key) {
                 let place = self.shape.place(key);
@@ -289,7 +310,7 @@ impl LiveShared {
     /// The partition of a key locked, with writes let through; `None` where that means to wait and
     /// it may not.
     #[inline]
-    fn lock_to_write(
+    pub(super) fn lock_to_write(
         &self,
         partition: usize,
         key: &[u8],

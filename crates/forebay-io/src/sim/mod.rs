@@ -439,6 +439,12 @@ impl Disk for SimDisk {
         Ok(state.names.contains_key(path) || state.dirs.contains(path))
     }
 
+    fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        let mut state = self.state();
+        state.call(FILE)?;
+        Ok(state.locks.contains_key(path))
+    }
+
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Box<dyn Lock>, String>> {
         let mut state = self.state();
         let makes = !state.lock_files.contains(path);

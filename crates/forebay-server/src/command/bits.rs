@@ -172,21 +172,20 @@ pub fn bitop(edit: &mut Edit<'_, '_>) -> Answer {
         () => return Err(CommandError::syntax()),
     };
     only_bytes(edit)?;
-    let values: Vec<&[u8]> = (3..args.len())
-        .map(|place| edit.txn.get(edit.key_at(place)))
-        .map(|stored| stored.map_or(&[][..], |stored| &stored.value))
-        .collect();
-    let len = values.iter().map(|value| value.len()).max().unwrap_or(0);
-    let byte = |value: &[u8], at: usize| value.get(at).copied().unwrap_or(0);
-    let mut joined: Vec<u8> = (0..len).map(|at| byte(values[0], at)).collect();
-    if values.len() == 1 && args.is(1, "not") {
+    let value = |place| edit.txn.look(edit.key_at(place));
+    let mut joined = value(3)?.map_or_else(Vec::new, |stored| stored.value);
+    if args.is(1, "not") {
         joined.iter_mut().for_each(|byte| *byte = join(*byte, 0));
     }
-    for value in &values[1..] {
+    // One at a time, as there may be many large ones. What is missing counts as zeros.
+    for place in 4..args.len() {
+        let next = value(place)?.map_or_else(Vec::new, |stored| stored.value);
+        joined.resize(joined.len().max(next.len()), 0);
         for (at, sum) in joined.iter_mut().enumerate() {
-            *sum = join(*sum, byte(value, at));
+            *sum = join(*sum, next.get(at).copied().unwrap_or(0));
         }
     }
+    let len = joined.len();
     let destination = edit.key_at(2);
     edit.reply.count(len);
     match len {

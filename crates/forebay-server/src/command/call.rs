@@ -173,7 +173,7 @@ impl Reading<'_> {
     #[inline]
     pub fn check(&self, reply: &Reply, value_start: usize) -> Answer {
         if reply.is_dropped() {
-            return Err(CommandError::error("ERR the connection was dropped"));
+            return Err(CommandError::dropped());
         }
         let limit = self.limit_bytes;
         if reply.len() - self.reply_start.unwrap_or(value_start) <= limit {

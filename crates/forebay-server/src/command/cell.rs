@@ -2,7 +2,8 @@
 
 use forebay_run::row::{Datum, Kind};
 
-use super::{CommandError, shown};
+use super::float_text::{FLOAT32_DIGITS, FLOAT64_DIGITS, holds};
+use super::{Answer, CommandError, shown};
 
 /// A value of a column, owned.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +30,8 @@ impl Cell {
             Kind::UInt16 => unsigned(text, u16::MAX.into()),
             Kind::UInt32 => unsigned(text, u32::MAX.into()),
             Kind::UInt64 => unsigned(text, u64::MAX),
-            Kind::Float32 => parse(text).map(Cell::Float32),
-            Kind::Float64 => parse(text).map(Cell::Float64),
+            Kind::Float32 => single(name, text)?.map(Cell::Float32),
+            Kind::Float64 => double(name, text)?.map(Cell::Float64),
             Kind::Text => std::str::from_utf8(text)
                 .ok()
                 .map(|text| Cell::Text(text.to_owned())),
@@ -82,6 +83,30 @@ fn unsigned(text: &[u8], greatest: u64) -> Option<Cell> {
     (value <= greatest).then_some(Cell::UInt(value))
 }
 
+fn single(name: &str, text: &[u8]) -> Result<Option<f32>, CommandError> {
+    let value: Option<f32> = parse(text);
+    let wide = value.map(f64::from);
+    check_float(name, text, wide, FLOAT32_DIGITS).map(|()| value)
+}
+
+fn double(name: &str, text: &[u8]) -> Result<Option<f64>, CommandError> {
+    let value = parse(text);
+    check_float(name, text, value, FLOAT64_DIGITS).map(|()| value)
+}
+
+/// Refuses a number that would be stored as another one.
+fn check_float(name: &str, text: &[u8], value: Option<f64>, digits: usize) -> Answer {
+    let as_text = std::str::from_utf8(text).unwrap_or_default();
+    if value.is_none_or(|value| holds(as_text, digits, value)) {
+        return Ok(());
+    }
+    let (text, bits) = (shown(text), if digits == FLOAT32_DIGITS { 32 } else { 64 });
+    Err(CommandError::error(format!(
+        "ERR '{text}' is no float{bits} for column '{name}', which would hold another number: \
+         numbers with a point have at most {digits} digits, all others are exact"
+    )))
+}
+
 fn parse<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -103,6 +128,10 @@ mod tests {
         assert_eq!(parse(Kind::Bool, "true"), Some(Cell::Bool(true)));
         assert_eq!(parse(Kind::Bool, "yes"), None);
         assert_eq!(parse(Kind::Float64, "1.5"), Some(Cell::Float64(1.5)));
+        assert_eq!(parse(Kind::Float32, "0.1"), Some(Cell::Float32(0.1)));
+        assert_eq!(parse(Kind::Float32, "0.1234567891"), None);
+        assert_eq!(parse(Kind::Float32, "1e39"), None);
+        assert_eq!(parse(Kind::Float64, "one"), None);
         assert_eq!(parse(Kind::Text, "é"), Some(Cell::Text("é".to_owned())));
         assert_eq!(Cell::parse("c", &Kind::Text, b"\xff").ok(), None);
         assert_eq!(parse(Kind::Date32, "2026-01-01"), None);

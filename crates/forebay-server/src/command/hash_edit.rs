@@ -190,27 +190,32 @@ pub fn hincrby(edit: &mut Edit<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// The text of a float as a column of 32 bits has it.
-fn narrowed(text: &str) -> Result<String, CommandError> {
-    let number = text.parse::<f32>().ok().filter(|number| number.is_finite());
-    let overflow = || CommandError::error("ERR increment would produce NaN or Infinity");
-    number.map(|number| number.to_string()).ok_or_else(overflow)
-}
-
 pub fn hincrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
     let schema = schema(edit)?;
     let by = float(edit.args.get(3))?;
     let column = column(edit, schema, edit.args.get(2))?;
-    let single = schema.columns()[column].kind == Kind::Float32;
     let not_float = |_| CommandError::error("ERR hash value is not a float");
     let old = old_text(edit, schema, column)?.map_or(Ok(0.0), |text| float(&text));
-    let mut sum = add_floats(old.map_err(not_float)?, by)?;
-    if single {
-        // The reply is what is stored.
-        sum = narrowed(&sum)?;
-    }
-    let cell = cell(schema, column, sum.as_bytes())?;
+    let sum = add_floats(old.map_err(not_float)?, by)?;
+    let (cell, sum) = sum_in(schema, column, sum)?;
     rewrite(edit, schema, &[(column, Some(cell))])?;
     edit.reply.bulk(sum.as_bytes());
     Ok(())
+}
+
+/// A sum as its column holds it, and the text of that: a float rounds, anything else is exact.
+fn sum_in(schema: &Schema, column: usize, sum: String) -> Result<(Cell, String), CommandError> {
+    let overflow = || CommandError::error("ERR increment would produce NaN or Infinity");
+    match schema.columns()[column].kind {
+        Kind::Float32 => {
+            let narrow = sum.parse::<f32>().ok().filter(|sum| sum.is_finite());
+            let narrow = narrow.ok_or_else(overflow)?;
+            Ok((Cell::Float32(narrow), narrow.to_string()))
+        }
+        Kind::Float64 => {
+            let wide = sum.parse().map_err(|_| overflow())?;
+            Ok((Cell::Float64(wide), sum))
+        }
+        _ => Ok((cell(schema, column, sum.as_bytes())?, sum)),
+    }
 }

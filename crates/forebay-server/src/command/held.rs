@@ -38,7 +38,7 @@ impl Held<'_> {
         may_wait: bool,
     ) -> Result<Option<Option<Stored>>, CommandError> {
         let moments = match self {
-            Held::Txn(txn) => return Ok(Some(txn.get(key).cloned())),
+            Held::Txn(txn) => return txn.look(key).map(Some),
             Held::Moments(moments) => moments,
         };
         let found = moments

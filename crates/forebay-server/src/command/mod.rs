@@ -7,7 +7,9 @@ mod cell;
 mod clients;
 mod connection;
 mod count;
+mod exec;
 mod expire;
+mod float_text;
 mod get;
 mod hash;
 mod hash_edit;
@@ -167,6 +169,12 @@ impl Command {
         )
     }
 
+    /// Whether a MULTI may have it though it is about no table: PING, ECHO, and UNWATCH, which has
+    /// nothing to do there, as EXEC forgets what was watched.
+    pub fn is_of_no_table(&self) -> bool {
+        ["ping", "echo", "unwatch"].contains(&self.name)
+    }
+
     pub fn arity_error(&self) -> CommandError {
         CommandError::error(format!(
             "ERR wrong number of arguments for '{}' command",
@@ -178,6 +186,11 @@ impl Command {
 impl CommandError {
     pub fn error(text: impl Into<Cow<'static, str>>) -> Self {
         CommandError::Error(text.into())
+    }
+
+    /// Of a connection that was dropped for its memory: nobody reads this.
+    pub fn dropped() -> Self {
+        CommandError::error("ERR the connection was dropped")
     }
 
     pub fn syntax() -> Self {

@@ -55,6 +55,11 @@ impl<'a> KeyNames<'a> {
         colon.is_some_and(|colon| self.is_table(&wire[..colon]))
     }
 
+    /// Whether a table's key, without the table's name, means this key of this table.
+    pub fn stands_alone(&self, source: Source<'_>, key: &[u8]) -> bool {
+        source.table() == self.default && !self.is_named(key)
+    }
+
     fn is_table(&self, name: &[u8]) -> bool {
         let may = |verb| self.user.may(verb, name);
         name == self.default.as_str().as_bytes()
@@ -100,9 +105,7 @@ impl<'a> ShownKeys<'a> {
     /// The name of a key that is the shortest that commands take; `None` where the pattern is not
     /// its.
     pub fn show(&self, source: Source<'_>, key: &[u8]) -> Option<Vec<u8>> {
-        let bare = |names: &KeyNames<'_>| {
-            !self.in_full && source.table() == names.default && !names.is_named(key)
-        };
+        let bare = |names: &KeyNames<'_>| !self.in_full && names.stands_alone(source, key);
         let shown = match self.names.as_ref().is_some_and(bare) {
             true => key.to_vec(),
             false => wire_key(source, key),

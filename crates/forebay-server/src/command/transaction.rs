@@ -43,7 +43,8 @@ impl Queued {
         command: &Command,
         args: &Args<'_>,
     ) -> Result<(), CommandError> {
-        if !matches!(command.run, Run::Read(_) | Run::Walk(_)) && !command.writes() {
+        let reads = matches!(command.run, Run::Read(_) | Run::Walk(_));
+        if !reads && !command.writes() && !command.is_of_no_table() {
             let name = command.name.to_uppercase();
             return Err(CommandError::error(format!(
                 "ERR {name} is not allowed in a transaction"

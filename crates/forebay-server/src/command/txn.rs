@@ -1,8 +1,9 @@
 //! Keys of one partition of a live table while a command, or a MULTI, changes them.
 
 use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
 
-use forebay_engine::live::{Batch, Expiry, LiveTable, MAX_VALUE_BYTES, Stored};
+use forebay_engine::live::{Batch, Expiry, LiveTable, LockedKeys, MAX_VALUE_BYTES, Stored};
 use forebay_engine::{Source, ValueKind};
 use forebay_io::Clock;
 use forebay_run::operation::{DeltaKind, OperandError, Operation};
@@ -24,6 +25,12 @@ pub struct Txn<'t> {
     clock: &'t dyn Clock,
     /// What keys hold after the commands so far, as far as some command asks; sorted by key.
     held: Vec<HeldKey<'t>>,
+    /// Reads those of them that are not known yet.
+    locked: Option<&'t LockedKeys<'t>>,
+    /// The places of those that the command under way has read.
+    read: RefCell<Vec<usize>>,
+    /// Why a key could not be read.
+    failed: OnceCell<CommandError>,
     /// Whether later commands may ask.
     keeps: bool,
     pub batch: Batch,
@@ -33,7 +40,8 @@ pub struct Txn<'t> {
 #[derive(Debug)]
 struct HeldKey<'t> {
     key: &'t [u8],
-    stored: Option<Stored>,
+    /// Empty until some command asks.
+    stored: OnceCell<Option<Stored>>,
     change: Change,
 }
 
@@ -56,16 +64,17 @@ pub struct Edit<'e, 't> {
 }
 
 impl HeldKey<'_> {
+    /// REQUIRES: it is known what is stored.
     fn add(&mut self, kind: DeltaKind, delta: &[u8], times: Times) -> Result<(), OperandError> {
         let expires_ms = times.expires_ms;
-        match &mut self.stored {
-            Some(stored) => {
+        match self.stored.get_mut() {
+            Some(Some(stored)) => {
                 kind.add_to(&mut stored.value, delta)?;
                 stored.expires_ms = expires_ms;
             }
-            None => {
+            _ => {
                 let value = kind.value_of(delta)?;
-                self.stored = Some(Stored { value, expires_ms });
+                self.stored = OnceCell::from(Some(Stored { value, expires_ms }));
             }
         }
         self.change = match (std::mem::take(&mut self.change), kind) {
@@ -87,21 +96,42 @@ impl<'t> Txn<'t> {
             table,
             clock,
             held: Vec::new(),
+            locked: None,
+            read: RefCell::default(),
+            failed: OnceCell::new(),
             keeps: false,
             batch: Batch::new(),
         }
     }
 
-    /// For commands that look at these keys, which hold this.
+    /// For a command that looks at one key, which holds this.
     pub fn holding(
         table: &'t LiveTable,
         clock: &'t dyn Clock,
-        keys: &[&'t [u8]],
-        stored: Vec<Option<Stored>>,
+        key: &'t [u8],
+        stored: Option<Stored>,
     ) -> Self {
-        let held = keys.iter().zip(stored).map(|(key, stored)| HeldKey {
+        let stored = OnceCell::from(stored);
+        Self {
+            held: vec![HeldKey {
+                key,
+                stored,
+                change: Change::default(),
+            }],
+            ..Self::blind(table, clock)
+        }
+    }
+
+    /// For commands that look at these keys.
+    pub fn reading(
+        table: &'t LiveTable,
+        clock: &'t dyn Clock,
+        keys: &[&'t [u8]],
+        locked: &'t LockedKeys<'t>,
+    ) -> Self {
+        let held = keys.iter().map(|key| HeldKey {
             key,
-            stored,
+            stored: OnceCell::new(),
             change: Change::default(),
         });
         let mut held: Vec<_> = held.collect();
@@ -109,14 +139,15 @@ impl<'t> Txn<'t> {
         held.dedup_by_key(|held| held.key);
         Self {
             held,
+            locked: Some(locked),
             ..Self::blind(table, clock)
         }
     }
 
-    /// Several commands follow each other: each sees what those before it did.
+    /// Whether several commands follow each other: each sees what those before it did.
     #[must_use]
-    pub fn of_several(mut self) -> Self {
-        self.keeps = true;
+    pub fn of_several(mut self, keeps: bool) -> Self {
+        self.keeps = keeps;
         self
     }
 
@@ -128,10 +159,51 @@ impl<'t> Txn<'t> {
         self.held.binary_search_by_key(&key, |held| held.key).ok()
     }
 
-    /// What a key holds. REQUIRES: the key is one of those that the transaction looks at.
+    /// What a key holds, kept until the command ends: see [`Txn::end_command`]. REQUIRES: the key
+    /// is one of those that the transaction looks at.
     pub fn get(&self, key: &[u8]) -> Option<&Stored> {
-        self.place(key)
-            .and_then(|place| self.held[place].stored.as_ref())
+        let place = self.place(key)?;
+        let held = &self.held[place];
+        let read = || match self.read_stored(key) {
+            Ok(stored) => {
+                self.read.borrow_mut().push(place);
+                stored
+            }
+            Err(stop) => {
+                // The first one is told.
+                let _ = self.failed.set(stop);
+                None
+            }
+        };
+        held.stored.get_or_init(read).as_ref()
+    }
+
+    /// What a key holds, which is not kept. REQUIRES: as [`Txn::get`].
+    pub fn look(&self, key: &[u8]) -> Result<Option<Stored>, CommandError> {
+        let known = self.place(key).map(|place| &self.held[place].stored);
+        match known.and_then(OnceCell::get) {
+            Some(stored) => Ok(stored.clone()),
+            None => self.read_stored(key),
+        }
+    }
+
+    fn read_stored(&self, key: &[u8]) -> Result<Option<Stored>, CommandError> {
+        match self.locked {
+            Some(locked) => locked.stored(key)?.ok_or(CommandError::NotResident),
+            None => Ok(None),
+        }
+    }
+
+    /// Lets go of the values that a command read and did not change, so that those of many
+    /// commands are not held together. An error where a key could not be read.
+    pub fn end_command(&mut self) -> Answer {
+        for place in self.read.get_mut().drain(..) {
+            let held = &mut self.held[place];
+            if matches!(held.change, Change::Nothing) {
+                held.stored = OnceCell::new();
+            }
+        }
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// When a key expires that a command sets and says nothing of it.
@@ -156,8 +228,8 @@ impl<'t> Txn<'t> {
     pub fn extend(&mut self, key: &[u8], more: &[u8]) -> Answer {
         let times = self.times(self.kept_ms(key))?;
         let held = self.held_key(key);
-        let Some((change, Some(stored))) = held.map(|held| (&mut held.change, &mut held.stored))
-        else {
+        let held = held.map(|held| (&mut held.change, held.stored.get_mut()));
+        let Some((change, Some(Some(stored)))) = held else {
             return self.set(key, more.to_vec());
         };
         check_length(stored.value.len() + more.len())?;
@@ -179,7 +251,7 @@ impl<'t> Txn<'t> {
         match self.held_key(key) {
             Some(held) => {
                 let expires_ms = times.expires_ms;
-                held.stored = Some(Stored { value, expires_ms });
+                held.stored = OnceCell::from(Some(Stored { value, expires_ms }));
                 held.change = Change::Whole(times);
             }
             None => self
@@ -192,7 +264,7 @@ impl<'t> Txn<'t> {
     pub fn delete(&mut self, key: &[u8]) {
         match self.held_key(key) {
             Some(held) => {
-                held.stored = None;
+                held.stored = OnceCell::from(None);
                 held.change = Change::Whole(Times::NONE);
             }
             None => self.batch.delete(key),
@@ -207,7 +279,7 @@ impl<'t> Txn<'t> {
     /// What all commands together write.
     pub fn into_batch(mut self) -> Batch {
         for held in &self.held {
-            match (&held.change, &held.stored) {
+            match (&held.change, held.stored.get().and_then(Option::as_ref)) {
                 (Change::Nothing, _) => {}
                 (Change::Whole(times), Some(stored)) => {
                     let update = Operation::Update(&stored.value).with_times(*times);

@@ -4,11 +4,15 @@
 //! added to its partition, and when it expired; one of a batch table when another version serves.
 //! EXEC finds out under the lock of the partition that it writes to, so that no write comes
 //! between: which is why the keys watched then have to lie in that partition.
+//!
+//! A key of the default table that was named without it changes as well when it comes to name
+//! another table: see [`KeyNames`].
 
 use forebay_engine::live::{Expiry, KeyWatch, LiveTable};
 use forebay_engine::{PartitionId, Source, TableName};
 
 use super::call::{SessionCall, find_source, split};
+use super::names::KeyNames;
 use super::{Answer, CommandError};
 use crate::execute::View;
 
@@ -26,6 +30,8 @@ pub struct Watches {
 struct Watched {
     table: TableName,
     key: Vec<u8>,
+    /// The key alone means this table and key, as no table has the name that it begins with.
+    stands_alone: bool,
     seen: Seen,
 }
 
@@ -98,12 +104,14 @@ pub fn watch(call: &mut SessionCall<'_>) -> Answer {
     let Some(user) = call.session.user.clone() else {
         return Err(CommandError::error("NOAUTH Authentication required."));
     };
+    let names = KeyNames::of(call.shared, call.tables, &user);
     for wire in call.args.skip(1).iter() {
         let (table, key) = split(wire)?;
         let source = find_source(call.tables, &user, table)?;
         call.session.watches.add(Watched {
             table: source.table().clone(),
             key: key.to_vec(),
+            stands_alone: names.is_some_and(|names| names.stands_alone(source, key)),
             seen: see(source, key)?,
         })?;
     }
@@ -151,7 +159,17 @@ impl View<'_> {
     }
 
     fn is_changed(&self, watched: &Watched) -> Result<bool, CommandError> {
-        let table = find_source(self.tables, self.user, watched.table.as_str().as_bytes())?;
+        let name = watched.table.as_str().as_bytes();
+        let table = match find_source(self.tables, self.user, name) {
+            // It was dropped.
+            Err(_) if self.tables.get(name).is_none() => return Ok(true),
+            found => found?,
+        };
+        let names = KeyNames::of(self.shared, self.tables, self.user);
+        let stands_alone = |names: KeyNames<'_>| names.stands_alone(table, &watched.key);
+        if watched.stands_alone && !names.is_some_and(stands_alone) {
+            return Ok(true);
+        }
         match (&watched.seen, table) {
             (Seen::Batch(seen), Source::Batch(version)) => Ok(version.version() != *seen),
             (Seen::Live { expires_ms, .. }, Source::Live(table)) => match expires_ms {

@@ -6,25 +6,22 @@
 //! log, seen whole or not at all. Keys in several partitions are changed one partition after the
 //! other.
 
-use forebay_engine::PartitionId;
-use forebay_engine::TableName;
-use forebay_engine::live::{Batch, LiveError, LiveTable, Stored};
+use forebay_engine::live::{Batch, LiveError, LiveTable, LockedKeys, Stored};
+use forebay_engine::{PartitionId, Source, TableName};
 use forebay_io::Clock;
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::number::NumberError;
 use tracing::error;
 
-use super::call::{find_source, no_permission, no_table, split};
-use super::held::Held;
+use super::call::{no_permission, no_table, split};
 use super::txn::{Edit, Txn};
-use super::{Answer, COMMANDS, Call, Command, CommandError, Queued, Run, shown};
+use super::{Answer, Command, CommandError, Run, shown};
 use crate::commits::Commits;
-use crate::execute::{Outcome, View, settle};
-use crate::resp::{Args, OwnedArgs, Reply};
+use crate::execute::View;
+use crate::resp::{Args, Reply};
 use crate::shared::Shared;
 use crate::table_view::TableView;
 use crate::users::{User, Verb};
-use forebay_engine::Source;
 
 /// A command that deletes a range: it waits for the device as it walks.
 pub struct RangeDelete<'a> {
@@ -44,15 +41,6 @@ pub struct RangeDelete<'a> {
 struct Place<'a> {
     argument: usize,
     key: &'a [u8],
-}
-
-/// What the commands of a MULTI that writes are about.
-struct OneTable<'a> {
-    table: &'a LiveTable,
-    /// One of their keys.
-    key: &'a [u8],
-    /// Those that they look at.
-    keys: Vec<&'a [u8]>,
 }
 
 /// Keys of one partition of a table.
@@ -212,7 +200,7 @@ impl View<'_> {
     }
 
     /// Runs `run` on the keys that it looks at, and writes what it makes.
-    fn change(
+    pub(super) fn change(
         &self,
         table: &LiveTable,
         keys: &[&[u8]],
@@ -225,19 +213,28 @@ impl View<'_> {
             run(&mut txn)?;
             return self.write_batch(table, &txn.batch, commits);
         }
-        let decide = |stored: Vec<Option<Stored>>| {
-            let mut txn = Txn::holding(table, self.clock(), keys, stored);
-            if several == Several::Yes {
-                txn = txn.of_several();
-            }
-            match run(&mut txn) {
-                Ok(()) => (txn.into_batch(), Ok(())),
-                Err(stop) => (Batch::new(), Err(stop)),
-            }
+        let finish = |mut txn: Txn<'_>| match run(&mut txn).and_then(|()| txn.end_command()) {
+            Ok(()) => (txn.into_batch(), Ok(())),
+            Err(stop) => (Batch::new(), Err(stop)),
         };
-        let done = match self.may_wait {
-            true => Some(table.transact(keys, decide)?),
-            false => table.try_transact(keys, decide)?,
+        let done = if let ([key], Several::No) = (keys, several) {
+            let decide = |mut stored: Vec<Option<Stored>>| {
+                let stored = stored.pop().flatten();
+                finish(Txn::holding(table, self.clock(), key, stored))
+            };
+            match self.may_wait {
+                true => Some(table.transact(keys, decide)?),
+                false => table.try_transact(keys, decide)?,
+            }
+        } else {
+            let decide = |locked: &LockedKeys<'_>| {
+                let txn = Txn::reading(table, self.clock(), keys, locked);
+                finish(txn.of_several(several == Several::Yes))
+            };
+            match self.may_wait {
+                true => Some(table.transact_reading(keys, decide)?),
+                false => table.try_transact_reading(keys, decide)?,
+            }
         };
         let (commit, answer) = done.ok_or(CommandError::NotResident)?;
         answer?;
@@ -267,135 +264,6 @@ impl View<'_> {
         }
         Ok(groups)
     }
-
-    /// Runs what was queued since MULTI, where some of it writes: all of it on keys of one
-    /// partition, at one moment.
-    pub fn exec_writing(
-        &self,
-        queued: &Queued,
-        reply: &mut Reply,
-        commits: &mut Commits,
-    ) -> (Outcome, Option<TableName>) {
-        let (start, mut first) = (reply.len(), None);
-        let answer = self.transaction(queued, &mut first, reply, commits);
-        (settle(answer, start, reply), first)
-    }
-
-    fn transaction(
-        &self,
-        queued: &Queued,
-        first: &mut Option<TableName>,
-        reply: &mut Reply,
-        commits: &mut Commits,
-    ) -> Answer {
-        let commands = &queued.commands;
-        let OneTable {
-            table,
-            key,
-            mut keys,
-        } = self.one_table(commands)?;
-        *first = Some(table.name().clone());
-        if !queued.watches.is_empty() {
-            queued
-                .watches
-                .check_partition(table, table.partition_holding(key)?)?;
-            // So that it is decided under the partition's lock.
-            keys.push(key);
-        }
-        // Many commands may be about one key, and that one is long.
-        keys.sort_unstable();
-        keys.dedup();
-        let start = reply.len();
-        self.change(table, &keys, commits, Several::Yes, |txn| {
-            if queued.watches.any_written() {
-                reply.null_array();
-                return Ok(());
-            }
-            reply.array(commands.len());
-            for (place, args) in commands {
-                self.run_within(txn, &COMMANDS[*place], args.borrow(), reply);
-                // Nothing is written yet.
-                self.check_replies(reply.len() - start)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// One command of a MULTI; what it answers stays, also when that is an error.
-    fn run_within(&self, txn: &mut Txn<'_>, command: &Command, args: Args<'_>, reply: &mut Reply) {
-        let start = reply.len();
-        let checked = match command.writes() {
-            true => check_keys(txn.table, command, &args),
-            false => Ok(()),
-        };
-        let answer = match command.run {
-            _ if checked.is_err() => checked,
-            Run::Edit { run, .. } | Run::Together(run) => run(&mut Edit { args, txn, reply }),
-            Run::Many { run, done, .. } => {
-                let places: Vec<usize> = command.key_places(args.len()).collect();
-                let sum = run(&mut Edit { args, txn, reply }, &places);
-                sum.map(|sum| done(reply, sum))
-            }
-            Run::Read(run) => run(&mut Call {
-                args,
-                tables: self.tables,
-                user: self.user,
-                may_wait: true,
-                reply: &mut *reply,
-                shared: self.shared,
-                reply_start: start,
-                first: None,
-                held: Held::Txn(txn),
-            }),
-            _ => Err(CommandError::syntax()),
-        };
-        settle(answer, start, reply);
-    }
-
-    /// The table of all commands of a MULTI that writes.
-    fn one_table<'a>(
-        &'a self,
-        commands: &'a [(usize, OwnedArgs)],
-    ) -> Result<OneTable<'a>, CommandError> {
-        let (mut found, mut keys): (Option<(&LiveTable, &[u8])>, _) = (None, Vec::new());
-        for (place, args) in commands {
-            let (command, args) = (&COMMANDS[*place], args.borrow());
-            let looks = match command.run {
-                Run::Edit { reads, .. } => reads(&args),
-                Run::Many { reads, .. } => reads,
-                Run::Together(_) => true,
-                Run::Read(_) if command.keys.first > 0 => true,
-                _ => return Err(not_within(command)),
-            };
-            for argument in command.key_places(args.len()) {
-                let (table, key) = split(args.get(argument))?;
-                let table = match command.run {
-                    Run::Read(_) => match find_source(self.tables, self.user, table)? {
-                        Source::Live(table) => table,
-                        Source::Batch(_) => return Err(several_tables()),
-                    },
-                    _ => find_live(self.tables, self.user, command, table)?,
-                };
-                if found.is_some_and(|(other, _)| other.name() != table.name()) {
-                    return Err(several_tables());
-                }
-                found = found.or(Some((table, key)));
-                if looks {
-                    keys.push(key);
-                }
-            }
-        }
-        let (table, key) =
-            found.ok_or_else(|| CommandError::error("ERR a MULTI that writes names no key"))?;
-        Ok(OneTable { table, key, keys })
-    }
-}
-
-fn not_within(command: &Command) -> CommandError {
-    let name = command.name.to_uppercase();
-    CommandError::error(format!(
-        "ERR {name} cannot be in a MULTI that writes, which is for commands on keys"
-    ))
 }
 
 /// Of a command on keys that have to lie together, and do not.
@@ -415,16 +283,9 @@ fn apart(command: &Command, groups: &[Group<'_>]) -> CommandError {
     ))
 }
 
-fn several_tables() -> CommandError {
-    CommandError::error(
-        "CROSSSLOT a MULTI that writes is atomic within one partition of one live table: its keys are of \
-         several tables",
-    )
-}
-
 /// Whether several commands follow each other in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Several {
+pub(super) enum Several {
     No,
     Yes,
 }
@@ -444,13 +305,13 @@ fn check_key(table: &LiveTable, key: &[u8]) -> Answer {
     }))
 }
 
-fn check_keys(table: &LiveTable, command: &Command, args: &Args<'_>) -> Answer {
+pub(super) fn check_keys(table: &LiveTable, command: &Command, args: &Args<'_>) -> Answer {
     let mut keys = command.key_places(args.len()).map(|place| args.get(place));
     keys.try_for_each(|key| check_key(table, split(key)?.1))
 }
 
 /// A live table that the user may write to.
-fn find_live<'t>(
+pub(super) fn find_live<'t>(
     tables: &'t TableView,
     user: &User,
     command: &Command,

@@ -51,6 +51,8 @@ impl From<StoreError> for Refused {
             StoreError::NothingServes { .. }
             | StoreError::NothingBefore { .. }
             | StoreError::Incomplete { .. }
+            | StoreError::IsLive { .. }
+            | StoreError::InUse { .. }
             | StoreError::Locked { .. }
             | StoreError::PushRuns { .. } => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

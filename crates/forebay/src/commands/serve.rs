@@ -11,6 +11,7 @@ use forebay_io::raw;
 use forebay_objects::{PullOptions, PullRate};
 use forebay_server::{Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
+use tracing::warn;
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -219,11 +220,15 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let signals = Signals::catch().context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let object = json!({"listen": listen, "http": http, "tables": tables});
-    context.print(&object, || {
+    let told = context.print(&object, || {
         let http = http.map_or("no HTTP".to_owned(), |http| format!("HTTP on {http}"));
         let tables = human::counted(tables as u64, "table");
         format!("serving {tables}: Redis clients on {listen}, {http}; Ctrl-C ends it")
-    })?;
+    });
+    if let Err(error) = told {
+        // It serves all the same.
+        warn!(%listen, ?http, error = format!("{error:#}"), "standard output cannot be written");
+    }
     // What came of it is told in the log.
     signals.wait(|| drop(running.reload()));
     drop(pulling);

@@ -38,7 +38,7 @@ impl OpenTable {
         let table = open.table.clone();
         let started = open.taker.start(move || {
             // Who asks and is not answered is told so by its own waiting.
-            _ = (table.take_load(), table.take_asks());
+            _ = table.take_all();
             true
         });
         started.map_err(StoreError::Thread)?;

@@ -28,6 +28,22 @@ impl AskFiles {
         Self { dir }
     }
 
+    /// Makes the directory. Whoever looks removes the one above it while that is empty, which may
+    /// be now.
+    pub fn create(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        const TRIES: usize = 10;
+        let mut made = disk.create_dir_all(&self.dir);
+        for _ in 0..TRIES {
+            match &made {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    made = disk.create_dir_all(&self.dir);
+                }
+                _ => break,
+            }
+        }
+        made.at("create", &self.dir)
+    }
+
     pub fn lock(&self) -> PathBuf {
         self.dir.join("lock")
     }
@@ -93,6 +109,11 @@ pub fn living_asks(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         names => names.at("list", &dir)?,
     };
+    if names.is_empty() {
+        // So that whoever looks often finds nothing in the table's directory. It stays where
+        // somebody has begun to ask.
+        let _ = disk.remove_dir(&dir);
+    }
     let mut living = Vec::new();
     for name in names {
         let ask = AskFiles::new(files, &name);

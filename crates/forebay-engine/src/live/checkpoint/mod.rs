@@ -31,7 +31,7 @@ use forebay_io::Lock;
 use thiserror::Error;
 use tracing::warn;
 
-use crate::error::{At, StoreError};
+use crate::error::StoreError;
 use crate::holder::{holder_words, lock_within, try_lock};
 use crate::layout::TableFiles;
 use crate::live::{Budget, LiveError};
@@ -167,8 +167,7 @@ impl Asking {
         sweep_asks(disk, &**store.clock(), &dir)?;
         let id = format!("{:016x}", store.random().next_u64());
         let files = AskFiles::new(&dir, &id);
-        let made = disk.create_dir_all(&files.dir);
-        made.at("create", &files.dir)?;
+        files.create(disk)?;
         let words = holder_words(disk, &**store.clock(), "a checkpoint");
         let lock = try_lock(disk, &files.lock(), &words)?;
         let lock = lock.map_err(|holder| StoreError::Locked {

@@ -11,6 +11,7 @@ use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::layout::TableFiles;
 use crate::live::LiveTable;
+use crate::live::Taken;
 use crate::live::error::LiveError;
 use crate::live::manifest::LiveManifest;
 use crate::live::shared::LiveShared;
@@ -32,16 +33,10 @@ pub enum Asked {
 }
 
 impl Store {
-    /// Whether another process waits for this live table to be closed.
+    /// Whether another process waits for this live table to be closed. Writes nothing.
     pub fn is_to_be_given_up(&self, name: &TableName) -> Result<bool, StoreError> {
-        let files = TableFiles::new(self.root(), name);
-        let disk = &**self.disk();
-        let path = files.drop_lock();
-        if !disk.exists(&files.live_manifest()).at("look for", &path)? {
-            return Ok(false);
-        }
-        let words = holder_words(disk, &**self.clock(), "a look for who drops the table");
-        Ok(try_lock(disk, &path, &words)?.is_err())
+        let path = TableFiles::new(self.root(), name).drop_lock();
+        self.disk().is_locked(&path).at("look at", &path)
     }
 }
 
@@ -49,24 +44,43 @@ impl LiveTable {
     /// Does what other processes ask of this table; see the module `checkpoint`. For whoever keeps
     /// tables open for long: call it several times a second.
     pub fn take_asks(&self) -> Result<Vec<Asked>, StoreError> {
-        self.shared().take_asks()
+        let shared = self.shared();
+        shared.take_asks(&shared.names()?)
+    }
+
+    /// [`LiveTable::take_asks`] and [`LiveTable::take_load`] with one look at the table's
+    /// directory. Writes nothing while nothing is asked.
+    pub fn take_all(&self) -> Result<(Vec<Asked>, Option<Taken>), StoreError> {
+        let shared = self.shared();
+        let names = shared.names()?;
+        let asked = shared.take_asks(&names)?;
+        Ok((asked, shared.take_load(&names)?))
     }
 }
 
 impl LiveShared {
-    fn take_asks(&self) -> Result<Vec<Asked>, StoreError> {
+    /// The names in the table's directory: what others ask begins with an entry there.
+    pub fn names(&self) -> Result<Vec<String>, StoreError> {
+        let dir = &self.files.dir;
+        self.disk().list(dir).at("list", dir)
+    }
+
+    fn take_asks(&self, names: &[String]) -> Result<Vec<Asked>, StoreError> {
         let disk = &**self.disk();
         let mut says_so = self.asks_lock.lock();
         if says_so.is_none() {
             let words = holder_words(disk, &**self.clock(), "it takes what is asked");
             *says_so = try_lock(disk, &self.files.asks_lock(), &words)?.ok();
         }
-        let mut taken = Vec::new();
         // Less often, as it costs more.
         let looks = self.counts.looks.fetch_add(1, Relaxed);
         let is_due = looks.is_multiple_of(DROP_LOOKS);
-        if is_due && self.store.is_to_be_given_up(&self.shape.table)? {
+        if is_due && self.is_to_be_given_up(looks == 0)? {
             return Ok(vec![Asked::GiveUp]);
+        }
+        let mut taken = Vec::new();
+        if !names.iter().any(|name| self.files.asks().ends_with(name)) {
+            return Ok(taken);
         }
         for ask in living_asks(disk, &**self.clock(), &self.files)? {
             if ask.is_open(disk)? {
@@ -75,6 +89,17 @@ impl LiveShared {
             }
         }
         Ok(taken)
+    }
+
+    /// Whether somebody drops the table. At the first look the file is made by which that is told:
+    /// who drops a table on a full disk has no space for it.
+    fn is_to_be_given_up(&self, is_first: bool) -> Result<bool, StoreError> {
+        if !is_first {
+            return self.store.is_to_be_given_up(&self.shape.table);
+        }
+        let disk = &**self.disk();
+        let words = holder_words(disk, &**self.clock(), "a look for who drops the table");
+        Ok(try_lock(disk, &self.files.drop_lock(), &words)?.is_err())
     }
 
     fn answer(&self, ask: &AskFiles) -> Result<Asked, StoreError> {

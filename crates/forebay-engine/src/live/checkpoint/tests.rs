@@ -218,3 +218,24 @@ fn a_server_gives_a_table_up_that_is_to_be_dropped() {
     assert!(!store.is_to_be_given_up(&name()).unwrap());
     assert!(!store.is_live(&name()).unwrap());
 }
+
+#[test]
+fn a_look_is_one_call_while_nothing_is_asked() {
+    let disk = SimDisk::new();
+    let table = made(&disk, 20);
+    let look = || {
+        let before = disk.calls();
+        assert_eq!(table.take_all().unwrap(), (vec![], None));
+        disk.calls() - before
+    };
+    // One of five looks whether somebody drops the table, too.
+    let five = || (0..5).map(|_| look()).sum::<u64>();
+    five();
+    assert_eq!(five(), 6);
+    // Nor does a checkpoint leave anything to be looked at.
+    drop(serving(&table, || store_on(&disk).checkpoint(&name(), &budget())).unwrap());
+    five();
+    assert_eq!(five(), 6);
+    disk.fill_up();
+    assert_eq!(five(), 6);
+}

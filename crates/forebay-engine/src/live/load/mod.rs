@@ -253,7 +253,8 @@ impl LiveTable {
     /// Takes a load that waits to be added to this table, if one does; see the module `load`. For
     /// whoever keeps tables open for long: call it several times a second.
     pub fn take_load(&self) -> Result<Option<Taken>, StoreError> {
-        self.shared().take_load()
+        let shared = self.shared();
+        shared.take_load(&shared.names()?)
     }
 }
 

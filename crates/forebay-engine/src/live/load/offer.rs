@@ -104,19 +104,15 @@ impl Offer {
     }
 }
 
-/// The load that waits or is being taken, and its file.
-pub fn pending(
-    disk: &dyn Disk,
-    files: &TableFiles,
-) -> Result<Option<(RunId, OfferState)>, StoreError> {
-    let names = disk.list(&files.dir).at("list", &files.dir)?;
+/// The load that waits or is being taken, and its file, by the names in the table's directory.
+pub fn pending(names: &[String]) -> Option<(RunId, OfferState)> {
     let mut found = names.iter().filter_map(|name| {
         let (id, ending) = name.strip_prefix(PREFIX)?.split_once('.')?;
         let states = [OfferState::Offer, OfferState::Taken];
         let state = states.into_iter().find(|state| state.ending() == ending)?;
         Some((RunId::new(id).ok()?, state))
     });
-    Ok(found.next_back())
+    found.next_back()
 }
 
 /// Reads an offer; `None` when it is gone.
@@ -186,7 +182,8 @@ pub(crate) fn kept_for_load(
         return Ok(HashSet::new());
     }
     // The owner before may have died with some of the runs renamed.
-    if let Some((id, state @ OfferState::Taken)) = pending(disk, files)?
+    let names = disk.list(&files.dir).at("list", &files.dir)?;
+    if let Some((id, state @ OfferState::Taken)) = pending(&names)
         && let Some(offer) = read(disk, files, &id, state)?
     {
         for run in offer.runs() {

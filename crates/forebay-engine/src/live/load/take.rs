@@ -21,10 +21,11 @@ pub enum Taken {
 }
 
 impl LiveShared {
-    /// See [`LiveTable::take_load`](crate::live::LiveTable::take_load).
-    pub fn take_load(&self) -> Result<Option<Taken>, StoreError> {
+    /// See [`LiveTable::take_load`](crate::live::LiveTable::take_load); `names` are those in the
+    /// table's directory.
+    pub fn take_load(&self, names: &[String]) -> Result<Option<Taken>, StoreError> {
         let disk = &**self.disk();
-        let Some((id, state)) = pending(disk, &self.files)? else {
+        let Some((id, state)) = pending(names) else {
             return Ok(None);
         };
         if !loader_lives(disk, &**self.clock(), &self.files)? {

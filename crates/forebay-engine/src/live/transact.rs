@@ -1,0 +1,114 @@
+//! Deciding on many keys of one partition without holding all of their values.
+//!
+//! [`LiveTable::transact`] reads all keys before it asks what is to be written. Here each value is
+//! read when it is asked for, under the same lock, and whoever asks lets go of it when it likes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay_run::operation::CowOperation;
+
+use crate::live::LiveTable;
+use crate::live::batch::Batch;
+use crate::live::commit::Commit;
+use crate::live::error::LiveError;
+use crate::live::expiry::Stored;
+use crate::live::part::{LivePart, PartFound};
+use crate::live::shared::LiveShared;
+use crate::live::write::Wait;
+
+/// So many bytes of values at most are brought into memory before the lock is taken.
+const WARM_BYTES: usize = 64 << 20;
+
+/// Keys of a partition that is locked, to be read one by one.
+#[derive(Debug)]
+pub struct LockedKeys<'a> {
+    shared: &'a LiveShared,
+    part: &'a LivePart,
+    waits: bool,
+}
+
+impl LockedKeys<'_> {
+    /// What a key holds; `None` where that is not known without waiting, and this may not.
+    /// REQUIRES: the key is one of those that were named.
+    pub fn stored(&self, key: &[u8]) -> Result<Option<Option<Stored>>, LiveError> {
+        let shape = &self.shared.shape;
+        let place = shape.place(key);
+        let newest = self.part.memtable.get(place, key);
+        let newest = newest.map(|found| found.to_owned());
+        let view = &self.part.view;
+        view.stored(shape, place, key, newest, self.waits)
+    }
+}
+
+impl LiveTable {
+    /// [`LiveTable::transact`] where `decide` reads the keys for itself. Pages are brought into
+    /// memory before the partition is locked, but for those of a great many bytes. REQUIRES: there
+    /// is a key.
+    pub fn transact_reading<R>(
+        &self,
+        keys: &[&[u8]],
+        decide: impl FnOnce(&LockedKeys<'_>) -> (Batch, R),
+    ) -> Result<(Commit<'_>, R), LiveError> {
+        let shared = self.shared();
+        let done = shared.transact_reading(keys, Wait::AsNeeded, decide)?;
+        done.ok_or_else(|| shared.ended())
+    }
+
+    /// [`LiveTable::transact_reading`] from a thread that must not wait: `None`, and nothing is
+    /// done, where it would have to for the partition. `decide` is told of keys that would have to
+    /// be waited for.
+    pub fn try_transact_reading<R>(
+        &self,
+        keys: &[&[u8]],
+        decide: impl FnOnce(&LockedKeys<'_>) -> (Batch, R),
+    ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
+        self.shared().transact_reading(keys, Wait::Never, decide)
+    }
+}
+
+impl LiveShared {
+    fn transact_reading<R>(
+        &self,
+        keys: &[&[u8]],
+        wait: Wait,
+        decide: impl FnOnce(&LockedKeys<'_>) -> (Batch, R),
+    ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
+        let Some(&first) = keys.first() else {
+            return Ok(None);
+        };
+        let partition = self.partition_of_all(first, keys)?;
+        if wait == Wait::AsNeeded {
+            self.warm(partition, keys)?;
+        }
+        let Some(mut part) = self.lock_to_write(partition, first, wait)? else {
+            return Ok(None);
+        };
+        part.memtable.note_look();
+        let (batch, outcome) = decide(&LockedKeys {
+            shared: self,
+            part: &part,
+            waits: wait == Wait::AsNeeded,
+        });
+        let known = HashMap::new();
+        let commit = self.write_decided(part, (partition, first), known, &batch)?;
+        Ok(Some((commit, outcome)))
+    }
+
+    /// Brings the pages of keys into memory, while others write.
+    fn warm(&self, partition: usize, keys: &[&[u8]]) -> Result<(), LiveError> {
+        let view = Arc::clone(&self.parts.at(partition).lock().view);
+        let mut bytes = 0;
+        for key in keys {
+            let place = self.shape.place(key);
+            let found = view.get(&self.shape, place, key, None::<CowOperation<'_>>, true)?;
+            if let PartFound::Value(Some(value)) = found {
+                bytes += value.len();
+            }
+            if bytes > WARM_BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
