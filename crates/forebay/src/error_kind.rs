@@ -184,6 +184,7 @@ fn of_load(error: &LoadError) -> ErrorKind {
 fn of_checkpoint(error: &CheckpointError) -> ErrorKind {
     match error {
         CheckpointError::NotTaken { .. } => ErrorKind::InUse,
+        CheckpointError::Inside { .. } => ErrorKind::Usage,
         CheckpointError::Refused { .. } => ErrorKind::Other,
         CheckpointError::Live(error) => of_live(error),
         CheckpointError::Store(error) => of_store(error),
@@ -204,6 +205,7 @@ fn of_store(error: &StoreError) -> ErrorKind {
         }
         StoreError::Damaged { .. }
         | StoreError::DamagedPointer { .. }
+        | StoreError::LostManifest { .. }
         | StoreError::Incomplete { .. } => ErrorKind::Damaged,
         StoreError::Io { .. }
         | StoreError::NotSynced { .. }
