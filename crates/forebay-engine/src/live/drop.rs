@@ -6,6 +6,7 @@
 //! of a table whose manifest was lost: they are removed by another drop only.
 
 use std::io;
+use std::path::PathBuf;
 
 use forebay_io::Disk;
 use tracing::warn;
@@ -96,8 +97,8 @@ impl Store {
         remove_if_there(disk, &mark)
     }
 
-    /// Removes what is in the directories of a table that is dropped, for good. The log goes last:
-    /// [`Store::was_live`].
+    /// Removes what is in the directories of a table that is dropped, for good. The log goes last,
+    /// as [`Store::was_live`] looks for it where there is no mark.
     fn remove_live_files(&self, files: &TableFiles) -> Result<(), StoreError> {
         let disk = &**self.disk();
         remove_if_there(disk, &files.log_note())?;
@@ -111,8 +112,9 @@ impl Store {
 
     /// Whether something is left of a live table that is none any more.
     pub(crate) fn was_live(&self, name: &TableName) -> Result<bool, StoreError> {
-        let log = TableFiles::new(self.root(), name).log_dir();
-        Ok(!self.is_live(name)? && self.disk().exists(&log).at("look for", &log)?)
+        let files = TableFiles::new(self.root(), name);
+        let there = |path: PathBuf| self.disk().exists(&path).at("look for", &path);
+        Ok(!self.is_live(name)? && (there(files.log_dir())? || there(files.dropped_mark())?))
     }
 
     /// Whether runs or a log lie here of a live table that nobody dropped, and whose manifest is

@@ -272,6 +272,41 @@ fn a_table_is_dropped(again: bool) {
 }
 
 #[test]
+fn a_drop_that_fails_and_took_effect_says_so() {
+    let mut life = Life::new(options(Order::Hashed, None, Some(Durability::Sync)));
+    do_everything(&mut life, &mut Dice(7));
+    let base = life.disk.after_kill();
+    let whole = base.after_kill();
+    store_on(&whole, 2).drop_table(&name("t")).unwrap();
+    let (mut told, calls) = (0, whole.calls());
+    for nth in 0..calls {
+        let disk = base.after_kill();
+        let store = store_on(&disk, 2);
+        disk.plan(nth, Fault::Error);
+        let Err(error) = store.drop_table(&name("t")) else {
+            continue;
+        };
+        let (words, gone) = (error.to_string(), !store.is_live(&name("t")).unwrap());
+        let tells = words.contains("table t is dropped, but") && words.contains("drop it again");
+        assert_eq!(tells, gone, "call {nth}: {words}");
+        if gone {
+            told += 1;
+            store
+                .drop_table(&name("t"))
+                .unwrap_or_else(|error| panic!("call {nth}: {error}"));
+            assert_eq!(
+                disk.files()
+                    .iter()
+                    .filter(|path| path.starts_with("/s/tables"))
+                    .count(),
+                0
+            );
+        }
+    }
+    assert!(told > 3, "{told} of {calls} calls");
+}
+
+#[test]
 fn a_failed_sync_of_the_log_refuses_writes_and_leaves_reads() {
     let mut life = Life::new(options(Order::Hashed, None, Some(Durability::Sync)));
     let update = |value: &str| Op::Update(b"k1".to_vec(), value.as_bytes().to_vec());
