@@ -70,9 +70,9 @@ class Store:
         result = self.run("push", table, *sources, "--key", key, *args, "--json", code=code)
         return json.loads(result.out.splitlines()[-1]) if result.out.strip() else None
 
-    def refuse(self, *args, code=1):
+    def refuse(self, *args, code=1, **options):
         """Runs a command that has to fail and gives its message."""
-        result = self.run(*args, code=code)
+        result = self.run(*args, code=code, **options)
         assert result.err.strip(), "a failure without a message"
         assert "panicked" not in result.err, result.err
         return result.err

@@ -36,6 +36,19 @@ def test_the_order_of_files_decides_between_duplicates(store, tmp_path):
     assert [row["n"] for row in store.json("get", "t", "0", "250", "499")] == [3, 3, 3]
 
 
+def test_messages_hold_no_control_characters(store, tmp_path):
+    path = tmp_path / "keys.csv"
+    path.write_text('id,v\n"a\x1b[31m\nb",1\n"a\x1b[31m\nb",2\n')
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert r"key a\u{1b}[31m\nb occurs" in message, message
+    missing = tmp_path / "no\x1b[31mthing.json"
+    message = store.refuse("plan", "insert", "--input", missing)
+    assert r"no\u{1b}[31mthing.json" in message, message
+    path.write_bytes(b'id,v\n1,2\n2,"\x1b\n\xff"\n')
+    message = store.refuse("push", "t", path, "--key", "{id}")
+    assert r"""behind '2,"\u{1b}\n' is no UTF-8""" in message, message
+
+
 def test_null_keys_are_bad_rows(store, tmp_path):
     table = pa.table({"id": ["a", None, "c"], "n": [1, 2, 3]})
     path = write(table, tmp_path / "nulls.parquet")

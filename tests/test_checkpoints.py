@@ -64,6 +64,56 @@ def test_a_checkpoint_is_one_moment_of_a_table_that_is_written_to(live, tmp_path
         assert other.client().set("kv:new", "1") and not live.client().exists("kv:new")
 
 
+def test_a_table_whose_manifest_is_lost_is_neither_made_nor_pushed_over(store, tmp_path):
+    source, copy = tmp_path / "a.csv", Store(tmp_path / "copy")
+    source.write_text("id,v\na,1\n")
+    store.run("create", "kv")
+    store.run("load", "kv", source, "--key", "{id}")
+    store.run("checkpoint", "kv", copy.path)
+    manifest = store.path / "tables" / "kv" / "live"
+    kept = manifest.read_bytes()
+    manifest.unlink()
+    makers = [
+        ["create", "kv"],
+        ["push", "kv", source, "--key", "{id}"],
+        ["push", "kv", source, "--key", "{id}", "--dry-run"],
+    ]
+    for words in makers:
+        message = store.refuse(*words)
+        assert str(manifest) in message and "forebay drop kv" in message, message
+    back = copy.refuse("checkpoint", "kv", store.path)
+    assert "forebay drop kv" in back, back
+    manifest.write_bytes(kept)
+    assert store.run("get", "kv", "a").out == "1\n"
+    manifest.unlink()
+    store.run("drop", "kv")
+    assert not manifest.parent.exists()
+    copy.run("checkpoint", "kv", store.path)
+    assert store.run("get", "kv", "a").out == "1\n"
+
+
+def test_a_checkpoint_inside_of_a_store_is_refused(live, tmp_path):
+    store, link = live.store, tmp_path / "link"
+    link.symlink_to(store.path / "tables")
+    inside = [store.path / "tables" / "kv", store.path / "copies" / "today", link / "copy", link]
+    for directory in inside:
+        message = store.refuse("checkpoint", "kv", directory)
+        assert "in the directory of a store" in message, message
+        assert not (directory / "forebay.json").exists()
+    assert "exists already" in store.refuse("checkpoint", "kv", store.path)
+
+
+def test_a_checkpoint_that_finds_no_space_leaves_nothing(live, small_disk):
+    client = live.client()
+    for number in range(100):
+        client.set(f"kv:{number}", os.urandom(100_000))
+    (small_disk / "empty").mkdir()
+    for name in ("new", "empty"):
+        message = live.store.refuse("checkpoint", "kv", small_disk / name)
+        assert "space" in message.lower(), message
+    assert [path.name for path in small_disk.rglob("*")] == ["empty"]
+
+
 def test_a_backup_goes_back_where_it_came_from(live, tmp_path):
     client, store, backup = live.client(), live.store, Store(tmp_path / "backup")
     client.mset({"kv:{u}a": 1, "kv:{u}b": 2})

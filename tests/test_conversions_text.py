@@ -126,6 +126,26 @@ def finite(value):
     return not any(word in text for word in ("nan", "inf"))
 
 
+def test_booleans_are_no_numbers_in_texts(store, tmp_path):
+    """In a push, in one onto a version, and in a load, from CSV as from JSON."""
+    (tmp_path / "a.jsonl").write_text('{"id":1,"n":1}\n{"id":2,"n":true}\n{"id":3,"n":false}\n')
+    (tmp_path / "a.csv").write_text("id,n\n1,1\n2,true\n3,false\n")
+    (tmp_path / "good.jsonl").write_text('{"id":0,"n":0}\n')
+    for target in ("int64", "float64"):
+        typed = ["--column", f"n:{target}"]
+        store.push("onto", tmp_path / "good.jsonl", args=[*typed, "--force"])
+        delta = target.replace("int", "i").replace("float", "f")
+        store.run("create", delta, "--delta", delta, "--durability", "os")
+        for name in ("a.jsonl", "a.csv"):
+            for words in (
+                ["push", "t", tmp_path / name, "--key", "{id}", "--force", *typed],
+                ["push", "onto", tmp_path / name, "--onto", "current"],
+                ["load", delta, tmp_path / name, "--key", "{id}"],
+            ):
+                assert store.json(*words, "--bad-rows", "skip")["rejected"] == 2
+                assert f"does not read as {target}" in store.refuse(*words)
+
+
 def test_nested_values_of_json_lines(store, tmp_path):
     rng = random.Random(SEED)
     trial = Trial(rng)

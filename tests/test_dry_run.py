@@ -237,9 +237,10 @@ def test_what_a_push_refuses_is_refused_in_its_words(store, source, tmp_path):
         ["live", source(10), "--key", "{id}"],
     ]:
         before = tree(store.path)
-        tried = store.refuse("push", *words, "--dry-run", "--quiet")
+        code = 2 if "--boundaries" in words else 1
+        tried = store.refuse("push", *words, "--dry-run", "--quiet", code=code)
         assert tree(store.path) == before
-        assert tried == store.refuse("push", *words, "--quiet")
+        assert tried == store.refuse("push", *words, "--quiet", code=code)
     other = Store(tmp_path / "other")
     other.path.mkdir()
     (other.path / "notes.txt").write_text("mine")

@@ -150,7 +150,7 @@ def test_binary_keys_by_every_door(store, ids, order):
     words = [str(IDS[3]), IDS[4].hex, f"0x{IDS[5].hex.upper()}", "00"]
     found = store.json("get", "t", "--hex", *words)
     assert [row and row["n"] for row in found] == [3, 4, 5, None]
-    message = store.refuse("get", "t", "--hex", "xyz")
+    message = store.refuse("get", "t", "--hex", "xyz", code=2)
     assert "'xyz'" in message and "00ff" in message
     scanned = store.run("scan", "t", "--hex", "--json").out
     lines = [json.loads(line) for line in scanned.splitlines()]
@@ -185,6 +185,6 @@ def test_keys_of_odd_bytes(store):
         assert get(server, "t", b"") is None and get(server, "t", b"\x00\x00") is None
     for n, key in enumerate(keys):
         assert store.json("get", "t", "--hex", key.hex()) == [str(n)]
-    assert "no key" in store.run("get", "t", "--hex", "0", code=1).err
+    assert "no key" in store.run("get", "t", "--hex", "0", code=2).err
     lines = store.run("scan", "t", "--hex").out.splitlines()
     assert [line.split("\t")[0] for line in lines] == sorted(key.hex() for key in keys)

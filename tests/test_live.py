@@ -40,14 +40,14 @@ def test_create_tells_and_refuses(store):
     assert store.json("create", "d", "--delta", "i64")["ttl"] == "never"
     assert store.json("create", "e", "--ttl", "90m")["ttl"] == "5400000ms"
     ordered = ["create", "u", "--order", "ordered"]
-    assert "--boundary" in store.refuse(*ordered, "--partitions", "3")
+    assert "--boundary" in store.refuse(*ordered, "--partitions", "3", code=2)
     assert "exists already" in store.refuse("create", "t")
     assert "rise" in store.refuse(
-        "create", "u", "--order", "ordered", "--boundary", "g", "--boundary", "a"
+        "create", "u", "--order", "ordered", "--boundary", "g", "--boundary", "a", code=2
     )
-    assert "--column" in store.refuse("create", "u", "--value", "row")
+    assert "--column" in store.refuse("create", "u", "--value", "row", code=2)
     assert "--value bytes" in store.refuse(
-        "create", "u", "--value", "list", "--item", "text", "--delta", "i64"
+        "create", "u", "--value", "list", "--item", "text", "--delta", "i64", code=2
     )
     row = store.json("tables")[-1]
     assert (row["table"], row["mode"], row["rows"]) == ("t", "live", 0)

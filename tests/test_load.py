@@ -187,6 +187,54 @@ def test_a_late_row_that_is_no_number_is_a_bad_row(store, tmp_path):
     assert "many" in store.refuse(*words("t", path))
 
 
+def test_numbers_are_read_as_the_table_has_them(store, tmp_path):
+    for kind, wanted in [("i64", ["1", "123", "-5"]), ("f64", ["1", "123", "-5"])]:
+        store.run("create", kind, "--delta", kind, "--durability", "os")
+        (tmp_path / "a.csv").write_text("id,n\na,1.0\nb,00123\nc,-5\n")
+        (tmp_path / "a.jsonl").write_text(
+            '{"id":"a","n":1.0}\n{"id":"b","n":"00123"}\n{"id":"c","n":-5}\n'
+        )
+        for name in ("a.csv", "a.jsonl"):
+            assert store.json(*words(kind, tmp_path / name))["rows"] == 3
+            assert store.run("get", kind, "a", "b", "c").out.split() == wanted
+
+
+def test_an_option_that_would_be_passed_over_is_refused(store, tmp_path):
+    store.run("create", "t", "--delta", "append")
+    store.run("create", "rows", "--value", "row", "--column", "what:text")
+    path = tmp_path / "a.csv"
+    path.write_text("id,what,v\na,update,1\na,delta,2\n")
+    by_op = [*words("t", path), "--op", "what"]
+    assert "--duplicates" in store.refuse(*by_op, "--duplicates", "first", code=2)
+    deltas = words("t", path, "--value", "v", "--as", "delta", "--duplicates", "fail")
+    assert "--duplicates" in store.refuse(*deltas, code=2)
+    message = store.refuse(*by_op, "--value", "what")
+    assert "'what'" in message and "stored" in message, message
+    message = store.refuse(*words("rows", path, "--op", "what"))
+    assert "'what'" in message and "stored" in message, message
+    assert store.json(*by_op)["rows"] == 1
+    assert store.run("get", "t", "a").out == "12\n"
+
+
+def test_a_column_of_operations_that_no_row_has_is_refused_before_reading(store, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id":"a","v":1}\n')
+    store.run("create", "t", "--delta", "i64")
+    rejects = ["--bad-rows", "skip"]
+    for source in (path, write(tmp_path / "a.csv", 1, 1)):
+        message = store.refuse(*words("t", source, "--op", "nope", *rejects))
+        assert "'nope'" in message and "have" in message, message
+    days = tmp_path / "days" / "what=delta"
+    days.mkdir(parents=True)
+    (days / "a.jsonl").write_text('{"id":"a","v":1}\n')
+    assert store.json(*words("t", tmp_path / "days", "--op", "what"))["deltas"] == 1
+    store.push("b", path)
+    onto = ["push", "b", path, "--onto", "current", *rejects]
+    assert "'nope'" in store.refuse(*onto, "--op", "nope")
+    message = store.refuse(*onto, "--op", "v")
+    assert "'v'" in message and "stored" in message, message
+
+
 def test_two_loads_at_once(made, tmp_path):
     path = write(tmp_path / "a.csv", "first")
     first = made.start(*words("t", path, "--rate", "100K"))

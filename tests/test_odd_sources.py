@@ -4,6 +4,7 @@ not what their names say."""
 import gzip
 import io
 import json
+import os
 import random
 import subprocess
 import zipfile
@@ -302,3 +303,17 @@ def test_json_that_only_nests_too_deep_is_told_so(store, tmp_path):
     source.write_text('{"id":1,"a":' + "[" * 100 + "]" * 100 + "}\n")
     told = store.run("push", "t", source, "--key", "{id}", code=1)
     assert "line 1: its values nest deeper than 32" in told.err, told.err
+
+
+def test_a_pipe_in_a_directory_is_not_passed_over(store, tmp_path):
+    days = tmp_path / "days"
+    (days / "day=1").mkdir(parents=True)
+    os.mkfifo(days / "day=1" / "b.csv")
+    for more in (None, "a.csv", "notes.txt", ".hidden.csv"):
+        if more:
+            (days / more).write_text("id,v\n1,2\n")
+        message = store.refuse("push", "t", days, "--key", "{id}")
+        assert "b.csv: it is a pipe, not a file" in message, message
+    (days / "day=1" / "b.csv").rename(days / "day=1" / "b.pipe")
+    (days / "day=1" / "c.csv").write_text("id,v\n3,4\n")
+    assert store.push("t", days)["rows"] == 2

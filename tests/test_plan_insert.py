@@ -108,9 +108,15 @@ def test_drawings_go_to_files_of_their_own(store, tmp_path, planner):
     link = tmp_path / "link.svg"
     link.symlink_to(path)
     for drawing in (path, link):
-        message = store.refuse("plan", planner, "--input", path, "--draw", drawing)
+        message = store.refuse("plan", planner, "--input", path, "--draw", drawing, code=2)
         assert "is the input" in message and path.read_text() == before
-    assert "standard output" in store.refuse("plan", planner, "--input", path, "--draw", "-")
+    message = store.refuse("plan", planner, "--input", path, "--draw", "-", code=2)
+    assert "standard output" in message
+    message = store.refuse("plan", planner, "--input", path, "--draw", tmp_path / "x.png", code=2)
+    assert ".svg" in message and sorted(file.suffix for file in tmp_path.iterdir()) == [
+        ".json",
+        ".svg",
+    ]
 
 
 def test_batches_and_regions_are_printed(store, tmp_path):
@@ -145,7 +151,7 @@ def test_refusals_name_file_and_field(store, tmp_path):
         assert "wrong.json" in message and words in message, message
     assert "nowhere.json" in store.refuse("plan", "insert", "--input", tmp_path / "nowhere.json")
     path = written(tmp_path / "in.json", instance(2, 4))
-    store.refuse("plan", "insert", "--input", path, "--seconds", "3")
+    store.refuse("plan", "insert", "--input", path, "--seconds", "3", code=2)
     store.refuse("plan", "insert", "--input", path, "--draw", tmp_path / "no" / "dir.svg")
     store.refuse("plan", "insert", "--input", path, "--batch-bytes", "9", code=2)
 

@@ -166,16 +166,16 @@ def test_not_a_number_is_refused_where_it_stands(plan):
     assert "load[1]" in plan("place", '{"nodes": 2, "slots": 2, "load": [1, 1e999]}', code=1)
     assert "current" in plan("place", RIGHT, "--scheme", "migrate", code=1)
     assert "share" in plan(
-        "place", RIGHT | {"current": []}, "--scheme", "migrate", "--share", "NaN", code=1
+        "place", RIGHT | {"current": []}, "--scheme", "migrate", "--share", "NaN", code=2
     )
     assert "total" in plan("replicas", {"nodes": 2, "load": [1, 1], "total": 5}, code=1)
 
 
 def test_parameters_of_another_distribution_are_refused(store):
     words = ("plan", "workload", "--partitions", 4, "--distribution")
-    assert "alpha" in store.run(*words, "gamma", "--alpha", 2, code=1).err
-    assert "shape" in store.run(*words, "gamma", "--shape", -2, code=1).err
+    assert "alpha" in store.run(*words, "gamma", "--alpha", 2, code=2).err
+    assert "shape" in store.run(*words, "gamma", "--shape", -2, code=2).err
     assert (
         "partitions"
-        in store.run("plan", "workload", "--distribution", "uniform", "--partitions", 0, code=1).err
+        in store.run("plan", "workload", "--distribution", "uniform", "--partitions", 0, code=2).err
     )

@@ -152,5 +152,5 @@ def test_pull_as_a_command_and_whose_a_directory_is(remote, source, tmp_path):
     other.push("mine", tmp_path / "own.parquet")
     assert "of its own" in remote.refuse("pull", "people", "--to", own)
     assert "of its own" in remote.refuse("serve", "--cache", own)
-    assert "nothing to pull" in other.refuse("pull", "people", "--to", tmp_path / "x")
+    assert "nothing to pull" in other.refuse("pull", "people", "--to", tmp_path / "x", code=2)
     assert "no table" in remote.refuse("pull", "nobody", "--to", tmp_path / "copy")

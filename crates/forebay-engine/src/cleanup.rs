@@ -14,12 +14,31 @@ use tracing::{debug, warn};
 
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
-use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, tables_dir};
+use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, store_file, tables_dir};
 use crate::manifest::Manifest;
 use crate::name::RunId;
 use crate::pointer::Pointer;
-use crate::store::Store;
+use crate::store::{CREATION_LOCK, Store};
 use crate::table::Table;
+
+impl Store {
+    /// Removes a store that has no table, and its directory where `dir` says so.
+    pub(crate) fn unmake(&self, dir: bool) -> Result<(), StoreError> {
+        let (disk, root, tables) = (&**self.disk(), self.root(), tables_dir(self.root()));
+        match disk.remove_dir(&tables) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).at("remove", &tables);
+            }
+            _ => {}
+        }
+        remove_if_there(disk, &store_file(root))?;
+        remove_if_there(disk, &root.join(CREATION_LOCK))?;
+        match dir {
+            true => disk.remove_dir(root).at("remove", root),
+            false => Ok(()),
+        }
+    }
+}
 
 impl Table {
     /// Removes old versions but for the `keep` with the greatest numbers, the one that serves and
@@ -136,6 +155,7 @@ impl Table {
             let pointer = self.files.pointer();
             Ok(self.disk().keeps_blocks()
                 && !self.store().is_live(self.name())?
+                && !self.store().is_lost(self.name())?
                 && self.version_numbers()?.is_empty()
                 && !self.disk().exists(&pointer).at("look for", &pointer)?)
         };

@@ -64,6 +64,16 @@ pub enum StoreError {
     #[error("table {table} cannot be rolled back: no version served before version {serving}")]
     NothingBefore { table: TableName, serving: u64 },
     #[error(
+        "the manifest {} of live table {table} is gone, and runs or a log of that table are in {}: restore the \
+         manifest from a backup, or remove all that is left of the table by forebay drop {table}",
+        path.display(), dir.display()
+    )]
+    LostManifest {
+        table: TableName,
+        path: PathBuf,
+        dir: PathBuf,
+    },
+    #[error(
         "version {version} of table {table} is incomplete: {problem}; it cannot serve. Push it again"
     )]
     Incomplete {

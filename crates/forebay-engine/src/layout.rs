@@ -7,6 +7,7 @@
 //! STORE/tables/T/versions/V.manifest  a version; it exists when its manifest does
 //! STORE/tables/T/runs/ID.run, ID.ext  the runs that manifests name; any other file is debris
 //! STORE/tables/T/live                 a live table's manifest; the table is live when it is there
+//! STORE/tables/T/live.dropped         what lies here is the rest of a drop, or of a table not made
 //! STORE/tables/T/live.lock            held while a live table is open
 //! STORE/tables/T/log/N.log            its log
 //! STORE/tables/T/asks/ID/             what another process asks of who has a live table open
@@ -72,6 +73,11 @@ impl TableFiles {
 
     pub fn live_manifest(&self) -> PathBuf {
         self.dir.join("live")
+    }
+
+    /// See the module `live::drop`.
+    pub fn dropped_mark(&self) -> PathBuf {
+        self.dir.join("live.dropped")
     }
 
     pub fn live_lock(&self) -> PathBuf {

@@ -123,6 +123,7 @@ impl Store {
             let table = name.clone();
             return Err(StoreError::IsLive { table }.into());
         }
+        self.refuse_lost(name)?;
         match next_version(&self.any_table(name), wanted) {
             // It was dropped: a push begins anew.
             Err(PushError::Store(StoreError::NoTable { .. })) => Ok(wanted.unwrap_or(1)),
@@ -352,13 +353,12 @@ pub(crate) fn make_table(table: &Table) -> Result<Box<dyn Lock>, PushError> {
         let table = table.name().clone();
         return Err(StoreError::IsLive { table }.into());
     }
-    for dir in [
-        table.files.dir.clone(),
-        table.files.versions(),
-        table.files.runs(),
-    ] {
+    table.store().refuse_lost(table.name())?;
+    for dir in [table.files.dir.clone(), table.files.versions()] {
         make_dir(table, &dir)?;
     }
+    table.store().finish_live_drop(table)?;
+    make_dir(table, &table.files.runs())?;
     sync_parents(table)?;
     let pointer_lock = table.lock_pointer("the beginning of a push")?;
     if let Err(StoreError::NoTable { .. }) = table.pointer() {

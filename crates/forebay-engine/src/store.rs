@@ -16,7 +16,7 @@ use crate::seal::check_format;
 pub const STORE_FORMAT: u64 = 1;
 /// Held while the store is made, so that several processes can begin with one that is not there
 /// yet.
-const CREATION_LOCK: &str = "creation.lock";
+pub(crate) const CREATION_LOCK: &str = "creation.lock";
 
 /// The store in a directory of this machine's file system, made first when the directory is absent
 /// or empty.

@@ -77,3 +77,25 @@ impl RunError {
 }
 
 pub type Result<T, E = RunError> = std::result::Result<T, E>;
+
+/// A key as errors name it: its text without control characters; hex where it is no text.
+pub fn named_key(key: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(key) else {
+        let digits = key.iter().map(|byte| format!("{byte:02x}"));
+        return format!("0x{}", digits.collect::<String>());
+    };
+    without_controls(text)
+}
+
+/// A text in which control characters are written out, so that it stays on its line and says
+/// nothing to a terminal.
+pub fn without_controls(text: &str) -> String {
+    let shown = |text: &mut String, character: char| match character.is_control() {
+        true => text.extend(character.escape_default()),
+        false => text.push(character),
+    };
+    let mut out = String::with_capacity(text.len());
+    text.chars()
+        .for_each(|character| shown(&mut out, character));
+    out
+}

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hint::select_unpredictable;
 
 use crate::content::ContentSum;
-use crate::error::{Result, RunError};
+use crate::error::{Result, RunError, named_key};
 use crate::operation::{CowOperation, DeltaKind, Operation};
 use crate::record::encode;
 use crate::scan::{Cursor, Direction};
@@ -232,7 +232,7 @@ impl<C: Cursor> Merge<C> {
                 .map_or(operation(&self.current), CowOperation::borrow);
             let after = operation(cursor).after(&older, kind);
             composed = Some(after.map_err(|source| {
-                let key = String::from_utf8_lossy(self.cursors[*cursor].key()).into_owned();
+                let key = named_key(self.cursors[*cursor].key());
                 RunError::Operand { key, source }
             })?);
         }
@@ -242,7 +242,7 @@ impl<C: Cursor> Merge<C> {
 
     fn duplicate_error(&self) -> RunError {
         RunError::Duplicate {
-            key: String::from_utf8_lossy(self.cursors[self.pending[0]].key()).into_owned(),
+            key: named_key(self.cursors[self.pending[0]].key()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::content::ContentSum;
-use crate::error::{Result, RunError};
+use crate::error::{Result, RunError, named_key};
 use crate::format::{Order, RunSummary};
 use crate::record::encode;
 use crate::run::Run;
@@ -72,7 +72,7 @@ impl Run {
     }
 
     fn misplaced(&self, key: &[u8], what: &str) -> RunError {
-        let key = String::from_utf8_lossy(key);
+        let key = named_key(key);
         RunError::damaged(self.path(), format!("key {key} {what}"))
     }
 }

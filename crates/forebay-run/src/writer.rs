@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::compress::BlockWriter;
 use crate::content::ContentSum;
-use crate::error::{Result, RunError};
+use crate::error::{Result, RunError, named_key};
 use crate::filter::{FilterBuilder, filter_hash};
 use crate::format::{
     Compression, Footer, MAX_KEY_BYTES, MAX_PAGE_BYTES, MIN_PAGE_BYTES, Order, RunOptions,
@@ -245,7 +245,7 @@ impl RunWriter {
         if self.summary.records == 0 || (head, key) > (self.last_head, self.last_key()) {
             return Ok(());
         }
-        let key = String::from_utf8_lossy(key);
+        let key = named_key(key);
         Err(RunError::refused(
             &self.out.path,
             format!("key {key} is not above the one before it"),

@@ -131,14 +131,14 @@ impl Context {
     /// The directory that --store names.
     pub fn store_path(&self) -> anyhow::Result<PathBuf> {
         match self.store.split_once("://") {
-            None if self.store.is_empty() => bail!("--store is empty: give a directory"),
+            None if self.store.is_empty() => wrong!("--store is empty: give a directory"),
             None => Ok(PathBuf::from(&self.store)),
             Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
-            Some(("file", _)) => bail!(
+            Some(("file", _)) => wrong!(
                 "{}: a file URL names an absolute path, as in file:///srv/forebay",
                 self.store
             ),
-            Some((scheme, _)) => bail!(
+            Some((scheme, _)) => wrong!(
                 "{}: stores at {scheme}:// are not supported: give a directory of this machine, or an \
                  s3://, gs:// or az:// URL",
                 self.store
@@ -159,7 +159,7 @@ impl Context {
     /// The URL of the store in object storage that --store names.
     pub fn remote_url(&self) -> anyhow::Result<&str> {
         if !self.is_remote() {
-            bail!(
+            wrong!(
                 "{}: there is nothing to pull from a directory: give --store an s3://, gs:// or az:// URL",
                 self.store
             );

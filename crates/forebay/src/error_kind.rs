@@ -34,6 +34,12 @@ pub enum ErrorKind {
     Other,
 }
 
+/// What is wrong with a command line and its parser does not see: options that do not go together,
+/// or texts that depend on other options.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongLine(pub String);
+
 /// An error with its causes, for people. Most of our messages hold the words of their cause; those
 /// are said once.
 pub fn words(error: &anyhow::Error) -> String {
@@ -63,6 +69,7 @@ impl ErrorKind {
             .or_else(|| error.downcast_ref().map(of_open))
             .or_else(|| error.downcast_ref().map(of_pull))
             .or_else(|| error.downcast_ref().map(of_problem))
+            .or_else(|| error.is::<WrongLine>().then_some(Self::Usage))
             .or_else(|| match error.downcast_ref()? {
                 TableError::Batch(error) => Some(of_read(error)),
                 TableError::Live(error) => Some(of_live(error)),
@@ -86,6 +93,7 @@ fn of_push(error: &PushError) -> ErrorKind {
         PushError::Source(
             SourceError::NoSource
             | SourceError::ColumnType { .. }
+            | SourceError::Columns { .. }
             | SourceError::Scheme { .. }
             | SourceError::Address { .. }
             | SourceError::NoFile { .. }
@@ -184,6 +192,7 @@ fn of_load(error: &LoadError) -> ErrorKind {
 fn of_checkpoint(error: &CheckpointError) -> ErrorKind {
     match error {
         CheckpointError::NotTaken { .. } => ErrorKind::InUse,
+        CheckpointError::Inside { .. } => ErrorKind::Usage,
         CheckpointError::Refused { .. } => ErrorKind::Other,
         CheckpointError::Live(error) => of_live(error),
         CheckpointError::Store(error) => of_store(error),
@@ -204,6 +213,7 @@ fn of_store(error: &StoreError) -> ErrorKind {
         }
         StoreError::Damaged { .. }
         | StoreError::DamagedPointer { .. }
+        | StoreError::LostManifest { .. }
         | StoreError::Incomplete { .. } => ErrorKind::Damaged,
         StoreError::Io { .. }
         | StoreError::NotSynced { .. }

@@ -3,9 +3,10 @@
 use std::io;
 use std::process::ExitCode;
 
+use forebay_run::error::without_controls;
 use serde_json::json;
 
-use crate::error_kind::{ErrorKind, words};
+use crate::error_kind::{ErrorKind, WrongLine, words};
 use crate::output::Output;
 
 /// How a command that did not fail has ended.
@@ -19,6 +20,7 @@ pub enum Outcome {
 }
 
 const FAILED: u8 = 1;
+const WRONG: u8 = 2;
 const HELD: u8 = 3;
 const BUSY: u8 = 4;
 
@@ -36,7 +38,12 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     if output.json {
         tell!("{}", json!({"event": "error", "text": words(&error)}));
     } else {
-        tell!("forebay: {}", words(&error));
+        let words = words(&error);
+        let lines: Vec<String> = words.split('\n').map(without_controls).collect();
+        tell!("forebay: {}", lines.join("\n"));
+    }
+    if error.is::<WrongLine>() {
+        return ExitCode::from(WRONG);
     }
     ExitCode::from(match ErrorKind::of(&error) {
         ErrorKind::Busy | ErrorKind::InUse => BUSY,

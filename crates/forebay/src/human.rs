@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use forebay_engine::MAX_PARTITIONS;
+
+/// More threads than machines run at once.
+const MOST_THREADS: usize = 1024;
+
 /// How long something lives: a time such as 7d, 12h, 90m, 30s or 500ms.
 pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
     const HOW: &str = "write for example 7d, 12h, 90m, 30s, 500ms";
@@ -46,6 +51,50 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| format!("{text} is more bytes than a 64-bit number holds"))
+}
+
+/// The same of bytes a second, at most; 0 would be never.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        0 => Err(
+            "at 0 bytes a second nothing ends: leave the option out to have no limit".to_owned(),
+        ),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A size of which there has to be some.
+pub fn parse_room(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        0 => Err("0 bytes have room for nothing".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A number of which there has to be one.
+pub fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err(format!("'{text}' is not a number above 0")),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// A number of threads.
+pub fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=MOST_THREADS) => Ok(threads),
+        _ => Err(format!("threads are a number from 1 to {MOST_THREADS}")),
+    }
+}
+
+/// A number of partitions.
+pub fn parse_partitions(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(partitions) if (1..=MAX_PARTITIONS).contains(&(partitions as usize)) => Ok(partitions),
+        _ => Err(format!(
+            "partitions are a number from 1 to {MAX_PARTITIONS}"
+        )),
+    }
 }
 
 /// 336776 -> `336,776`.
@@ -106,6 +155,23 @@ mod tests {
         assert_eq!(parse_bytes("2G"), Ok(2 << 30));
         for bad in ["", "k", "1.5G", "-3", "7 parsecs", "99999999999T"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_and_counts_are_above_zero() {
+        assert_eq!(parse_rate("1k"), Ok(1024));
+        let problem = parse_rate("0").unwrap_err();
+        assert!(problem.contains("no limit"), "{problem}");
+        assert_eq!(
+            (parse_threads("1"), parse_partitions("16384")),
+            (Ok(1), Ok(16_384))
+        );
+        for bad in ["0", "-1", "99999999", "x"] {
+            assert!(
+                parse_threads(bad).is_err() && parse_partitions(bad).is_err(),
+                "{bad}"
+            );
         }
     }
 

@@ -1,6 +1,5 @@
 //! Keys as they are given on the command line: text, or the hex digits of any bytes.
 
-use anyhow::Context as _;
 use clap::Args;
 use forebay_engine::{from_hex, to_hex, write_hex};
 use forebay_run::row::write_json_bytes;
@@ -21,11 +20,12 @@ impl KeyForm {
             return Ok(text.as_bytes().to_vec());
         }
         let digits = text.strip_prefix("0x").unwrap_or(text).replace('-', "");
-        from_hex(&digits).with_context(|| {
-            format!(
+        match from_hex(&digits) {
+            Some(key) => Ok(key),
+            None => wrong!(
                 "'{text}' is no key in hex: give two digits a byte, as in 00ff, or leave --hex out"
-            )
-        })
+            ),
+        }
     }
 
     /// Appends a key for people.

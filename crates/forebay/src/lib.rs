@@ -53,6 +53,13 @@ macro_rules! tell {
     }};
 }
 
+/// Ends a function with a [`WrongLine`](crate::error_kind::WrongLine).
+macro_rules! wrong {
+    ($($words:tt)*) => {
+        return Err(crate::error_kind::WrongLine(format!($($words)*)).into())
+    };
+}
+
 mod choices;
 mod cli;
 mod commands;

@@ -26,6 +26,12 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-" || fs::metadata(path).ok().zip(stdout().ok()).is_some_and(same)
 }
 
+/// Whether it is there and no plain file: a pipe or a character device, which is written to as it
+/// is, or what is refused as such.
+pub fn is_no_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file())
+}
+
 /// Whether two names are those of one file that is there.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     let both = fs::metadata(a).ok().zip(fs::metadata(b).ok());

@@ -7,7 +7,7 @@
 //!
 //! | module       | what                                                                    |
 //! |--------------|-------------------------------------------------------------------------|
-//! | `options`, `manifest`, `open` | what a table is made with and consists of; opening it  |
+//! | `options`, `manifest`, `open`, `drop` | what a table is made with and consists of; its way |
 //! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
 //! | `parts`, `holding` | the partitions that are here; giving one up, taking one in         |
@@ -52,6 +52,7 @@ mod checkpoint;
 mod commit;
 mod compaction;
 mod cursor;
+mod drop;
 mod error;
 mod expiry;
 mod flush;

@@ -1,8 +1,8 @@
-//! Making, opening and dropping live tables.
+//! Making and opening live tables.
 //!
-//! A live table exists when its manifest does. Making one writes that last; dropping one removes it
-//! first. Opening one reads the manifest, removes files that it does not name, opens the runs, and
-//! reads what the log has beyond them back into memory.
+//! A live table exists when its manifest does. Making one writes that last. Opening one reads the
+//! manifest, removes files that it does not name, opens the runs, and reads what the log has beyond
+//! them back into memory.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use forebay_io::{Disk, Lock, Throttle, replace_file};
 use forebay_run::format::RunSummary;
 use parking_lot::{Condvar, Mutex};
-use tracing::{debug, warn};
+use tracing::debug;
 
-use crate::cleanup::{remove_if_there, remove_table_dir};
+use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
-use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, tables_dir};
+use crate::layout::{TableFiles, extent_file, is_unfinished, run_file};
 use crate::live::LiveTable;
 use crate::live::batch::Records;
 use crate::live::budget::{Budget, Member};
@@ -142,6 +142,7 @@ impl Store {
         if batch.exists()? {
             return Err(LiveError::Batch { table });
         }
+        self.refuse_lost(name)?;
         let made = self.make_live(name, &files, draft);
         let made = made.and_then(|manifest| self.open_locked(manifest, files, lock, budget));
         made.inspect_err(|_| self.unmake_live(name))
@@ -166,23 +167,6 @@ impl Store {
         Ok(manifest)
     }
 
-    /// Removes what there is of a live table that could not be made. REQUIRES the push lock.
-    pub(crate) fn unmake_live(&self, name: &TableName) {
-        let table = self.any_table(name);
-        // Whoever has it open has found it made.
-        let Ok(_lock) = self.lock_live(name, &table.files) else {
-            return;
-        };
-        // Files go only when the manifest cannot come back with a power cut.
-        let dir = &table.files.dir;
-        let unmade = remove_if_there(&**self.disk(), &table.files.live_manifest())
-            .and_then(|()| self.disk().sync_dir(dir).at("sync", dir));
-        match unmade {
-            Ok(()) => table.remove_void(),
-            Err(error) => warn!(table = %name, %error, "a table that was not made may be there"),
-        }
-    }
-
     /// Opens a live table; [`LiveError::NoTable`] when there is none of that name.
     pub fn live_table(
         &self,
@@ -205,75 +189,17 @@ impl Store {
         self.open_locked(manifest, files, lock, budget)
     }
 
-    /// Removes a live table. A server that has it open gives it up; refused while another process
-    /// has it, and while a load of it is under way.
-    pub(crate) fn drop_live(&self, name: &TableName) -> Result<(), StoreError> {
-        self.given_up(name, |_lock| self.drop_closed(name))
-    }
-
-    /// REQUIRES: this process has the table's lock.
-    fn drop_closed(&self, name: &TableName) -> Result<(), StoreError> {
-        let files = TableFiles::new(self.root(), name);
-        let words = holder_words(&**self.disk(), &**self.clock(), "a drop");
-        let push = try_lock(&**self.disk(), &files.push_lock(), &words)?;
-        let _push = push.map_err(|holder| StoreError::PushRuns {
-            table: name.clone(),
-            holder,
-        })?;
-        remove_if_there(&**self.disk(), &files.live_manifest())?;
-        let synced = self.disk().sync_dir(&files.dir);
-        synced.map_err(|source| StoreError::NotSynced {
-            table: name.clone(),
-            serves: None,
-            dir: files.dir.clone(),
-            source,
-        })?;
-        let removed = self.remove_live_files(&files);
-        removed.map_err(|source| StoreError::remains(name, source))?;
-        remove_table_dir(self, &files);
-        Ok(())
-    }
-
-    /// Removes what is in the directories of a table that is dropped. The log goes last:
-    /// [`Store::was_live`].
-    fn remove_live_files(&self, files: &TableFiles) -> Result<(), StoreError> {
-        let disk = &**self.disk();
-        remove_if_there(disk, &files.log_note())?;
-        for dir in [files.runs(), files.scratch(), files.log_dir()] {
-            if disk.exists(&dir).at("look for", &dir)? {
-                disk.remove_dir_all(&dir).at("remove", &dir)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a live table of this name was dropped, and not all of its files could be removed.
-    pub(crate) fn was_live(&self, name: &TableName) -> Result<bool, StoreError> {
-        let log = TableFiles::new(self.root(), name).log_dir();
-        Ok(!self.is_live(name)? && self.disk().exists(&log).at("look for", &log)?)
-    }
-
-    fn lock_live(&self, name: &TableName, files: &TableFiles) -> Result<Box<dyn Lock>, StoreError> {
+    pub(crate) fn lock_live(
+        &self,
+        name: &TableName,
+        files: &TableFiles,
+    ) -> Result<Box<dyn Lock>, StoreError> {
         let words = holder_words(&**self.disk(), &**self.clock(), "it was opened");
         let lock = try_lock(&**self.disk(), &files.live_lock(), &words)?;
         lock.map_err(|holder| StoreError::InUse {
             table: name.clone(),
             holder,
         })
-    }
-
-    /// Removes what a table that was dropped half, or a push that died, left under this name, and
-    /// makes the directories durable.
-    pub(crate) fn clear_for_live(&self, files: &TableFiles) -> Result<(), StoreError> {
-        let disk = &**self.disk();
-        self.remove_live_files(files)?;
-        for dir in [files.runs(), files.log_dir()] {
-            disk.create_dir_all(&dir).at("create", &dir)?;
-        }
-        for dir in [self.root(), &tables_dir(self.root()), &files.dir] {
-            disk.sync_dir(dir).at("sync", dir)?;
-        }
-        Ok(())
     }
 
     fn open_locked(
@@ -427,6 +353,8 @@ fn remove_debris(
         needed.insert(run_file(&run.id));
         needed.insert(extent_file(&run.id));
     }
+    // It is from the making of this table.
+    remove_if_there(disk, &files.dropped_mark())?;
     // A manifest that is not durable yet could give way to the one before, which names other runs.
     disk.sync_dir(&files.dir).at("sync", &files.dir)?;
     let runs = files.runs();

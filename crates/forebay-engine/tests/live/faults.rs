@@ -237,6 +237,13 @@ fn a_table_is_made_or_it_is_not() {
 
 #[test]
 fn a_table_is_dropped_or_it_is_not() {
+    for again in [true, false] {
+        a_table_is_dropped(again);
+    }
+}
+
+/// `again`: another drop is tried before the table is made anew.
+fn a_table_is_dropped(again: bool) {
     let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
     do_everything(&mut life, &mut Dice(5));
     life.write(Op::Delete(b"k1".to_vec()), true).unwrap();
@@ -255,9 +262,9 @@ fn a_table_is_dropped_or_it_is_not() {
                 .found(collect(table.entries()), false, words);
         } else {
             // Another drop takes what is left of it, or finds nothing.
-            match store.drop_table(&name("t")) {
-                Ok(()) | Err(StoreError::NoTable { .. }) => {}
-                Err(error) => panic!("{words}: {error}"),
+            match again.then(|| store.drop_table(&name("t"))) {
+                None | Some(Ok(()) | Err(StoreError::NoTable { .. })) => {}
+                Some(Err(error)) => panic!("{words}: {error}"),
             }
             let options = options(Order::Ordered, None, Some(Durability::Sync));
             let table = store.create_live(&name("t"), options, &budget());
@@ -265,6 +272,41 @@ fn a_table_is_dropped_or_it_is_not() {
             assert!(collect(table.entries()).is_empty(), "{words}");
         }
     });
+}
+
+#[test]
+fn a_drop_that_fails_and_took_effect_says_so() {
+    let mut life = Life::new(options(Order::Hashed, None, Some(Durability::Sync)));
+    do_everything(&mut life, &mut Dice(7));
+    let base = life.disk.after_kill();
+    let whole = base.after_kill();
+    store_on(&whole, 2).drop_table(&name("t")).unwrap();
+    let (mut told, calls) = (0, whole.calls());
+    for nth in 0..calls {
+        let disk = base.after_kill();
+        let store = store_on(&disk, 2);
+        disk.plan(nth, Fault::Error);
+        let Err(error) = store.drop_table(&name("t")) else {
+            continue;
+        };
+        let (words, gone) = (error.to_string(), !store.is_live(&name("t")).unwrap());
+        let tells = words.contains("table t is dropped, but") && words.contains("drop it again");
+        assert_eq!(tells, gone, "call {nth}: {words}");
+        if gone {
+            told += 1;
+            store
+                .drop_table(&name("t"))
+                .unwrap_or_else(|error| panic!("call {nth}: {error}"));
+            assert_eq!(
+                disk.files()
+                    .iter()
+                    .filter(|path| path.starts_with("/s/tables"))
+                    .count(),
+                0
+            );
+        }
+    }
+    assert!(told > 3, "{told} of {calls} calls");
 }
 
 #[test]

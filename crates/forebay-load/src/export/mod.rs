@@ -23,6 +23,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use arrow_schema::ArrowError;
+use forebay_run::error::named_key;
 use forebay_run::row::{Column, Kind, RowError, Schema};
 
 use ipc::IpcWriter;
@@ -222,7 +223,7 @@ impl<W: Write + Send> Exporter<W> {
 /// Names the key of a record that failed.
 fn row_error(key: &[u8], error: RowError) -> ExportError {
     ExportError::Row {
-        key: String::from_utf8_lossy(key).into_owned(),
+        key: named_key(key),
         error,
     }
 }

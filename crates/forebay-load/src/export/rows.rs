@@ -5,6 +5,7 @@ use std::io::Write;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use forebay_engine::Scan;
+use forebay_run::error::named_key;
 use forebay_run::row::{Column, Datum, Kind, RowError};
 
 use super::batch::BatchBuilder;
@@ -107,11 +108,11 @@ impl ExportRows {
             Failed::Row(error) => row_error(key, error),
             Failed::NotText(column) => ExportError::NotText {
                 what: if column == 0 { "text" } else { "value" },
-                key: String::from_utf8_lossy(key).into_owned(),
+                key: named_key(key),
             },
             Failed::Beyond(column, reason) => ExportError::Beyond {
                 column: self.names.get(column).cloned().unwrap_or_default(),
-                key: String::from_utf8_lossy(key).into_owned(),
+                key: named_key(key),
                 reason,
             },
         })?;

@@ -12,10 +12,9 @@ use forebay_run::number::Number;
 use forebay_run::operation::DeltaKind;
 
 use super::{LoadError, LoadRequest};
-use crate::convert::Given;
-use crate::encode::{EncodeError, Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
+use crate::encode::{Encoded, Expiry, OperationChoice, RowEncoder, ValueChoice, Verb};
 use crate::push::PushError;
-use crate::push::fit::{fit, open_typed, text_field};
+use crate::push::fit::{fit, open_typed, own_operation, text_field};
 use crate::push::looking::Opened;
 use crate::sources::{SourceOptions, SourceSet};
 use crate::types::{arrow_field, arrow_type};
@@ -41,7 +40,10 @@ impl<'a> TableFit<'a> {
         let request = self.request;
         let choice = self.operations()?;
         let sources = self.sources(options)?;
-        if matches!(self.options.value, ValueKind::List { .. }) && request.value_column.is_none() {
+        self.sources_show_operations(&sources)?;
+        let types_one = matches!(self.options.value, ValueKind::List { .. });
+        let types_one = types_one || self.number().is_some();
+        if types_one && request.value_column.is_none() {
             // The table decides the type of the column that is left, once it is known which that
             // is.
             let request = LoadRequest {
@@ -53,34 +55,24 @@ impl<'a> TableFit<'a> {
         let (stored, value) = self.stored(&sources)?;
         let extra = self.extra(&sources, &stored)?;
         let key = request.key.settled(&sources.schema);
-        let fitted = fit(sources, stored, extra, &key, &value, &choice);
-        if let Err(PushError::Encode(EncodeError::NumberType { column, .. })) = &fitted
-            && let Some(options) = self.with_number(options, column)
-        {
-            return self.open(&options);
-        }
-        let (sources, encoder) = fitted?;
+        let (sources, encoder) = fit(sources, stored, extra, &key, &value, &choice)?;
         self.check_values(&encoder)?;
         Ok((sources, encoder))
     }
 
-    /// Where a late row changed what the column was guessed to be, the table's type makes bad rows
-    /// of those that are no such number.
-    fn with_number(&self, options: &SourceOptions, column: &str) -> Option<SourceOptions> {
-        let number = self.options.delta.and_then(DeltaKind::number)?;
-        let is_given = options.columns.iter().any(|given| given.path == column);
-        if options.guesses.is_none() || is_given {
-            return None;
+    /// What the table's values are, where they are numbers.
+    fn number(&self) -> Option<Number> {
+        match self.options.value {
+            ValueKind::Row => None,
+            _ => self.options.delta.and_then(DeltaKind::number),
         }
-        let mut options = options.clone();
-        options.columns.push(Given::exact(
-            column,
-            match number {
-                Number::I64 => DataType::Int64,
-                Number::F64 => DataType::Float64,
-            },
-        ));
-        Some(options)
+    }
+
+    fn sources_show_operations(&self, sources: &SourceSet) -> Result<(), LoadError> {
+        match &self.request.operation_column {
+            Some(name) if !sources.shows(name) => Err(self.no_column("--op", name, sources)),
+            _ => Ok(()),
+        }
     }
 
     fn sources(&self, options: &SourceOptions) -> Result<SourceSet, LoadError> {
@@ -90,6 +82,11 @@ impl<'a> TableFit<'a> {
 
     fn operations(&self) -> Result<OperationChoice, LoadError> {
         let request = self.request;
+        if let Some(name) = &request.operation_column
+            && self.is_stored(name)
+        {
+            return Err(self.unfit(own_operation(name)));
+        }
         if request.verb == Verb::Delta && self.options.delta.is_none() {
             return Err(self.unfit(
                 "it was made without --delta, which says what deltas do: make it anew with it, or \
@@ -147,6 +144,14 @@ impl<'a> TableFit<'a> {
                     .map(|list| Arc::new(Field::new(name, list, true)))
                     .collect()
             }
+            (_, Some(name)) => {
+                let number = self.number().map(|number| match number {
+                    Number::I64 => DataType::Int64,
+                    Number::F64 => DataType::Float64,
+                });
+                let field = number.map(|number| Arc::new(Field::new(name, number, true)));
+                field.into_iter().collect()
+            }
             _ => Vec::new(),
         };
         typed.extend(
@@ -156,6 +161,14 @@ impl<'a> TableFit<'a> {
                 .map(|name| text_field(name)),
         );
         typed
+    }
+
+    /// Whether a column of that name becomes a value, or a part of one.
+    fn is_stored(&self, name: &str) -> bool {
+        match self.options.value {
+            ValueKind::Row => self.options.schema.column_index(name).is_some(),
+            _ => self.request.value_column.as_deref() == Some(name),
+        }
     }
 
     /// The columns that are stored, and how.
@@ -170,8 +183,7 @@ impl<'a> TableFit<'a> {
         let column = self.value_column(sources)?;
         let field = sources.schema.field_with_name(&column);
         let field = field.map_err(|_| self.no_column("--value", &column, sources))?;
-        let number = self.options.delta.and_then(|kind| kind.number());
-        let value = match number {
+        let value = match self.number() {
             Some(number) => ValueChoice::Number { column, number },
             None => ValueChoice::Column(column),
         };

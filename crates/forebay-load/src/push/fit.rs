@@ -49,6 +49,14 @@ pub fn text_field(name: &str) -> FieldRef {
     Arc::new(Field::new(name, DataType::Utf8, true))
 }
 
+/// What is wrong with a column that would say what rows do, and be stored as well.
+pub fn own_operation(name: &str) -> String {
+    format!(
+        "--op names the column '{name}', which is stored in it: say what rows do in a column besides, \
+         or leave --op out"
+    )
+}
+
 /// A type is given for each column of the table, so that a missing one shows there.
 fn lacking(error: SourceError) -> PushError {
     match error {

@@ -13,7 +13,7 @@ use forebay_engine::{Manifest, ManifestDraft, Push, RunRef, Table, Ttl, ValueKin
 use forebay_run::operation::{DeltaKind, Operation};
 use forebay_run::times::Times;
 
-use super::fit::{fit, open_typed, text_field};
+use super::fit::{fit, open_typed, own_operation, text_field};
 use super::looking::Opened;
 use super::rows::expiry_of;
 use super::{Onto, PushError, PushRequest};
@@ -63,7 +63,14 @@ impl Layer {
         let operation = request.operation_column.as_deref();
         let extra: Vec<FieldRef> = operation.into_iter().map(text_field).collect();
         let typed = stored.iter().chain(&extra).cloned();
+        if let Some(name) = operation
+            && stored.iter().any(|field| field.name() == name)
+        {
+            let problem = own_operation(name);
+            return Err(PushError::Onto { problem });
+        }
         let sources = open_typed(&request.sources, options, typed)?;
+        self.sources_show(&sources, operation)?;
         self.check_columns(&sources, operation)?;
         let manifest = self.manifest();
         let choice = OperationChoice {
@@ -83,6 +90,17 @@ impl Layer {
         text.parse().map_err(|_| PushError::Onto {
             problem: format!("its key template '{text}' is none that this program knows"),
         })
+    }
+
+    fn sources_show(&self, sources: &SourceSet, operation: Option<&str>) -> Result<(), PushError> {
+        match operation {
+            Some(name) if !sources.shows(name) => Err(PushError::Onto {
+                problem: format!(
+                    "--op names the column '{name}', which no record at the beginning of the sources has"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// A column of rows that the table does not have would be lost.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use forebay_run::error::named_key;
 use forebay_run::hash::key_head;
 use forebay_run::operation::{CowOperation, DeltaKind};
 use forebay_run::{Order, RunError};
@@ -133,7 +134,7 @@ fn choose(
             }
             gone.push(match duplicates {
                 Duplicates::Fail => {
-                    let key = String::from_utf8_lossy(key).into_owned();
+                    let key = named_key(key);
                     return Err(SortError::Duplicate { key });
                 }
                 Duplicates::First => second,
@@ -186,7 +187,7 @@ fn compose_records(
     for entry in &entries[1..] {
         let after = operation(entry).after(&composed.borrow(), kind);
         composed = after.map_err(|source| {
-            let key = String::from_utf8_lossy(arena.key(entry.place)).into_owned();
+            let key = named_key(arena.key(entry.place));
             RunError::Operand { key, source }
         })?;
     }

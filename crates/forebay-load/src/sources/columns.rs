@@ -117,16 +117,24 @@ fn type_at(data_type: &DataType, path: &str) -> Option<DataType> {
 pub fn parse_schema(columns: &[String]) -> Result<row::Schema, SourceError> {
     let field = |text: &String| {
         let Given {
-            path, data_type, ..
+            path,
+            data_type,
+            loss,
         } = parse_column(text)?;
+        if loss != Loss::None {
+            let problem = format!(
+                "'{text}' says what values may lose, and a column of a table has a type alone"
+            );
+            return Err(SourceError::Columns { problem });
+        }
         Ok(Field::new(path, data_type, true))
     };
     let fields: Vec<Field> = columns
         .iter()
         .map(field)
         .collect::<Result<_, SourceError>>()?;
-    row_schema(&Arc::new(Schema::new(fields))).map_err(|problem| SourceError::ColumnType {
-        text: problem.to_string(),
+    row_schema(&Arc::new(Schema::new(fields))).map_err(|problem| SourceError::Columns {
+        problem: problem.to_string(),
     })
 }
 

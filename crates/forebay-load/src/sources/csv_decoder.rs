@@ -230,14 +230,21 @@ fn holds_empty(data_type: &DataType) -> bool {
     matches!(data_type, Utf8 | LargeUtf8 | Binary | LargeBinary)
 }
 
-/// The decoder's message without what is about the chunk and not the record.
+/// The decoder's message without the lines that it counts, which are records since it was built.
 fn reason(message: &str) -> String {
     let message = message
         .trim_start_matches("Parser error: ")
         .trim_start_matches("Csv error: ");
     let end = message.find(" at line ").unwrap_or(message.len());
-    let lines = "incorrect number of fields for line 1";
-    message[..end].replacen(lines, "wrong number of fields", 1)
+    let message = &message[..end];
+    let message = match message.split_once(" for line ") {
+        Some((what, line)) => {
+            let more = line.trim_start_matches(|digit: char| digit.is_ascii_digit());
+            format!("{what}{more}")
+        }
+        None => message.to_owned(),
+    };
+    message.replacen("incorrect number", "wrong number", 1)
 }
 
 /// What is wrong with a value that is not written as its column's type was guessed to be.

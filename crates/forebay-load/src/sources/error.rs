@@ -169,6 +169,9 @@ pub enum SourceError {
         Loss::WORDS
     )]
     ColumnType { text: String },
+    /// Columns of a table that is to be made.
+    #[error("{problem}")]
+    Columns { problem: String },
     #[error("{file}: what makes the rows failed after row {row}: {reason}")]
     Batches {
         file: String,

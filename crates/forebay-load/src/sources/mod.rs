@@ -371,6 +371,19 @@ impl SourceSet {
         })
     }
 
+    /// Whether some file has the column. Of JSON, whose columns may come with any row, whether the
+    /// rows that were looked at have it.
+    pub fn shows(&self, column: &str) -> bool {
+        self.opened.iter().any(|file| {
+            let of_directories = || file.constants.fields().any(|field| field.name() == column);
+            match &file.content {
+                Content::Text(_, text) if text.empty => true,
+                Content::Text(_, text) if text.is_unmet(column) => of_directories(),
+                _ => file.columns().iter().any(|field| field.name() == column),
+            }
+        })
+    }
+
     /// What there is to read, for progress: so many rows, or else bytes.
     pub fn extent(&self) -> (Option<u64>, progress::Unit) {
         match (self.total_rows, &self.batches) {

@@ -1,5 +1,7 @@
 //! What a text file is by its first bytes: how its records end, and whether it is text at all.
 
+use forebay_run::error::without_controls;
+
 use super::splitter::Splitter;
 use super::text_format::TextFormat;
 use super::{CsvOptions, content};
@@ -92,6 +94,7 @@ pub(super) fn not_utf8(record: &[u8], at: usize) -> String {
     let before = String::from_utf8_lossy(before);
     let skipped = before.chars().count().saturating_sub(SHOWN_CHARS);
     let before: String = before.chars().skip(skipped).collect();
+    let before = without_controls(&before);
     format!(
         "the byte 0x{byte:02x} behind '{before}' is no UTF-8; convert the file first, as by iconv -f ISO-8859-1 -t UTF-8"
     )

@@ -225,6 +225,11 @@ impl TextFile {
         self.fields = kept.cloned().collect();
     }
 
+    /// Whether no JSON record that was looked at has the column, which was given.
+    pub fn is_unmet(&self, column: &str) -> bool {
+        self.is_json() && self.given.contains(column) && self.guesses.json().get(column).is_none()
+    }
+
     pub fn is_json(&self) -> bool {
         matches!(self.format, TextFormat::Json)
     }

@@ -32,7 +32,7 @@ pub struct Compact {
     pub target: Target,
 
     /// Threads that merge [default: one a core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = human::parse_threads)]
     pub threads: Option<usize>,
 }
 

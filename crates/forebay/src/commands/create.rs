@@ -1,9 +1,9 @@
 //! `forebay create`: makes an empty live table.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use forebay_engine::live::{Budget, Durability, Expiry, LiveDraft};
-use forebay_engine::{TableName, ValueKind};
+use forebay_engine::{TableName, ValueKind, show_key};
 use forebay_load::sources::parse_schema;
 use forebay_run::operation::DeltaKind;
 use forebay_run::row::{Column, Kind, Schema};
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::choices::{COMPRESSIONS, DELTAS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::human;
+use crate::human::{self, parse_partitions};
 use crate::key::KeyForm;
 
 /// Make a live table, which takes writes at any time
@@ -36,7 +36,7 @@ pub struct Create {
     pub order: Order,
 
     /// Number of partitions of a hashed table; 4 unless told otherwise
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_partitions)]
     pub partitions: Option<u32>,
 
     /// A key at which a partition of an ordered table begins; may be repeated
@@ -84,11 +84,17 @@ pub struct Create {
     pub durability: Durability,
 
     /// How many runs are merged into one
-    #[arg(long, value_name = "B", default_value_t = 4, help_heading = "Work")]
+    #[arg(
+        long,
+        value_name = "B",
+        value_parser = clap::value_parser!(u32).range(2..=32),
+        default_value_t = 4,
+        help_heading = "Work"
+    )]
     pub factor: u32,
 
-    /// Merges write at most so many bytes a second
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
+    /// Merges write at most so many bytes a second [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_rate, help_heading = "Work")]
     pub merge_rate: Option<u64>,
 
     /// Compression of the pages
@@ -150,22 +156,19 @@ impl Create {
     fn draft(&self) -> anyhow::Result<LiveDraft> {
         let mut draft = match self.order {
             Order::Hashed if !self.boundary.is_empty() => {
-                bail!("--boundary is for ordered tables: give a hashed one --partitions")
+                wrong!("--boundary is for ordered tables: give a hashed one --partitions")
             }
             Order::Hashed => match self.partitions {
                 Some(partitions) => LiveDraft::hashed().partitions(partitions),
                 None => LiveDraft::hashed(),
             },
             Order::Ordered if self.partitions.is_some() => {
-                bail!(
+                wrong!(
                     "--partitions is for hashed tables: give an ordered one a --boundary for each partition \
                      but the first"
                 )
             }
-            Order::Ordered => {
-                let keys = self.boundary.iter().map(|key| self.form.parse(key));
-                LiveDraft::ordered(keys.collect::<anyhow::Result<_>>()?)
-            }
+            Order::Ordered => LiveDraft::ordered(self.boundaries()?),
         };
         let options = &mut draft.options;
         (options.value, options.schema) = self.values()?;
@@ -181,16 +184,37 @@ impl Create {
         Ok(draft)
     }
 
+    fn boundaries(&self) -> anyhow::Result<Vec<Vec<u8>>> {
+        let mut keys: Vec<Vec<u8>> = Vec::with_capacity(self.boundary.len());
+        for text in &self.boundary {
+            let key = self.form.parse(text).context("--boundary")?;
+            match keys.last() {
+                None if key.is_empty() => {
+                    wrong!(
+                        "--boundary '': the first partition begins there by itself; leave it out"
+                    )
+                }
+                Some(before) if *before >= key => wrong!(
+                    "--boundary {}: boundaries have to rise, and the one before is {}",
+                    show_key(&key),
+                    show_key(before)
+                ),
+                _ => keys.push(key),
+            }
+        }
+        Ok(keys)
+    }
+
     fn values(&self) -> anyhow::Result<(ValueKind, Schema)> {
         let column = "value".to_owned();
         if self.value != ValueForm::Bytes && self.delta.is_some() {
-            bail!("--delta is for tables of --value bytes");
+            wrong!("--delta is for tables of --value bytes");
         }
         if self.value != ValueForm::Row && !self.column.is_empty() {
-            bail!("--column is for tables of --value row");
+            wrong!("--column is for tables of --value row");
         }
         if self.value != ValueForm::List && self.item.is_some() {
-            bail!("--item is for tables of --value list");
+            wrong!("--item is for tables of --value list");
         }
         Ok(match self.value {
             ValueForm::Bytes => {
@@ -198,17 +222,26 @@ impl Create {
                 (ValueKind::Bytes { column }, schema)
             }
             ValueForm::Row if self.column.is_empty() => {
-                bail!("a table of rows needs its columns: --column name:text --column score:int64")
+                wrong!(
+                    "--value row: a table of rows needs its columns, as by --column name:text --column score:int64"
+                )
             }
-            ValueForm::Row => (
-                ValueKind::Row,
-                parse_schema(&self.column).context("--column")?,
-            ),
+            ValueForm::Row => match parse_schema(&self.column) {
+                Ok(schema) => (ValueKind::Row, schema),
+                Err(problem) => wrong!("--column: {problem}"),
+            },
             ValueForm::List => {
                 let Some(item) = &self.item else {
-                    bail!("a table of lists needs the type of their items: --item text")
+                    wrong!(
+                        "--value list: a table of lists needs the type of their items, as by --item text"
+                    )
                 };
-                let item = parse_schema(&[format!("item:{item}")]).context("--item")?;
+                let item = match parse_schema(&[format!("item:{item}")]) {
+                    Ok(item) => item,
+                    Err(_) => wrong!(
+                        "--item: '{item}' is no type of items: give one such as int64 or text"
+                    ),
+                };
                 let item = item.columns()[0].clone();
                 let kind = item.kind.clone();
                 let list = Kind::List {

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::Context as _;
 use clap::Args;
 use forebay_engine::{Source, Ttl, ValueKind, show_key};
 use forebay_load::export::{ExportFormat, ExportOptions, ExportValues, Exporter};
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::choices::{DELTAS, ORDERS, WRITTEN_FORMATS};
 use crate::context::Context;
+use crate::error_kind::WrongLine;
 use crate::exit::Outcome;
 use crate::human;
 use crate::result_file::{ResultFile, is_stdout};
@@ -69,7 +70,7 @@ pub fn run(args: &Export, context: &Context) -> anyhow::Result<Outcome> {
     let seconds = || (context.clock.monotonic() - started).as_secs_f64();
     if is_stdout(&args.to) {
         if context.output.json {
-            bail!("--json and --to - both write to standard output: leave one of them out");
+            wrong!("--json and --to - both write to standard output: leave one of them out");
         }
         let drawing = context.progress();
         let written = write(args, format, source, std::io::stdout(), &*drawing);
@@ -117,11 +118,11 @@ fn format_of(args: &Export) -> anyhow::Result<ExportFormat> {
         Some(ExportFormat::Arrow) if stream => ExportFormat::ArrowStream,
         Some(format) => format,
         None => named.ok_or_else(|| {
-            anyhow!(
+            WrongLine(format!(
                 "{}: the name has to end in .parquet, .csv, .jsonl, .arrow, .feather or .arrows, which says what to \
                  write; or say it by --format",
                 args.to.display()
-            )
+            ))
         })?,
     })
 }

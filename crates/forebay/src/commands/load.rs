@@ -65,9 +65,15 @@ pub struct Load {
     #[arg(long, value_name = "COLUMN", help_heading = "Rows")]
     pub op: Option<String>,
 
-    /// Which of several updates of one key holds, in the order of the sources, or fail
-    #[arg(long, value_parser = DUPLICATES.parser(), default_value = "last", help_heading = "Rows")]
-    pub duplicates: Duplicates,
+    /// Which of several updates of one key holds, in the order of the sources, or fail [default:
+    /// last]. Other operations of one key are composed
+    #[arg(
+        long,
+        value_parser = DUPLICATES.parser(),
+        conflicts_with = "op",
+        help_heading = "Rows"
+    )]
+    pub duplicates: Option<Duplicates>,
 
     /// When the rows expire, counted from now: 7d, 12h, 90m, 30s [default: as the table says]
     #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Rows")]
@@ -112,6 +118,13 @@ fn carry_out(request: &LoadRequest, context: &Context) -> anyhow::Result<Outcome
 
 impl Load {
     pub(crate) fn request(self, context: &Context) -> anyhow::Result<LoadRequest> {
+        if self.duplicates.is_some() && self.verb != Verb::Update {
+            wrong!(
+                "--duplicates says which of several updates of a key holds, and with --as {} rows of one key \
+                 are composed: leave it out",
+                VERBS.name_of(self.verb)
+            );
+        }
         let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         Ok(LoadRequest {
@@ -126,7 +139,7 @@ impl Load {
                 (Some(time), _) => Some(Ttl::AfterMs(time.as_millis() as u64)),
                 (None, column) => column.map(Ttl::Column),
             },
-            duplicates: self.duplicates,
+            duplicates: self.duplicates.unwrap_or(Duplicates::Last),
             bad_rows: work.bad_rows,
             memory_bytes: work.memory_bytes,
             threads: work.threads,

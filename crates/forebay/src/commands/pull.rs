@@ -25,8 +25,8 @@ pub struct Pull {
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 
-    /// At most so many bytes a second
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    /// At most so many bytes a second [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_rate)]
     pub rate: Option<u64>,
 }
 

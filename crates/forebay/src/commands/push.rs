@@ -134,6 +134,7 @@ pub struct Push {
     #[arg(
         long,
         value_name = "N",
+        value_parser = human::parse_partitions,
         conflicts_with = "onto",
         help_heading = "Version"
     )]
@@ -246,7 +247,7 @@ impl Push {
         let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
         let boundaries = self.boundaries.as_deref();
-        let boundaries = boundaries.map(|text| read_boundaries(text, context));
+        let boundaries = boundaries.map(|text| read_boundaries(text, self.order, context));
         let boundaries = boundaries.transpose()?;
         Ok(PushRequest {
             table: self.table,
@@ -284,14 +285,19 @@ impl Push {
 }
 
 /// Boundaries as they stand, or in a file.
-fn read_boundaries(text: &str, context: &Context) -> anyhow::Result<GivenBoundaries> {
-    let parse = |text: &str| GivenBoundaries::parse(text).map_err(PushError::from);
+fn read_boundaries(text: &str, order: Order, context: &Context) -> anyhow::Result<GivenBoundaries> {
     if text.trim_start().starts_with('[') {
-        return Ok(parse(text)?);
+        let given = GivenBoundaries::parse(text);
+        let fits = |given: &GivenBoundaries| given.of_order(order).map(drop);
+        return match given.and_then(|given| fits(&given).map(|()| given)) {
+            Ok(given) => Ok(given),
+            Err(problem) => wrong!("--boundaries: {problem}"),
+        };
     }
     let bytes = context.disk.read(Path::new(text));
     let bytes = bytes.with_context(|| format!("--boundaries: cannot read {text}"))?;
-    Ok(parse(&String::from_utf8_lossy(&bytes))?)
+    let given = GivenBoundaries::parse(&String::from_utf8_lossy(&bytes));
+    Ok(given.map_err(PushError::from)?)
 }
 
 fn parse_page_size(text: &str) -> Result<u32, String> {

@@ -71,11 +71,12 @@ pub struct WorkArgs {
     pub memory: Option<u64>,
 
     /// Threads that read, sort and write [default: one a core]
-    #[arg(long, value_name = "N", help_heading = "Work")]
+    #[arg(long, value_name = "N", value_parser = human::parse_threads, help_heading = "Work")]
     pub threads: Option<usize>,
 
     /// Read and write at most so many bytes of records a second, to spare what else runs here
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Work")]
+    /// [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_rate, help_heading = "Work")]
     pub rate: Option<u64>,
 }
 
@@ -91,7 +92,14 @@ pub struct Work {
 impl SourceArgs {
     pub fn options(&self, context: &Context) -> anyhow::Result<SourceOptions> {
         let columns = self.column.iter().map(|text| parse_column(text));
-        let mut columns: Vec<_> = columns.collect::<Result<_, _>>().context("--column")?;
+        let columns = columns.collect::<Result<Vec<_>, _>>();
+        let mut columns = match columns {
+            Ok(columns) => columns,
+            Err(problem) => wrong!("--column: {problem}"),
+        };
+        if self.csv_delimiter.unwrap_or(b',') == self.csv_quote {
+            wrong!("--csv-delimiter and --csv-quote are one character: give two");
+        }
         if let Some(from) = &self.columns_from {
             let others = columns_from(from, context)
                 .context("--columns-from")?
@@ -125,7 +133,8 @@ impl WorkArgs {
             path => BadRows::File(PathBuf::from(path)),
         };
         if let BadRows::File(path) = &bad_rows
-            && context.disk.exists(path)?
+            && (context.disk.exists(path))
+                .with_context(|| format!("--bad-rows: cannot look for {}", path.display()))?
         {
             bail!(
                 "--bad-rows {}: the file exists already; remove it, or name another one",
@@ -146,7 +155,8 @@ impl WorkArgs {
 /// The columns of a table, or those that `export --json` told into a file.
 fn columns_from(from: &str, context: &Context) -> anyhow::Result<Vec<Given>> {
     let path = Path::new(from);
-    if !context.disk.exists(path)? {
+    let there = context.disk.exists(path);
+    if !there.with_context(|| format!("cannot look for {from}"))? {
         let target = Target::from_str(from).map_err(anyhow::Error::msg);
         let target = target.with_context(|| format!("{from} is neither a file nor a table"))?;
         let opened = context.open_target(&target)?;

@@ -128,6 +128,7 @@ pub struct Serve {
     #[arg(
         long,
         value_name = "N",
+        value_parser = human::parse_count,
         default_value = "10000",
         help_heading = "Limits"
     )]
@@ -137,7 +138,7 @@ pub struct Serve {
     #[arg(
         long,
         value_name = "SIZE",
-        value_parser = human::parse_bytes,
+        value_parser = human::parse_room,
         default_value = "256M",
         help_heading = "Limits"
     )]
@@ -145,11 +146,11 @@ pub struct Serve {
 
     /// Memory of the replies that clients have not read yet, of all connections together; beyond it
     /// the connection that holds the most is dropped [default: an eighth of RAM]
-    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_room, help_heading = "Limits")]
     pub reply_memory: Option<u64>,
 
     /// Threads that answer clients [default: one a core]
-    #[arg(long, value_name = "N", help_heading = "Work")]
+    #[arg(long, value_name = "N", value_parser = human::parse_threads, help_heading = "Work")]
     pub threads: Option<usize>,
 }
 

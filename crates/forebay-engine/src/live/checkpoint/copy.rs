@@ -5,17 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_io::Disk;
+use tracing::warn;
 
 use super::CheckpointError;
 use super::take::put_manifest;
 use crate::error::{At, StoreError};
-use crate::layout::{TableFiles, tables_dir};
+use crate::layout::{TableFiles, store_file, tables_dir};
 use crate::live::LiveError;
 use crate::name::TableName;
 use crate::push::take_push_lock;
 use crate::store::Store;
 
 const COPY_BYTES: usize = 1 << 20;
+/// Directories above one another, at most.
+const MOST_LEVELS: usize = 64;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +40,26 @@ pub fn copy_to(
     advance: &mut dyn FnMut(u64),
 ) -> Result<Copied, CheckpointError> {
     let (disk, clock, random) = (from.disk(), from.clock(), from.random());
+    if is_inside_store(&**disk, root)? {
+        let dir = root.to_path_buf();
+        return Err(CheckpointError::Inside { dir });
+    }
+    let made = Made::of(&**disk, root)?;
     let (disk, clock, random) = (Arc::clone(disk), Arc::clone(clock), Arc::clone(random));
     let to = Store::open_or_create(disk, clock, random, root)?;
+    let copied = copy_into(from, &to, name, advance);
+    if copied.is_err() {
+        made.undo(&to);
+    }
+    copied
+}
+
+fn copy_into(
+    from: &Store,
+    to: &Store,
+    name: &TableName,
+    advance: &mut dyn FnMut(u64),
+) -> Result<Copied, CheckpointError> {
     let table = to.any_table(name);
     let push = take_push_lock(&table, "a checkpoint")?;
     let _push = push.map_err(|holder| StoreError::PushRuns {
@@ -51,11 +72,60 @@ pub fn copy_to(
         }
         .into());
     }
-    let copied = copy_files(from, &to, name, advance);
+    to.refuse_lost(name)?;
+    let copied = copy_files(from, to, name, advance);
     if copied.is_err() {
         to.unmake_live(name);
     }
     copied
+}
+
+/// Whether the directory, made or not, lies in that of a store: below its root.
+fn is_inside_store(disk: &dyn Disk, root: &Path) -> Result<bool, StoreError> {
+    let whole = std::path::absolute(root).at("look for", root)?;
+    let mut above = whole.clone();
+    while !disk.exists(&above).at("look for", &above)? && above.pop() {}
+    if above == whole {
+        above.push("..");
+    }
+    // By "..", so that the system follows symbolic links on the way.
+    for _ in 0..MOST_LEVELS {
+        let store = store_file(&above);
+        if disk.exists(&store).at("look for", &store)? {
+            return Ok(true);
+        }
+        above.push("..");
+    }
+    Ok(false)
+}
+
+/// What there was of the store before the copy.
+enum Made {
+    /// All of it.
+    Nothing,
+    /// An empty directory, or none.
+    Store { dir: bool },
+}
+
+impl Made {
+    fn of(disk: &dyn Disk, root: &Path) -> Result<Self, StoreError> {
+        let store = store_file(root);
+        if disk.exists(&store).at("look for", &store)? {
+            return Ok(Made::Nothing);
+        }
+        let dir = !disk.exists(root).at("look for", root)?;
+        Ok(Made::Store { dir })
+    }
+
+    /// Removes a store that was made for the copy, unless somebody has made a table in it.
+    fn undo(self, store: &Store) {
+        if let Made::Store { dir } = self
+            && let Err(error) = store.unmake(dir)
+        {
+            let path = store.root().display();
+            warn!(%path, %error, "the store of a failed checkpoint stays");
+        }
+    }
 }
 
 fn copy_files(

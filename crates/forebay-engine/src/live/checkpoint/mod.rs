@@ -54,6 +54,8 @@ pub enum CheckpointError {
     NotTaken { table: TableName, holder: String },
     #[error("no checkpoint of table {table} was made: {why}")]
     Refused { table: TableName, why: String },
+    #[error("{} lies in the directory of a store: name one that is outside of it", dir.display())]
+    Inside { dir: PathBuf },
     #[error(transparent)]
     Live(#[from] LiveError),
     #[error(transparent)]
@@ -126,7 +128,8 @@ impl Store {
         let files = TableFiles::new(self.root(), name);
         let (disk, clock) = (&**self.disk(), &**self.clock());
         let table = || name.clone();
-        let gone = |error| match self.is_live(name) {
+        let is_there = || Ok::<_, StoreError>(self.is_live(name)? || self.was_live(name)?);
+        let gone = |error| match is_there() {
             Ok(false) => StoreError::NoTable { table: table() },
             _ => error,
         };
@@ -139,7 +142,7 @@ impl Store {
         let began = clock.monotonic();
         let words = holder_words(disk, clock, words);
         loop {
-            if !self.is_live(name)? {
+            if !is_there()? {
                 return Err(StoreError::NoTable { table: table() });
             }
             match try_lock(disk, &files.live_lock(), &words).map_err(gone)? {

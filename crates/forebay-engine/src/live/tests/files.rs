@@ -1,6 +1,6 @@
 //! Opening again, files that come and go, memory limits, failures.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -164,6 +164,54 @@ fn a_table_is_open_once_and_of_one_mode() {
         .create_live(&name(), LiveDraft::ordered(Vec::new()), &budget)
         .unwrap();
     assert_eq!(again.get(b"k").unwrap(), None);
+}
+
+#[test]
+fn a_table_whose_manifest_is_lost_is_not_made_anew() {
+    for draft in [LiveDraft::hashed(), LiveDraft::hashed().unlogged()] {
+        let (disk, table) = create(draft.clone());
+        table.update(b"k", b"v").unwrap().wait().unwrap();
+        table.flush().unwrap();
+        drop(table);
+        let store = store_on(Arc::new(disk.clone()), 9);
+        let manifest = Path::new("/s/tables/t/live");
+        let kept = disk.read(manifest).unwrap();
+        disk.remove(manifest).unwrap();
+        let (before, budget) = (disk.files(), Budget::new(1 << 20));
+        let refused = [
+            store
+                .create_live(&name(), draft.clone(), &budget)
+                .unwrap_err()
+                .to_string(),
+            store
+                .begin_push(&name(), PushOptions::default())
+                .unwrap_err()
+                .to_string(),
+            store.next_version(&name(), None).unwrap_err().to_string(),
+        ];
+        for words in refused {
+            assert!(
+                words.contains("/s/tables/t/live") && words.contains("forebay drop t"),
+                "{words}"
+            );
+        }
+        let of_data = |files: Vec<PathBuf>| -> Vec<PathBuf> {
+            files
+                .into_iter()
+                .filter(|path| !path.to_string_lossy().ends_with("lock"))
+                .collect()
+        };
+        assert_eq!(of_data(disk.files()), of_data(before));
+        forebay_io::replace_file(&disk, manifest, &kept).unwrap();
+        assert_eq!(
+            open(&disk).unwrap().get(b"k").unwrap().as_deref(),
+            Some(&b"v"[..])
+        );
+        disk.remove(manifest).unwrap();
+        store.drop_table(&name()).unwrap();
+        assert_eq!(run_files(&disk), 0);
+        store.create_live(&name(), draft, &budget).unwrap();
+    }
 }
 
 #[test]

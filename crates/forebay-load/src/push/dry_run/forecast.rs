@@ -7,6 +7,7 @@ use std::time::Duration;
 use forebay_engine::{
     Becomes, Comparison, Expected, Manifest, ReadError, Version, compare_expected, compare_sampled,
 };
+use forebay_run::error::named_key;
 use forebay_run::format::MIN_PAGE_BYTES;
 use forebay_run::operation::Operation;
 use forebay_run::record::decode;
@@ -271,7 +272,7 @@ impl Prepared<'_> {
             && self.layer().is_none()
             && self.request.duplicates == Duplicates::Fail
         {
-            let key = String::from_utf8_lossy(key).into_owned();
+            let key = named_key(key);
             return Some(SortError::Duplicate { key }.to_string());
         }
         let (needed, free) = (room.needed_bytes?, room.free_bytes?);

@@ -7,6 +7,7 @@ use super::expanded::Expanded;
 use super::glob::{hidden, is_pattern, matches_name, matches_parts};
 use super::lake::Lakes;
 use super::location::Location;
+use super::passed_over::refuse_passed_over;
 use crate::near;
 use crate::sources::error::SourceError;
 use crate::sources::format::{Format, Packing};
@@ -84,7 +85,9 @@ impl Search<'_> {
         match (below.is_empty(), head) {
             (false, _) => self.directory(path, below, any_ending).map(Some),
             (true, Some(meta)) => Ok(Some(vec![meta])),
-            (true, None) if self.location.is_directory(path) => Err(self.empty_directory()),
+            (true, None) if self.location.is_directory(path) => {
+                self.directory(path, below, any_ending).map(Some)
+            }
             (true, None) => Ok(None),
         }
     }
@@ -98,10 +101,12 @@ impl Search<'_> {
         for meta in &below {
             self.lakes.see(&meta.location);
         }
-        let known = |meta: &ObjectMeta| {
-            let name = meta.location.filename().unwrap_or_default();
-            any_ending || Format::of_name(Packing::of_name(name).1).is_some()
-        };
+        let is_known =
+            |name: &str| any_ending || Format::of_name(Packing::of_name(name).1).is_some();
+        let known = |meta: &ObjectMeta| is_known(meta.location.filename().unwrap_or_default());
+        if let Some(dir) = self.location.local(path) {
+            refuse_passed_over(dir, &is_known)?;
+        }
         let shown = |meta: &ObjectMeta| {
             let parts = meta.location.prefix_match(path);
             parts.is_some_and(|mut parts| !parts.any(|part| hidden(part.as_ref())))

@@ -151,7 +151,12 @@ impl Location {
         }
     }
 
-    /// The same of a file that was found, which says that it holds nothing.
+    /// Where a path lies on this machine.
+    pub fn local(&self, path: &Path) -> Option<PathBuf> {
+        local_path(path).filter(|_| !self.is_far())
+    }
+
+    /// [`Location::check`] of a file that was found, which says that it holds nothing.
     pub fn check_empty(&self, name: &str, path: &Path) -> Result<(), SourceError> {
         match local_path(path).as_deref().and_then(|path| path.to_str()) {
             Some(path) if !self.is_far() => self.check(name, path),
@@ -253,7 +258,7 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 /// What can be read once at most, if at all, and tells no size.
-fn special(kind: std::fs::FileType) -> Option<&'static str> {
+pub fn special(kind: std::fs::FileType) -> Option<&'static str> {
     Some(match kind {
         _ if kind.is_fifo() => "a pipe",
         _ if kind.is_socket() => "a socket",

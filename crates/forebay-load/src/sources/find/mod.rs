@@ -9,6 +9,7 @@ mod expanded;
 pub(super) mod glob;
 mod lake;
 mod location;
+mod passed_over;
 mod web;
 
 use std::collections::{HashMap, HashSet};

@@ -92,6 +92,28 @@ fn a_long_array_is_read_in_parts() {
 }
 
 #[test]
+fn reasons_name_no_lines_of_their_own() {
+    let odd = "id,name\n1,a\n\n2,b,c\n3,\"d\ne\"\n4\n5,f\n6,\"g\n\",\n7,\"h\n\"i\n";
+    let mac = odd.replace('\n', "\r");
+    let dir = Dir::new(&[("a.csv", odd.as_bytes()), ("mac.csv", mac.as_bytes())]);
+    for name in ["a.csv", "mac.csv"] {
+        let content = read(&dir.open(name).unwrap()).unwrap();
+        assert_eq!(content.rows.len(), 3, "{name}");
+        assert_eq!(
+            content.rejects,
+            [
+                "line 4: wrong number of fields, expected 2 got 3",
+                "line 7: wrong number of fields, expected 2 got 1",
+                "line 9: wrong number of fields, expected 2 got 3",
+                "line 11: something follows the closing quote of the column 'name': a quote within quotes is \
+                 written twice",
+            ],
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn csv_of_old_macs() {
     let dir = Dir::new(&[
         ("a.csv", b"id,name\r1,\"a\rb\"\r2,c\r\r3,d,e\r4,\xff\r5,f"),

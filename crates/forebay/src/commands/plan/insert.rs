@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use forebay_plan::draw::{svg, text};
 use forebay_plan::insert::{InsertPlan, Mode, Request, plan};
@@ -34,7 +34,7 @@ pub struct Insert {
     pub seconds: Option<Duration>,
 
     /// Cut the plan into batches that carry at most so many bytes each, as 512M; with --json
-    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_bytes, requires = "json")]
+    #[arg(long, value_name = "BYTES", value_parser = crate::human::parse_room, requires = "json")]
     pub batch_bytes: Option<u64>,
 
     /// Draw the plan into an SVG file; further regions get the file's name with -1, -2 and so on
@@ -50,7 +50,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub fn run(args: &Insert, context: &Context) -> anyhow::Result<Outcome> {
     if args.seconds.is_some() && args.mode != Mode::Polish {
-        bail!("--seconds goes with --mode polish: the other modes take as long as they take");
+        wrong!("--seconds goes with --mode polish: the other modes take as long as they take");
     }
     super::check_drawing(&args.input, args.draw.as_deref())?;
     let file = args.input.display();

@@ -9,13 +9,13 @@ pub mod workload;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::result_file::{ResultFile, is_same_file, is_stdout};
+use crate::result_file::{ResultFile, is_no_file, is_same_file, is_stdout};
 
 /// Columns of what is drawn in the terminal.
 const WIDTH: usize = 110;
@@ -62,14 +62,22 @@ fn check_drawing(input: &Path, drawing: Option<&Path>) -> anyhow::Result<()> {
         return Ok(());
     };
     if is_stdout(drawing) {
-        bail!(
+        wrong!(
             "--draw {}: standard output has the plan; name a file",
             drawing.display()
         );
     }
     if is_same_file(input, drawing) {
-        bail!(
+        wrong!(
             "--draw {} is the input; name another file",
+            drawing.display()
+        );
+    }
+    let extension = drawing.extension();
+    let is_svg = extension.is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+    if !is_svg && !is_no_file(drawing) {
+        wrong!(
+            "--draw {}: a drawing is SVG: give a name that ends in .svg",
             drawing.display()
         );
     }

@@ -34,12 +34,19 @@ pub struct Place {
     pub objective: Objective,
 
     /// The share of the best capacity that migrate has to reach
-    #[arg(long, value_name = "SHARE", default_value_t = 0.99)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value_t = 0.99)]
     pub share: f64,
 
     /// Draw the placement into an SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub draw: Option<PathBuf>,
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(format!("'{text}' is not a number above 0 and up to 1")),
+    }
 }
 
 pub fn run(args: &Place, context: &Context) -> anyhow::Result<Outcome> {

@@ -1,6 +1,5 @@
 //! `forebay plan workload`: loads to plan for, drawn from a distribution.
 
-use anyhow::bail;
 use clap::Args;
 use forebay_plan::draw::{Picture, Stage, text};
 use forebay_plan::placement::workload::{Distribution, Stream};
@@ -8,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::choices::DISTRIBUTIONS;
 use crate::context::Context;
+use crate::error_kind::WrongLine;
 use crate::exit::Outcome;
 
 /// The most requests that are drawn, each by itself.
@@ -61,15 +61,16 @@ pub struct Workload {
 
 pub fn run(args: &Workload, context: &Context) -> anyhow::Result<Outcome> {
     if args.requests > MOST_REQUESTS {
-        bail!(
+        wrong!(
             "--requests: more than {MOST_REQUESTS} are not drawn one by one; draw fewer and scale them"
         );
     }
     if args.partitions > MOST_PARTITIONS {
-        bail!("--partitions: at most {MOST_PARTITIONS}");
+        wrong!("--partitions: at most {MOST_PARTITIONS}");
     }
     let distribution = distribution(args)?;
-    let shares = distribution.shares(args.partitions)?;
+    let shares = distribution.shares(args.partitions);
+    let shares = shares.map_err(|problem| WrongLine(problem.to_string()))?;
     let load = Stream::new(&shares, args.seed).counts(args.requests);
     let object = object(args, &distribution, &shares, &load);
     context.print(&object, || terminal(args, &load))?;
@@ -100,7 +101,7 @@ fn distribution(args: &Workload) -> anyhow::Result<Distribution> {
             Some((_, parameter)) => **parameter = value,
             None => {
                 let distribution = DISTRIBUTIONS.name_of(args.distribution);
-                bail!("--{name} is no parameter of {distribution}");
+                wrong!("--{name} is no parameter of {distribution}");
             }
         }
     }
