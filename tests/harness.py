@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 import redis
 
 BINARY = os.environ.get("FOREBAY", str(Path(__file__).parent.parent / "target/debug/forebay"))
@@ -147,3 +148,20 @@ def wait_for(condition, what, seconds=10):
             return
         time.sleep(0.01)
     raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def refused(call, *words):
+    """The error that the server answers with, which has these words in it."""
+    with pytest.raises(redis.ResponseError) as error:
+        call()
+    text = str(error.value)
+    for word in words:
+        assert word in text, text
+    return text
+
+
+def is_served(client, table):
+    try:
+        return client.get(f"{table}:absent") is None
+    except redis.ResponseError:
+        return False

@@ -1,0 +1,126 @@
+"""MULTI, WATCH and pipelines on live tables."""
+
+import json
+import threading
+import urllib.request
+
+import pytest
+import redis
+from harness import is_served, refused, wait_for
+
+
+def test_transactions(live):
+    client = live.client(decode_responses=True)
+    with client.pipeline(transaction=True) as multi:
+        multi.set("kv:{u}a", 1).incr("kv:{u}a").get("kv:{u}a").lpush("kv:{u}a", 1)
+        multi.delete("kv:{u}b").append("kv:{u}a", "0").get("kv:{u}a")
+        out = multi.execute(raise_on_error=False)
+    assert out[:3] == [True, 2, "2"] and isinstance(out[3], redis.ResponseError)
+    assert out[4:] == [0, 2, "20"]
+    assert client.get("kv:{u}a") == "20"
+    with client.pipeline(transaction=True) as multi:
+        for i in range(100):
+            multi.set(f"kv:{i}", i)
+        refused(multi.execute, "different partitions", "hashtag")
+    assert client.exists(*[f"kv:{i}" for i in range(100)]) == 0
+    with client.pipeline(transaction=True) as multi:
+        multi.set("kv:a", 1).incr("count:a")
+        refused(multi.execute, "several tables")
+    with client.pipeline(transaction=True) as multi:
+        multi.set("kv:a", 1).keys("*")
+        refused(multi.execute, "KEYS cannot be in a MULTI that writes")
+    assert client.exists("kv:a") == 0
+
+
+def test_watched_counters_of_many_clients_all_count(live):
+    """As redis-py's documentation uses WATCH: read, then write where nobody did meanwhile."""
+
+    def add(client):
+        with client.pipeline() as pipe:
+            while True:
+                try:
+                    pipe.watch("kv:{w}n")
+                    seen = int(pipe.get("kv:{w}n") or 0)
+                    pipe.multi()
+                    pipe.set("kv:{w}n", seen + 1).set("kv:{w}last", seen + 1)
+                    pipe.execute()
+                    return
+                except redis.WatchError:
+                    continue
+
+    def work():
+        client = live.client(decode_responses=True)
+        for _ in range(50):
+            add(client)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    client = live.client(decode_responses=True)
+    assert client.mget("kv:{w}n", "kv:{w}last") == ["200", "200"]
+
+
+def test_an_error_in_a_transaction_leaves_the_other_commands(live):
+    client = live.client(decode_responses=True)
+    with client.pipeline(transaction=True) as multi:
+        multi.set("kv:{u}a", 1).execute_command("KV.DELTA", "kv:{u}a", 1)
+        multi.set("kv:", 2).execute_command("MSET", "kv:{u}b", 3, "kv:{u}c")
+        multi.set("kv:{u}d", 4, ex=100).ttl("kv:{u}d")
+        out = multi.execute(raise_on_error=False)
+    errors = [str(part) if isinstance(part, redis.ResponseError) else None for part in out]
+    assert "kind of deltas" in errors[1] and "0 bytes" in errors[2] and "wrong number" in errors[3]
+    assert (out[0], out[4], out[5]) == (True, True, 100)
+    assert client.mget("kv:{u}a", "kv:{u}b", "kv:{u}d") == ["1", None, "4"]
+    # Numbers of several partitions: one that is none, and nothing is written.
+    pairs = {f"count:{i}": i for i in range(50)} | {"count:x": "many"}
+    refused(lambda: client.mset(pairs), "not an integer")
+    assert client.exists(*pairs) == 0
+    pairs["count:x"] = 7
+    assert client.mset(pairs) and client.mget(list(pairs)) == [str(n) for n in pairs.values()]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_redis_py_pipelines_and_transactions(live, protocol):
+    client = live.client(decode_responses=True, protocol=protocol)
+    with client.pipeline(transaction=False) as pipe:
+        for i in range(300):
+            pipe.set(f"kv:{i}", i, ex=1000 + i).incr(f"kv:{i}").ttl(f"kv:{i}")
+        out = pipe.execute()
+    assert out[1::3] == list(range(1, 301))
+    assert all(left - 1000 - i in (-1, 0) for i, left in enumerate(out[2::3]))
+    with client.pipeline(transaction=True) as multi:
+        multi.execute_command("SETEX", "kv:{m}a", 50, "x")
+        multi.append("kv:{m}a", "y").getex("kv:{m}a", persist=True)
+        multi.ttl("kv:{m}a").expire("kv:{m}a", 70, nx=True).expire("kv:{m}a", 60, gt=True)
+        multi.ttl("kv:{m}a").pexpireat("kv:{m}a", 1).get("kv:{m}a")
+        assert multi.execute() == [True, 2, "xy", -1, True, False, 70, True, None]
+
+
+def test_what_is_appended_in_a_transaction_is_written_by_itself(live):
+    live.store.run("create", "joined", "--delta", "append")
+    client = live.client()
+    wait_for(lambda: is_served(client, "joined"), "the new table")
+
+    def log_bytes():
+        with urllib.request.urlopen(f"http://127.0.0.1:{live.http}/v1/tables") as answer:
+            tables = json.loads(answer.read())["tables"]
+        return next(table["log_bytes"] for table in tables if table["table"] == "joined")
+
+    client.set("joined:long", b"x" * (4 << 20))
+    before = log_bytes()
+    with client.pipeline(transaction=True) as multi:
+        for _ in range(1000):
+            multi.append("joined:long", b"1234567890")
+        multi.strlen("joined:long")
+        lengths = multi.execute()
+    assert lengths[-1] == (4 << 20) + 10_000
+    assert log_bytes() - before < 1 << 20
+    # What was set there is written once, with what was appended.
+    with client.pipeline(transaction=True) as multi:
+        multi.set("text:short", "a")
+        for _ in range(1000):
+            multi.append("text:short", "b")
+        multi.execute()
+    assert client.get("text:short") == b"a" + b"b" * 1000
