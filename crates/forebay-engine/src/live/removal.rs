@@ -13,7 +13,7 @@ use parking_lot::MutexGuard;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
 use crate::live::log::Lsn;
-use crate::live::part::LivePart;
+use crate::live::part::{LivePart, PartFound, PartView};
 use crate::live::removed::KeyRange;
 use crate::live::shared::LiveShared;
 use crate::live::snapshot::Snapshot;
@@ -92,8 +92,9 @@ impl LiveShared {
         }
         let before = self.snapshot_of(&parts);
         for (place, piece) in pieces {
-            let part = &mut parts[place];
-            part.watchers.removed(&piece);
+            let part = &mut *parts[place];
+            let view = &part.view;
+            part.watchers.removed(&piece, |key| self.may_be_there(view, key));
             // What lies on the disk is to be removed there, too.
             freeze |= piece.is_all() && !part.view.runs.is_empty();
             freeze |= part.remove(piece, &self.memory);
@@ -104,6 +105,13 @@ impl LiveShared {
         }
         self.compact_memory_after_snapshot();
         Ok((before, Commit::new(self, lsn)))
+    }
+
+    /// Whether a view has a key, or may have: nobody waits for the device here.
+    fn may_be_there(&self, view: &PartView, key: &[u8]) -> bool {
+        let place = self.shape.place(key);
+        let found = view.get(&self.shape, place, key, None, false);
+        !matches!(found, Ok(PartFound::Value(None)))
     }
 
     /// All partitions locked, with writes let through.

@@ -60,9 +60,11 @@ impl Watchers {
         }
     }
 
-    /// The keys of a range are deleted.
-    pub fn removed(&mut self, range: &KeyRange) {
-        let of_range = self.by_key.extract_if(|key, _| range.covers(key));
+    /// The keys of a range are deleted, as far as they are there.
+    pub fn removed(&mut self, range: &KeyRange, is_there: impl Fn(&[u8]) -> bool) {
+        let of_range = self
+            .by_key
+            .extract_if(|key, _| range.covers(key) && is_there(key));
         of_range.for_each(|(_, watchers)| tell(watchers));
     }
 
@@ -101,9 +103,10 @@ mod tests {
         assert!(!a.is_written() && !b.is_written());
         watchers.written(b"a");
         assert!(a.is_written() && also_a.is_written() && !b.is_written());
-        let (c, d) = (watchers.add(b"c"), watchers.add(b"d"));
-        watchers.removed(&KeyRange::between(Bound::Excluded(b"c"), Bound::Unbounded));
-        assert!(d.is_written() && !c.is_written());
+        let [c, d, e] = [b"c", b"d", b"e"].map(|key| watchers.add(key));
+        let behind_c = KeyRange::between(Bound::Excluded(b"c"), Bound::Unbounded);
+        watchers.removed(&behind_c, |key| key != b"e");
+        assert!(d.is_written() && !c.is_written() && !e.is_written());
         let again = watchers.add(b"a");
         watchers.all_written();
         assert!(again.is_written() && b.is_written());

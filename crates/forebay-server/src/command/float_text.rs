@@ -27,7 +27,8 @@ pub fn holds(text: &str, digits: usize, value: f64) -> bool {
 fn decimal(text: &str) -> Option<(String, i64)> {
     let unsigned = text.trim_start_matches(['-', '+']);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        // One that is too long for a number is beyond any float as well.
+        Some((mantissa, exponent)) => (mantissa, exponent.parse().unwrap_or(i32::MAX)),
         None => (unsigned, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -74,6 +75,8 @@ mod tests {
             "9007199254740993",
             "1e309",
             "1e-400",
+            "1e99999999999",
+            "1e-99999999999",
         ] {
             assert!(!double(text), "{text}");
         }
