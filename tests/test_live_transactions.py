@@ -127,12 +127,16 @@ def test_what_is_appended_in_a_transaction_is_written_by_itself(live):
 
 
 def test_a_deletion_of_all_keys_counts_for_watched_keys_that_were_there(live):
-    one, other = live.client(), live.client()
-    one.set("kv:here", "1")
-    for key, replies in (("kv:here", None), ("kv:absent", [b"PONG"])):
-        assert one.execute_command("WATCH", key) == b"OK"
-        assert other.execute_command("FLUSHDB", "kv") is True
-        one.execute_command("MULTI")
-        one.execute_command("PING")
-        assert one.execute_command("EXEC") == replies
-        other.set("kv:here", "1")
+    client = live.client()
+    for key, is_changed in (("kv:here", True), ("kv:absent", False)):
+        client.set("kv:here", "1")
+        with client.pipeline() as pipe:
+            pipe.watch(key)
+            client.execute_command("FLUSHDB", "kv")
+            pipe.multi()
+            pipe.ping()
+            if is_changed:
+                with pytest.raises(redis.WatchError):
+                    pipe.execute()
+            else:
+                assert pipe.execute() == [True]
