@@ -94,7 +94,8 @@ impl LiveShared {
         for (place, piece) in pieces {
             let part = &mut *parts[place];
             let view = &part.view;
-            part.watchers.removed(&piece, |key| self.may_be_there(view, key));
+            part.watchers
+                .removed(&piece, |key| self.may_be_there(view, key));
             // What lies on the disk is to be removed there, too.
             freeze |= piece.is_all() && !part.view.runs.is_empty();
             freeze |= part.remove(piece, &self.memory);
