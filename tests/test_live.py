@@ -313,6 +313,22 @@ def test_ranges_scans_and_their_deletion(live):
     assert client.randomkey() is not None
 
 
+def test_a_table_of_floats_holds_no_other_numbers_than_it_was_given(store):
+    store.run("create", "f", "--delta", "f64")
+    with store.serve() as server:
+        client = server.client(decode_responses=True)
+        for text in ("9007199254740993", "1e-400", "1e400", "0.1234567890123456789012"):
+            refused(lambda text=text: client.set("f:x", text), "another number")
+            refused(
+                lambda text=text: client.execute_command("KV.DELTA", "f:x", text), "another number"
+            )
+        refused(lambda: client.execute_command("KV.DELTA", "f:x", "-inf"), "Infinity")
+        assert client.get("f:x") is None
+        assert client.set("f:x", "0.1") and client.get("f:x") == "0.1"
+        assert client.incrbyfloat("f:x", 1e22) == 1e22
+        assert client.set("f:x", "9007199254740992") and client.incrbyfloat("f:x", 2) == 2**53 + 2
+
+
 def test_a_float_of_32_bits_is_told_as_it_is_stored(store):
     store.run("create", "f", "--value", "row", "--column", "x:float32")
     with store.serve() as server:

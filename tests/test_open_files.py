@@ -4,10 +4,11 @@ import contextlib
 import json
 import resource
 import socket
+import urllib.error
 import urllib.request
 
 import pytest
-from harness import Failed, Server, wait_for
+from harness import Failed, Server, is_served, wait_for
 
 LIMIT = 200
 
@@ -78,3 +79,44 @@ def test_a_crowd_of_clients_does_not_keep_a_table_from_its_files(store, tmp_path
         for client in clients:
             client.close()
         wait_for(lambda: connect(server)[1] == b"+PONG\r\n", "let in again")
+
+
+def test_more_partitions_than_files_refuse_writes_and_nothing_else(store):
+    tables = [f"t{number}" for number in range(12)]
+    for table in tables:
+        store.run("create", table, "--partitions", "16", "--durability", "os")
+    written, refusals = {}, set()
+
+    def write(client):
+        for turn in range(200):
+            for table in tables:
+                keys = [f"{table}:{turn}-{number}" for number in range(100)]
+                with client.pipeline(transaction=False) as pipe:
+                    for key in keys:
+                        pipe.set(key, "x" * 100)
+                    answers = pipe.execute(raise_on_error=False)
+                for key, answer in zip(keys, answers, strict=True):
+                    if answer is True:
+                        written[key] = b"x" * 100
+                    else:
+                        refusals.add(str(answer))
+                if refusals:
+                    return
+
+    with LimitedServer(store, 150, "--memory", "3M", "--threads", "2") as server:
+        wait_for(lambda: is_served(server.client(), tables[-1]), "the tables")
+        write(server.client())
+        assert any("open" in why and "files" in why for why in refusals), refusals
+        # Others are let in, and told how it is.
+        assert connect(server)[1] == b"+PONG\r\n"
+        assert server.client().get("t0:0-0") == b"x" * 100
+        with pytest.raises(urllib.error.HTTPError) as unready:
+            ask(server, "/ready")
+        assert unready.value.code == 503 and "open" in unready.value.read().decode()
+    with store.serve() as server:
+        client = server.client()
+        wait_for(lambda: all(is_served(client, table) for table in tables), "the tables")
+        keys = list(written)
+        assert client.mget(keys[:1000]) == [written[key] for key in keys[:1000]]
+        assert client.mget(keys[-1000:]) == [written[key] for key in keys[-1000:]]
+        assert client.set("t0:more", "1")

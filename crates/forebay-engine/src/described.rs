@@ -20,7 +20,11 @@ impl Described<'_> {
         }
         if run.summary() != self.summary {
             let (found, wanted) = (run.summary(), self.summary);
-            return Some(format!("it holds {found:?}, the manifest says {wanted:?}"));
+            return Some(format!(
+                "it is another run: it holds {} records in {} bytes, the manifest says {} in {}, or what \
+                 they amount to differs",
+                found.records, found.file_bytes, wanted.records, wanted.file_bytes
+            ));
         }
         if self.order == Order::Hashed && run.hasher() != self.hasher {
             let prefix = String::from_utf8_lossy(run.hasher().prefix()).into_owned();

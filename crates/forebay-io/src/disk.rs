@@ -55,6 +55,11 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn free_bytes(&self, _path: &Path) -> io::Result<Option<u64>> {
         Ok(None)
     }
+    /// How many files this process may open besides those that it has open; none where nobody
+    /// knows, or where there are plenty.
+    fn free_files(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
     /// Whether this can fill up, and a file's blocks can be kept for later: not so in object
     /// storage.
     fn keeps_blocks(&self) -> bool {
@@ -160,6 +165,11 @@ pub fn dir_of(path: &Path) -> &Path {
 /// done to the file.
 pub fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// What opening a file ends with where too many are open.
+pub fn out_of_files() -> io::Error {
+    io::Error::from_raw_os_error(libc::EMFILE)
 }
 
 /// Whether the same may work later, without a doubt about what is on the device: when there is

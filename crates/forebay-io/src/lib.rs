@@ -28,7 +28,7 @@ mod throttle;
 pub use clock::{Clock, SystemClock, Waiting, within};
 pub use disk::{
     Disk, Lock, LogFile, ReadFile, WriteFile, dir_of, is_bad_device, is_out_of_files,
-    is_out_of_space, may_pass, put_file, replace_file,
+    is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
 pub use memory::MemoryDisk;
 pub use net::{Arrival, Listener, Net, NetStream};

@@ -204,6 +204,15 @@ impl Run {
             .flat_map(|index| (1..index.len()).map(|page| index.separator(page)))
     }
 
+    /// About how many pages the keys from `from` on take, up to `to`, of an ordered run.
+    pub fn pages_between(&self, from: &[u8], to: Option<&[u8]>) -> u64 {
+        let Index::Ordered(index) = &self.index else {
+            return 0;
+        };
+        let end = to.map_or(index.len(), |to| index.page(to));
+        end.saturating_sub(index.page(from)) as u64
+    }
+
     /// Gives the pages of the mapped file back to the system, which keeps them in its cache: they
     /// no longer count as memory of this process, until they are looked at again.
     pub fn release_mapped(&self) {

@@ -104,6 +104,15 @@ impl Budget {
         self.limit_bytes
     }
 
+    /// How many tables share it.
+    pub(crate) fn tables(&self) -> usize {
+        let members = self.members.lock();
+        members
+            .iter()
+            .filter(|table| table.strong_count() > 0)
+            .count()
+    }
+
     pub(crate) fn flush_turns(&self) -> &Turns {
         &self.flush_turns
     }

@@ -11,7 +11,7 @@ use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
 use crate::live::flush::Output;
 use crate::live::levels::{Due, due};
-use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
+use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::part::{LiveRun, PartView, run_cursors};
 use crate::live::removed::Removed;
 use crate::live::shared::LiveShared;
@@ -28,10 +28,28 @@ impl LiveShared {
         let factor = self.options.factor as usize;
         let dues = manifest.partitions.iter().filter_map(|partition| {
             let levels: Vec<u32> = partition.runs.iter().map(|run| run.level).collect();
-            let due = all_removed(partition).or_else(|| due(&levels, factor));
+            let due = match self.is_half_removed(partition) {
+                true => levels.iter().max().map(|&level| Due {
+                    runs: 0..levels.len(),
+                    level,
+                }),
+                false => due(&levels, factor),
+            };
             due.map(|due| (partition.id, due))
         });
         dues.min_by_key(|(_, due)| due.level)
+    }
+
+    /// Whether half of a partition's space is for nothing, so that merging all of it pays.
+    fn is_half_removed(&self, partition: &LivePartition) -> bool {
+        if partition.runs.iter().all(|run| run.removed.is_empty()) {
+            return false;
+        }
+        let place = self.parts.find(partition.id);
+        place.is_some_and(|place| {
+            let view = Arc::clone(&self.parts.at(place).lock().view);
+            view.is_half_removed(false)
+        })
     }
 
     /// Does one merge, if one is due.
@@ -165,14 +183,4 @@ impl LiveShared {
             wait -= sleep;
         }
     }
-}
-
-/// The merge that frees the space of what lies below a run that has removed all of it.
-fn all_removed(partition: &LivePartition) -> Option<Due> {
-    let removing = |run: &LiveRunRef| run.removed.is_all();
-    let newest = partition.runs.iter().rposition(removing)?;
-    Some(Due {
-        runs: 0..newest + 1,
-        level: partition.runs[newest].level,
-    })
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_io::{is_out_of_files, put_file};
+use forebay_io::{is_out_of_files, out_of_files, put_file};
 use forebay_run::RunWriter;
 use forebay_run::format::{RunOptions, RunSummary};
 use forebay_run::merge::{Merge, Resolve};
@@ -38,6 +38,10 @@ use crate::live::removed::Removed;
 use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
 
+/// So many files stay for merges, which are to make them fewer, for the manifest, and for whoever
+/// asks how the table does; and so many a table for segments of the log.
+const SPARE_FILES: u64 = 12;
+const SPARE_FILES_A_TABLE: u64 = 2;
 /// How often it is tried whether a directory can be opened again.
 const OPEN_RETRY: Duration = Duration::from_millis(100);
 
@@ -103,6 +107,7 @@ impl LiveShared {
         let Some(frozen) = self.frozen.lock().front().copied() else {
             return Ok(None);
         };
+        self.check_files()?;
         let mut written = Vec::new();
         let result = self.write_generation(&mut written);
         if let Err(error) = result.and_then(|()| self.install_generation(frozen, &written)) {
@@ -117,6 +122,22 @@ impl LiveShared {
             warn!(table = %self.shape.table, %error, "a part of the log that is not needed stays for now");
         }
         Ok(Some(frozen.number))
+    }
+
+    /// Refuses a flush after which nothing more could be opened: each run takes a file.
+    fn check_files(&self) -> Result<(), LiveError> {
+        let dir = &self.files.dir;
+        let Some(free) = self.disk().free_files().at("count open files for", dir)? else {
+            return Ok(());
+        };
+        let frozen = |view: &PartView| view.frozen.first().is_some_and(|minis| !minis.is_empty());
+        let parts = self.parts.iter();
+        let runs = parts.filter(|part| frozen(&part.lock().view)).count() as u64;
+        let spare = SPARE_FILES + SPARE_FILES_A_TABLE * self.budget().tables() as u64;
+        match free < runs + spare {
+            true => Err(out_of_files()).at("open a run in", dir)?,
+            false => Ok(()),
+        }
     }
 
     fn write_generation(&self, written: &mut Vec<Option<Arc<LiveRun>>>) -> Result<(), LiveError> {

@@ -134,11 +134,11 @@ impl Store {
             table: table.clone(),
             holder,
         })?;
-        let lock = self.lock_live(name, &files);
-        let lock = lock.inspect_err(|_| batch.remove_void())?;
         if self.is_live(name)? {
             return Err(LiveError::Exists { table });
         }
+        let lock = self.lock_live(name, &files);
+        let lock = lock.inspect_err(|_| batch.remove_void())?;
         if batch.exists()? {
             return Err(LiveError::Batch { table });
         }

@@ -102,9 +102,12 @@ impl LiveShared {
                     continue;
                 }
                 if let Some(why) = &progress.flushes.problem
-                    && progress.flushes.failures > failures
+                    && (progress.flushes.failures > failures
+                        || progress.refused_after == progress.flushes.failures)
                 {
-                    return Err(self.full(why));
+                    let error = self.full(why);
+                    progress.refused_after = progress.flushes.failures;
+                    return Err(error);
                 }
                 // Another table's memory may be what is missing, and may not come back.
                 if progress.flushes.problem.is_none() {

@@ -315,6 +315,22 @@ impl PartView {
         cursors
     }
 
+    /// Whether half of what lies on the disk was deleted by ranges, and is there for no reader; by
+    /// those on the disk, or by those in memory as well.
+    pub fn is_half_removed(&self, with_memory: bool) -> bool {
+        let mut removed = Removed::default();
+        for mini in self.all_minis().filter(|_| with_memory) {
+            removed.join(&mini.removed);
+        }
+        let (mut dead_pages, mut pages) = (0, 0);
+        for LiveRun { run, reference } in self.runs.iter().rev().map(|run| &**run) {
+            pages += run.summary().pages;
+            dead_pages += removed.pages_of(run);
+            removed.join(&reference.removed);
+        }
+        dead_pages > 0 && dead_pages * 2 >= pages
+    }
+
     /// What the runs in memory and those of the disk have removed, each counted severally.
     pub fn removed_ranges(&self) -> usize {
         let minis = self.all_minis().map(|mini| mini.removed.len());

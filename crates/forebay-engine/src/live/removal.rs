@@ -96,9 +96,9 @@ impl LiveShared {
             let view = &part.view;
             part.watchers
                 .removed(&piece, |key| self.may_be_there(view, key));
-            // What lies on the disk is to be removed there, too.
-            freeze |= piece.is_all() && !part.view.runs.is_empty();
             freeze |= part.remove(piece, &self.memory);
+            // What lies on the disk is to be removed there, too.
+            freeze |= part.view.is_half_removed(true);
         }
         drop(parts);
         if freeze {

@@ -9,8 +9,8 @@
 
 use std::ops::Bound as RangeBound;
 
-use forebay_run::Order;
 use forebay_run::scan::{Direction, Position, ScanRange};
+use forebay_run::{Order, Run};
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
@@ -165,6 +165,16 @@ impl Removed {
     /// Whether nothing of what is older counts.
     pub fn is_all(&self) -> bool {
         matches!(&self.ranges[..], [only] if only.is_all())
+    }
+
+    /// About how many pages of a run they cover.
+    pub fn pages_of(&self, run: &Run) -> u64 {
+        if self.is_all() {
+            return run.summary().pages;
+        }
+        let ranges = self.ranges.iter();
+        let pages = ranges.map(|range| run.pages_between(&range.from, range.to.as_deref()));
+        pages.sum()
     }
 
     #[inline]

@@ -92,6 +92,9 @@ pub(crate) struct Progress {
     pub flushed: u64,
     pub flushes: Trouble,
     pub merges: Trouble,
+    /// After how many failed flushes a write was refused for the last time: those that come before
+    /// the next try are refused at once, so that a pipeline of many does not wait for each.
+    pub refused_after: u64,
     /// How often somebody asked for a flush, to wait for it.
     pub asked: u64,
     /// How often anything here has changed.

@@ -2,8 +2,8 @@
 
 use forebay_run::row::{Datum, Kind};
 
-use super::float_text::{FLOAT32_DIGITS, FLOAT64_DIGITS, holds};
-use super::{Answer, CommandError, shown};
+use super::float_text::{FLOAT32_DIGITS, FLOAT64_DIGITS, check_float};
+use super::{CommandError, shown};
 
 /// A value of a column, owned.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,25 +86,16 @@ fn unsigned(text: &[u8], greatest: u64) -> Option<Cell> {
 fn single(name: &str, text: &[u8]) -> Result<Option<f32>, CommandError> {
     let value: Option<f32> = parse(text);
     let wide = value.map(f64::from);
-    check_float(name, text, wide, FLOAT32_DIGITS).map(|()| value)
+    check_float(text, wide, FLOAT32_DIGITS, &of_column(name)).map(|()| value)
 }
 
 fn double(name: &str, text: &[u8]) -> Result<Option<f64>, CommandError> {
     let value = parse(text);
-    check_float(name, text, value, FLOAT64_DIGITS).map(|()| value)
+    check_float(text, value, FLOAT64_DIGITS, &of_column(name)).map(|()| value)
 }
 
-/// Refuses a number that would be stored as another one.
-fn check_float(name: &str, text: &[u8], value: Option<f64>, digits: usize) -> Answer {
-    let as_text = std::str::from_utf8(text).unwrap_or_default();
-    if value.is_none_or(|value| holds(as_text, digits, value)) {
-        return Ok(());
-    }
-    let (text, bits) = (shown(text), if digits == FLOAT32_DIGITS { 32 } else { 64 });
-    Err(CommandError::error(format!(
-        "ERR '{text}' is no float{bits} for column '{name}', which would hold another number: \
-         numbers with a point have at most {digits} digits, all others are exact"
-    )))
+fn of_column(name: &str) -> String {
+    format!(" for column '{name}'")
 }
 
 fn parse<T: std::str::FromStr>(text: &[u8]) -> Option<T> {

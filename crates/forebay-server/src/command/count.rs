@@ -34,7 +34,7 @@ fn add_integer(edit: &mut Edit<'_, '_>, by: i64) -> Answer {
     }
     let old = edit.old_text()?.map_or(Ok(0), |text| integer(&text))?;
     let sum = add(old, by)?;
-    let value = edit.encode(sum.to_string().as_bytes())?;
+    let value = edit.encode_made(sum.to_string().as_bytes())?;
     edit.txn.rewrite(edit.key(), value)?;
     edit.reply.int(sum);
     Ok(())
@@ -56,7 +56,7 @@ pub fn incrbyfloat(edit: &mut Edit<'_, '_>) -> Answer {
     let by = float(edit.args.get(2))?;
     let old = edit.old_text()?.map_or(Ok(0.0), |text| float(&text))?;
     let text = add_floats(old, by)?;
-    let value = edit.encode(text.as_bytes())?;
+    let value = edit.encode_made(text.as_bytes())?;
     edit.txn.rewrite(edit.key(), value)?;
     edit.reply.bulk(text.as_bytes());
     Ok(())

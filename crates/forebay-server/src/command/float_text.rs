@@ -1,6 +1,8 @@
 //! Texts of clients as floats: what would be stored as another number is refused, by the rule of
 //! docs/conversions.md for text.
 
+use super::{Answer, CommandError, shown};
+
 /// Significant digits with which every float of a width can be written, and with which a text is
 /// taken for one.
 pub const FLOAT64_DIGITS: usize = 17;
@@ -8,7 +10,7 @@ pub const FLOAT32_DIGITS: usize = 9;
 
 /// Whether a text that was read as `value`, the nearest float of so many digits, is stored as what
 /// it says: it has no more digits, or is that number exactly. Integers are that number exactly.
-pub fn holds(text: &str, digits: usize, value: f64) -> bool {
+fn holds(text: &str, digits: usize, value: f64) -> bool {
     let Some(written) = decimal(text) else {
         // The names of infinities and NaN.
         return !value.is_finite();
@@ -20,6 +22,20 @@ pub fn holds(text: &str, digits: usize, value: f64) -> bool {
     let is_short = written.0.len() <= digits && !text.bytes().all(is_integer);
     // No float has more decimals.
     is_short || decimal(&format!("{value:.1074}")) == Some(written)
+}
+
+/// Refuses a number that a float of so many digits would hold as another one; `whose` says what
+/// float that is.
+pub fn check_float(text: &[u8], value: Option<f64>, digits: usize, whose: &str) -> Answer {
+    let as_text = std::str::from_utf8(text).unwrap_or_default();
+    if value.is_none_or(|value| holds(as_text, digits, value)) {
+        return Ok(());
+    }
+    let (text, bits) = (shown(text), if digits == FLOAT32_DIGITS { 32 } else { 64 });
+    Err(CommandError::error(format!(
+        "ERR '{text}' is no float{bits}{whose}, which would hold another number: numbers with a \
+         point have at most {digits} digits, all others are exact"
+    )))
 }
 
 /// The digits of a number between the first and the last that are not zero, and the power of ten of

@@ -1,7 +1,9 @@
 //! SET, DEL, APPEND and their relatives: values of bytes, and numbers as decimal text.
 
+use forebay_run::number::Number;
+
 use super::expire::{self, ExpiryChange, Unit};
-use super::txn::Edit;
+use super::txn::{Edit, number};
 use super::{Answer, CommandError, integer};
 use crate::resp::{Args, Reply};
 
@@ -187,7 +189,16 @@ pub fn append(edit: &mut Edit<'_, '_>) -> Answer {
 
 /// KV.DELTA key amount: adds by the table's kind of deltas, without reading.
 pub fn delta(edit: &mut Edit<'_, '_>) -> Answer {
-    let operand = edit.encode(edit.args.get(2))?;
+    let text = edit.args.get(2);
+    let operand = edit.encode(text)?;
+    // An infinity and another one would be no number, for good.
+    if edit.source().number() == Some(Number::F64)
+        && number(text).is_some_and(|number| !number.is_finite())
+    {
+        return Err(CommandError::error(
+            "ERR increment would produce NaN or Infinity",
+        ));
+    }
     edit.txn.delta(edit.key(), &operand)?;
     edit.reply.ok();
     Ok(())

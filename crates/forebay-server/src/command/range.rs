@@ -19,7 +19,7 @@ use super::call::{Call, split};
 use super::names::wire_key;
 use super::value::reply_value;
 use super::write::RangeDelete;
-use super::{Answer, CommandError, find_source, positive};
+use super::{Answer, CommandError, find_source, positive, shown};
 use crate::resp::{Args, Reply};
 use forebay_engine::Source;
 
@@ -227,7 +227,7 @@ fn edge(argument: &[u8]) -> Result<Edge<'_>, CommandError> {
             });
         }
         [b'*', wire @ ..] => {
-            let (table, prefix) = split(wire)?;
+            let (table, prefix) = named(wire)?;
             return Ok(Edge {
                 table: Some(table),
                 place: ScanRange::behind_prefix(prefix).map(Cow::Owned),
@@ -237,7 +237,7 @@ fn edge(argument: &[u8]) -> Result<Edge<'_>, CommandError> {
         [b'(', wire @ ..] => (true, wire),
         wire => (false, wire),
     };
-    let (table, key) = split(wire)?;
+    let (table, key) = named(wire)?;
     let place = match (key, exclusive) {
         ([], _) => Bound::Unbounded,
         (key, true) => Bound::Excluded(Cow::Borrowed(key)),
@@ -256,4 +256,15 @@ fn is_empty(start: &Bound<&[u8]>, end: &Bound<&[u8]>) -> bool {
         (Included(start), Included(end)) => start > end,
         (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start >= end,
     }
+}
+
+/// A default table does not stand for a bound's: where it ends would depend on which tables there
+/// are.
+fn named(wire: &[u8]) -> Result<(&[u8], &[u8]), CommandError> {
+    split(wire).map_err(|_| {
+        CommandError::error(format!(
+            "ERR bound '{}' names no table, as bounds have to, with a default table too: 'table:key'",
+            shown(wire)
+        ))
+    })
 }

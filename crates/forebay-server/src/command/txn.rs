@@ -6,9 +6,11 @@ use std::cell::{OnceCell, RefCell};
 use forebay_engine::live::{Batch, Expiry, LiveTable, LockedKeys, MAX_VALUE_BYTES, Stored};
 use forebay_engine::{Source, ValueKind};
 use forebay_io::Clock;
+use forebay_run::number::Number;
 use forebay_run::operation::{DeltaKind, OperandError, Operation};
 use forebay_run::times::Times;
 
+use super::float_text::{FLOAT64_DIGITS, check_float};
 use super::value::{reply_value, text};
 use super::{Answer, CommandError};
 use crate::resp::{Args, Reply};
@@ -353,6 +355,11 @@ impl<'t> Txn<'t> {
     }
 }
 
+/// A text as the nearest float.
+pub fn number(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
 /// Whether a moment of expiry that a table holds is one that never comes.
 pub fn is_never(expires_ms: u64) -> bool {
     expires_ms >= PERSISTENT_MS
@@ -411,8 +418,17 @@ impl<'e, 't> Edit<'e, 't> {
         self.txn.table.options().delta == Some(DeltaKind::Append)
     }
 
-    /// What a value as the wire has it is stored as.
+    /// What a value as a client gives it is stored as. A number that would be stored as another one
+    /// is refused.
     pub fn encode(&self, text: &[u8]) -> Result<Vec<u8>, CommandError> {
+        if self.source().number() == Some(Number::F64) {
+            check_float(text, number(text), FLOAT64_DIGITS, "")?;
+        }
+        self.encode_made(text)
+    }
+
+    /// The same for a value that was made here.
+    pub fn encode_made(&self, text: &[u8]) -> Result<Vec<u8>, CommandError> {
         let source = self.source();
         match (source.kind(), source.number()) {
             (ValueKind::Bytes { .. } | ValueKind::Number { .. }, None) => Ok(text.to_vec()),

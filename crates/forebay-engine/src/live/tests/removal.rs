@@ -146,6 +146,28 @@ fn a_table_that_is_emptied_gives_its_space_back() {
 }
 
 #[test]
+fn space_comes_back_once_ranges_cover_half_of_it() {
+    let (_disk, table) = create(LiveDraft::ordered(Vec::new()));
+    let mut model = Model::new();
+    put(&table, &mut model, 0..9000, &[7; 100]);
+    table.flush().unwrap();
+    let full_bytes = table.stats().file_bytes;
+    let clock = SystemClock;
+    for (from, to) in [("k0100", "k1000"), ("k2000", "k4000"), ("k4000", "k6900")] {
+        remove(&table, &mut model, from, to);
+    }
+    let begun = clock.monotonic();
+    while table.stats().file_bytes * 2 > full_bytes
+        && clock.monotonic() - begun < Duration::from_secs(60)
+    {
+        clock.sleep(Duration::from_millis(10));
+    }
+    assert!(table.stats().file_bytes * 2 <= full_bytes);
+    same(&table, &model);
+    assert_eq!(table.stats().run_records, model.len() as u64);
+}
+
+#[test]
 fn more_ranges_than_a_partition_takes_are_deleted_key_by_key() {
     let (disk, table) = create(LiveDraft::ordered(Vec::new()));
     let mut model = Model::new();

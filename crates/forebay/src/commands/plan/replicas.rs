@@ -65,9 +65,8 @@ fn picture(cluster: &Cluster, replicas: &[usize]) -> Picture {
     Picture {
         title: format!("{total} replicas of {} partitions", loads.len()),
         lines: vec![format!(
-            "{total} replicas of {} partitions: the hottest has {:.2} x the mean load per replica; shares \
-             of replicas and of load differ by {:.4} in all",
-            loads.len(),
+            "the hottest has {:.2} x the mean load per replica; shares of replicas and of load differ by \
+             {:.4} in all",
             if mean > 0.0 { hottest / mean } else { 1.0 },
             value(Objective::L1)
         )],
