@@ -4,7 +4,7 @@ use arrow_buffer::i256;
 use half::f16;
 
 use super::loss::{Fit, Loss};
-use super::number::{MAX_DIGITS, Number, nearest_f16};
+use super::number::{MAX_DIGITS, Number, nearest_f16, nearest_half};
 
 /// Significant digits with which every float of a width can be written, and with which a text is
 /// taken for one.
@@ -134,7 +134,11 @@ impl<'t> Literal<'t> {
     }
 
     pub fn float16(&self, loss: Loss) -> Fit<f16> {
-        let nearest = self.text.parse().ok().map(nearest_f16);
+        let near: Option<f64> = self.text.parse().ok();
+        let nearest = near.map(|near| match self.number() {
+            Some(exact) => nearest_half(near, exact),
+            None => nearest_f16(near),
+        });
         self.float(loss, FLOAT16_DIGITS, nearest, f16::to_f64)
     }
 

@@ -1,6 +1,8 @@
 //! Numbers as they are, and as a type can hold them: exact arithmetic over integers, decimals and
 //! floats.
 
+use std::cmp::Ordering;
+
 use arrow_buffer::i256;
 use forebay_run::row::{Datum, f16_to_f32};
 use half::f16;
@@ -90,7 +92,7 @@ impl Number {
         match self {
             Number::Float(value) => narrowed(value, nearest_f16(value), f16::to_f64, loss),
             other => {
-                let parse = |text: &str| text.parse().ok().map(nearest_f16);
+                let parse = |text: &str| text.parse().ok().map(|near| nearest_half(near, other));
                 other.nearest(loss, parse, f16::to_f64)
             }
         }
@@ -164,6 +166,57 @@ pub(super) fn nearest_f16(value: f64) -> f16 {
     }
     let beyond = u32::from(back.abs() > value.abs());
     f16::from_f32(f32::from_bits((near.to_bits() - beyond) | 1))
+}
+
+/// The nearest half of a number, given the float of 64 bits that is nearest to it. Where that lies
+/// halfway between two halves, what was rounded on the way to it decides.
+pub(super) fn nearest_half(near: f64, exact: Number) -> f16 {
+    let half = nearest_f16(near);
+    let Some(other) = other_of_tie(near, half) else {
+        return half;
+    };
+    let (inner, outer) = match near.abs() < width(half) {
+        true => (other, half),
+        false => (half, other),
+    };
+    match magnitude_beside(exact, near) {
+        Ordering::Less => inner,
+        Ordering::Equal => half,
+        Ordering::Greater => outer,
+    }
+}
+
+/// The half that is as near to a number as the one that was taken, if there is one.
+fn other_of_tie(number: f64, taken: f16) -> Option<f16> {
+    let bits = match number.abs() > width(taken) {
+        true => taken.to_bits().checked_add(1)?,
+        false => taken.to_bits().checked_sub(1)?,
+    };
+    let other = f16::from_bits(bits);
+    (number.abs() * 2.0 == width(taken) + width(other)).then_some(other)
+}
+
+/// How far from zero a half is; an infinity stands where the next one would be.
+fn width(half: f16) -> f64 {
+    match half.is_infinite() {
+        true => 65_536.0,
+        false => half.to_f64().abs(),
+    }
+}
+
+/// Whether a number is farther from zero than a float that is near to it.
+fn magnitude_beside(number: Number, float: f64) -> Ordering {
+    let aligned = || {
+        let (value, scale) = number.digits()?;
+        let (other, other_scale) = Number::Float(float).digits()?;
+        let most = scale.max(other_scale);
+        let to_most = |value: i256, scale: i32| {
+            let power = power_of_ten(u32::try_from(most - scale).ok()?)?;
+            Some(value.checked_mul(power)?.wrapping_abs())
+        };
+        Some((to_most(value, scale)?, to_most(other, other_scale)?))
+    };
+    aligned().map_or(Ordering::Equal, |(value, other)| value.cmp(&other))
 }
 
 /// 10^`digits`, where it fits.
@@ -299,4 +352,42 @@ fn stripped(mut value: i256, mut scale: i32) -> Option<(i256, i32)> {
         scale -= 1;
     }
     Some((value, scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::literal::Literal;
+    use super::*;
+
+    /// What a decimal comes to, as a number and as a text.
+    fn halves(text: &str) -> [Option<f64>; 2] {
+        let literal = Literal::parse(text).expect("a number");
+        let number = literal.number().expect("of few digits");
+        let halves = [number.float16(Loss::Round), literal.float16(Loss::Round)];
+        halves.map(|fit| match fit {
+            Fit::Exact(half) | Fit::Changed(half) => Some(half.to_f64()),
+            Fit::Misfit => None,
+        })
+    }
+
+    #[test]
+    fn the_nearest_half_is_that_of_the_decimal_and_not_of_a_float_on_the_way() {
+        for (text, wanted) in [
+            ("2049", Some(2048.0)),
+            ("2049.00000000000000000001", Some(2050.0)),
+            ("2048.99999999999999999999", Some(2048.0)),
+            ("-2049.00000000000000000001", Some(-2050.0)),
+            ("2051", Some(2052.0)),
+            ("2050.99999999999999999999", Some(2050.0)),
+            ("65519.9999999999999999999", Some(65504.0)),
+            ("65520", None),
+            (
+                "0.000000029802322387695312500000001",
+                Some(5.960464477539063e-8),
+            ),
+            ("0.0000000298023223876953125", Some(0.0)),
+        ] {
+            assert_eq!(halves(text), [wanted; 2], "{text}");
+        }
+    }
 }
