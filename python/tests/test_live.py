@@ -33,7 +33,7 @@ def test_put_get_delete_and_what_comes_after_closing(store):
         table.get("b")
     again = store["t"]
     assert again["b"] == b"\xff"
-    with pytest.raises(forebay.BusyError, match="live table t is in use"):
+    with pytest.raises(forebay.UsageError, match="table t exists already"):
         store.create("t")
     store.close()
     with pytest.raises(forebay.UsageError, match="table t exists already"):
