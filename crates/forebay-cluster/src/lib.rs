@@ -1,0 +1,17 @@
+//! A cluster: tables divided over nodes, one swap for all of them.
+//!
+//! What a cluster is, is written in its *catalog*: one small document, the *head*, names immutable
+//! ones ([`model`]). Whoever changes the cluster writes new documents and replaces the head, on the
+//! condition that it is the one that was read. One node at a time does that, the *coordinator*.
+//!
+//! The protocols are state machines without I/O: they are given the time and an event, and return
+//! what is to be done.
+
+mod ids;
+mod link;
+pub mod map;
+pub mod message;
+pub mod model;
+
+pub use ids::{ClusterId, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone};
+pub use link::{Later, Member, Peers};

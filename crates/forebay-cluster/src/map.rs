@@ -1,0 +1,271 @@
+//! Who holds what, as the nodes route by it.
+//!
+//! A map is made of one head and of whom this node suspects, and never changes: a server takes it
+//! once a command.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use forebay_engine::{Bound, TableName};
+use forebay_run::Order;
+use forebay_run::hash::SLOTS;
+
+use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
+use crate::model::{Layout, LayoutName, Model, NodeEntry};
+
+/// See the module's text.
+#[derive(Debug, Clone)]
+pub struct ClusterMap {
+    pub cluster: ClusterId,
+    pub revision: u64,
+    /// This node.
+    pub me: NodeId,
+    nodes: BTreeMap<NodeId, MapNode>,
+    classes: Vec<Class>,
+    layouts: BTreeMap<LayoutName, Arc<MapLayout>>,
+    tables: BTreeMap<TableName, MapTable>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapNode {
+    pub id: NodeId,
+    pub name: NodeName,
+    pub zone: Zone,
+    pub listen: HostPort,
+    pub class_ports: Vec<u16>,
+    pub peer: HostPort,
+    /// It has its lease, and nobody who asked it lately met silence.
+    pub is_available: bool,
+}
+
+/// A class: one contiguous range of slots with one preference list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Class {
+    pub first: u16,
+    pub last: u16,
+    /// The available nodes that hold it, the acting primary first; all of them when none is.
+    pub nodes: Vec<NodeId>,
+    /// Where the acting primary answers for this class.
+    pub primary: HostPort,
+}
+
+/// A table, as it is routed.
+#[derive(Debug, Clone)]
+pub struct MapTable {
+    pub replicas: usize,
+    pub serving: Option<u64>,
+    pub layout: Arc<MapLayout>,
+}
+
+/// Ranges side by side, from the beginning of the order.
+#[derive(Debug)]
+pub struct MapLayout {
+    pub order: Order,
+    ranges: Vec<MapRange>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapRange {
+    pub lower: Bound,
+    /// Who holds it, the primary first, whether available or not.
+    pub list: Vec<NodeId>,
+}
+
+impl ClusterMap {
+    pub fn new(
+        cluster: ClusterId,
+        revision: u64,
+        me: NodeId,
+        model: &Model,
+        suspects: &BTreeSet<NodeId>,
+    ) -> Self {
+        let nodes: BTreeMap<NodeId, MapNode> = model
+            .all_nodes()
+            .map(|entry| (entry.id, MapNode::new(entry, suspects, me)))
+            .collect();
+        let layout = |(name, layout): (&LayoutName, &Layout)| {
+            (name.clone(), Arc::new(MapLayout::new(layout)))
+        };
+        let layouts: BTreeMap<_, _> = model.layouts.iter().map(layout).collect();
+        let tables = model.all_tables().filter_map(|(name, entry)| {
+            let table = MapTable {
+                replicas: entry.replicas,
+                serving: entry.serving,
+                layout: Arc::clone(layouts.get(&entry.layout)?),
+            };
+            Some((name.clone(), table))
+        });
+        let tables = tables.collect();
+        let main = layouts.get(&LayoutName::Main);
+        let classes = main.map(|main| classes(&main.ranges, &nodes));
+        Self {
+            cluster,
+            revision,
+            me,
+            nodes,
+            classes: classes.unwrap_or_default(),
+            layouts,
+            tables,
+        }
+    }
+
+    pub fn node(&self, id: NodeId) -> Option<&MapNode> {
+        self.nodes.get(&id)
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = &MapNode> {
+        self.nodes.values()
+    }
+
+    pub fn my_zone(&self) -> Option<&Zone> {
+        self.nodes.get(&self.me).map(|node| &node.zone)
+    }
+
+    /// The classes of the layout of all hashed tables, by slots.
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
+    pub fn class_of(&self, slot: u16) -> Option<&Class> {
+        let at = self.classes.partition_point(|class| class.first <= slot);
+        self.classes.get(at.checked_sub(1)?)
+    }
+
+    pub fn table(&self, name: &TableName) -> Option<&MapTable> {
+        self.tables.get(name)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = (&TableName, &MapTable)> {
+        self.tables.iter()
+    }
+
+    pub fn layout(&self, name: &LayoutName) -> Option<&Arc<MapLayout>> {
+        self.layouts.get(name)
+    }
+
+    /// Of these nodes those to ask, the best first: available ones of this zone, other available
+    /// ones, then the rest, which may have come back. Without this node.
+    pub fn to_ask<'a>(&'a self, list: &[NodeId]) -> Vec<&'a MapNode> {
+        let mut nodes: Vec<&MapNode> = list
+            .iter()
+            .filter(|id| **id != self.me)
+            .filter_map(|id| self.nodes.get(id))
+            .collect();
+        let here = self.my_zone();
+        nodes.sort_by_key(|node| (!node.is_available, Some(&node.zone) != here));
+        nodes
+    }
+}
+
+impl MapNode {
+    fn new(entry: &NodeEntry, suspects: &BTreeSet<NodeId>, me: NodeId) -> Self {
+        Self {
+            id: entry.id,
+            name: entry.name.clone(),
+            zone: entry.zone.clone(),
+            listen: entry.listen.clone(),
+            class_ports: entry.class_ports.clone(),
+            peer: entry.peer.clone(),
+            is_available: entry.id == me || (entry.is_up() && !suspects.contains(&entry.id)),
+        }
+    }
+}
+
+impl MapTable {
+    /// Who holds the place of a slot, the primary first.
+    pub fn of_slot(&self, slot: u16) -> &[NodeId] {
+        self.held(self.layout.range_of(&Bound::Slot(slot)))
+    }
+
+    /// Who holds a key of an ordered table, the primary first.
+    pub fn of_key(&self, key: &[u8]) -> &[NodeId] {
+        let at = |range: &MapRange| match &range.lower {
+            Bound::Key(lower) => lower.as_slice() <= key,
+            Bound::Slot(_) => false,
+        };
+        let at = self.layout.ranges.partition_point(at);
+        self.held(at.checked_sub(1).and_then(|at| self.layout.ranges.get(at)))
+    }
+
+    /// Who of a range's list holds it of this table.
+    pub fn held<'a>(&self, range: Option<&'a MapRange>) -> &'a [NodeId] {
+        range.map_or(&[], |range| {
+            &range.list[..range.list.len().min(self.replicas)]
+        })
+    }
+}
+
+impl MapLayout {
+    fn new(layout: &Layout) -> Self {
+        let ranges = layout.ranges().map(|range| MapRange {
+            lower: range.lower.clone(),
+            list: range.list.clone(),
+        });
+        Self {
+            order: layout.order,
+            ranges: ranges.collect(),
+        }
+    }
+
+    pub fn ranges(&self) -> &[MapRange] {
+        &self.ranges
+    }
+
+    fn range_of(&self, place: &Bound) -> Option<&MapRange> {
+        let at = self.ranges.partition_point(|range| range.lower <= *place);
+        self.ranges.get(at.checked_sub(1)?)
+    }
+}
+
+/// The classes of a layout of slots. A node answers for each class that it heads at a port of the
+/// class; for those it heads while others are away, at the ports left over.
+fn classes(ranges: &[MapRange], nodes: &BTreeMap<NodeId, MapNode>) -> Vec<Class> {
+    let mut ends = ranges.iter().skip(1).map(|range| slot(&range.lower));
+    let mut classes: Vec<(Class, NodeId)> = ranges
+        .iter()
+        .map(|range| {
+            let next = ends.next().unwrap_or(SLOTS as u16);
+            let is_available = |id: &&NodeId| nodes.get(id).is_some_and(|node| node.is_available);
+            let mut list: Vec<NodeId> = range.list.iter().filter(is_available).copied().collect();
+            if list.is_empty() {
+                list.clone_from(&range.list);
+            }
+            let class = Class {
+                first: slot(&range.lower),
+                last: next.saturating_sub(1),
+                nodes: list,
+                primary: HostPort::new("", 0),
+            };
+            (class, range.list.first().copied().unwrap_or_default())
+        })
+        .collect();
+    let mut used: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for own in [true, false] {
+        for (class, heads) in &mut classes {
+            let Some(acting) = class.nodes.first().copied() else {
+                continue;
+            };
+            if (acting == *heads) != own {
+                continue;
+            }
+            if let Some(node) = nodes.get(&acting) {
+                let used = used.entry(acting).or_default();
+                let port = node.class_ports.get(*used).copied();
+                class.primary = node.listen.at(port.unwrap_or(node.listen.port));
+                *used += 1;
+            }
+        }
+    }
+    classes.into_iter().map(|(class, _)| class).collect()
+}
+
+fn slot(bound: &Bound) -> u16 {
+    match bound {
+        Bound::Slot(slot) => *slot,
+        Bound::Key(_) => 0,
+    }
+}
+
+#[cfg(test)]
+#[path = "map_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+use super::*;
+use crate::model::{NodeState, RangeEntry, TableEntry};
+
+fn node(id: u32, zone: &str, ports: &[u16]) -> NodeEntry {
+    let address = |port| HostPort::new(&format!("10.0.0.{id}"), port);
+    NodeEntry {
+        id: NodeId(id),
+        name: NodeName::new(&format!("n{id}")).unwrap(),
+        zone: Zone::new(zone).unwrap(),
+        incarnation: 1,
+        state: NodeState::Up,
+        listen: address(7379),
+        class_ports: ports.to_vec(),
+        peer: address(7400),
+        http: None,
+        cut_off_ms: None,
+        formats: [1, 1],
+        program: String::new(),
+        key: None,
+    }
+}
+
+fn range(lower: Bound, list: &[u32]) -> RangeEntry {
+    RangeEntry {
+        lower,
+        list: list.iter().copied().map(NodeId).collect(),
+        next: None,
+    }
+}
+
+fn model() -> Model {
+    let mut model = Model::default();
+    for (id, zone) in [(1, "a"), (2, "b"), (3, "a")] {
+        model.put_node(node(id, zone, &[7381, 7382]));
+    }
+    let main = vec![
+        range(Bound::Slot(0), &[1, 2]),
+        range(Bound::Slot(4096), &[2, 3]),
+        range(Bound::Slot(9000), &[3, 1]),
+    ];
+    let main = Layout::new(Order::Hashed, main);
+    model.layouts.insert(LayoutName::Main, main);
+    let words = TableName::new("words").unwrap();
+    let ordered = vec![
+        range(Bound::Key(Vec::new()), &[2, 1]),
+        range(Bound::Key(b"m".to_vec()), &[3, 2]),
+    ];
+    let name = LayoutName::Table(words.clone());
+    let layout = Layout::new(Order::Ordered, ordered);
+    model.layouts.insert(name.clone(), layout);
+    let entry = |order, layout, replicas| TableEntry {
+        order,
+        layout,
+        replicas,
+        serving: Some(1),
+        history: Vec::new(),
+        bad: Vec::new(),
+        rollout: None,
+    };
+    model.put_table(&words, entry(Order::Ordered, name, 2));
+    let flights = TableName::new("flights").unwrap();
+    model.put_table(&flights, entry(Order::Hashed, LayoutName::Main, 1));
+    model
+}
+
+fn map(suspects: &[u32]) -> ClusterMap {
+    let suspects = suspects.iter().copied().map(NodeId).collect();
+    ClusterMap::new(ClusterId(7), 5, NodeId(1), &model(), &suspects)
+}
+
+#[test]
+fn places_lead_to_their_lists_as_far_as_the_table_has_replicas() {
+    let map = map(&[]);
+    let table = |name: &str| map.table(&TableName::new(name).unwrap()).unwrap().clone();
+    assert_eq!(table("flights").of_slot(4095), [NodeId(1)]);
+    assert_eq!(table("flights").of_slot(4096), [NodeId(2)]);
+    assert_eq!(table("flights").of_slot(16383), [NodeId(3)]);
+    assert_eq!(table("words").of_key(b"lz"), [NodeId(2), NodeId(1)]);
+    assert_eq!(table("words").of_key(b"m"), [NodeId(3), NodeId(2)]);
+    assert_eq!(table("words").of_key(b""), [NodeId(2), NodeId(1)]);
+}
+
+#[test]
+fn classes_have_ports_of_their_own() {
+    let map = map(&[]);
+    let seen: Vec<(u16, u16, String)> = map
+        .classes()
+        .iter()
+        .map(|class| (class.first, class.last, class.primary.to_string()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (0, 4095, "10.0.0.1:7381".to_owned()),
+            (4096, 8999, "10.0.0.2:7381".to_owned()),
+            (9000, 16383, "10.0.0.3:7381".to_owned()),
+        ]
+    );
+    assert_eq!(map.class_of(8999).unwrap().first, 4096);
+}
+
+#[test]
+fn who_is_suspected_heads_nothing() {
+    let map = map(&[2]);
+    let class = map.class_of(5000).unwrap();
+    assert_eq!(class.nodes, [NodeId(3)]);
+    // Its own class keeps the first port.
+    assert_eq!(class.primary.to_string(), "10.0.0.3:7382");
+    let words = map.table(&TableName::new("words").unwrap()).unwrap();
+    let asked = map.to_ask(words.of_key(b"z"));
+    let asked: Vec<u32> = asked.iter().map(|node| node.id.0).collect();
+    assert_eq!(asked, [3, 2], "available ones and those of the zone first");
+    // This node suspects itself of nothing.
+    let all: Vec<bool> = self::map(&[1, 2, 3])
+        .nodes()
+        .map(|node| node.is_available)
+        .collect();
+    assert_eq!(all, [true, false, false]);
+}

@@ -1,0 +1,85 @@
+//! What nodes tell each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::TableName;
+use forebay_run::content::ContentSum;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
+use crate::model::{Head, RolloutId};
+
+/// What a node read back of a version: of every record that it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    pub partitions: u64,
+    pub rows: u64,
+    pub content: ContentSum,
+}
+
+/// A node's heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    pub cluster: ClusterId,
+    pub who: Introduction,
+    /// The revision that the node knows.
+    pub revision: u64,
+    /// The revision whose tables it serves: all that it names is open, and answers.
+    pub serves: u64,
+    /// The revision all of whose ranges it holds.
+    pub holds: u64,
+    pub rollouts: BTreeMap<RolloutId, Readiness>,
+    /// It is about to stop.
+    pub leaving: bool,
+    pub free_bytes: Option<u64>,
+    /// What is wrong there, for people.
+    pub problems: Vec<String>,
+    /// Nodes that it does not reach.
+    pub suspects: BTreeSet<NodeId>,
+}
+
+/// How a node comes to be known, or known again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    pub name: NodeName,
+    pub zone: Zone,
+    pub incarnation: u64,
+    pub listen: HostPort,
+    pub class_ports: Vec<u16>,
+    pub peer: HostPort,
+    pub http: Option<HostPort>,
+    pub cut_off_ms: Option<u64>,
+    pub formats: [u64; 2],
+    pub program: String,
+    pub key: Option<String>,
+}
+
+/// How far a node is with a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Readiness {
+    /// So many bytes of so many are here.
+    Bringing { done_bytes: u64, total_bytes: u64 },
+    /// All versions are here, verified and open.
+    Ready { proofs: BTreeMap<TableName, Proof> },
+    /// It cannot be; the words say why.
+    Failed { problem: String },
+}
+
+/// The coordinator's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BeatReply {
+    /// The node is known under this number. The head is told when it is newer than the node's.
+    Known {
+        node: NodeId,
+        term: u64,
+        head: Option<Box<Head>>,
+        suspects: BTreeSet<NodeId>,
+    },
+    /// Ask the coordinator instead, where that is known.
+    NotCoordinator { coordinator: Option<HostPort> },
+    /// It cannot be a node of this cluster; the words say why.
+    Refused { problem: String },
+}

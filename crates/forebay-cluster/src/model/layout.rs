@@ -1,0 +1,131 @@
+//! Layouts: which nodes hold which part of an order.
+//!
+//! A layout divides an order into ranges, each with its preference list: the nodes that hold it,
+//! the primary first. A table of R replicas is held by the first R of each list. All hashed tables
+//! share the layout `main`, as the stores of a Voldemort cluster share its ring (Spock, 3.1.2); an
+//! ordered table has one of its own.
+
+use std::fmt;
+
+use forebay_engine::{Bound, TableName};
+use forebay_run::Order;
+use serde::{Deserialize, Serialize};
+
+use super::doc::{Doc, DocRef};
+use crate::ids::NodeId;
+
+/// How many ranges are written together.
+const CHUNK_RANGES: usize = 256;
+
+/// `main`, or the name of an ordered table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayoutName {
+    Main,
+    Table(TableName),
+}
+
+/// A layout: its root document, and those with its ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    pub order: Order,
+    chunks: Vec<Doc<LayoutChunk>>,
+    root: Option<DocRef>,
+}
+
+/// What a layout's root document says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutRoot {
+    pub order: Order,
+    pub chunks: Vec<DocRef>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutChunk {
+    pub ranges: Vec<RangeEntry>,
+}
+
+/// A range: from `lower` to the next one's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RangeEntry {
+    pub lower: Bound,
+    /// Who holds it, the primary first.
+    pub list: Vec<NodeId>,
+    /// Who is to hold it, while copies are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Vec<NodeId>>,
+}
+
+impl fmt::Display for LayoutName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // No table has a colon in its name.
+            LayoutName::Main => f.write_str(":main"),
+            LayoutName::Table(table) => table.fmt(f),
+        }
+    }
+}
+
+impl Layout {
+    /// REQUIRES: the ranges rise, and the first begins where the order does.
+    pub fn new(order: Order, ranges: Vec<RangeEntry>) -> Self {
+        let mut layout = Self {
+            order,
+            chunks: Vec::new(),
+            root: None,
+        };
+        layout.replace(ranges);
+        layout
+    }
+
+    pub fn ranges(&self) -> impl Iterator<Item = &RangeEntry> + Clone {
+        self.chunks.iter().flat_map(|chunk| &chunk.ranges)
+    }
+
+    /// Takes other ranges. Chunks that stay the same are not written again.
+    pub fn replace(&mut self, ranges: Vec<RangeEntry>) {
+        let known = std::mem::take(&mut self.chunks);
+        let mut known = known.into_iter();
+        let chunks = ranges.chunks(CHUNK_RANGES).map(|ranges| {
+            let chunk = LayoutChunk {
+                ranges: ranges.to_vec(),
+            };
+            match known.next() {
+                Some(same) if *same == chunk => same,
+                _ => Doc::new(chunk),
+            }
+        });
+        self.chunks = chunks.collect();
+        self.root = None;
+    }
+
+    /// As it was read.
+    pub fn read(root: DocRef, order: Order, chunks: Vec<Doc<LayoutChunk>>) -> Self {
+        Self {
+            order,
+            chunks,
+            root: Some(root),
+        }
+    }
+
+    pub fn root(&self) -> Option<&DocRef> {
+        self.root.as_ref()
+    }
+
+    pub fn chunks(&self) -> &[Doc<LayoutChunk>] {
+        &self.chunks
+    }
+
+    #[cfg(test)]
+    pub(crate) fn chunks_mut(&mut self) -> &mut [Doc<LayoutChunk>] {
+        &mut self.chunks
+    }
+
+    #[cfg(test)]
+    pub(crate) fn root_written(&mut self, reference: DocRef) {
+        self.root = Some(reference);
+    }
+}

@@ -1,0 +1,132 @@
+//! Rollouts: other versions come to serve, on all nodes or on none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use forebay_engine::TableName;
+use serde::{Deserialize, Serialize};
+
+use super::work::RequestId;
+use crate::ids::NodeId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RolloutId(pub u64);
+
+/// A rollout, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rollout {
+    pub id: RolloutId,
+    pub request: RequestId,
+    pub tables: BTreeMap<TableName, RolloutTable>,
+    pub options: RolloutOptions,
+    pub phase: Phase,
+    pub begun_unix_ms: u64,
+    /// The revision of the head that let the new versions serve, and the one that took them back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverted: Option<u64>,
+    /// The nodes that have to be ready, and have to confirm.
+    pub participants: BTreeSet<NodeId>,
+    /// What each of them proved before the commit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub proved: BTreeMap<NodeId, BTreeMap<TableName, crate::message::Proof>>,
+    /// Nodes that were not waited for: they may serve what served before, until they hear of this.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub left_out: BTreeSet<NodeId>,
+    /// Why it ended as it did, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One table of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutTable {
+    pub from: Option<u64>,
+    pub to: u64,
+    pub aim: Aim,
+    /// What the table's entry said of earlier versions before the commit.
+    pub history: Vec<u64>,
+}
+
+/// What a rollout is to a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Aim {
+    /// A swap to a version: what serves becomes the one to roll back to.
+    Swap,
+    /// Back to what served before.
+    Rollback,
+    /// The same rows in another version, which takes the place of the one that serves.
+    Replace,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RolloutOptions {
+    /// So long without progress of a node, and it is left out, or the rollout ends.
+    pub deadline_ms: u64,
+    /// Every part has to be ready on so many nodes for that; none: all replicas but one.
+    pub min_replicas: Option<usize>,
+    pub on_failure: OnFailure,
+}
+
+/// When a node does not confirm after the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// All go back to what served before.
+    Revert,
+    /// The new version serves on, where enough nodes have it.
+    Keep,
+}
+
+/// How far a rollout is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Nodes bring, verify and open the versions.
+    Preparing,
+    /// All did. The commit waits for what goes first.
+    Prepared,
+    /// The head names the new versions.
+    Committed,
+    /// Every participant serves them. Ended.
+    Confirmed,
+    /// It was given up before the commit: what was brought is removed. Ended.
+    Aborted,
+    /// The head names the old versions again.
+    Reverting,
+    /// Every participant serves those. Ended.
+    Reverted,
+}
+
+impl Phase {
+    pub fn is_over(self) -> bool {
+        matches!(self, Phase::Confirmed | Phase::Aborted | Phase::Reverted)
+    }
+
+    /// Whether nodes have to have its versions open.
+    pub fn wants_versions(self) -> bool {
+        matches!(self, Phase::Preparing | Phase::Prepared | Phase::Committed)
+    }
+}
+
+impl Default for RolloutOptions {
+    fn default() -> Self {
+        Self {
+            deadline_ms: 30 * 60 * 1000,
+            min_replicas: None,
+            on_failure: OnFailure::Revert,
+        }
+    }
+}
+
+impl fmt::Display for RolloutId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

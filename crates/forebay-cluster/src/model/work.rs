@@ -1,0 +1,71 @@
+//! What is under way, and what came of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use forebay_engine::TableName;
+use serde::{Deserialize, Serialize};
+
+use super::rollout::{Rollout, RolloutId};
+use crate::ids::NodeId;
+
+/// Drawn by who asks: a request that is found again is no other one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RequestId(pub String);
+
+/// See the module's text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkPage {
+    /// Under way, and those that ended last.
+    pub rollouts: BTreeMap<RolloutId, Rollout>,
+    /// The requests that were taken up last.
+    pub answers: BTreeMap<RequestId, Answered>,
+    pub next_rollout: u64,
+    pub next_node: u32,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answered {
+    pub unix_ms: u64,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Done,
+    /// A rollout does it.
+    Rollout(RolloutId),
+    /// The words say why, and what to do.
+    Refused(String),
+}
+
+impl WorkPage {
+    /// The rollout under way that a table takes part in.
+    pub fn rollout_of(&self, table: &TableName) -> Option<&Rollout> {
+        self.under_way()
+            .find(|rollout| rollout.tables.contains_key(table))
+    }
+
+    pub fn under_way(&self) -> impl Iterator<Item = &Rollout> {
+        self.rollouts
+            .values()
+            .filter(|rollout| !rollout.phase.is_over())
+    }
+
+    pub fn next_node(&mut self) -> NodeId {
+        let id = NodeId(self.next_node);
+        self.next_node += 1;
+        id
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
