@@ -3,20 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::TableName;
-use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
-use crate::model::{Head, RolloutId};
-
-/// What a node read back of a version: of every record that it holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Proof {
-    pub partitions: u64,
-    pub rows: u64,
-    pub content: ContentSum,
-}
+use crate::model::{Head, Proof, RolloutId};
 
 /// A node's heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

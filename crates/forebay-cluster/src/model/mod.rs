@@ -16,7 +16,7 @@ pub use doc::{Doc, DocRef};
 pub use head::{CLUSTER_FORMAT, Head, Identity};
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};
 pub use nodes::{NodeEntry, NodeState, NodesPage};
-pub use rollout::{Aim, OnFailure, Phase, Rollout, RolloutId, RolloutOptions, RolloutTable};
+pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutOptions, RolloutTable};
 pub use tables::{TableEntry, TablesPage};
 pub use work::{Answered, Outcome, RequestId, WorkPage};
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use forebay_engine::TableName;
+use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};
 
 use super::work::RequestId;
@@ -32,7 +33,7 @@ pub struct Rollout {
     pub participants: BTreeSet<NodeId>,
     /// What each of them proved before the commit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub proved: BTreeMap<NodeId, BTreeMap<TableName, crate::message::Proof>>,
+    pub proved: BTreeMap<NodeId, BTreeMap<TableName, Proof>>,
     /// Nodes that were not waited for: they may serve what served before, until they hear of this.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub left_out: BTreeSet<NodeId>,
@@ -50,6 +51,15 @@ pub struct RolloutTable {
     pub aim: Aim,
     /// What the table's entry said of earlier versions before the commit.
     pub history: Vec<u64>,
+}
+
+/// What a node read back of a version: of every record that it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    pub partitions: u64,
+    pub rows: u64,
+    pub content: ContentSum,
 }
 
 /// What a rollout is to a table.
