@@ -7,11 +7,21 @@
 //! The protocols are state machines without I/O: they are given the time and an event, and return
 //! what is to be done.
 
+pub mod catalog;
+pub mod coordinator;
+mod dice;
 mod ids;
+mod layouts;
 mod link;
 pub mod map;
 pub mod message;
 pub mod model;
+pub mod node;
+pub mod request;
+pub mod seat;
+pub mod time;
+pub mod version;
 
+pub use dice::Dice;
 pub use ids::{ClusterId, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone};
 pub use link::{Later, Member, Peers};

@@ -9,6 +9,7 @@ fn node(id: u32, zone: &str, ports: &[u16]) -> NodeEntry {
         zone: Zone::new(zone).unwrap(),
         incarnation: 1,
         state: NodeState::Up,
+        paused_until_unix_ms: None,
         listen: address(7379),
         class_ports: ports.to_vec(),
         peer: address(7400),

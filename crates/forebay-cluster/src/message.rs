@@ -13,6 +13,8 @@ use crate::model::{Head, Proof, RolloutId};
 pub struct Beat {
     pub cluster: ClusterId,
     pub who: Introduction,
+    /// Rises with each heartbeat of an incarnation.
+    pub seq: u64,
     /// The revision that the node knows.
     pub revision: u64,
     /// The revision whose tables it serves: all that it names is open, and answers.
@@ -25,7 +27,7 @@ pub struct Beat {
     pub free_bytes: Option<u64>,
     /// What is wrong there, for people.
     pub problems: Vec<String>,
-    /// Nodes that it does not reach.
+    /// Whom it knows to be suspected.
     pub suspects: BTreeSet<NodeId>,
 }
 

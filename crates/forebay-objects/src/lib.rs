@@ -27,6 +27,8 @@ mod upload;
 pub use address::{Address, AddressError, is_remote};
 pub use backend::{Patience, bucket, said, website};
 pub use disk::{Joined, RemoteDisk};
+pub use object_store::UpdateVersion;
+pub use objects::{News, Objects, Put};
 pub use open::{RemoteStore, open};
 pub use open_error::OpenError;
 pub use pull::{

@@ -69,6 +69,16 @@ impl fmt::Display for LayoutName {
     }
 }
 
+impl LayoutName {
+    /// What [`Display`](fmt::Display) writes.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text {
+            ":main" => Some(LayoutName::Main),
+            table => TableName::new(table).ok().map(LayoutName::Table),
+        }
+    }
+}
+
 impl Layout {
     /// REQUIRES: the ranges rise, and the first begins where the order does.
     pub fn new(order: Order, ranges: Vec<RangeEntry>) -> Self {
@@ -119,13 +129,11 @@ impl Layout {
         &self.chunks
     }
 
-    #[cfg(test)]
-    pub(crate) fn chunks_mut(&mut self) -> &mut [Doc<LayoutChunk>] {
+    pub(super) fn chunks_mut(&mut self) -> &mut [Doc<LayoutChunk>] {
         &mut self.chunks
     }
 
-    #[cfg(test)]
-    pub(crate) fn root_written(&mut self, reference: DocRef) {
+    pub(super) fn root_written(&mut self, reference: DocRef) {
         self.root = Some(reference);
     }
 }

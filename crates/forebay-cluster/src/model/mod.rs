@@ -4,6 +4,7 @@
 //! of its own then; a changed one gets a new name. So a change writes what it changed, and who
 //! follows reads only that.
 
+mod codec;
 mod doc;
 mod head;
 mod layout;
@@ -12,6 +13,7 @@ mod rollout;
 mod tables;
 mod work;
 
+pub use codec::{Documents, ModelError, parsed, written};
 pub use doc::{Doc, DocRef};
 pub use head::{CLUSTER_FORMAT, Head, Identity};
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};

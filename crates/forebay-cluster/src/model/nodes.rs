@@ -25,6 +25,9 @@ pub struct NodeEntry {
     /// Random, new with every start of its process.
     pub incarnation: u64,
     pub state: NodeState,
+    /// An operator works on it until then: it is not taken for lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_until_unix_ms: Option<u64>,
     /// Where clients reach it.
     pub listen: HostPort,
     /// On the same host, a port for each class that it heads; empty: `listen` is all there is.
@@ -57,8 +60,6 @@ pub enum NodeState {
     Down { since_unix_ms: u64 },
     /// It was stopped in order, and is expected back.
     Left { since_unix_ms: u64 },
-    /// An operator works on it until then: it is not replaced.
-    Paused { until_unix_ms: u64 },
 }
 
 impl NodeEntry {

@@ -49,6 +49,8 @@ pub struct RolloutTable {
     pub from: Option<u64>,
     pub to: u64,
     pub aim: Aim,
+    /// How many versions are kept, the serving one among them.
+    pub keep: usize,
     /// What the table's entry said of earlier versions before the commit.
     pub history: Vec<u64>,
 }

@@ -1,0 +1,72 @@
+//! A catalog in object storage: conditional writes are the store's own.
+
+use std::io;
+
+use bytes::Bytes;
+use forebay_objects::{News, Objects, Put, UpdateVersion};
+
+use super::{Catalog, SeenTag, Written};
+
+/// Between the two names that a store gives to a content.
+const SEPARATOR: char = '\n';
+
+#[derive(Debug)]
+pub struct ObjectCatalog {
+    objects: Objects,
+}
+
+impl ObjectCatalog {
+    /// `objects`: those of the store.
+    pub fn new(objects: Objects) -> Self {
+        Self { objects }
+    }
+}
+
+impl Catalog for ObjectCatalog {
+    fn get(&self, name: &str) -> io::Result<Option<(Bytes, SeenTag)>> {
+        match self.objects.news(&path(name), None)? {
+            News::Content(bytes, seen) => Ok(Some((bytes, tag(&seen)))),
+            News::Same | News::Absent => Ok(None),
+        }
+    }
+
+    fn put_if(&self, name: &str, content: Bytes, seen: Option<&SeenTag>) -> io::Result<Written> {
+        let put = self
+            .objects
+            .put_if(&path(name), content, &seen.map(untag))?;
+        Ok(match put {
+            Put::Done(Some(seen)) => Written::Done(tag(&seen)),
+            Put::Done(None) | Put::Changed => Written::Changed,
+        })
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.objects.list(&path(dir))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.objects.delete(&path(name))
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("cluster/{name}")
+}
+
+fn tag(seen: &UpdateVersion) -> SeenTag {
+    let of = |part: &Option<String>| part.clone().unwrap_or_default();
+    SeenTag(format!(
+        "{}{SEPARATOR}{}",
+        of(&seen.e_tag),
+        of(&seen.version)
+    ))
+}
+
+fn untag(tag: &SeenTag) -> UpdateVersion {
+    let (e_tag, version) = tag.0.split_once(SEPARATOR).unwrap_or((&tag.0, ""));
+    let some = |part: &str| (!part.is_empty()).then(|| part.to_owned());
+    UpdateVersion {
+        e_tag: some(e_tag),
+        version: some(version),
+    }
+}

@@ -1,0 +1,319 @@
+//! Who is a node, and who is up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::ids::NodeId;
+use crate::message::{Beat, BeatReply, Introduction, Readiness};
+use crate::model::{CLUSTER_FORMAT, Model, NodeEntry, NodeState, RolloutId};
+use crate::time::{BEAT, BEAT_LOST, NODE_LEASE, Now};
+
+use super::{Coordinator, CoordinatorAction, State, Step};
+
+/// What a node said last.
+#[derive(Debug)]
+pub struct Heard {
+    pub incarnation: u64,
+    pub at: Duration,
+    pub serves: u64,
+    pub holds: u64,
+    pub rollouts: BTreeMap<RolloutId, Readiness>,
+    pub free_bytes: Option<u64>,
+    pub problems: Vec<String>,
+    leaving: bool,
+    seq: u64,
+    revision: u64,
+    who: Introduction,
+    /// Whom it was told to be suspected.
+    told: BTreeSet<NodeId>,
+    /// The heartbeat that waits for its answer, and since when.
+    waiting: Option<(u64, Duration)>,
+}
+
+impl Coordinator {
+    /// What nodes said last, by their numbers.
+    pub fn heard(&self) -> &BTreeMap<NodeId, Heard> {
+        &self.heard
+    }
+
+    /// Takes a heartbeat in. Most of them say nothing new: those cost no step.
+    pub(super) fn hear(
+        &mut self,
+        now: Now,
+        token: u64,
+        beat: Beat,
+        actions: &mut Vec<CoordinatorAction>,
+    ) {
+        let State::Standing(standing) = &self.state else {
+            // It asks again, and by then the catalog has been read.
+            return reply(
+                actions,
+                token,
+                BeatReply::NotCoordinator { coordinator: None },
+            );
+        };
+        if beat.cluster != standing.head.cluster {
+            let problem = format!(
+                "this is cluster {}, and the node is of cluster {}: its --store, or its --cache, is that of \
+                 another one",
+                standing.head.cluster, beat.cluster
+            );
+            return reply(actions, token, BeatReply::Refused { problem });
+        }
+        if !(beat.who.formats[0]..=beat.who.formats[1]).contains(&CLUSTER_FORMAT) {
+            let [oldest, newest] = beat.who.formats;
+            let problem = format!(
+                "the cluster's catalog is of format {CLUSTER_FORMAT}, and this node's program ({}) speaks \
+                 {oldest} to {newest}: use the version of forebay that the other nodes have",
+                beat.who.program
+            );
+            return reply(actions, token, BeatReply::Refused { problem });
+        }
+        let Some(entry) = standing.model.node_named(&beat.who.name) else {
+            self.strangers
+                .retain(|(_, other)| other.who.name != beat.who.name);
+            self.is_due = true;
+            return self.strangers.push((token, beat));
+        };
+        let id = entry.id;
+        if let Some(problem) = self.is_taken(now, entry, &beat.who) {
+            return reply(actions, token, BeatReply::Refused { problem });
+        }
+        let is_old_news = entry.incarnation == beat.who.incarnation
+            && entry.is_up()
+            && !beat.leaving
+            && beat.rollouts.is_empty();
+        self.is_due |= !is_old_news;
+        self.note(now, id, token, beat, actions);
+        self.answer_one(now, id, actions);
+    }
+
+    /// Whether another process has the node's name, and lives.
+    fn is_taken(&self, now: Now, entry: &NodeEntry, who: &Introduction) -> Option<String> {
+        if entry.incarnation == who.incarnation {
+            return None;
+        }
+        let heard = self.heard.get(&entry.id);
+        let heard = heard.filter(|heard| heard.incarnation != who.incarnation);
+        let is_alive =
+            heard.is_some_and(|heard| !heard.leaving && now.since(heard.at) < NODE_LEASE);
+        // Who has the same address has taken it from a process that is gone.
+        if !is_alive || entry.peer == who.peer {
+            return None;
+        }
+        Some(format!(
+            "node {} runs already, at {}: give this one another --node, or stop that one first",
+            entry.name, entry.peer
+        ))
+    }
+
+    fn note(
+        &mut self,
+        now: Now,
+        id: NodeId,
+        token: u64,
+        beat: Beat,
+        actions: &mut Vec<CoordinatorAction>,
+    ) {
+        let before = self.heard.get_mut(&id);
+        let is_overtaken = before.as_ref().is_some_and(|before| {
+            before.incarnation == beat.who.incarnation && before.seq >= beat.seq
+        });
+        let nothing = || BeatReply::NotCoordinator { coordinator: None };
+        if is_overtaken {
+            return reply(actions, token, nothing());
+        }
+        // The node does not wait for the one before any more.
+        if let Some((waiting, _)) = before.and_then(|before| before.waiting) {
+            reply(actions, waiting, nothing());
+        }
+        let heard = Heard {
+            incarnation: beat.who.incarnation,
+            at: now.monotonic,
+            serves: beat.serves,
+            holds: beat.holds,
+            rollouts: beat.rollouts,
+            free_bytes: beat.free_bytes,
+            problems: beat.problems,
+            leaving: beat.leaving,
+            seq: beat.seq,
+            revision: beat.revision,
+            who: beat.who,
+            told: beat.suspects,
+            waiting: Some((token, now.monotonic)),
+        };
+        self.heard.insert(id, heard);
+    }
+
+    /// Answers heartbeats for which there are news, and those that waited long enough.
+    pub(super) fn answer(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
+        self.admit_strangers(now, actions);
+        let State::Standing(standing) = &self.state else {
+            return;
+        };
+        self.suspects = suspects(&standing.model, &self.heard, now);
+        for id in self.heard.keys().copied().collect::<Vec<_>>() {
+            self.answer_one(now, id, actions);
+        }
+    }
+
+    fn answer_one(&mut self, now: Now, id: NodeId, actions: &mut Vec<CoordinatorAction>) {
+        let State::Standing(standing) = &self.state else {
+            return;
+        };
+        let Some(heard) = self.heard.get_mut(&id) else {
+            return;
+        };
+        let Some((token, since)) = heard.waiting else {
+            return;
+        };
+        let is_known = standing.model.node(id).is_some_and(|node| {
+            node.incarnation == heard.incarnation && node.is_up() != heard.leaving
+        });
+        let head = &standing.head;
+        let is_news = heard.revision < head.revision;
+        let is_due = is_news || heard.leaving || heard.told != self.suspects;
+        // Nothing of an earlier term is told on.
+        if !standing.is_own_term || !is_known || !(is_due || now.since(since) >= BEAT) {
+            return;
+        }
+        heard.waiting = None;
+        heard.told.clone_from(&self.suspects);
+        let known = BeatReply::Known {
+            node: id,
+            term: head.term,
+            head: is_news.then(|| Box::new(head.clone())),
+            suspects: self.suspects.clone(),
+        };
+        reply(actions, token, known);
+    }
+
+    /// Strangers that have a number by now wait as nodes do.
+    fn admit_strangers(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
+        let State::Standing(standing) = &self.state else {
+            return;
+        };
+        let strangers = std::mem::take(&mut self.strangers);
+        let known = strangers.into_iter().map(|(token, beat)| {
+            let id = standing
+                .model
+                .node_named(&beat.who.name)
+                .map(|node| node.id);
+            (token, beat, id)
+        });
+        for (token, beat, id) in known.collect::<Vec<_>>() {
+            match id {
+                Some(id) => self.note(now, id, token, beat, actions),
+                None => self.strangers.push((token, beat)),
+            }
+        }
+    }
+}
+
+fn reply(actions: &mut Vec<CoordinatorAction>, token: u64, reply: BeatReply) {
+    let reply = Box::new(reply);
+    actions.push(CoordinatorAction::Reply { token, reply });
+}
+
+impl Step<'_> {
+    /// Gives numbers to nodes that come for the first time, and enters what is new of the others.
+    pub fn admit(&mut self, strangers: &[(u64, Beat)]) {
+        for (_, beat) in strangers {
+            if self.model.node_named(&beat.who.name).is_none() {
+                let id = self.model.work.edit().next_node();
+                self.model
+                    .put_node(entry(id, &beat.who, NodeState::Up, None));
+            }
+        }
+        let heard = self.heard.iter();
+        let entries = heard.filter_map(|(id, heard)| {
+            let before = self.model.node(*id)?;
+            let state = state_of(before, heard, self.now);
+            let is_lost = self.now.since(heard.at) >= NODE_LEASE;
+            let paused = before.paused_until_unix_ms;
+            let paused = paused.filter(|until| *until > self.now.unix_ms);
+            (!is_lost).then(|| entry(*id, &heard.who, state, paused))
+        });
+        for entry in entries.collect::<Vec<_>>() {
+            self.model.put_node(entry);
+        }
+    }
+
+    /// Notes who is down. A new coordinator has to hear of nobody for a lease.
+    pub fn expire(&mut self) {
+        if self.now.since(self.took_over) < NODE_LEASE {
+            return;
+        }
+        let now = self.now;
+        let is_lost = |entry: &NodeEntry| {
+            let heard = self.heard.get(&entry.id);
+            heard.is_none_or(|heard| now.since(heard.at) >= NODE_LEASE)
+        };
+        let up = self.model.all_nodes().filter(|entry| entry.is_up());
+        let lost = up.filter(|entry| is_lost(entry));
+        let down = lost.map(|entry| NodeEntry {
+            state: NodeState::Down {
+                since_unix_ms: now.unix_ms,
+            },
+            ..entry.clone()
+        });
+        for entry in down.collect::<Vec<_>>() {
+            self.model.put_node(entry);
+        }
+    }
+
+    /// Whether the node sends heartbeats, as far as is known.
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.model.node(node).is_some_and(NodeEntry::is_up)
+    }
+}
+
+fn state_of(before: &NodeEntry, heard: &Heard, now: Now) -> NodeState {
+    match (heard.leaving, before.state) {
+        (true, left @ NodeState::Left { .. }) => left,
+        (true, _) => NodeState::Left {
+            since_unix_ms: now.unix_ms,
+        },
+        (false, _) => NodeState::Up,
+    }
+}
+
+fn entry(id: NodeId, who: &Introduction, state: NodeState, paused: Option<u64>) -> NodeEntry {
+    let who = who.clone();
+    NodeEntry {
+        id,
+        name: who.name,
+        zone: who.zone,
+        incarnation: who.incarnation,
+        state,
+        paused_until_unix_ms: paused,
+        listen: who.listen,
+        class_ports: who.class_ports,
+        peer: who.peer,
+        http: who.http,
+        cut_off_ms: who.cut_off_ms,
+        formats: who.formats,
+        program: who.program,
+        key: who.key,
+    }
+}
+
+/// Nodes that should send heartbeats, and are silent.
+fn suspects(model: &Model, heard: &BTreeMap<NodeId, Heard>, now: Now) -> BTreeSet<NodeId> {
+    let up = model.all_nodes().filter(|node| node.is_up());
+    let silent = up.filter(|node| {
+        let heard = heard.get(&node.id);
+        heard.is_some_and(|heard| now.since(heard.at) >= BEAT_LOST)
+    });
+    silent.map(|node| node.id).collect()
+}
+
+/// Nodes that do not take part, and when they are known to be that.
+pub fn down_since(model: &Model, node: NodeId) -> Option<u64> {
+    match model.node(node)?.state {
+        NodeState::Down { since_unix_ms } | NodeState::Left { since_unix_ms } => {
+            Some(since_unix_ms)
+        }
+        NodeState::Up => None,
+    }
+}

@@ -1,0 +1,392 @@
+//! The coordinator: the one node that changes the catalog.
+//!
+//! It has the model as it was committed last. Events change what it knows besides, and each step
+//! works on a copy of the model; where the copy differs it is committed by one conditional write of
+//! the head. While that is under way nothing is decided; what happens meanwhile is decided together
+//! with it afterwards, so commits come in groups.
+//!
+//! Whoever comes to be the coordinator first raises the head's term. From then on no write of an
+//! earlier one can succeed.
+
+mod layouts;
+mod members;
+mod requests;
+mod rollouts;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_engine::TableName;
+
+use crate::catalog::SeenTag;
+use crate::dice::Dice;
+use crate::ids::NodeId;
+use crate::message::{Beat, BeatReply};
+use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
+use crate::request::Request;
+use crate::time::Now;
+use crate::version::VersionSummary;
+
+use members::Heard;
+use rollouts::Watch;
+
+/// Between two tries of a commit whose outcome is unknown, and two of reading the catalog.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Between two steps for heartbeats.
+const STEP: Duration = Duration::from_millis(20);
+
+/// What a coordinator is told.
+#[derive(Debug, Clone)]
+pub enum CoordinatorEvent {
+    Tick,
+    /// The catalog as it is.
+    Loaded {
+        head: Box<Head>,
+        seen: SeenTag,
+        model: Box<Model>,
+    },
+    /// The catalog cannot be read now.
+    NotLoaded,
+    /// A node's heartbeat. The token is given back with the answer.
+    Beat {
+        token: u64,
+        beat: Box<Beat>,
+    },
+    Committed(SeenTag),
+    /// The head is another one than was seen.
+    Conflict,
+    /// The commit was done or not.
+    Unknown,
+    /// What was found among the requests of the catalog.
+    Requests(BTreeMap<RequestId, Request>),
+    Summary {
+        table: TableName,
+        version: u64,
+        /// Else why it cannot be read.
+        summary: Result<VersionSummary, String>,
+    },
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CoordinatorAction {
+    Load,
+    /// Write the documents, then the head if it is still what was seen.
+    Commit {
+        documents: Documents,
+        head: Box<Head>,
+        seen: SeenTag,
+    },
+    Reply {
+        token: u64,
+        reply: Box<BeatReply>,
+    },
+    ReadSummary {
+        table: TableName,
+        version: u64,
+    },
+    ListRequests,
+    /// They are answered: their documents can go.
+    ForgetRequests(BTreeSet<RequestId>),
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Coordinator {
+    dice: Dice,
+    state: State,
+    heard: BTreeMap<NodeId, Heard>,
+    /// Nodes that are not in the model yet.
+    strangers: Vec<(u64, Beat)>,
+    requests: BTreeMap<RequestId, Request>,
+    summaries: BTreeMap<(TableName, u64), Summary>,
+    watches: BTreeMap<RolloutId, Watch>,
+    /// Nodes that are silent.
+    suspects: BTreeSet<NodeId>,
+    took_over: Duration,
+    names: u64,
+    /// Whether there is something to decide, and when that was done last.
+    is_due: bool,
+    stepped: Duration,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It waits for the catalog's content.
+    Loading {
+        retry: Option<Duration>,
+    },
+    Standing(Standing),
+}
+
+#[derive(Debug)]
+struct Standing {
+    head: Head,
+    seen: SeenTag,
+    model: Model,
+    /// Whether the head in the catalog has this coordinator's term.
+    is_own_term: bool,
+    /// The head that is being written, its model, and when it is tried again.
+    writing: Option<Box<Writing>>,
+}
+
+#[derive(Debug)]
+struct Writing {
+    head: Head,
+    model: Model,
+    documents: Documents,
+    retry: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Summary {
+    Asked,
+    Known(VersionSummary),
+    Failed(String),
+}
+
+/// What a step works on: a copy of the model, and what is known besides.
+struct Step<'a> {
+    now: Now,
+    model: Model,
+    /// The revision that a commit of this step makes.
+    revision: u64,
+    took_over: Duration,
+    heard: &'a mut BTreeMap<NodeId, Heard>,
+    watches: &'a mut BTreeMap<RolloutId, Watch>,
+    summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
+    actions: &'a mut Vec<CoordinatorAction>,
+}
+
+impl Coordinator {
+    /// A new coordinator, which asks for the catalog first.
+    pub fn new(now: Now, seed: u64) -> (Self, Vec<CoordinatorAction>) {
+        let coordinator = Self {
+            dice: Dice::new(seed),
+            state: State::Loading { retry: None },
+            heard: BTreeMap::new(),
+            strangers: Vec::new(),
+            requests: BTreeMap::new(),
+            summaries: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+            took_over: now.monotonic,
+            names: 0,
+            is_due: true,
+            stepped: Duration::ZERO,
+        };
+        let actions = vec![CoordinatorAction::Load, CoordinatorAction::ListRequests];
+        (coordinator, actions)
+    }
+
+    /// The model as it was committed last.
+    pub fn standing(&self) -> Option<(&Head, &Model)> {
+        match &self.state {
+            State::Standing(standing) => Some((&standing.head, &standing.model)),
+            State::Loading { .. } => None,
+        }
+    }
+
+    pub fn handle(&mut self, now: Now, event: CoordinatorEvent) -> Vec<CoordinatorAction> {
+        let mut actions = Vec::new();
+        let is_beat = matches!(event, CoordinatorEvent::Beat { .. });
+        self.is_due |= !is_beat;
+        match event {
+            CoordinatorEvent::Tick => self.tick(now, &mut actions),
+            CoordinatorEvent::Loaded { head, seen, model } => self.loaded(now, *head, seen, *model),
+            CoordinatorEvent::NotLoaded => {
+                if let State::Loading { retry } = &mut self.state {
+                    *retry = Some(now.monotonic + RETRY);
+                }
+            }
+            CoordinatorEvent::Beat { token, beat } => self.hear(now, token, *beat, &mut actions),
+            CoordinatorEvent::Committed(seen) => self.committed(seen),
+            CoordinatorEvent::Conflict => {
+                self.state = State::Loading { retry: None };
+                actions.push(CoordinatorAction::Load);
+            }
+            CoordinatorEvent::Unknown => {
+                if let State::Standing(standing) = &mut self.state
+                    && let Some(writing) = &mut standing.writing
+                {
+                    writing.retry = Some(now.monotonic + RETRY);
+                }
+            }
+            CoordinatorEvent::Requests(found) => self.take_requests(found),
+            CoordinatorEvent::Summary {
+                table,
+                version,
+                summary,
+            } => {
+                let summary = match summary {
+                    Ok(summary) => Summary::Known(summary),
+                    Err(problem) => Summary::Failed(problem),
+                };
+                self.summaries.insert((table, version), summary);
+            }
+        }
+        // Of many heartbeats that come together, all are decided about together.
+        if self.is_due && (!is_beat || now.since(self.stepped) >= STEP) {
+            (self.is_due, self.stepped) = (false, now.monotonic);
+            self.step(now, &mut actions);
+            self.answer(now, &mut actions);
+        }
+        actions
+    }
+
+    fn tick(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
+        let is_due = |at: &mut Option<Duration>| at.take_if(|at| *at <= now.monotonic).is_some();
+        match &mut self.state {
+            State::Loading { retry } => {
+                if is_due(retry) {
+                    actions.push(CoordinatorAction::Load);
+                }
+            }
+            State::Standing(standing) => {
+                if let Some(writing) = &mut standing.writing
+                    && is_due(&mut writing.retry)
+                {
+                    let action = writing.action(&standing.seen);
+                    actions.push(action);
+                }
+            }
+        }
+    }
+
+    fn loaded(&mut self, now: Now, head: Head, seen: SeenTag, model: Model) {
+        if !matches!(self.state, State::Loading { .. }) {
+            return;
+        }
+        self.took_over = now.monotonic;
+        // Requests that wait are decided anew, by what is there now.
+        self.watches.clear();
+        self.state = State::Standing(Standing {
+            head: Head {
+                // Raised before anything else is written: see the module's text.
+                term: head.term + 1,
+                ..head
+            },
+            seen,
+            model,
+            is_own_term: false,
+            writing: None,
+        });
+    }
+
+    fn committed(&mut self, seen: SeenTag) {
+        if let State::Standing(standing) = &mut self.state
+            && let Some(writing) = standing.writing.take()
+        {
+            standing.head = writing.head;
+            standing.model = writing.model;
+            standing.seen = seen;
+            standing.is_own_term = true;
+        }
+    }
+
+    fn take_requests(&mut self, found: BTreeMap<RequestId, Request>) {
+        // Answered ones are gone there, or will be soon.
+        self.requests = found;
+    }
+
+    /// Decides what can be decided, and begins to write it.
+    fn step(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
+        let State::Standing(standing) = &mut self.state else {
+            return;
+        };
+        if standing.writing.is_some() {
+            return;
+        }
+        let mut step = Step {
+            now,
+            model: standing.model.clone(),
+            revision: standing.head.revision + 1,
+            took_over: self.took_over,
+            heard: &mut self.heard,
+            watches: &mut self.watches,
+            summaries: &mut self.summaries,
+            actions: &mut *actions,
+        };
+        step.admit(&self.strangers);
+        step.expire();
+        step.lay_out();
+        step.take_up(&mut self.requests);
+        step.drive();
+        step.tidy();
+        let model = step.model;
+        // The first commit of a term has to come, whatever there is to say.
+        if !standing.is_own_term || model.is_changed(&standing.head) {
+            self.write(model, actions);
+        }
+    }
+
+    fn write(&mut self, mut model: Model, actions: &mut Vec<CoordinatorAction>) {
+        let State::Standing(standing) = &mut self.state else {
+            return;
+        };
+        let (term, revision) = (standing.head.term, standing.head.revision + 1);
+        let (dice, names) = (&mut self.dice, &mut self.names);
+        let next_name = || {
+            *names += 1;
+            DocRef::new(&format!(
+                "{term}-{revision}-{names}-{:08x}",
+                dice.draw() as u32
+            ))
+        };
+        // That a document cannot be written as JSON is no matter of luck: nothing is lost by
+        // staying with what there is.
+        let Ok((documents, roots)) = model.write(next_name) else {
+            return;
+        };
+        let head = Head {
+            revision,
+            stamp: self.dice.draw() | 1,
+            roots,
+            ..standing.head.clone()
+        };
+        let writing = Writing {
+            head,
+            model,
+            documents,
+            retry: None,
+        };
+        actions.push(writing.action(&standing.seen));
+        standing.writing = Some(Box::new(writing));
+    }
+}
+
+impl Writing {
+    fn action(&self, seen: &SeenTag) -> CoordinatorAction {
+        CoordinatorAction::Commit {
+            documents: self.documents.clone(),
+            head: Box::new(self.head.clone()),
+            seen: seen.clone(),
+        }
+    }
+}
+
+impl Step<'_> {
+    /// A version's summary. Where it is not known it is asked for; the error says that it cannot be
+    /// had.
+    fn summary(
+        &mut self,
+        table: &TableName,
+        version: u64,
+    ) -> Result<Option<VersionSummary>, String> {
+        let place = (table.clone(), version);
+        match self.summaries.get(&place) {
+            Some(Summary::Known(summary)) => Ok(Some(summary.clone())),
+            Some(Summary::Failed(problem)) => Err(problem.clone()),
+            Some(Summary::Asked) => Ok(None),
+            None => {
+                self.summaries.insert(place, Summary::Asked);
+                self.actions.push(CoordinatorAction::ReadSummary {
+                    table: table.clone(),
+                    version,
+                });
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Taking up what clients ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::TableName;
+use forebay_run::Order;
+
+use super::layouts::unused;
+use super::members::down_since;
+use super::{CoordinatorAction, Step, Summary};
+use crate::ids::{NodeId, NodeName};
+use crate::model::{
+    Aim, Answered, LayoutName, Model, Outcome, Phase, RequestId, Rollout, RolloutId,
+    RolloutOptions, RolloutTable, TableEntry,
+};
+use crate::request::{REPLICAS, Request, SwapTo};
+
+/// How long, and how many at most, answers and ended rollouts are told.
+const KEPT_MS: u64 = 3600 * 1000;
+const KEPT: usize = 256;
+
+/// What becomes of a request now.
+enum TakenUp {
+    /// It needs something that is not known yet.
+    Later,
+    Answered(Outcome),
+}
+
+impl Step<'_> {
+    pub fn take_up(&mut self, requests: &mut BTreeMap<RequestId, Request>) {
+        let mut answered = BTreeSet::new();
+        for (id, request) in requests.iter() {
+            // It was answered, and the coordinator ended before its document was removed.
+            if self.model.work.answers.contains_key(id) {
+                answered.insert(id.clone());
+                continue;
+            }
+            let outcome = match self.take(id, request) {
+                Ok(TakenUp::Later) => continue,
+                Ok(TakenUp::Answered(outcome)) => outcome,
+                Err(refusal) => Outcome::Refused(refusal),
+            };
+            let unix_ms = self.now.unix_ms;
+            let answer = Answered { unix_ms, outcome };
+            self.model.work.edit().answers.insert(id.clone(), answer);
+        }
+        // Only what was committed is answered: these were found so in the model.
+        for id in &answered {
+            requests.remove(id);
+        }
+        if !answered.is_empty() {
+            self.actions
+                .push(CoordinatorAction::ForgetRequests(answered));
+        }
+        self.summaries
+            .retain(|_, summary| !matches!(summary, Summary::Failed(_)));
+    }
+
+    fn take(&mut self, id: &RequestId, request: &Request) -> Result<TakenUp, String> {
+        match request {
+            Request::Swap {
+                tables,
+                options,
+                force,
+            } => self.take_swap(id, tables, options, *force),
+            Request::Rollback { tables, options } => self.take_rollback(id, tables, options),
+            Request::Cancel { rollout } => self.take_cancel(rollout),
+            Request::Drop { table } => self.take_drop(table),
+            Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),
+            Request::Remove { node } => self.take_remove(node),
+        }
+    }
+
+    fn take_swap(
+        &mut self,
+        id: &RequestId,
+        tables: &BTreeMap<TableName, SwapTo>,
+        options: &RolloutOptions,
+        force: bool,
+    ) -> Result<TakenUp, String> {
+        let mut parts = BTreeMap::new();
+        let mut entries = Vec::new();
+        for (table, to) in tables {
+            self.refuse_busy(table)?;
+            let version = to.version;
+            let Some(summary) = self.summary(table, version).map_err(|problem| {
+                format!("version {version} of table {table} cannot be read in the store: {problem}")
+            })?
+            else {
+                return Ok(TakenUp::Later);
+            };
+            let known = self.model.table(table).cloned();
+            let mut entry = match known {
+                Some(entry) if entry.order == summary.order => entry,
+                Some(entry) => return Err(other_order(table, version, entry.order)),
+                None => TableEntry {
+                    order: summary.order,
+                    layout: self.layout_for(table, &summary)?,
+                    replicas: REPLICAS,
+                    serving: None,
+                    history: Vec::new(),
+                    bad: Vec::new(),
+                    rollout: None,
+                },
+            };
+            check_swap(table, to, &entry, force)?;
+            entry.replicas = replicas(&self.model, table, to, &entry)?;
+            let aim = match to.replaces {
+                Some(_) => Aim::Replace,
+                None => Aim::Swap,
+            };
+            parts.insert(
+                table.clone(),
+                RolloutTable {
+                    from: entry.serving,
+                    to: version,
+                    aim,
+                    keep: to.keep,
+                    history: entry.history.clone(),
+                },
+            );
+            entries.push((table.clone(), entry));
+        }
+        Ok(self.begin(id, parts, entries, options))
+    }
+
+    fn take_rollback(
+        &mut self,
+        id: &RequestId,
+        tables: &BTreeSet<TableName>,
+        options: &RolloutOptions,
+    ) -> Result<TakenUp, String> {
+        let mut parts = BTreeMap::new();
+        let mut entries = Vec::new();
+        for table in tables {
+            let entry = self
+                .model
+                .table(table)
+                .ok_or_else(|| no_table(table))?
+                .clone();
+            let Some(serving) = entry.serving else {
+                return Err(format!(
+                    "table {table} serves nothing yet: there is nothing to go back to"
+                ));
+            };
+            let Some(&to) = entry.history.last() else {
+                return Err(format!(
+                    "before version {serving} of table {table} none served that is kept: there is nothing to \
+                     go back to"
+                ));
+            };
+            self.make_way(table)?;
+            if self.summary(table, to)?.is_none() {
+                return Ok(TakenUp::Later);
+            }
+            parts.insert(
+                table.clone(),
+                RolloutTable {
+                    from: Some(serving),
+                    to,
+                    aim: Aim::Rollback,
+                    keep: usize::MAX,
+                    history: entry.history.clone(),
+                },
+            );
+            entries.push((table.clone(), entry));
+        }
+        Ok(self.begin(id, parts, entries, options))
+    }
+
+    fn begin(
+        &mut self,
+        request: &RequestId,
+        tables: BTreeMap<TableName, RolloutTable>,
+        entries: Vec<(TableName, TableEntry)>,
+        options: &RolloutOptions,
+    ) -> TakenUp {
+        let up = self.model.all_nodes().filter(|node| node.is_up());
+        let participants = up.map(|node| node.id).collect();
+        let work = self.model.work.edit();
+        let id = RolloutId(work.next_rollout);
+        work.next_rollout += 1;
+        let rollout = Rollout {
+            id,
+            request: request.clone(),
+            tables,
+            options: options.clone(),
+            phase: Phase::Preparing,
+            begun_unix_ms: self.now.unix_ms,
+            committed: None,
+            reverted: None,
+            participants,
+            proved: BTreeMap::new(),
+            left_out: BTreeSet::new(),
+            reason: None,
+        };
+        work.rollouts.insert(id, rollout);
+        for (table, mut entry) in entries {
+            entry.rollout = Some(id);
+            self.model.put_table(&table, entry);
+        }
+        TakenUp::Answered(Outcome::Rollout(id))
+    }
+
+    fn refuse_busy(&self, table: &TableName) -> Result<(), String> {
+        match self.model.work.rollout_of(table) {
+            None => Ok(()),
+            Some(rollout) => {
+                let to = rollout.tables[table].to;
+                Err(format!(
+                    "version {to} of table {table} is being rolled out: wait for it, or end it \
+                     (forebay cluster cancel {})",
+                    rollout.request
+                ))
+            }
+        }
+    }
+
+    /// A rollback does not wait for what is only being prepared: that ends.
+    fn make_way(&mut self, table: &TableName) -> Result<(), String> {
+        let Some(rollout) = self.model.work.rollout_of(table) else {
+            return Ok(());
+        };
+        if !matches!(rollout.phase, Phase::Preparing | Phase::Prepared) {
+            return self.refuse_busy(table);
+        }
+        let id = rollout.id;
+        self.abort(id, format!("table {table} was rolled back meanwhile"));
+        Ok(())
+    }
+
+    fn take_cancel(&mut self, request: &RequestId) -> Result<TakenUp, String> {
+        let rollout = self.model.work.rollouts.values();
+        let rollout = rollout
+            .into_iter()
+            .find(|rollout| rollout.request == *request);
+        let Some((id, phase)) = rollout.map(|rollout| (rollout.id, rollout.phase)) else {
+            return Err(format!(
+                "there is no rollout {request}: it ended long ago, or was never begun"
+            ));
+        };
+        match phase {
+            Phase::Preparing | Phase::Prepared => {
+                self.abort(id, "it was cancelled".to_owned());
+                Ok(TakenUp::Answered(Outcome::Done))
+            }
+            Phase::Aborted => Ok(TakenUp::Answered(Outcome::Done)),
+            _ => Err("it serves already: forebay rollback takes it back".to_owned()),
+        }
+    }
+
+    fn take_drop(&mut self, table: &TableName) -> Result<TakenUp, String> {
+        if self.model.table(table).is_none() {
+            return Err(no_table(table));
+        }
+        self.refuse_busy(table)?;
+        self.model.remove_table(table);
+        for layout in unused(&self.model) {
+            self.model.layouts.remove(&layout);
+        }
+        Ok(TakenUp::Answered(Outcome::Done))
+    }
+
+    fn take_pause(&mut self, node: &NodeName, for_ms: u64) -> Result<TakenUp, String> {
+        let mut entry = self
+            .model
+            .node_named(node)
+            .ok_or_else(|| no_node(node))?
+            .clone();
+        let until = self.now.unix_ms.saturating_add(for_ms);
+        entry.paused_until_unix_ms = (for_ms > 0).then_some(until);
+        self.model.put_node(entry);
+        Ok(TakenUp::Answered(Outcome::Done))
+    }
+
+    fn take_remove(&mut self, node: &NodeName) -> Result<TakenUp, String> {
+        let id = self.model.node_named(node).ok_or_else(|| no_node(node))?.id;
+        if down_since(&self.model, id).is_none() {
+            return Err(format!("node {node} runs: stop it before it is removed"));
+        }
+        if is_listed(&self.model, id) {
+            return Err(format!(
+                "node {node} is to hold parts of tables: forebay cluster drain {node} gives them to others first"
+            ));
+        }
+        self.model.remove_node(id);
+        self.heard.remove(&id);
+        Ok(TakenUp::Answered(Outcome::Done))
+    }
+
+    /// Removes what is no longer told.
+    pub fn tidy(&mut self) {
+        let oldest = self.now.unix_ms.saturating_sub(KEPT_MS);
+        let work = &*self.model.work;
+        let mut over: Vec<RolloutId> = work
+            .rollouts
+            .values()
+            .filter(|rollout| rollout.phase.is_over() && rollout.begun_unix_ms < oldest)
+            .map(|rollout| rollout.id)
+            .collect();
+        let ended = work
+            .rollouts
+            .values()
+            .filter(|rollout| rollout.phase.is_over());
+        let ended: Vec<RolloutId> = ended.map(|rollout| rollout.id).collect();
+        over.extend(ended.iter().take(ended.len().saturating_sub(KEPT)));
+        let old: Vec<RequestId> = work
+            .answers
+            .iter()
+            .filter(|(_, answer)| answer.unix_ms < oldest)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for layout in unused(&self.model) {
+            self.model.layouts.remove(&layout);
+        }
+        if over.is_empty() && old.is_empty() {
+            return;
+        }
+        let work = self.model.work.edit();
+        work.rollouts.retain(|id, _| !over.contains(id));
+        work.answers.retain(|id, _| !old.contains(id));
+    }
+}
+
+fn check_swap(
+    table: &TableName,
+    to: &SwapTo,
+    entry: &TableEntry,
+    force: bool,
+) -> Result<(), String> {
+    let version = to.version;
+    if entry.bad.contains(&version) && !force {
+        return Err(format!(
+            "version {version} of table {table} was rolled back from: --force lets it serve all the same"
+        ));
+    }
+    match (to.replaces, entry.serving) {
+        (Some(replaced), serving) if serving != Some(replaced) => Err(format!(
+            "version {replaced} of table {table} serves no longer, so version {version} cannot take its place"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn replicas(
+    model: &Model,
+    table: &TableName,
+    to: &SwapTo,
+    entry: &TableEntry,
+) -> Result<usize, String> {
+    let wanted = to.replicas.unwrap_or(entry.replicas);
+    let most = crate::layouts::MOST_REPLICAS;
+    if !(1..=most).contains(&wanted) {
+        return Err(format!("{wanted} replicas: a table has 1 to {most}"));
+    }
+    if entry.serving.is_some() && wanted != entry.replicas {
+        return Err(format!(
+            "table {table} has {} replicas: forebay cluster replicas {table} {wanted} changes that, a push \
+             does not",
+            entry.replicas
+        ));
+    }
+    match model.layouts.contains_key(&entry.layout) {
+        true => Ok(wanted),
+        false => Err(format!(
+            "table {table} has no layout: forebay cluster restore makes one"
+        )),
+    }
+}
+
+fn is_listed(model: &Model, node: NodeId) -> bool {
+    let used = |name: &LayoutName| model.all_tables().any(|(_, table)| table.layout == *name);
+    let layouts = model.layouts.iter().filter(|(name, _)| used(name));
+    layouts
+        .flat_map(|(_, layout)| layout.ranges())
+        .any(|range| {
+            range.list.contains(&node) || range.next.iter().flatten().any(|id| *id == node)
+        })
+}
+
+fn other_order(table: &TableName, version: u64, order: Order) -> String {
+    let (is, other) = match order {
+        Order::Hashed => ("hashed", "ordered"),
+        Order::Ordered => ("ordered", "hashed"),
+    };
+    format!(
+        "table {table} is {is}, and version {version} is {other}: a table of a cluster keeps its order; push it \
+         under another name, or drop the table first"
+    )
+}
+
+fn no_table(table: &TableName) -> String {
+    format!("the cluster has no table {table}")
+}
+
+fn no_node(node: &NodeName) -> String {
+    format!("the cluster has no node {node}: forebay cluster status lists them")
+}

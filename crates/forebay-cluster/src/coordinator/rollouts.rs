@@ -1,0 +1,422 @@
+//! Driving rollouts: all nodes or none (Spock, 3.1.2 and 4.3, where a swap that fails on one node
+//! is rolled back on the others; here also after the coordinator has changed).
+//!
+//! ```text
+//! preparing -> prepared -> committed (head) -> confirmed
+//!           `-> aborted             `-> reverting (head) -> reverted
+//! ```
+//!
+//! A participant has to prove that it holds what the manifest says, row by row counted and summed,
+//! before the commit. A node that is down is left out where every range stays with enough nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_engine::{Bounds, Pointer, TableName};
+
+use super::members::down_since;
+use super::{Step, Summary};
+use crate::ids::NodeId;
+use crate::message::Readiness;
+use crate::model::{Aim, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry};
+use crate::time::{CONFIRM, LEFT_OUT_AFTER, Now};
+use crate::version::ranges_of;
+
+/// What is known of a rollout besides what the catalog says.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// How much nodes had brought, and since when.
+    progress: BTreeMap<NodeId, (u64, Duration)>,
+    /// Since when the commit, or the revert, is known to stand.
+    stands_since: Option<Duration>,
+}
+
+/// How a participant stands.
+enum Standing {
+    Ready(BTreeMap<TableName, Proof>),
+    /// It is not ready yet, and may still come.
+    Coming,
+    /// It was down for long enough, or made no progress before the deadline.
+    Away,
+    Failed(String),
+}
+
+impl Step<'_> {
+    /// Takes every rollout as far as it goes now.
+    pub fn drive(&mut self) {
+        let under_way: Vec<RolloutId> = self.model.work.under_way().map(|one| one.id).collect();
+        self.watches.retain(|id, _| under_way.contains(id));
+        for id in under_way {
+            let Some(rollout) = self.model.work.rollouts.get(&id).cloned() else {
+                continue;
+            };
+            match rollout.phase {
+                Phase::Preparing | Phase::Prepared => self.prepare(rollout),
+                Phase::Committed => self.confirm(rollout),
+                Phase::Reverting => self.finish_revert(rollout),
+                Phase::Confirmed | Phase::Aborted | Phase::Reverted => {}
+            }
+        }
+    }
+
+    fn prepare(&mut self, mut rollout: Rollout) {
+        // Who has come meanwhile takes part.
+        let up = self.model.all_nodes().filter(|node| node.is_up());
+        let new: BTreeSet<NodeId> = up
+            .map(|node| node.id)
+            .filter(|id| !rollout.participants.contains(id))
+            .collect();
+        if !new.is_empty() {
+            rollout.participants.extend(&new);
+            rollout.left_out.retain(|id| !new.contains(id));
+            self.put(rollout.clone());
+        }
+        let expected = match self.expected(&rollout) {
+            Ok(Some(expected)) => expected,
+            Ok(None) => return,
+            Err(problem) => return self.abort(rollout.id, problem),
+        };
+        let (mut proved, mut away) = (BTreeMap::new(), BTreeSet::new());
+        let mut is_waiting = false;
+        for node in &rollout.participants {
+            match self.standing(&rollout, *node, &expected) {
+                Standing::Ready(proofs) => {
+                    proved.insert(*node, proofs);
+                }
+                Standing::Coming => is_waiting = true,
+                Standing::Away => {
+                    away.insert(*node);
+                }
+                Standing::Failed(problem) => return self.abort(rollout.id, problem),
+            }
+        }
+        if is_waiting {
+            return;
+        }
+        let ready: BTreeSet<NodeId> = proved.keys().copied().collect();
+        if let Err(problem) = self.is_enough(&rollout, &ready) {
+            return self.lack(rollout, problem);
+        }
+        rollout.left_out.extend(self.others(&ready));
+        rollout.participants = ready;
+        rollout.proved = proved;
+        self.commit(rollout);
+    }
+
+    /// What every participant has to prove of each table; `None` while a manifest is being read.
+    fn expected(
+        &mut self,
+        rollout: &Rollout,
+    ) -> Result<Option<BTreeMap<NodeId, BTreeMap<TableName, Proof>>>, String> {
+        let mut expected: BTreeMap<NodeId, BTreeMap<TableName, Proof>> = BTreeMap::new();
+        for (table, part) in &rollout.tables {
+            let Some(summary) = self.summary(table, part.to)? else {
+                return Ok(None);
+            };
+            for node in &rollout.participants {
+                let ranges = self.ranges(table, *node);
+                let of_node = expected.entry(*node).or_default();
+                of_node.insert(table.clone(), summary.proof(&ranges));
+            }
+        }
+        Ok(Some(expected))
+    }
+
+    fn ranges(&self, table: &TableName, node: NodeId) -> Vec<Bounds> {
+        let held = |entry: &TableEntry| {
+            let layout = self.model.layout_of(entry)?;
+            Some(ranges_of(layout, entry.replicas, node))
+        };
+        self.model.table(table).and_then(held).unwrap_or_default()
+    }
+
+    fn standing(
+        &mut self,
+        rollout: &Rollout,
+        node: NodeId,
+        expected: &BTreeMap<NodeId, BTreeMap<TableName, Proof>>,
+    ) -> Standing {
+        if !self.is_alive(node) {
+            return match self.is_safe_to_leave_out(node) {
+                true => Standing::Away,
+                false => Standing::Coming,
+            };
+        }
+        let name = |step: &Self| {
+            let entry = step.model.node(node);
+            entry.map_or_else(|| node.to_string(), |entry| entry.name.to_string())
+        };
+        let readiness = self
+            .heard
+            .get(&node)
+            .and_then(|heard| heard.rollouts.get(&rollout.id));
+        match readiness {
+            Some(Readiness::Ready { proofs }) => match expected.get(&node) {
+                Some(expected) if expected == proofs => Standing::Ready(proofs.clone()),
+                // The layout has changed since: the node hears of that.
+                Some(_) | None if !self.knows_this(node) => Standing::Coming,
+                Some(expected) => Standing::Failed(format!(
+                    "node {} proved {}, and the manifests say {}",
+                    name(self),
+                    shown(proofs),
+                    shown(expected)
+                )),
+                None => Standing::Coming,
+            },
+            Some(Readiness::Failed { problem }) => {
+                Standing::Failed(format!("node {}: {problem}", name(self)))
+            }
+            Some(Readiness::Bringing { done_bytes, .. }) => {
+                let done_bytes = *done_bytes;
+                self.watch_progress(rollout, node, done_bytes)
+            }
+            None => self.watch_progress(rollout, node, 0),
+        }
+    }
+
+    /// Whether the node has heard of all that is committed.
+    fn knows_this(&self, node: NodeId) -> bool {
+        let heard = self.heard.get(&node);
+        heard.is_some_and(|heard| heard.holds + 1 >= self.revision)
+    }
+
+    fn watch_progress(&mut self, rollout: &Rollout, node: NodeId, done_bytes: u64) -> Standing {
+        let watch = self.watches.entry(rollout.id).or_default();
+        let now = self.now.monotonic;
+        let (before, since) = watch.progress.entry(node).or_insert((done_bytes, now));
+        if *before != done_bytes {
+            (*before, *since) = (done_bytes, now);
+        }
+        let deadline = Duration::from_millis(rollout.options.deadline_ms);
+        match self.now.since(*since) >= deadline {
+            true => Standing::Away,
+            false => Standing::Coming,
+        }
+    }
+
+    /// Whether whatever the node answered from its old state is over, or known to be possible: it
+    /// was stopped in order, or is down for long enough.
+    fn is_safe_to_leave_out(&self, node: NodeId) -> bool {
+        let since = match self.model.node(node).map(|entry| entry.state) {
+            None | Some(crate::model::NodeState::Left { .. }) => return true,
+            _ => down_since(&self.model, node),
+        };
+        since.is_some_and(|since| {
+            self.now.unix_ms >= since.saturating_add(LEFT_OUT_AFTER.as_millis() as u64)
+        })
+    }
+
+    /// Whether each range of the tables is with enough of these nodes.
+    fn is_enough(&self, rollout: &Rollout, nodes: &BTreeSet<NodeId>) -> Result<(), String> {
+        for table in rollout.tables.keys() {
+            let Some(entry) = self.model.table(table) else {
+                return Err(format!("table {table} was dropped meanwhile"));
+            };
+            let Some(layout) = self.model.layout_of(entry) else {
+                return Err(format!("table {table} has no layout"));
+            };
+            for range in layout.ranges() {
+                let list = &range.list[..range.list.len().min(entry.replicas)];
+                let least = rollout.options.min_replicas.unwrap_or(list.len() - 1);
+                let least = least.clamp(1, list.len());
+                let ready = list.iter().filter(|node| nodes.contains(node)).count();
+                if ready < least {
+                    return Err(format!(
+                        "of table {table}, what begins at {} would be on {ready} nodes, and has to be on {least}",
+                        range.lower
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Too few nodes are there: it is waited for them until the deadline.
+    fn lack(&mut self, rollout: Rollout, problem: String) {
+        let deadline = rollout.options.deadline_ms;
+        let waited = self.now.unix_ms.saturating_sub(rollout.begun_unix_ms);
+        if waited >= deadline {
+            self.abort(
+                rollout.id,
+                format!("{problem}, and that did not change in time"),
+            );
+        }
+    }
+
+    /// All nodes but these.
+    fn others(&self, nodes: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+        let all = self.model.all_nodes().map(|node| node.id);
+        all.filter(|id| !nodes.contains(id)).collect()
+    }
+
+    fn commit(&mut self, mut rollout: Rollout) {
+        for (table, part) in &rollout.tables {
+            let Some(entry) = self.model.table(table) else {
+                continue;
+            };
+            let next = moved(entry, part);
+            self.model.put_table(table, next);
+        }
+        rollout.phase = Phase::Committed;
+        rollout.committed = Some(self.revision);
+        self.put(rollout);
+    }
+
+    fn confirm(&mut self, mut rollout: Rollout) {
+        let Some(committed) = rollout.committed else {
+            return;
+        };
+        let missing = self.not_serving(&rollout, committed);
+        if missing.is_empty() {
+            rollout.phase = Phase::Confirmed;
+            return self.end(rollout);
+        }
+        if !self.is_time_over(rollout.id) {
+            return;
+        }
+        let serving = rollout.participants.difference(&missing).copied().collect();
+        let is_enough = self.is_enough(&rollout, &serving).is_ok();
+        // Who is alive, and does not serve what it proved to have, is out of order.
+        let are_all_down = missing.iter().all(|node| !self.is_alive(*node));
+        if is_enough && (are_all_down || rollout.options.on_failure == OnFailure::Keep) {
+            rollout.participants = serving;
+            rollout.left_out.extend(missing);
+            rollout.phase = Phase::Confirmed;
+            return self.end(rollout);
+        }
+        let names: Vec<String> = missing
+            .iter()
+            .filter_map(|id| Some(self.model.node(*id)?.name.to_string()))
+            .collect();
+        rollout.reason = Some(format!(
+            "{} did not serve it {} s after the commit",
+            names.join(", "),
+            CONFIRM.as_secs()
+        ));
+        self.revert(rollout);
+    }
+
+    fn revert(&mut self, mut rollout: Rollout) {
+        for (table, part) in &rollout.tables {
+            let Some(entry) = self.model.table(table) else {
+                continue;
+            };
+            let mut before = entry.clone();
+            before.serving = part.from;
+            before.history.clone_from(&part.history);
+            if part.aim == Aim::Rollback {
+                before.bad.retain(|bad| Some(*bad) != part.from);
+            }
+            self.model.put_table(table, before);
+        }
+        self.watches.remove(&rollout.id);
+        rollout.phase = Phase::Reverting;
+        rollout.reverted = Some(self.revision);
+        self.put(rollout);
+    }
+
+    /// Goes on until every participant that is up has gone back.
+    fn finish_revert(&mut self, mut rollout: Rollout) {
+        let Some(reverted) = rollout.reverted else {
+            return;
+        };
+        let missing = self.not_serving(&rollout, reverted);
+        let are_all_down = missing.iter().all(|node| !self.is_alive(*node));
+        if missing.is_empty() || (are_all_down && self.is_time_over(rollout.id)) {
+            rollout.left_out.extend(missing);
+            rollout.phase = Phase::Reverted;
+            self.end(rollout);
+        }
+    }
+
+    /// The participants that do not serve what a revision says, as far as they told.
+    fn not_serving(&self, rollout: &Rollout, revision: u64) -> BTreeSet<NodeId> {
+        let serves = |node: &NodeId| {
+            let heard = self.heard.get(node);
+            heard.is_some_and(|heard| heard.serves >= revision)
+        };
+        let missing = rollout.participants.iter().filter(|node| !serves(node));
+        missing.copied().collect()
+    }
+
+    fn is_time_over(&mut self, id: RolloutId) -> bool {
+        let Now { monotonic, .. } = self.now;
+        let watch = self.watches.entry(id).or_default();
+        let since = *watch.stands_since.get_or_insert(monotonic);
+        self.now.since(since) >= CONFIRM
+    }
+
+    /// Ends a rollout before its commit.
+    pub fn abort(&mut self, id: RolloutId, reason: String) {
+        let Some(mut rollout) = self.model.work.rollouts.get(&id).cloned() else {
+            return;
+        };
+        rollout.phase = Phase::Aborted;
+        rollout.reason = Some(reason);
+        self.end(rollout);
+    }
+
+    /// The rollout is over: its tables are free for others.
+    fn end(&mut self, rollout: Rollout) {
+        for (table, part) in &rollout.tables {
+            let Some(mut entry) = self.model.table(table).cloned() else {
+                continue;
+            };
+            entry.rollout = None;
+            // A table that never served anything is none.
+            match entry.serving {
+                None => self.model.remove_table(table),
+                Some(_) => self.model.put_table(table, entry),
+            }
+            let place = (table.clone(), part.to);
+            if matches!(self.summaries.get(&place), Some(Summary::Known(_))) {
+                self.summaries.remove(&place);
+            }
+        }
+        self.watches.remove(&rollout.id);
+        self.put(rollout);
+    }
+
+    fn put(&mut self, rollout: Rollout) {
+        let known = self.model.work.rollouts.get(&rollout.id);
+        if known != Some(&rollout) {
+            self.model.work.edit().rollouts.insert(rollout.id, rollout);
+        }
+    }
+}
+
+/// A table's entry after the commit.
+fn moved(entry: &TableEntry, part: &RolloutTable) -> TableEntry {
+    let mut before = Pointer::unset();
+    before.serving = entry.serving;
+    before.history.clone_from(&entry.history);
+    let after = match part.aim {
+        Aim::Swap => before.swapped(part.to),
+        Aim::Replace => before.replaced(part.to),
+        Aim::Rollback => before.rolled_back().unwrap_or(before),
+    };
+    let mut next = entry.clone();
+    next.serving = after.serving;
+    next.history = after.history;
+    let too_many = next
+        .history
+        .len()
+        .saturating_sub(part.keep.saturating_sub(1));
+    next.history.drain(..too_many);
+    if part.aim == Aim::Rollback {
+        next.bad
+            .extend(part.from.filter(|from| !next.bad.contains(from)));
+    }
+    next
+}
+
+fn shown(proofs: &BTreeMap<TableName, Proof>) -> String {
+    let one = |(table, proof): (&TableName, &Proof)| {
+        format!(
+            "{} rows of {table} in {} partitions, content {}",
+            proof.rows, proof.partitions, proof.content
+        )
+    };
+    let all: Vec<String> = proofs.iter().map(one).collect();
+    all.join("; ")
+}

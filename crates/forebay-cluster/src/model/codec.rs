@@ -1,0 +1,237 @@
+//! Models as documents, and back.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::{DocumentError, seal_text, unseal};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Model;
+use super::doc::{Doc, DocRef};
+use super::head::{CLUSTER_FORMAT, Head};
+use super::layout::{Layout, LayoutChunk, LayoutName, LayoutRoot};
+
+const FORMAT_FIELD: &str = "forebay_document";
+
+/// What a document's file has.
+#[derive(Serialize, Deserialize)]
+struct Written<T> {
+    forebay_document: u64,
+    content: T,
+}
+
+/// Documents that were read, by their names.
+pub type Documents = BTreeMap<DocRef, Vec<u8>>;
+
+/// Why a model cannot be made from what there is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModelError {
+    /// These are to be read first.
+    #[error("{} documents of the catalog are not here yet", .0.len())]
+    Lacks(Vec<DocRef>),
+    #[error("document {name} of the catalog cannot be read: {problem}")]
+    Damaged { name: String, problem: String },
+}
+
+/// The bytes of a document's file.
+pub fn written<T: Serialize>(content: T) -> Result<Vec<u8>, ModelError> {
+    let written = Written {
+        forebay_document: CLUSTER_FORMAT,
+        content,
+    };
+    let text = serde_json::to_vec(&written).map_err(|error| ModelError::Damaged {
+        name: "to be written".to_owned(),
+        problem: error.to_string(),
+    })?;
+    Ok(seal_text(text))
+}
+
+/// What a document's file says.
+pub fn parsed<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, ModelError> {
+    let read: Result<(Written<T>, u64), DocumentError> =
+        unseal(bytes, FORMAT_FIELD, CLUSTER_FORMAT);
+    let (written, _) = read.map_err(|problem| ModelError::Damaged {
+        name: name.to_owned(),
+        problem: problem.to_string(),
+    })?;
+    Ok(written.content)
+}
+
+impl Model {
+    /// Gives every document that has none a name, and returns those with their bytes, and what the
+    /// head is to say.
+    pub fn write(
+        &mut self,
+        mut next_name: impl FnMut() -> DocRef,
+    ) -> Result<(Documents, BTreeMap<String, DocRef>), ModelError> {
+        let mut documents = Documents::new();
+        let mut roots = BTreeMap::new();
+        for (page, doc) in &mut self.nodes {
+            let reference = write(doc, &mut documents, &mut next_name)?;
+            roots.insert(format!("nodes/{page}"), reference);
+        }
+        for (page, doc) in &mut self.tables {
+            let reference = write(doc, &mut documents, &mut next_name)?;
+            roots.insert(format!("tables/{page}"), reference);
+        }
+        for (name, layout) in &mut self.layouts {
+            let reference = layout.write(&mut documents, &mut next_name)?;
+            roots.insert(format!("layout/{name}"), reference);
+        }
+        let reference = write(&mut self.work, &mut documents, &mut next_name)?;
+        roots.insert("work".to_owned(), reference);
+        Ok((documents, roots))
+    }
+
+    /// Whether there is a document that was not written.
+    pub fn is_changed(&self, head: &Head) -> bool {
+        let is_written = |reference: Option<&DocRef>, root: &str| {
+            reference.is_some() && head.roots.get(root) == reference
+        };
+        let nodes = self.nodes.iter();
+        let tables = self.tables.iter();
+        let layouts = self.layouts.iter();
+        let roots = 1 + self.nodes.len() + self.tables.len() + self.layouts.len();
+        let all = roots == head.roots.len()
+            && is_written(self.work.reference(), "work")
+            && nodes
+                .map(|(page, doc)| is_written(doc.reference(), &format!("nodes/{page}")))
+                .chain(
+                    tables
+                        .map(|(page, doc)| is_written(doc.reference(), &format!("tables/{page}"))),
+                )
+                .chain(
+                    layouts
+                        .map(|(name, layout)| is_written(layout.root(), &format!("layout/{name}"))),
+                )
+                .all(|written| written);
+        !all
+    }
+
+    /// The model that a head names, from what was read, and from `known`, an earlier one.
+    pub fn read(head: &Head, documents: &Documents, known: &Model) -> Result<Self, ModelError> {
+        let mut reader = Reader {
+            documents,
+            lacks: Vec::new(),
+        };
+        let mut model = Model::default();
+        for (root, reference) in &head.roots {
+            let damaged = || ModelError::Damaged {
+                name: "head".to_owned(),
+                problem: format!("it names a document of an unknown kind: {root}"),
+            };
+            match root.split_once('/') {
+                Some(("nodes", page)) => {
+                    let page = page.parse().map_err(|_| damaged())?;
+                    let doc = reader.doc(reference, known.nodes.get(&page))?;
+                    model.nodes.extend(doc.map(|doc| (page, doc)));
+                }
+                Some(("tables", page)) => {
+                    let page = page.parse().map_err(|_| damaged())?;
+                    let doc = reader.doc(reference, known.tables.get(&page))?;
+                    model.tables.extend(doc.map(|doc| (page, doc)));
+                }
+                Some(("layout", name)) => {
+                    let name = LayoutName::parse(name).ok_or_else(damaged)?;
+                    let layout = reader.layout(reference, known.layouts.get(&name))?;
+                    model.layouts.extend(layout.map(|layout| (name, layout)));
+                }
+                None if root == "work" => {
+                    let doc = reader.doc(reference, Some(&known.work))?;
+                    model.work = doc.unwrap_or_default();
+                }
+                _ => return Err(damaged()),
+            }
+        }
+        match reader.lacks.is_empty() {
+            true => Ok(model),
+            false => Err(ModelError::Lacks(reader.lacks)),
+        }
+    }
+}
+
+impl Layout {
+    fn write(
+        &mut self,
+        documents: &mut Documents,
+        next_name: &mut impl FnMut() -> DocRef,
+    ) -> Result<DocRef, ModelError> {
+        let mut chunks = Vec::with_capacity(self.chunks().len());
+        for chunk in self.chunks_mut() {
+            chunks.push(write(chunk, documents, next_name)?);
+        }
+        if let Some(root) = self.root() {
+            return Ok(root.clone());
+        }
+        let reference = next_name();
+        let root = LayoutRoot {
+            order: self.order,
+            chunks,
+        };
+        documents.insert(reference.clone(), written(&root)?);
+        self.root_written(reference.clone());
+        Ok(reference)
+    }
+}
+
+fn write<T: Serialize>(
+    doc: &mut Doc<T>,
+    documents: &mut Documents,
+    next_name: &mut impl FnMut() -> DocRef,
+) -> Result<DocRef, ModelError> {
+    if let Some(reference) = doc.reference() {
+        return Ok(reference.clone());
+    }
+    let reference = next_name();
+    documents.insert(reference.clone(), written(&**doc)?);
+    doc.written(reference.clone());
+    Ok(reference)
+}
+
+struct Reader<'a> {
+    documents: &'a Documents,
+    lacks: Vec<DocRef>,
+}
+
+impl Reader<'_> {
+    /// `None`: it is lacking, which is noted.
+    fn doc<T: Clone + DeserializeOwned>(
+        &mut self,
+        reference: &DocRef,
+        known: Option<&Doc<T>>,
+    ) -> Result<Option<Doc<T>>, ModelError> {
+        if let Some(known) = known.filter(|known| known.reference() == Some(reference)) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(bytes) = self.documents.get(reference) else {
+            self.lacks.push(reference.clone());
+            return Ok(None);
+        };
+        let content = parsed(reference.as_str(), bytes)?;
+        Ok(Some(Doc::read(reference.clone(), content)))
+    }
+
+    fn layout(
+        &mut self,
+        reference: &DocRef,
+        known: Option<&Layout>,
+    ) -> Result<Option<Layout>, ModelError> {
+        if let Some(known) = known.filter(|known| known.root() == Some(reference)) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(root) = self.doc::<LayoutRoot>(reference, None)? else {
+            return Ok(None);
+        };
+        let known: BTreeMap<&DocRef, &Doc<LayoutChunk>> = known
+            .into_iter()
+            .flat_map(|known| known.chunks())
+            .filter_map(|chunk| Some((chunk.reference()?, chunk)))
+            .collect();
+        let mut chunks = Vec::with_capacity(root.chunks.len());
+        for chunk in &root.chunks {
+            chunks.extend(self.doc(chunk, known.get(chunk).copied())?);
+        }
+        Ok(Some(Layout::read(reference.clone(), root.order, chunks)))
+    }
+}

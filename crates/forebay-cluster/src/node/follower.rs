@@ -1,0 +1,680 @@
+//! A node as it follows the catalog.
+//!
+//! It sends heartbeats to the coordinator, whose answers tell of new heads. What a head wants of it
+//! is brought, verified and opened; what a head says is to serve, serves, for all tables at one
+//! moment. A version that serves no longer is never answered from once the head that says so is
+//! known: where the new one is not here, the node answers nothing of that table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_engine::{Bounds, TableName};
+
+use super::copies::{Copies, CopyState, VersionPlace, kept, places_of, wanted};
+use crate::ids::{ClusterId, HostPort, NodeId};
+use crate::message::{Beat, BeatReply, Introduction, Readiness};
+use crate::model::{Head, Model, Phase, Proof, RolloutId};
+use crate::time::{BEAT, BEAT_LOST, LOOK, LOOK_ALONE, Now};
+
+/// A node that hears of no catalog at all serves what it served before, after so long.
+const REMEMBER_AFTER: Duration = Duration::from_secs(30);
+/// After a failure here.
+const RETRY: Duration = Duration::from_secs(1);
+/// A node that was suspected is asked again after so long.
+const SUSPECTED_FOR: Duration = Duration::from_secs(5);
+
+/// What a follower is told.
+#[derive(Debug, Clone)]
+pub enum FollowerEvent {
+    Tick,
+    Reply {
+        seq: u64,
+        reply: Box<BeatReply>,
+    },
+    /// A heartbeat was not answered.
+    Lost {
+        seq: u64,
+    },
+    /// Where the coordinator is.
+    Coordinator(HostPort),
+    /// A head, and its model. `remembered`: as this node knew it before it stopped.
+    Loaded {
+        head: Box<Head>,
+        model: Box<Model>,
+        remembered: bool,
+    },
+    NotLoaded,
+    /// The head as it is in the catalog, or as another node knows it.
+    Head(Box<Head>),
+    /// The catalog does not answer.
+    NoHead,
+    Advanced {
+        place: VersionPlace,
+        done_bytes: u64,
+        total_bytes: u64,
+    },
+    Came {
+        place: VersionPlace,
+        ranges: Vec<Bounds>,
+        proof: Proof,
+    },
+    Failed {
+        place: VersionPlace,
+        ranges: Vec<Bounds>,
+        problem: String,
+    },
+    /// All that was to serve does, but for these.
+    Activated {
+        revision: u64,
+        problems: BTreeMap<TableName, String>,
+    },
+    Suspect(NodeId),
+    Trust(NodeId),
+    /// Bytes that are free on the disk.
+    Free(u64),
+    /// The node is told to stop.
+    Leave,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FollowerAction {
+    Beat {
+        to: HostPort,
+        beat: Box<Beat>,
+    },
+    /// Look at the head in the catalog; where that does not answer, ask a node.
+    ReadHead,
+    /// Read what the head names: from these, else from the catalog.
+    Load {
+        head: Box<Head>,
+    },
+    /// Read what this node knew before it stopped.
+    Remember,
+    /// Bring the version, of these ranges, and open it. What is being brought of it with other
+    /// ranges is given up. `peers` may have it.
+    Prepare {
+        place: VersionPlace,
+        ranges: Vec<Bounds>,
+        peers: Vec<NodeId>,
+    },
+    Forget {
+        place: VersionPlace,
+    },
+    /// Let these versions serve, and no others, at one moment.
+    Activate {
+        revision: u64,
+        tables: BTreeMap<TableName, Serve>,
+    },
+    /// Route by what is known.
+    Route,
+    /// The head was heard of too long ago: serve nothing, or serve again.
+    CutOff(bool),
+    /// It has left: the process may end.
+    Left,
+    /// It cannot be a node of this cluster.
+    Refused {
+        problem: String,
+    },
+}
+
+/// What serves of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serve {
+    pub version: u64,
+    pub history: Vec<u64>,
+    pub ranges: Vec<Bounds>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Follower {
+    cluster: ClusterId,
+    who: Introduction,
+    id: Option<NodeId>,
+    known: Option<(Head, Model)>,
+    /// The head whose model is being read.
+    loading: Option<Head>,
+    /// No reading before that: one has failed.
+    load_from: Duration,
+    copies: Copies,
+    tries: BTreeMap<VersionPlace, u32>,
+    active: BTreeMap<TableName, Serve>,
+    activating: Option<(u64, BTreeMap<TableName, Serve>)>,
+    /// Tables that could not be let serve, and why.
+    refused: BTreeMap<TableName, String>,
+    retry_at: Duration,
+    serves: u64,
+    coordinator: Option<HostPort>,
+    seq: u64,
+    /// The heartbeat that waits for its answer, since when, and what it said.
+    waiting: Option<(u64, Duration, Said)>,
+    next_beat: Duration,
+    looking: bool,
+    looked: Duration,
+    /// When the catalog was heard of last, by whatever way.
+    heard: Duration,
+    started: Duration,
+    remembering: bool,
+    cut_off: bool,
+    leaving: bool,
+    left: bool,
+    free_bytes: Option<u64>,
+    /// As the coordinator has it, and as this node found out.
+    suspects: BTreeSet<NodeId>,
+    own_suspects: BTreeMap<NodeId, Duration>,
+}
+
+/// What of a heartbeat makes another one worth sending before the answer.
+#[derive(Debug, Clone, PartialEq)]
+struct Said {
+    revision: u64,
+    serves: u64,
+    holds: u64,
+    leaving: bool,
+    rollouts: BTreeMap<RolloutId, Readiness>,
+}
+
+impl Follower {
+    pub fn new(now: Now, cluster: ClusterId, who: Introduction) -> Self {
+        Self {
+            cluster,
+            who,
+            id: None,
+            known: None,
+            loading: None,
+            load_from: Duration::ZERO,
+            copies: Copies::default(),
+            tries: BTreeMap::new(),
+            active: BTreeMap::new(),
+            activating: None,
+            refused: BTreeMap::new(),
+            retry_at: Duration::ZERO,
+            serves: 0,
+            coordinator: None,
+            seq: 0,
+            waiting: None,
+            next_beat: Duration::ZERO,
+            looking: false,
+            looked: Duration::ZERO,
+            heard: now.monotonic,
+            started: now.monotonic,
+            remembering: false,
+            cut_off: false,
+            leaving: false,
+            left: false,
+            free_bytes: None,
+            suspects: BTreeSet::new(),
+            own_suspects: BTreeMap::new(),
+        }
+    }
+
+    pub fn id(&self) -> Option<NodeId> {
+        self.id
+    }
+
+    pub fn known(&self) -> Option<(&Head, &Model)> {
+        self.known.as_ref().map(|(head, model)| (head, model))
+    }
+
+    /// What serves here.
+    pub fn active(&self) -> &BTreeMap<TableName, Serve> {
+        &self.active
+    }
+
+    /// Whether the coordinator has been silent for so long that a new one is wanted.
+    pub fn is_alone(&self, now: Now) -> bool {
+        now.since(self.heard) >= BEAT_LOST || self.coordinator.is_none()
+    }
+
+    /// Whom to pass over.
+    pub fn suspects(&self) -> BTreeSet<NodeId> {
+        self.suspects
+            .iter()
+            .chain(self.own_suspects.keys())
+            .copied()
+            .collect()
+    }
+
+    pub fn handle(&mut self, now: Now, event: FollowerEvent) -> Vec<FollowerAction> {
+        let mut actions = Vec::new();
+        self.take(now, event, &mut actions);
+        self.reconcile(now, &mut actions);
+        self.activate(now, &mut actions);
+        self.look(now, &mut actions);
+        self.beat(now, &mut actions);
+        actions
+    }
+
+    fn take(&mut self, now: Now, event: FollowerEvent, actions: &mut Vec<FollowerAction>) {
+        match event {
+            FollowerEvent::Tick => self.forgive(now, actions),
+            FollowerEvent::Reply { seq, reply } => self.answered(now, seq, *reply, actions),
+            FollowerEvent::Lost { seq } => {
+                if self
+                    .waiting
+                    .as_ref()
+                    .is_some_and(|(waiting, ..)| *waiting == seq)
+                {
+                    self.waiting = None;
+                    self.next_beat = now.monotonic + BEAT;
+                    self.suspect_coordinator(now, actions);
+                }
+            }
+            FollowerEvent::Coordinator(peer) => {
+                if self.coordinator.as_ref() != Some(&peer) {
+                    self.coordinator = Some(peer);
+                    (self.waiting, self.next_beat) = (None, now.monotonic);
+                }
+            }
+            FollowerEvent::Loaded {
+                head,
+                model,
+                remembered,
+            } => {
+                self.remembering = false;
+                self.loaded(*head, *model, remembered, actions);
+            }
+            FollowerEvent::NotLoaded => {
+                (self.loading, self.remembering) = (None, false);
+                self.load_from = now.monotonic + RETRY;
+            }
+            FollowerEvent::Head(head) => {
+                self.looking = false;
+                self.heard_of(now, *head, actions);
+            }
+            FollowerEvent::NoHead => self.looking = false,
+            FollowerEvent::Advanced {
+                place,
+                done_bytes,
+                total_bytes,
+            } => {
+                self.copies.advanced(&place, done_bytes, total_bytes);
+            }
+            FollowerEvent::Came {
+                place,
+                ranges,
+                proof,
+            } => {
+                self.tries.remove(&place);
+                self.copies.came(&place, &ranges, proof);
+            }
+            FollowerEvent::Failed {
+                place,
+                ranges,
+                problem,
+            } => {
+                let tries = self.tries.entry(place.clone()).or_default();
+                self.copies.failed(now, &place, &ranges, problem, *tries);
+                *tries += 1;
+            }
+            FollowerEvent::Activated { revision, problems } => {
+                self.activated(now, revision, problems, actions);
+            }
+            FollowerEvent::Suspect(node) => {
+                if self.own_suspects.insert(node, now.monotonic).is_none() {
+                    actions.push(FollowerAction::Route);
+                }
+            }
+            FollowerEvent::Trust(node) => {
+                if self.own_suspects.remove(&node).is_some() {
+                    actions.push(FollowerAction::Route);
+                }
+            }
+            FollowerEvent::Free(bytes) => self.free_bytes = Some(bytes),
+            FollowerEvent::Leave => self.leaving = true,
+        }
+    }
+
+    /// Nodes that were suspected here may have come back.
+    fn forgive(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let before = self.own_suspects.len();
+        self.own_suspects
+            .retain(|_, since| now.since(*since) < SUSPECTED_FOR);
+        if self.own_suspects.len() != before {
+            actions.push(FollowerAction::Route);
+        }
+    }
+
+    /// The coordinator was silent: requests of clients pass its node over, too.
+    fn suspect_coordinator(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let peer = self.coordinator.take();
+        let mut nodes = self.known.iter().flat_map(|(_, model)| model.all_nodes());
+        if let Some(node) = nodes.find(|node| Some(&node.peer) == peer.as_ref()) {
+            self.own_suspects.insert(node.id, now.monotonic);
+            actions.push(FollowerAction::Route);
+        }
+    }
+
+    fn answered(
+        &mut self,
+        now: Now,
+        seq: u64,
+        reply: BeatReply,
+        actions: &mut Vec<FollowerAction>,
+    ) {
+        let is_last = self
+            .waiting
+            .as_ref()
+            .is_some_and(|(waiting, ..)| *waiting == seq);
+        if is_last {
+            self.waiting = None;
+            self.next_beat = now.monotonic;
+        }
+        match reply {
+            BeatReply::Known {
+                node,
+                head,
+                suspects,
+                ..
+            } => {
+                self.heard = now.monotonic;
+                if self.id != Some(node) || self.suspects != suspects {
+                    self.id = Some(node);
+                    self.suspects = suspects;
+                    actions.push(FollowerAction::Route);
+                }
+                if let Some(head) = head {
+                    self.heard_of(now, *head, actions);
+                }
+                if self.leaving && is_last && !self.left {
+                    self.left = true;
+                    actions.push(FollowerAction::Left);
+                }
+            }
+            BeatReply::NotCoordinator { coordinator } if is_last => {
+                self.next_beat = now.monotonic + BEAT / 4;
+                self.coordinator = coordinator;
+            }
+            BeatReply::NotCoordinator { .. } => {}
+            BeatReply::Refused { problem } => {
+                self.next_beat = now.monotonic + BEAT;
+                actions.push(FollowerAction::Refused { problem });
+            }
+        }
+    }
+
+    /// Takes note of a head, which is read when it is newer.
+    fn heard_of(&mut self, now: Now, head: Head, actions: &mut Vec<FollowerAction>) {
+        if head.cluster != self.cluster {
+            return;
+        }
+        self.heard = now.monotonic;
+        let newest = self
+            .loading
+            .as_ref()
+            .or(self.known.as_ref().map(|(head, _)| head));
+        let is_newer = newest.is_none_or(|newest| newest.revision < head.revision);
+        if is_newer && now.monotonic >= self.load_from {
+            self.loading = Some(head.clone());
+            let head = Box::new(head);
+            actions.push(FollowerAction::Load { head });
+        }
+    }
+
+    fn loaded(
+        &mut self,
+        head: Head,
+        model: Model,
+        remembered: bool,
+        actions: &mut Vec<FollowerAction>,
+    ) {
+        if self
+            .loading
+            .as_ref()
+            .is_some_and(|loading| loading.revision <= head.revision)
+        {
+            self.loading = None;
+        }
+        let is_newer = self
+            .known
+            .as_ref()
+            .is_none_or(|(known, _)| known.revision < head.revision);
+        if !is_newer {
+            return;
+        }
+        if remembered {
+            let me = model.node_named(&self.who.name);
+            self.id = self.id.or(me.map(|node| node.id));
+        }
+        self.known = Some((head, model));
+        actions.push(FollowerAction::Route);
+    }
+
+    fn reconcile(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let (Some((_, model)), Some(me)) = (&self.known, self.id) else {
+            return;
+        };
+        let wanted = wanted(model, me);
+        let kept: BTreeSet<VersionPlace> = kept(model).collect();
+        // What still serves here stays until the activation that ends it.
+        let active = self.active.iter();
+        let active = active.map(|(table, serve)| (table.clone(), serve.version));
+        let kept = kept.into_iter().chain(active).collect();
+        let work = self.copies.reconcile(now, &wanted, &kept);
+        for place in work.forget {
+            self.tries.remove(&place);
+            actions.push(FollowerAction::Forget { place });
+        }
+        for (place, ranges) in work.prepare {
+            let peers = self.peers_for(model, &place);
+            actions.push(FollowerAction::Prepare {
+                place,
+                ranges,
+                peers,
+            });
+        }
+    }
+
+    /// Who may have a version already: one node of the zone brings it from the store, the others
+    /// wait for it.
+    fn peers_for(&self, model: &Model, place: &VersionPlace) -> Vec<NodeId> {
+        let Some(layout) = model
+            .table(&place.0)
+            .and_then(|entry| model.layout_of(entry))
+        else {
+            return Vec::new();
+        };
+        let mut peers: Vec<NodeId> = layout
+            .ranges()
+            .filter(|range| self.id.is_some_and(|me| range.list.contains(&me)))
+            .flat_map(|range| range.list.iter().copied())
+            .filter(|id| Some(*id) != self.id)
+            .collect();
+        peers.sort_unstable();
+        peers.dedup();
+        let zone = |id: &NodeId| model.node(*id).map(|node| &node.zone) != Some(&self.who.zone);
+        peers.sort_by_key(zone);
+        peers
+    }
+
+    fn activate(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let (Some((head, model)), Some(_)) = (&self.known, self.id) else {
+            return;
+        };
+        if self.activating.is_some() {
+            return;
+        }
+        let mut target = BTreeMap::new();
+        for (table, entry) in model.all_tables() {
+            let Some(version) = entry.serving else {
+                continue;
+            };
+            let place = (table.clone(), version);
+            let (history, copy) = (entry.history.clone(), self.copies.get(&place));
+            let serve = |ranges: &Vec<Bounds>| Serve {
+                version,
+                history: history.clone(),
+                ranges: ranges.clone(),
+            };
+            let before = self
+                .active
+                .get(table)
+                .filter(|before| before.version == version);
+            let next = match (copy, before) {
+                (Some(copy), _) if matches!(copy.state, CopyState::Ready(_)) => serve(&copy.ranges),
+                // Other ranges of it are being brought: what is here serves on.
+                (_, Some(before)) => serve(&before.ranges),
+                (_, None) => continue,
+            };
+            target.insert(table.clone(), next);
+        }
+        let is_serving = target == self.active && self.refused.is_empty();
+        if is_serving {
+            self.serves = self.serves.max(head.revision);
+        } else if self.refused.is_empty() || now.monotonic >= self.retry_at {
+            self.activating = Some((head.revision, target.clone()));
+            actions.push(FollowerAction::Activate {
+                revision: head.revision,
+                tables: target,
+            });
+        }
+    }
+
+    fn activated(
+        &mut self,
+        now: Now,
+        revision: u64,
+        problems: BTreeMap<TableName, String>,
+        actions: &mut Vec<FollowerAction>,
+    ) {
+        let Some((activating, mut tables)) = self.activating.take() else {
+            return;
+        };
+        if activating != revision {
+            self.activating = Some((activating, tables));
+            return;
+        }
+        tables.retain(|table, _| !problems.contains_key(table));
+        self.active = tables;
+        self.refused = problems;
+        self.retry_at = now.monotonic + RETRY;
+        // A node on which a new version does not serve has not confirmed it.
+        let is_concerned = self.known.as_ref().is_some_and(|(_, model)| {
+            let committed = |phase| matches!(phase, Phase::Committed | Phase::Reverting);
+            let rollouts = model.work.under_way();
+            rollouts
+                .filter(|rollout| committed(rollout.phase))
+                .any(|rollout| {
+                    rollout
+                        .tables
+                        .keys()
+                        .any(|table| self.refused.contains_key(table))
+                })
+        });
+        if !is_concerned {
+            self.serves = self.serves.max(revision);
+        }
+        actions.push(FollowerAction::Route);
+    }
+
+    fn look(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let is_alone = self.is_alone(now);
+        let pause = if is_alone { LOOK_ALONE } else { LOOK };
+        if !self.looking && now.since(self.looked) >= pause {
+            (self.looking, self.looked) = (true, now.monotonic);
+            actions.push(FollowerAction::ReadHead);
+        }
+        let is_lost = self.known.is_none() && now.since(self.started) >= REMEMBER_AFTER;
+        if is_lost && !self.remembering {
+            self.remembering = true;
+            actions.push(FollowerAction::Remember);
+        }
+        let limit = self.who.cut_off_ms.map(Duration::from_millis);
+        let cut_off = limit.is_some_and(|limit| now.since(self.heard) >= limit);
+        if cut_off != self.cut_off {
+            self.cut_off = cut_off;
+            actions.push(FollowerAction::CutOff(cut_off));
+        }
+    }
+
+    fn beat(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let Some(coordinator) = self.coordinator.clone() else {
+            return;
+        };
+        let said = self.said();
+        let is_due = match &self.waiting {
+            None => now.monotonic >= self.next_beat && !self.left,
+            // Progress alone waits for the next one.
+            Some((_, _, before)) => is_news(before, &said),
+        };
+        if !is_due {
+            return;
+        }
+        self.seq += 1;
+        let problems = self.problems();
+        let beat = Beat {
+            cluster: self.cluster,
+            who: self.who.clone(),
+            seq: self.seq,
+            revision: said.revision,
+            serves: said.serves,
+            holds: said.holds,
+            rollouts: said.rollouts.clone(),
+            leaving: said.leaving,
+            free_bytes: self.free_bytes,
+            problems,
+            suspects: self.suspects.clone(),
+        };
+        self.waiting = Some((self.seq, now.monotonic, said));
+        actions.push(FollowerAction::Beat {
+            to: coordinator,
+            beat: Box::new(beat),
+        });
+    }
+
+    fn said(&self) -> Said {
+        let Some((head, model)) = &self.known else {
+            return Said {
+                revision: 0,
+                serves: 0,
+                holds: 0,
+                leaving: self.leaving,
+                rollouts: BTreeMap::new(),
+            };
+        };
+        let rollouts = model.work.under_way();
+        let rollouts = rollouts.filter(|rollout| rollout.phase < Phase::Committed);
+        let rollouts = rollouts.map(|rollout| {
+            let places = places_of(model, rollout.id);
+            (rollout.id, self.copies.readiness(&places))
+        });
+        let me = self.id.unwrap_or_default();
+        let wanted = wanted(model, me);
+        let holds_all = self.id.is_some()
+            && wanted.iter().all(|(place, ranges)| {
+                let copy = self.copies.get(place);
+                copy.is_some_and(|copy| {
+                    copy.ranges == *ranges && matches!(copy.state, CopyState::Ready(_))
+                })
+            });
+        Said {
+            revision: head.revision,
+            serves: self.serves,
+            holds: if holds_all { head.revision } else { 0 },
+            leaving: self.leaving,
+            rollouts: rollouts.collect(),
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let copies = self.copies.problems();
+        let copies =
+            copies.map(|((table, version), problem)| format!("{table}@{version}: {problem}"));
+        let refused = self.refused.iter();
+        let refused = refused.map(|(table, problem)| format!("{table}: {problem}"));
+        copies.chain(refused).collect()
+    }
+}
+
+fn is_news(before: &Said, now: &Said) -> bool {
+    let steady = |said: &Said| {
+        let rollouts = said.rollouts.iter();
+        let rollouts: Vec<_> = rollouts
+            .filter(|(_, readiness)| !matches!(readiness, Readiness::Bringing { .. }))
+            .map(|(id, readiness)| (*id, readiness.clone()))
+            .collect();
+        (said.revision, said.serves, said.leaving, rollouts)
+    };
+    steady(before) != steady(now) || before.holds < now.holds
+}

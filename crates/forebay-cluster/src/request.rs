@@ -1,0 +1,50 @@
+//! What clients ask of a cluster: documents `requests/ID` of the catalog.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::TableName;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::NodeName;
+use crate::model::{RequestId, RolloutOptions};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Other versions are to serve, all of them or none.
+    Swap {
+        tables: BTreeMap<TableName, SwapTo>,
+        options: RolloutOptions,
+        /// Also to versions that were rolled back from.
+        force: bool,
+    },
+    /// What served before is to serve again, of all these tables or of none.
+    Rollback {
+        tables: BTreeSet<TableName>,
+        options: RolloutOptions,
+    },
+    /// A rollout is given up, unless it was committed.
+    Cancel { rollout: RequestId },
+    /// Tables cease to be.
+    Drop { table: TableName },
+    /// A node is worked on: for so long it is not taken for lost.
+    Pause { node: NodeName, for_ms: u64 },
+    /// A node that is down, and holds nothing, is forgotten.
+    Remove { node: NodeName },
+}
+
+/// What a swap makes of one table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwapTo {
+    pub version: u64,
+    /// From now on; none: as it was, three for a new table.
+    pub replicas: Option<usize>,
+    /// How many versions are kept, the serving one among them.
+    pub keep: usize,
+    /// The version that has to serve still: this one takes its place, and has its rows.
+    pub replaces: Option<u64>,
+}
+
+/// How many replicas a table has unless somebody says otherwise.
+pub const REPLICAS: usize = 3;

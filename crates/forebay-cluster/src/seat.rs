@@ -1,0 +1,299 @@
+//! The coordinator's seat: a lease in the catalog.
+//!
+//! Whoever holds the seat rewrites its document every [`SEAT_RENEWAL`]. Who wants it, and sees it
+//! unchanged for [`SEAT_LEASE`] by the own clock, takes it by a conditional write: one of several
+//! gets it. Nothing depends on there being one holder only: what a coordinator writes is conditional
+//! on the head that it read, and a new one raises the head's term first.
+//!
+//! A client that asks for something rings: it rewrites the document with another `bell`. The holder
+//! notices when it renews, so that being asked costs an idle coordinator no request of its own.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::SeenTag;
+use crate::ids::{ClusterId, HostPort, NodeName};
+use crate::time::{Now, SEAT_LEASE, SEAT_RENEWAL};
+
+/// Between two looks of who wants the seat.
+const LOOK: Duration = Duration::from_millis(2500);
+/// After a failure of the catalog.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The document `seat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeatDocument {
+    pub cluster: ClusterId,
+    pub holder: NodeName,
+    /// Where the holder answers.
+    pub peer: HostPort,
+    /// The holder's incarnation.
+    pub incarnation: u64,
+    pub renewal: u64,
+    /// Given up: anybody may take it at once.
+    pub released: bool,
+    /// Changed by who wants requests to be looked at.
+    pub bell: u64,
+}
+
+impl SeatDocument {
+    /// Whether the holder has done something since.
+    fn is_renewed(&self, since: &Self) -> bool {
+        (self.incarnation, self.renewal, self.released)
+            != (since.incarnation, since.renewal, since.released)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum SeatEvent {
+    Tick,
+    Read(Option<(SeatDocument, SeenTag)>),
+    Put(SeenTag),
+    /// Somebody else wrote it.
+    Changed,
+    /// The catalog did not answer; a write may have been done.
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SeatAction {
+    Read,
+    Put(SeatDocument, Option<SeenTag>),
+    /// This node is the coordinator from now on.
+    Won,
+    /// It is no longer.
+    Lost,
+    /// Requests are to be looked at.
+    Rung,
+}
+
+/// One node's view of the seat. At most one action of the catalog is under way.
+#[derive(Debug)]
+pub struct Seat {
+    me: SeatDocument,
+    state: SeatState,
+    known: Option<Known>,
+    /// Whether this node should try to get it.
+    wanted: bool,
+    busy: Option<Busy>,
+    next_look: Duration,
+    retired: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    document: SeatDocument,
+    seen: SeenTag,
+    /// When the holder was first seen to have done this.
+    since: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum SeatState {
+    Watching,
+    Holding { renewed: Duration, bell: u64 },
+}
+
+#[derive(Debug)]
+enum Busy {
+    Reading,
+    Putting {
+        document: SeatDocument,
+        begun: Duration,
+    },
+}
+
+impl Seat {
+    pub fn new(cluster: ClusterId, holder: NodeName, peer: HostPort, incarnation: u64) -> Self {
+        Self {
+            me: SeatDocument {
+                cluster,
+                holder,
+                peer,
+                incarnation,
+                renewal: 0,
+                released: false,
+                bell: 0,
+            },
+            state: SeatState::Watching,
+            known: None,
+            wanted: false,
+            busy: None,
+            next_look: Duration::ZERO,
+            retired: false,
+        }
+    }
+
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, SeatState::Holding { .. })
+    }
+
+    /// Who holds it, as far as is known.
+    pub fn holder(&self) -> Option<&SeatDocument> {
+        let known = self.known.as_ref().map(|known| &known.document);
+        known.filter(|document| !document.released)
+    }
+
+    /// Says whether this node does without a coordinator, so that it looks, and takes the seat when
+    /// it is free.
+    pub fn want(&mut self, wanted: bool) {
+        self.wanted = wanted;
+    }
+
+    /// Gives the seat up for good: this node stops.
+    pub fn retire(&mut self) {
+        self.retired = true;
+    }
+
+    pub fn handle(&mut self, now: Now, event: SeatEvent) -> Vec<SeatAction> {
+        let mut actions = Vec::new();
+        match event {
+            SeatEvent::Tick => {}
+            SeatEvent::Read(found) => {
+                self.busy = None;
+                self.take_note(now, found, &mut actions);
+            }
+            SeatEvent::Put(seen) => self.done(now, seen, &mut actions),
+            SeatEvent::Changed => {
+                // Somebody rang, or took it: the next look tells.
+                self.busy = None;
+                self.next_look = now.monotonic;
+                if self.is_held() {
+                    self.busy = Some(Busy::Reading);
+                    actions.push(SeatAction::Read);
+                }
+            }
+            SeatEvent::Failed => {
+                self.busy = None;
+                self.next_look = now.monotonic + RETRY;
+            }
+        }
+        self.step(now, &mut actions);
+        actions
+    }
+
+    fn take_note(
+        &mut self,
+        now: Now,
+        found: Option<(SeatDocument, SeenTag)>,
+        actions: &mut Vec<SeatAction>,
+    ) {
+        let Some((document, seen)) = found else {
+            self.known = None;
+            self.lose_unless(false, actions);
+            if self.wanted && !self.retired {
+                self.put(now, 0, None, actions);
+            }
+            return;
+        };
+        let is_mine = document.incarnation == self.me.incarnation && !document.released;
+        self.lose_unless(is_mine, actions);
+        if let SeatState::Holding { bell, renewed } = &mut self.state {
+            if *bell != document.bell {
+                *bell = document.bell;
+                actions.push(SeatAction::Rung);
+            }
+            // A renewal was refused, or its outcome is unknown: again.
+            *renewed = (*renewed).min(now.monotonic.saturating_sub(SEAT_RENEWAL));
+            self.me.renewal = self.me.renewal.max(document.renewal);
+            self.next_look = now.monotonic;
+        } else {
+            self.next_look = now.monotonic + LOOK;
+        }
+        let since = match &self.known {
+            Some(known) if !document.is_renewed(&known.document) => known.since,
+            _ => now.monotonic,
+        };
+        let is_old_self =
+            document.holder == self.me.holder && document.peer == self.me.peer && !is_mine;
+        let is_free = document.released || is_old_self || now.since(since) >= SEAT_LEASE;
+        if is_free && self.wanted && !self.retired && !self.is_held() {
+            self.put(now, document.bell, Some(seen.clone()), actions);
+        }
+        self.known = Some(Known {
+            document,
+            seen,
+            since,
+        });
+    }
+
+    fn lose_unless(&mut self, is_mine: bool, actions: &mut Vec<SeatAction>) {
+        if self.is_held() && !is_mine {
+            self.state = SeatState::Watching;
+            actions.push(SeatAction::Lost);
+        }
+    }
+
+    fn done(&mut self, now: Now, seen: SeenTag, actions: &mut Vec<SeatAction>) {
+        let Some(Busy::Putting { document, begun }) = self.busy.take() else {
+            return;
+        };
+        self.me.renewal = document.renewal;
+        let bell = document.bell;
+        let released = document.released;
+        self.known = Some(Known {
+            document,
+            seen,
+            since: now.monotonic,
+        });
+        match (&mut self.state, released) {
+            (_, true) => self.lose_unless(false, actions),
+            (SeatState::Holding { renewed, .. }, false) => *renewed = begun,
+            (SeatState::Watching, false) => {
+                let renewed = begun;
+                self.state = SeatState::Holding { renewed, bell };
+                actions.push(SeatAction::Won);
+            }
+        }
+    }
+
+    fn step(&mut self, now: Now, actions: &mut Vec<SeatAction>) {
+        if let SeatState::Holding { renewed, .. } = self.state
+            && now.since(renewed) >= SEAT_LEASE
+        {
+            // Others may have taken it by now.
+            self.state = SeatState::Watching;
+            self.known = None;
+            actions.push(SeatAction::Lost);
+        }
+        if self.busy.is_some() || now.monotonic < self.next_look {
+            return;
+        }
+        match self.state {
+            SeatState::Holding { renewed, bell } => {
+                let is_due = now.since(renewed) >= SEAT_RENEWAL || self.retired;
+                match &self.known {
+                    Some(known) if is_due => {
+                        let seen = Some(known.seen.clone());
+                        self.put(now, bell, seen, actions);
+                    }
+                    Some(_) => {}
+                    None => self.read(actions),
+                }
+            }
+            SeatState::Watching if !self.wanted || self.retired => {}
+            SeatState::Watching => self.read(actions),
+        }
+    }
+
+    fn read(&mut self, actions: &mut Vec<SeatAction>) {
+        self.busy = Some(Busy::Reading);
+        actions.push(SeatAction::Read);
+    }
+
+    fn put(&mut self, now: Now, bell: u64, seen: Option<SeenTag>, actions: &mut Vec<SeatAction>) {
+        let document = SeatDocument {
+            renewal: self.me.renewal + 1,
+            released: self.retired,
+            bell,
+            ..self.me.clone()
+        };
+        self.busy = Some(Busy::Putting {
+            document: document.clone(),
+            begun: now.monotonic,
+        });
+        actions.push(SeatAction::Put(document, seen));
+    }
+}
