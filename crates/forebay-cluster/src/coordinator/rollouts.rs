@@ -31,6 +31,9 @@ pub struct Watch {
     stands_since: Option<Duration>,
 }
 
+/// What nodes have to prove of each table.
+type Expected = BTreeMap<NodeId, BTreeMap<TableName, Proof>>;
+
 /// How a participant stands.
 enum Standing {
     Ready(BTreeMap<TableName, Proof>),
@@ -104,11 +107,8 @@ impl Step<'_> {
     }
 
     /// What every participant has to prove of each table; `None` while a manifest is being read.
-    fn expected(
-        &mut self,
-        rollout: &Rollout,
-    ) -> Result<Option<BTreeMap<NodeId, BTreeMap<TableName, Proof>>>, String> {
-        let mut expected: BTreeMap<NodeId, BTreeMap<TableName, Proof>> = BTreeMap::new();
+    fn expected(&mut self, rollout: &Rollout) -> Result<Option<Expected>, String> {
+        let mut expected = Expected::new();
         for (table, part) in &rollout.tables {
             let Some(summary) = self.summary(table, part.to)? else {
                 return Ok(None);
@@ -130,12 +130,7 @@ impl Step<'_> {
         self.model.table(table).and_then(held).unwrap_or_default()
     }
 
-    fn standing(
-        &mut self,
-        rollout: &Rollout,
-        node: NodeId,
-        expected: &BTreeMap<NodeId, BTreeMap<TableName, Proof>>,
-    ) -> Standing {
+    fn standing(&mut self, rollout: &Rollout, node: NodeId, expected: &Expected) -> Standing {
         if !self.is_alive(node) {
             return match self.is_safe_to_leave_out(node) {
                 true => Standing::Away,

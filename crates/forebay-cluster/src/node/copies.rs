@@ -61,7 +61,7 @@ pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, Vec<Bounds>> 
         let parts = rollouts.filter_map(|rollout| {
             let part = rollout.tables.get(name)?;
             let from = part.from.filter(|_| !rollout.phase.wants_versions());
-            Some(rollout.phase.wants_versions().then_some(part.to).or(from)?)
+            rollout.phase.wants_versions().then_some(part.to).or(from)
         });
         let versions: BTreeSet<u64> = entry.serving.into_iter().chain(parts).collect();
         let ranges = held(model, entry, me);
