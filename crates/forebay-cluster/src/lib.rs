@@ -19,8 +19,12 @@ pub mod model;
 pub mod node;
 pub mod request;
 pub mod seat;
+pub mod shell;
+pub mod status;
 pub mod time;
 pub mod version;
+pub mod versions;
+pub mod wire;
 
 pub use dice::Dice;
 pub use ids::{ClusterId, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone};

@@ -188,6 +188,11 @@ impl Coordinator {
         }
     }
 
+    /// Nodes that should send heartbeats, and are silent.
+    pub fn suspects(&self) -> &BTreeSet<NodeId> {
+        &self.suspects
+    }
+
     pub fn handle(&mut self, now: Now, event: CoordinatorEvent) -> Vec<CoordinatorAction> {
         let mut actions = Vec::new();
         let is_beat = matches!(event, CoordinatorEvent::Beat { .. });

@@ -109,6 +109,22 @@ impl Model {
         !all
     }
 
+    /// The names of all documents that it was read from.
+    pub fn references(&self) -> Vec<DocRef> {
+        let nodes = self.nodes.values().map(Doc::reference);
+        let tables = self.tables.values().map(Doc::reference);
+        let layouts = self.layouts.values();
+        let layouts = layouts.flat_map(|layout| {
+            let chunks = layout.chunks().iter().map(Doc::reference);
+            chunks.chain([layout.root()])
+        });
+        let all = nodes.chain(tables).chain(layouts);
+        all.chain([self.work.reference()])
+            .flatten()
+            .cloned()
+            .collect()
+    }
+
     /// The model that a head names, from what was read, and from `known`, an earlier one.
     pub fn read(head: &Head, documents: &Documents, known: &Model) -> Result<Self, ModelError> {
         let mut reader = Reader {

@@ -1,0 +1,93 @@
+//! The documents that a node knows: for others, and for itself after a restart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_io::{Disk, replace_file};
+use parking_lot::Mutex;
+
+use crate::model::{DocRef, Documents, Head, Model, ModelError, parsed, written};
+
+/// Documents by their names, as long as a head that is known names them.
+#[derive(Debug, Default)]
+pub struct KnownDocuments(Mutex<Documents>);
+
+impl KnownDocuments {
+    pub fn add(&self, documents: Documents) {
+        self.0.lock().extend(documents);
+    }
+
+    pub fn get(&self, names: &BTreeSet<DocRef>) -> BTreeMap<DocRef, String> {
+        let known = self.0.lock();
+        let found = names.iter().filter_map(|name| {
+            let bytes = known.get(name)?;
+            Some((name.clone(), String::from_utf8(bytes.clone()).ok()?))
+        });
+        found.collect()
+    }
+
+    pub fn all(&self) -> Documents {
+        self.0.lock().clone()
+    }
+
+    /// Keeps what a model is made of.
+    pub fn keep(&self, names: &BTreeSet<DocRef>) {
+        self.0.lock().retain(|name, _| names.contains(name));
+    }
+}
+
+/// Where a node notes what it knows of the catalog, so that it can serve without one.
+#[derive(Debug, Clone)]
+pub struct Remembered {
+    pub disk: Arc<dyn Disk>,
+    /// A directory of the node's cache.
+    pub dir: PathBuf,
+}
+
+impl Remembered {
+    /// Notes a head and its documents. What is not named any more is removed.
+    pub fn note(&self, head: &Head, documents: &Documents) -> io::Result<()> {
+        self.disk.create_dir_all(&self.dir)?;
+        let files = self.disk.list(&self.dir)?;
+        for (name, bytes) in documents {
+            if !files.iter().any(|file| file == name.as_str()) {
+                replace_file(&*self.disk, &self.dir.join(name.as_str()), bytes)?;
+            }
+        }
+        let bytes = written(head).map_err(io::Error::other)?;
+        replace_file(&*self.disk, &self.dir.join("head"), &bytes)?;
+        for file in files {
+            if file != "head" && !documents.contains_key(&DocRef::new(&file)) {
+                match self.disk.remove(&self.dir.join(&file)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn read(&self) -> Result<(Head, Model, Documents), String> {
+        let text = |error: &dyn std::fmt::Display| format!("{}: {error}", self.dir.display());
+        let bytes = self
+            .disk
+            .read(&self.dir.join("head"))
+            .map_err(|error| text(&error))?;
+        let head: Head = parsed("head", &bytes).map_err(|error| text(&error))?;
+        let mut documents = Documents::new();
+        loop {
+            match Model::read(&head, &documents, &Model::default()) {
+                Ok(model) => return Ok((head, model, documents)),
+                Err(ModelError::Lacks(names)) => {
+                    for name in names {
+                        let read = self.disk.read(&self.dir.join(name.as_str()));
+                        documents.insert(name, read.map_err(|error| text(&error))?);
+                    }
+                }
+                Err(error) => return Err(text(&error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Driving a node's machine: threads for what waits, and the messages of others.
+//!
+//! One thread tells the machine what happened and begins what it asks for. Whatever takes time is
+//! done by others, which report back as events.
+
+mod catalog_work;
+mod known;
+mod peers_work;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use forebay_io::{Clock, Random, start_thread};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use crate::catalog::Catalog;
+use crate::coordinator::CoordinatorAction;
+use crate::ids::NodeId;
+use crate::link::Peers;
+use crate::map::ClusterMap;
+use crate::message::{BeatReply, Introduction};
+use crate::model::{Identity, Model};
+use crate::node::{FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace};
+use crate::status::Status;
+use crate::time::Now;
+use crate::versions::{Bring, Versions};
+
+pub use known::Remembered;
+
+/// Between two ticks of the machine.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two looks at the free space of the disk.
+const FREE: Duration = Duration::from_secs(5);
+/// Between two reports of how much has come.
+const ADVANCE: Duration = Duration::from_millis(200);
+
+/// What a node is made of.
+#[derive(Debug)]
+pub struct NodeParts {
+    pub identity: Identity,
+    pub who: Introduction,
+    pub catalog: Arc<dyn Catalog>,
+    pub peers: Arc<dyn Peers>,
+    pub versions: Arc<dyn Versions>,
+    pub versions_at: Arc<dyn VersionSummaries>,
+    pub remembered: Remembered,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+}
+
+/// Where manifests are read for the coordinator.
+pub trait VersionSummaries: std::fmt::Debug + Send + Sync {
+    /// The error of kind `NotFound` says that there is no such version.
+    fn summary(&self, place: &VersionPlace) -> io::Result<crate::version::VersionSummary>;
+}
+
+/// A node at work. Dropping it stops it as a kill would; see [`NodeHandle::leave`].
+#[derive(Debug)]
+pub struct NodeHandle {
+    shell: Arc<Shell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the threads of a node share.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    parts: NodeParts,
+    node: Mutex<Node>,
+    map: ArcSwap<ClusterMap>,
+    events: Sender<NodeEvent>,
+    /// Heartbeats of others that wait for their answers.
+    waiting: Mutex<BTreeMap<u64, oneshot::Sender<BeatReply>>>,
+    tokens: AtomicU64,
+    known: known::KnownDocuments,
+    /// What is being brought.
+    bringing: Mutex<BTreeMap<VersionPlace, Arc<AtomicBool>>>,
+    runtime: tokio::runtime::Runtime,
+    stop: AtomicBool,
+    has_left: AtomicBool,
+    refused: Mutex<Option<String>>,
+}
+
+impl NodeHandle {
+    /// Starts a node. It serves nothing before it has heard of the catalog.
+    pub fn start(parts: NodeParts) -> io::Result<Self> {
+        let now = now(&*parts.clock);
+        let (cluster, seed) = (parts.identity.id, parts.random.next_u64());
+        let node = Node::new(now, cluster, parts.who.clone(), seed);
+        let map = ClusterMap::new(cluster, 0, NodeId(u32::MAX), &Model::default(), &[].into());
+        let (events, inbox) = channel();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("forebay-peers")
+            .enable_all()
+            .build()?;
+        let shell = Arc::new(Shell {
+            node: Mutex::new(node),
+            map: ArcSwap::from_pointee(map),
+            events,
+            waiting: Mutex::default(),
+            tokens: AtomicU64::new(1),
+            known: known::KnownDocuments::default(),
+            bringing: Mutex::default(),
+            runtime,
+            stop: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+            refused: Mutex::new(None),
+            parts,
+        });
+        let driven = Arc::clone(&shell);
+        let thread = start_thread("forebay-node", move || driven.drive(&inbox))?;
+        Ok(Self {
+            shell,
+            thread: Some(thread),
+        })
+    }
+
+    /// What a server asks of the node.
+    pub fn member(&self) -> Arc<dyn crate::link::Member> {
+        Arc::new(peers_work::NodeMember(Arc::clone(&self.shell)))
+    }
+
+    /// Takes the node out of the map, and returns when others know, or the time is over.
+    pub fn leave(&self, within: Duration) {
+        self.shell.tell(NodeEvent::Follower(FollowerEvent::Leave));
+        let end = self.shell.parts.clock.monotonic() + within;
+        while !self.shell.has_left.load(Ordering::Relaxed)
+            && self.shell.parts.clock.monotonic() < end
+        {
+            self.shell.parts.clock.sleep(TICK);
+        }
+    }
+
+    /// Whether it has a number and knows the catalog.
+    pub fn is_known(&self) -> bool {
+        let node = self.shell.node.lock();
+        node.follower().id().is_some() && node.follower().known().is_some()
+    }
+
+    /// Why the cluster does not take it.
+    pub fn refusal(&self) -> Option<String> {
+        self.shell.refused.lock().clone()
+    }
+}
+
+impl Drop for NodeHandle {
+    fn drop(&mut self) {
+        self.shell.stop.store(true, Ordering::Relaxed);
+        self.shell.tell(NodeEvent::Tick);
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported there.
+            let _ = thread.join();
+        }
+        for cancelled in self.shell.bringing.lock().values() {
+            cancelled.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn now(clock: &dyn Clock) -> Now {
+    Now {
+        monotonic: clock.monotonic(),
+        unix_ms: clock.unix_ms(),
+    }
+}
+
+impl Shell {
+    fn now(&self) -> Now {
+        now(&*self.parts.clock)
+    }
+
+    pub(crate) fn tell(&self, event: NodeEvent) {
+        // The driver is gone when nobody takes it.
+        let _ = self.events.send(event);
+    }
+
+    fn drive(self: &Arc<Self>, inbox: &Receiver<NodeEvent>) {
+        let mut next_tick = Duration::ZERO;
+        let mut next_free = Duration::ZERO;
+        while !self.stop.load(Ordering::Relaxed) {
+            let now = self.now();
+            if now.monotonic >= next_free {
+                next_free = now.monotonic + FREE;
+                if let Some(bytes) = self.parts.versions.free_bytes() {
+                    self.handle(NodeEvent::Follower(FollowerEvent::Free(bytes)));
+                }
+            }
+            if now.monotonic >= next_tick {
+                next_tick = now.monotonic + TICK;
+                self.handle(NodeEvent::Tick);
+            }
+            match inbox.recv_timeout(next_tick.saturating_sub(self.now().monotonic)) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn handle(self: &Arc<Self>, event: NodeEvent) {
+        let actions = self.node.lock().handle(self.now(), event);
+        for action in actions {
+            match action {
+                NodeAction::Follower(action) => self.follow(action),
+                NodeAction::Seat(action) => self.sit(action),
+                NodeAction::Coordinator(CoordinatorAction::Reply { token, reply }) => {
+                    if let Some(waiting) = self.waiting.lock().remove(&token) {
+                        // Who asked may have given up.
+                        let _ = waiting.send(*reply);
+                    }
+                }
+                NodeAction::Coordinator(action) => self.coordinate(action),
+            }
+        }
+    }
+
+    fn follow(self: &Arc<Self>, action: FollowerAction) {
+        match action {
+            FollowerAction::Beat { to, beat } => self.beat(to, *beat),
+            FollowerAction::ReadHead => self.read_head(),
+            FollowerAction::Load { head } => self.load(*head),
+            FollowerAction::Remember => self.remember(),
+            FollowerAction::Prepare {
+                place,
+                ranges,
+                peers,
+            } => {
+                let map = self.map.load();
+                let nodes = peers.iter().filter_map(|id| map.node(*id));
+                let peers = nodes.map(|node| node.peer.clone()).collect();
+                self.bring(Bring {
+                    place,
+                    ranges,
+                    peers,
+                    by: Arc::clone(&self.parts.peers),
+                    cancelled: Arc::default(),
+                });
+            }
+            FollowerAction::Forget { place } => {
+                if let Some(cancelled) = self.bringing.lock().remove(&place) {
+                    cancelled.store(true, Ordering::Relaxed);
+                }
+                self.background("forebay-forget", move |shell| {
+                    shell.parts.versions.forget(&place)
+                });
+            }
+            FollowerAction::Activate { revision, tables } => {
+                self.background("forebay-activate", move |shell| {
+                    let problems = shell.parts.versions.activate(&tables);
+                    for (table, problem) in &problems {
+                        warn!(%table, problem, "it does not serve here");
+                    }
+                    let event = FollowerEvent::Activated { revision, problems };
+                    shell.tell(NodeEvent::Follower(event));
+                });
+            }
+            FollowerAction::Route => self.route(),
+            FollowerAction::CutOff(cut_off) => {
+                match cut_off {
+                    true => {
+                        warn!("nothing was heard of the catalog for too long: nothing is answered")
+                    }
+                    false => info!("the catalog was heard of again"),
+                }
+                self.parts.versions.cut_off(cut_off);
+            }
+            FollowerAction::Left => self.has_left.store(true, Ordering::Relaxed),
+            FollowerAction::Refused { problem } => {
+                let mut refused = self.refused.lock();
+                if refused.as_ref() != Some(&problem) {
+                    warn!(problem, "the cluster does not take this node");
+                    *refused = Some(problem);
+                }
+            }
+        }
+    }
+
+    fn route(&self) {
+        let node = self.node.lock();
+        let follower = node.follower();
+        let (Some((head, model)), Some(me)) = (follower.known(), follower.id()) else {
+            return;
+        };
+        *self.refused.lock() = None;
+        let suspects = follower.suspects();
+        let map = ClusterMap::new(self.parts.identity.id, head.revision, me, model, &suspects);
+        self.map.store(Arc::new(map));
+    }
+
+    fn bring(self: &Arc<Self>, what: Bring) {
+        let place = what.place.clone();
+        let before = self
+            .bringing
+            .lock()
+            .insert(place, Arc::clone(&what.cancelled));
+        if let Some(before) = before {
+            before.store(true, Ordering::Relaxed);
+        }
+        self.background("forebay-bring", move |shell| shell.bring_now(&what));
+    }
+
+    fn bring_now(&self, what: &Bring) {
+        let told = Mutex::new(Duration::ZERO);
+        let advance = |done_bytes, total_bytes| {
+            let now = self.now().monotonic;
+            let mut told = told.lock();
+            if now.saturating_sub(*told) >= ADVANCE {
+                *told = now;
+                let place = what.place.clone();
+                let event = FollowerEvent::Advanced {
+                    place,
+                    done_bytes,
+                    total_bytes,
+                };
+                self.tell(NodeEvent::Follower(event));
+            }
+        };
+        let brought = self.parts.versions.bring(what, &advance);
+        if what.cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        let (place, ranges) = (what.place.clone(), what.ranges.clone());
+        self.tell(NodeEvent::Follower(match brought {
+            Ok(proof) => FollowerEvent::Came {
+                place,
+                ranges,
+                proof,
+            },
+            Err(problem) => {
+                warn!(table = %place.0, version = place.1, problem, "not brought");
+                FollowerEvent::Failed {
+                    place,
+                    ranges,
+                    problem,
+                }
+            }
+        }));
+    }
+
+    /// The state of the cluster, if this node is the coordinator.
+    pub(crate) fn status(&self) -> Option<Status> {
+        let now = self.now();
+        let node = self.node.lock();
+        let coordinator = node.coordinator()?;
+        let (head, model) = coordinator.standing()?;
+        let told = Some((coordinator, now));
+        let mut status = Status::of(&self.parts.identity, head, model, told);
+        status.coordinator = Some(self.parts.who.name.to_string());
+        Some(status)
+    }
+
+    /// Runs work on a thread of its own. Where the system starts none, it is done here: slower, but
+    /// done.
+    fn background(self: &Arc<Self>, name: &str, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let work = Arc::new(Mutex::new(Some(work)));
+        let (shell, taken) = (Arc::clone(self), Arc::clone(&work));
+        let started = start_thread(name, move || {
+            let work = taken.lock().take();
+            if let Some(work) = work {
+                work(&shell);
+            }
+        });
+        if let Err(error) = started {
+            warn!(%error, name, "no thread: the node is slow");
+            let work = work.lock().take();
+            if let Some(work) = work {
+                work(self);
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The machine's messages to other nodes, and answers to theirs.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use forebay_engine::TableName;
+use tokio::sync::oneshot;
+use tracing::{debug, info, warn};
+
+use super::Shell;
+use crate::catalog::{CatalogError, Documented};
+use crate::ids::{HostPort, NodeId};
+use crate::link::{Later, Member};
+use crate::map::ClusterMap;
+use crate::message::{Beat, BeatReply};
+use crate::model::{DocRef, Documents, Head, Model, ModelError};
+use crate::node::{FollowerEvent, NodeEvent};
+use crate::time::BEAT_LOST;
+use crate::wire::{Question, Reply, from_bytes, to_bytes};
+
+/// What a server asks of its node.
+#[derive(Debug)]
+pub struct NodeMember(pub Arc<Shell>);
+
+impl Shell {
+    pub(super) fn beat(self: &Arc<Self>, to: HostPort, beat: Beat) {
+        let seq = beat.seq;
+        let asked = self.ask(&to, &Question::Beat(Box::new(beat)));
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let event = match asked.await {
+                Ok(Reply::Beat(reply)) => FollowerEvent::Reply { seq, reply },
+                Ok(_) => FollowerEvent::Lost { seq },
+                Err(error) => {
+                    debug!(%to, %error, "a heartbeat was lost");
+                    FollowerEvent::Lost { seq }
+                }
+            };
+            shell.tell(NodeEvent::Follower(event));
+        });
+    }
+
+    fn ask(&self, to: &HostPort, question: &Question) -> Later<io::Result<Reply>> {
+        let asked = to_bytes(question).map(|bytes| self.parts.peers.ask(to, bytes, BEAT_LOST));
+        Box::pin(async move { from_bytes(&asked?.await?) })
+    }
+
+    /// Reads the head: in the catalog, and where that is away, of the other nodes.
+    pub(super) fn read_head(self: &Arc<Self>) {
+        self.background("forebay-head", |shell| {
+            let event = match Documented(&*shell.parts.catalog).head() {
+                Ok((head, _)) => FollowerEvent::Head(Box::new(head)),
+                Err(error) => {
+                    debug!(%error, "the catalog does not answer");
+                    let heads = shell.heads_of_others();
+                    match heads.into_iter().max_by_key(|head| head.revision) {
+                        Some(head) => FollowerEvent::Head(Box::new(head)),
+                        None => FollowerEvent::NoHead,
+                    }
+                }
+            };
+            shell.tell(NodeEvent::Follower(event));
+        });
+    }
+
+    fn heads_of_others(&self) -> Vec<Head> {
+        let map = self.map.load_full();
+        let nodes = map.nodes().filter(|node| node.id != map.me);
+        let asked: Vec<_> = nodes
+            .take(8)
+            .map(|node| self.ask(&node.peer, &Question::Head))
+            .collect();
+        self.runtime.block_on(async {
+            let mut heads = Vec::new();
+            for head in asked {
+                if let Ok(Reply::Head(Some(head))) = head.await {
+                    heads.push(*head);
+                }
+            }
+            heads
+        })
+    }
+
+    /// Reads what a head names: from what is known, the coordinator, the catalog.
+    pub(super) fn load(self: &Arc<Self>, head: Head) {
+        self.background("forebay-load", move |shell| {
+            let event = match shell.read_model(&head) {
+                Ok(model) => FollowerEvent::Loaded {
+                    head: Box::new(head),
+                    model: Box::new(model),
+                    remembered: false,
+                },
+                Err(error) => {
+                    warn!(revision = head.revision, %error, "a change of the cluster cannot be read yet");
+                    FollowerEvent::NotLoaded
+                }
+            };
+            shell.tell(NodeEvent::Follower(event));
+        });
+    }
+
+    fn read_model(&self, head: &Head) -> Result<Model, CatalogError> {
+        let catalog = Documented(&*self.parts.catalog);
+        let known = self
+            .node
+            .lock()
+            .follower()
+            .known()
+            .map(|(_, model)| model.clone());
+        let known = known.unwrap_or_default();
+        let mut documents = self.known.all();
+        loop {
+            match Model::read(head, &documents, &known) {
+                Err(ModelError::Lacks(names)) => {
+                    let names: BTreeSet<DocRef> = names.into_iter().collect();
+                    let came = self.documents_of_coordinator(&names);
+                    for name in &names {
+                        let bytes = match came.get(name) {
+                            Some(bytes) => bytes.clone(),
+                            None => catalog.document(name)?,
+                        };
+                        documents.insert(name.clone(), bytes);
+                    }
+                }
+                model => {
+                    let model = model?;
+                    self.note(head, &model, documents);
+                    return Ok(model);
+                }
+            }
+        }
+    }
+
+    fn documents_of_coordinator(&self, names: &BTreeSet<DocRef>) -> Documents {
+        let seat = self
+            .node
+            .lock()
+            .seat()
+            .holder()
+            .map(|holder| holder.peer.clone());
+        let Some(peer) = seat.filter(|peer| *peer != self.parts.who.peer) else {
+            return Documents::new();
+        };
+        let asked = self.ask(&peer, &Question::Documents(names.clone()));
+        match self.runtime.block_on(asked) {
+            Ok(Reply::Documents(documents)) => {
+                let bytes = documents.into_iter();
+                bytes
+                    .map(|(name, text)| (name, text.into_bytes()))
+                    .collect()
+            }
+            _ => Documents::new(),
+        }
+    }
+
+    /// Keeps what is known, here and for a restart.
+    fn note(&self, head: &Head, model: &Model, documents: Documents) {
+        self.known.add(documents);
+        let names = model.references().into_iter().collect();
+        self.known.keep(&names);
+        if let Err(error) = self.parts.remembered.note(head, &self.known.all()) {
+            warn!(%error, "what the cluster is cannot be noted for a restart");
+        }
+    }
+
+    /// Reads what was known before a restart.
+    pub(super) fn remember(self: &Arc<Self>) {
+        self.background("forebay-remember", |shell| {
+            let event = match shell.parts.remembered.read() {
+                Ok((head, model, documents)) => {
+                    warn!(
+                        revision = head.revision,
+                        "neither the store nor another node answers: what served before serves"
+                    );
+                    shell.known.add(documents);
+                    FollowerEvent::Loaded {
+                        head: Box::new(head),
+                        model: Box::new(model),
+                        remembered: true,
+                    }
+                }
+                Err(problem) => {
+                    info!(problem, "nothing is known of the cluster here");
+                    FollowerEvent::NotLoaded
+                }
+            };
+            shell.tell(NodeEvent::Follower(event));
+        });
+    }
+
+    async fn hear(self: Arc<Self>, beat: Box<Beat>) -> io::Result<Reply> {
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.waiting.lock().insert(token, answer);
+        self.tell(NodeEvent::Beat { token, beat });
+        let reply = answered.await;
+        self.waiting.lock().remove(&token);
+        let nothing = BeatReply::NotCoordinator { coordinator: None };
+        Ok(Reply::Beat(Box::new(reply.unwrap_or(nothing))))
+    }
+
+    async fn reply(self: Arc<Self>, message: Bytes) -> io::Result<Bytes> {
+        let reply = match from_bytes(&message)? {
+            Question::Beat(beat) => self.hear(beat).await?,
+            Question::Nudge => {
+                self.tell(NodeEvent::Nudged);
+                Reply::Done
+            }
+            Question::Head => {
+                let node = self.node.lock();
+                let head = node.follower().known().map(|(head, _)| head.clone());
+                Reply::Head(head.map(Box::new))
+            }
+            Question::Documents(names) => Reply::Documents(self.known.get(&names)),
+            Question::Status => Reply::Status(self.status().map(Box::new)),
+        };
+        to_bytes(&reply)
+    }
+}
+
+impl Member for NodeMember {
+    fn map(&self) -> Arc<ClusterMap> {
+        self.0.map.load_full()
+    }
+
+    fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {
+        Box::pin(Arc::clone(&self.0).reply(message))
+    }
+
+    fn fetch(&self, table: &TableName, file: &str, range: Range<u64>) -> Later<io::Result<Bytes>> {
+        let versions = Arc::clone(&self.0.parts.versions);
+        let (table, file) = (table.clone(), file.to_owned());
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(move || versions.read(&table, &file, range));
+            read.await.map_err(io::Error::other)?
+        })
+    }
+
+    fn suspect(&self, node: NodeId) {
+        self.0
+            .tell(NodeEvent::Follower(FollowerEvent::Suspect(node)));
+    }
+
+    fn trust(&self, node: NodeId) {
+        self.0.tell(NodeEvent::Follower(FollowerEvent::Trust(node)));
+    }
+}

@@ -1,0 +1,51 @@
+//! What a node does with versions, as the shell sees it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use forebay_engine::{Bounds, TableName};
+
+use crate::ids::HostPort;
+use crate::link::Peers;
+use crate::model::Proof;
+use crate::node::{Serve, VersionPlace};
+
+/// A version that is to be brought.
+#[derive(Debug, Clone)]
+pub struct Bring {
+    pub place: VersionPlace,
+    pub ranges: Vec<Bounds>,
+    /// Nodes that may have it, those to ask first in front.
+    pub peers: Vec<HostPort>,
+    pub by: Arc<dyn Peers>,
+    pub cancelled: Arc<AtomicBool>,
+}
+
+/// Versions on this node's disk, and those that serve.
+pub trait Versions: Debug + Send + Sync {
+    /// Brings a version as far as these ranges go, verifies what came by reading it back, and opens
+    /// it. `advance` is told of bytes that are here, and of all that are wanted. The error is told
+    /// to the operator.
+    fn bring(&self, what: &Bring, advance: &dyn Fn(u64, u64)) -> Result<Proof, String>;
+
+    /// Lets these versions serve, and no others, at one moment. Returns the tables for which that
+    /// failed: nothing of them serves.
+    fn activate(&self, tables: &BTreeMap<TableName, Serve>) -> BTreeMap<TableName, String>;
+
+    /// A part of a run's file that is here, for another node.
+    fn read(&self, table: &TableName, file: &str, range: Range<u64>) -> io::Result<Bytes>;
+
+    /// The version is wanted no longer.
+    fn forget(&self, place: &VersionPlace);
+
+    /// Nothing is to be answered until this is taken back.
+    fn cut_off(&self, cut_off: bool);
+
+    /// Bytes that are free on the disk.
+    fn free_bytes(&self) -> Option<u64>;
+}

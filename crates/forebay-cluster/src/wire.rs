@@ -1,0 +1,50 @@
+//! Messages between nodes as bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Beat, BeatReply};
+use crate::model::{DocRef, Head};
+use crate::status::Status;
+
+/// What one node asks of another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Question {
+    Beat(Box<Beat>),
+    /// There are requests in the catalog.
+    Nudge,
+    /// The newest head that the node knows.
+    Head,
+    /// These documents of the catalog, as far as the node has them.
+    Documents(BTreeSet<DocRef>),
+    /// The state of the cluster, which the coordinator knows.
+    Status,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Beat(Box<BeatReply>),
+    Done,
+    Head(Option<Box<Head>>),
+    /// Documents are text.
+    Documents(BTreeMap<DocRef, String>),
+    /// `None`: this node is not the coordinator.
+    Status(Option<Box<Status>>),
+}
+
+pub fn to_bytes<T: Serialize>(message: &T) -> io::Result<Bytes> {
+    Ok(serde_json::to_vec(message)
+        .map_err(io::Error::other)?
+        .into())
+}
+
+pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, format!("no message: {error}"));
+    serde_json::from_slice(bytes).map_err(wrong)
+}
