@@ -13,8 +13,9 @@ use forebay_io::{Lock, replace_file};
 use crate::cleanup::remove_if_there;
 use crate::error::{At, PushError, StoreError};
 use crate::layout::{extent_file, run_file};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Partition, RunRef};
 use crate::name::{RunId, TableName};
+use crate::partition::Held;
 use crate::pointer::Pointer;
 use crate::push::{lock_push, make_table};
 use crate::store::Store;
@@ -28,6 +29,8 @@ pub struct Install {
     table: Table,
     manifest: Manifest,
     bytes: Vec<u8>,
+    /// As the store said in the beginning.
+    held: Held,
     _lock: Box<dyn Lock>,
 }
 
@@ -60,6 +63,7 @@ impl Store {
         let lock = lock_push(&table, &what)?;
         make_table(&table)?;
         Ok(Install {
+            held: self.held(&parsed),
             table,
             manifest: parsed,
             bytes: manifest.to_vec(),
@@ -73,36 +77,42 @@ impl Install {
         &self.manifest
     }
 
-    /// All files of the version.
+    /// The files of the version that are to be here.
     pub fn files(&self) -> Vec<VersionFile> {
-        self.table.files_of(&self.manifest)
+        self.table.files_in(&self.manifest, &self.held)
     }
 
     /// Reads the runs that no other version of the table here has, as [`Table::verify`] does.
     pub fn verify(&self, advance: &mut dyn FnMut(u64)) -> Result<VerifyReport, StoreError> {
-        let mut known = HashSet::new();
+        let mut known: HashSet<RunId> = HashSet::new();
         for version in self.table.version_numbers()? {
             if version != self.manifest.version
                 && let Ok(manifest) = self.table.manifest(version)
             {
-                known.extend(manifest.runs().map(|run| run.id.clone()));
+                let held = self.table.store().held(&manifest);
+                known.extend(manifest.runs_held(&held).map(|run| run.id.clone()));
             }
         }
-        Ok(self
-            .table
-            .verify_runs(&self.manifest, &known, false, advance))
+        let unknown = |run: &RunRef| !known.contains(&run.id);
+        let wanted = |partition: &Partition| {
+            self.held.holds(partition.id) && partition.runs.iter().any(unknown)
+        };
+        let (table, manifest) = (&self.table, &self.manifest);
+        Ok(table.verify_some(manifest, &wanted, false, advance))
     }
 
     /// Makes the version visible, and durable; one of this number that was there before is
     /// replaced. What no version needs is removed.
     pub fn commit(self) -> Result<Table, PushError> {
-        let (table, manifest) = (self.table, &self.manifest);
+        let (table, manifest, held) = (self.table, &self.manifest, &self.held);
         let disk = table.disk().clone();
         let lock = table.lock_pointer("a commit")?;
-        check_files(&*disk, &table.files, manifest).map_err(|problem| PushError::BadManifest {
-            table: table.name().clone(),
-            version: manifest.version,
-            problem,
+        check_files(&*disk, &table.files, manifest, held).map_err(|problem| {
+            PushError::BadManifest {
+                table: table.name().clone(),
+                version: manifest.version,
+                problem,
+            }
         })?;
         let runs = table.files.runs();
         disk.sync_dir(&runs).at("sync", &runs)?;
@@ -115,9 +125,14 @@ impl Install {
 }
 
 impl Table {
-    /// The files of a version of this table, whether they are there or not.
+    /// The files of a version of this table that are to be here, whether they are or not.
     pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
-        let runs = manifest.runs().flat_map(|run| {
+        self.files_in(manifest, &self.store().held(manifest))
+    }
+
+    /// The files of some partitions of a version.
+    pub(crate) fn files_in(&self, manifest: &Manifest, held: &Held) -> Vec<VersionFile> {
+        let runs = manifest.runs_held(held).flat_map(|run| {
             let file = |name: String, len_bytes| VersionFile {
                 run: run.id.clone(),
                 path: self.files.runs().join(&name),
@@ -158,18 +173,24 @@ impl Table {
     /// [`Table::verify`], leaving in memory what is there.
     pub fn verify_warm(&self, version: u64) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
-        Ok(self.verify_runs(&manifest, &HashSet::new(), false, &mut |_| {}))
+        let held = self.store().held(&manifest);
+        let wanted = |partition: &Partition| held.holds(partition.id);
+        Ok(self.verify_some(&manifest, &wanted, false, &mut |_| {}))
     }
 
     /// [`Table::verify_warm`] of the partitions that have one of these runs.
     pub fn verify_runs_of(&self, version: u64, runs: &[RunId]) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
-        let others = manifest.runs().map(|run| run.id.clone());
-        let others = others.filter(|id| !runs.contains(id)).collect();
-        Ok(self.verify_runs(&manifest, &others, false, &mut |_| {}))
+        let held = self.store().held(&manifest);
+        let among = |partition: &Partition| {
+            let mut named = partition.runs.iter();
+            held.holds(partition.id) && named.any(|run| runs.contains(&run.id))
+        };
+        Ok(self.verify_some(&manifest, &among, false, &mut |_| {}))
     }
 
-    /// Whether a version is here with just this manifest and all its files at their lengths.
+    /// Whether a version is here with just this manifest, and all files that are to be here at
+    /// their lengths.
     pub fn has_installed(&self, version: u64, manifest: &[u8]) -> Result<bool, StoreError> {
         let path = self.files.manifest(version);
         match self.disk().read(&path) {

@@ -1,6 +1,5 @@
 //! Reading a whole version back.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_run::Order;
@@ -13,7 +12,7 @@ use forebay_run::scan::{Cursor, Direction, ScanRange};
 use crate::compact::{NOTHING_EXPIRED, merged};
 use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
-use crate::manifest::{Manifest, Totals};
+use crate::manifest::{Manifest, Partition, Totals};
 use crate::name::RunId;
 use crate::partition::Held;
 use crate::route::Router;
@@ -36,10 +35,10 @@ pub struct VerifyReport {
 }
 
 impl Table {
-    /// Reads every run of a version from its device and checks everything about it: that it is the
-    /// file that the manifest describes, every checksum, that records rise and lie where look-ups
-    /// search, that keys belong to their partition, and counts and content. A damaged run does not
-    /// end it. `advance` is told of the pages read, of which there are
+    /// Reads every run of a version that is to be here from its device and checks everything about
+    /// it: that it is the file that the manifest describes, every checksum, that records rise and
+    /// lie where look-ups search, that keys belong to their partition, and counts and content. A
+    /// damaged run does not end it. `advance` is told of the pages read, of which there are
     /// [`pages`](crate::Manifest::pages).
     pub fn verify(
         &self,
@@ -47,16 +46,18 @@ impl Table {
         advance: &mut dyn FnMut(u64),
     ) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
-        Ok(self.verify_runs(&manifest, &HashSet::new(), true, advance))
+        let held = self.store().held(&manifest);
+        let wanted = |partition: &Partition| held.holds(partition.id);
+        Ok(self.verify_some(&manifest, &wanted, true, advance))
     }
 
-    /// [`Table::verify`] of a version that need not be committed, without partitions all of whose
-    /// runs are `known` to be sound. Not `uncached`, what is in memory is not read from the device
-    /// again, and stays.
-    pub(crate) fn verify_runs(
+    /// [`Table::verify`] of a version that need not be committed, and of those of its partitions
+    /// that are `wanted`. Not `uncached`, what is in memory is not read from the device again, and
+    /// stays.
+    pub(crate) fn verify_some(
         &self,
         manifest: &Manifest,
-        known: &HashSet<RunId>,
+        wanted: &dyn Fn(&Partition) -> bool,
         uncached: bool,
         advance: &mut dyn FnMut(u64),
     ) -> VerifyReport {
@@ -68,10 +69,8 @@ impl Table {
             problems: Vec::new(),
             damaged: Vec::new(),
         };
-        for (index, partition) in manifest.partitions.iter().enumerate() {
-            if partition.runs.iter().all(|run| known.contains(&run.id)) {
-                continue;
-            }
+        let partitions = manifest.partitions.iter().enumerate();
+        for (index, partition) in partitions.filter(|(_, partition)| wanted(partition)) {
             let mut sound = Vec::new();
             for reference in &partition.runs {
                 report.runs += 1;
