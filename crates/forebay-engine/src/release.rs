@@ -6,7 +6,8 @@ use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
 use crate::install::VersionFile;
-use crate::manifest::Manifest;
+use crate::layout::run_file;
+use crate::manifest::{Manifest, Partition};
 use crate::partition::Held;
 use crate::table::Table;
 
@@ -18,10 +19,11 @@ pub struct Released {
 }
 
 impl Table {
-    /// Removes the files that are named by versions of the table, and by none of them in a partition
-    /// that the store holds. Who has such a file open reads on; whoever opens a version by what was
-    /// held before does not find it, so a caller lets some time pass first. Refused while a
-    /// version is made or brought, whose files these may be. Cut short, it is safe to repeat.
+    /// Removes the files that are named by versions of the table, and by none of them in a
+    /// partition that the store holds. Who has such a file open reads on; whoever opens a version
+    /// by what was held before does not find it, so a caller lets some time pass first. Refused
+    /// while a version is made or brought, whose files these may be. Cut short, it is safe to
+    /// repeat.
     pub fn release(&self) -> Result<Released, StoreError> {
         let disk = &**self.disk();
         let words = holder_words(disk, &**self.store().clock(), "a removal of partitions");
@@ -39,6 +41,11 @@ impl Table {
             .collect::<Result<_, _>>()?;
         let held = |manifest| self.files_of(manifest).into_iter().map(|file| file.name);
         let needed: HashSet<String> = manifests.iter().flat_map(held).collect();
+        let goes = |partition: &Partition| {
+            let mut runs = partition.runs.iter();
+            runs.any(|run| !needed.contains(&run_file(&run.id)))
+        };
+        self.disprove_where(&goes)?;
         let mut done = HashSet::new();
         let mut released = Released::default();
         for file in manifests

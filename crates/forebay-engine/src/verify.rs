@@ -8,13 +8,14 @@ use forebay_run::content::ContentSum;
 use forebay_run::record::encode;
 use forebay_run::run::Run;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
+use serde::{Deserialize, Serialize};
 
 use crate::compact::{NOTHING_EXPIRED, merged};
 use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
 use crate::manifest::{Manifest, Partition, Totals};
 use crate::name::RunId;
-use crate::partition::Held;
+use crate::partition::{Held, PartitionId};
 use crate::route::Router;
 use crate::table::Table;
 use crate::version::open_run;
@@ -28,10 +29,25 @@ pub struct VerifyReport {
     /// The rows that readers find in sound partitions, whatever their expiry. Those of several runs
     /// are counted as they compose, and their content is that of whole records.
     pub totals: Totals,
+    /// What sound partitions hold, each by itself.
+    pub partitions: Vec<PartitionProof>,
     /// One for each run that is not sound. The version is sound when there is none.
     pub problems: Vec<ReadError>,
     /// The runs that are not sound.
     pub damaged: Vec<RunId>,
+}
+
+/// What a partition was found to hold when all of it was read back from this store's files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionProof {
+    pub id: PartitionId,
+    /// The rows that readers find, whatever their expiry: several runs are composed.
+    pub rows: u64,
+    /// Of those rows.
+    pub content: ContentSum,
+    /// When they were read, in milliseconds since 1970-01-01 UTC.
+    pub read_unix_ms: u64,
 }
 
 impl Table {
@@ -66,6 +82,7 @@ impl Table {
             version: manifest.version,
             runs: 0,
             totals: Totals::default(),
+            partitions: Vec::new(),
             problems: Vec::new(),
             damaged: Vec::new(),
         };
@@ -93,10 +110,22 @@ impl Table {
                     }
                 }
             }
-            match &sound[..] {
-                runs if runs.len() < partition.runs.len() => {}
-                [run] => report.totals.add(&Totals::of_run(run.summary())),
-                several => check_together(manifest, index, several, &mut report),
+            let found = match &sound[..] {
+                runs if runs.len() < partition.runs.len() => continue,
+                [run] => Ok(Totals::of_run(run.summary())),
+                several => check_together(manifest, index, several),
+            };
+            match found {
+                Ok(totals) => {
+                    report.totals.add(&totals);
+                    report.partitions.push(PartitionProof {
+                        id: partition.id,
+                        rows: totals.rows,
+                        content: totals.content,
+                        read_unix_ms: self.store().clock().unix_ms(),
+                    });
+                }
+                Err(problem) => report.problems.push(problem),
             }
         }
         report
@@ -108,23 +137,20 @@ fn check_together(
     manifest: &Manifest,
     partition: usize,
     runs: &[Arc<Run>],
-    report: &mut VerifyReport,
-) {
+) -> Result<Totals, ReadError> {
     let (least, most) = manifest.partitions[partition].rows_between();
     match sum_of(manifest, runs) {
-        Ok(found) if (least..=most).contains(&found.rows) => report.totals.add(&found),
-        Ok(found) => report
-            .problems
-            .push(ReadError::Store(StoreError::Incomplete {
-                table: manifest.table.clone(),
-                version: manifest.version,
-                problem: format!(
-                    "the runs of partition {partition} make {} rows, and the manifest says {least} \
-                     to {most}",
-                    found.rows
-                ),
-            })),
-        Err(source) => report.problems.push(ReadError::Run {
+        Ok(found) if (least..=most).contains(&found.rows) => Ok(found),
+        Ok(found) => Err(ReadError::Store(StoreError::Incomplete {
+            table: manifest.table.clone(),
+            version: manifest.version,
+            problem: format!(
+                "the runs of partition {partition} make {} rows, and the manifest says {least} to \
+                 {most}",
+                found.rows
+            ),
+        })),
+        Err(source) => Err(ReadError::Run {
             table: manifest.table.clone(),
             version: manifest.version,
             source,
