@@ -3,20 +3,21 @@
 //! Each look has two steps. [`Followed::prepare`] opens what pointers name, and changes nothing
 //! that is served;
 //! [`Followed::activate`] lets all of it serve at once, whichever tables it is of, and cannot fail.
+//! What is opened ahead of that is kept, too, until it is asked for (the module `activate`).
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
 
 use crate::error::StoreError;
+use crate::followed_table::{Follow, OpenAhead, PointerSeen, Ready, Replaced, see};
 use crate::layout::tables_dir;
 use crate::name::TableName;
 use crate::partition::Held;
 use crate::pointer::Pointer;
-use crate::serving_set::{Change, ServingState, TableState, Tables};
+use crate::serving_set::{Change, ServingState, Tables};
 use crate::store::Store;
 use crate::table::Table;
 use crate::version::Version;
@@ -39,52 +40,8 @@ pub(crate) struct Followed {
     /// Swapped out, but perhaps still read.
     retired: Vec<Arc<Version>>,
     problem: Option<String>,
-}
-
-#[derive(Debug, Default)]
-struct Follow {
-    serving: Option<Arc<Version>>,
-    previous: Option<Arc<Version>>,
-    /// Open, and to serve from the next activation on.
-    ready: Option<Ready>,
-    /// What the last activation replaced, until it is settled what of it stays open.
-    replaced: Option<Replaced>,
-    /// The pointer that was acted on last, with or without success.
-    pointer: Option<Pointer>,
-    /// When to try again after a failure, on the monotonic clock.
-    retry_at: Option<Duration>,
-    swaps: u64,
-    load_errors: u64,
-    problem: Option<String>,
-    /// [`TableState::pointer_damaged`].
-    pointer_damaged: bool,
-    /// Files of the open versions were replaced: they have to be opened anew.
-    stale: bool,
-}
-
-#[derive(Debug)]
-struct Ready {
-    version: Arc<Version>,
-    /// What a rollback would go to.
-    before: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Replaced {
-    /// Of this table, and open until now.
-    versions: Vec<Arc<Version>>,
-    /// What a rollback would go to.
-    before: Option<u64>,
-}
-
-/// What a look at a table's pointer found.
-enum PointerSeen {
-    /// The same as before, or nothing to be done about it.
-    Same,
-    /// No version is asked for.
-    Nothing,
-    Dropped,
-    Serve(Pointer, u64),
+    /// What is open is not what [`Followed::published`] told last.
+    changed: bool,
 }
 
 impl Followed {
@@ -96,7 +53,12 @@ impl Followed {
             gone: Vec::new(),
             retired: Vec::new(),
             problem: None,
+            changed: true,
         }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Has the next look pass nothing by.
@@ -138,38 +100,94 @@ impl Followed {
             .filter_map(|name| self.stop(name))
             .collect();
         for (name, follow) in &mut self.tables {
-            let Some(Ready { version, before }) = follow.ready.take() else {
-                continue;
-            };
-            let to = version.version();
-            let old = follow.serving.replace(Arc::clone(&version));
-            if old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &version)) {
-                follow.swaps += 1;
-                let from = old.as_ref().map(|old| old.version());
-                info!(table = %name, ?from, to, "another version serves");
-                changes.push(Change {
-                    table: name.clone(),
-                    from,
-                    to: Some(to),
-                });
+            if let Some(Ready { version, before }) = follow.ready.take() {
+                self.changed = true;
+                changes.extend(serve(name, follow, version, before));
             }
-            let versions = old.into_iter().chain(follow.previous.take()).collect();
-            follow.replaced = Some(Replaced { versions, before });
         }
         changes
     }
 
-    /// Keeps open what rollbacks would go to, and closes what nobody can reach any more. Whoever
-    /// still reads a version holds an `Arc` of it.
+    /// Lets a version serve that is open; returns what changes by that.
+    pub fn serve(
+        &mut self,
+        name: &TableName,
+        version: Arc<Version>,
+        before: Option<u64>,
+    ) -> Option<Change> {
+        let follow = self.tables.get_mut(name)?;
+        self.changed = true;
+        (follow.problem, follow.retry_at) = (None, None);
+        serve(name, follow, version, before)
+    }
+
+    /// Takes note of the pointer that was written, or was to be, of what serves.
+    pub fn wrote(
+        &mut self,
+        name: &TableName,
+        wanted: &Pointer,
+        written: Result<Pointer, StoreError>,
+    ) -> Result<(), StoreError> {
+        let now = self.store.clock().monotonic();
+        let Some(follow) = self.tables.get_mut(name) else {
+            return written.map(drop);
+        };
+        match written {
+            Ok(pointer) => {
+                (follow.pointer, follow.owed) = (Some(pointer), None);
+                (follow.problem, follow.retry_at) = (None, None);
+                follow.pointer_damaged = false;
+                Ok(())
+            }
+            Err(error) => {
+                follow.owed = Some(wanted.clone());
+                self.failed(name, &error.to_string(), now);
+                Err(error)
+            }
+        }
+    }
+
+    /// An open version of a table.
+    pub fn find_open(&self, name: &TableName, version: u64) -> Option<Arc<Version>> {
+        let mut open = self.tables.get(name)?.open();
+        open.find(|open| open.version() == version).cloned()
+    }
+
+    pub fn open_of(&self, name: &TableName) -> Vec<Arc<Version>> {
+        let follow = self.tables.get(name);
+        follow.map_or(Vec::new(), |follow| follow.open().cloned().collect())
+    }
+
+    /// Keeps a version open beside what serves, in the place of another one.
+    pub fn keep_ahead(&mut self, name: &TableName, ahead: OpenAhead) {
+        let follow = self.tables.entry(name.clone()).or_default();
+        let serving = follow.serving.as_ref();
+        let serves = serving.is_some_and(|serving| Arc::ptr_eq(serving, &ahead.version));
+        let given_up = match serves {
+            true => follow.ahead.take(),
+            false => follow.ahead.replace(ahead),
+        };
+        self.retired.extend(given_up.map(|ahead| ahead.version));
+        self.changed = true;
+    }
+
+    pub fn close_ahead(&mut self, name: &TableName) {
+        let follow = self.tables.get_mut(name);
+        let given_up = follow.and_then(|follow| follow.ahead.take());
+        self.retired.extend(given_up.map(|ahead| ahead.version));
+        self.changed = true;
+    }
+
+    /// Keeps open what rollbacks would go to.
     pub fn settle(&mut self) {
         for (name, follow) in &mut self.tables {
             if let Some(Replaced { versions, before }) = follow.replaced.take() {
+                self.changed = true;
                 let table = self.store.any_table(name);
                 follow.previous = follow.keep_previous(&table, before, &versions);
                 self.retired.extend(versions);
             }
         }
-        self.close_unread();
     }
 
     /// The directories of tables. Once there were some, the whole directory does not go away by any
@@ -192,6 +210,14 @@ impl Followed {
         let table = self.store.any_table(name);
         let now = self.store.clock().monotonic();
         let known = self.tables.get(name);
+        if let Some(owed) = known.and_then(|follow| follow.owed.clone()) {
+            let retry_at = known.and_then(|follow| follow.retry_at);
+            if retry_at.is_none_or(|at| at <= now) {
+                // An error is noted as the table's problem.
+                let _ = self.wrote(name, &owed, table.point_at(&owed));
+            }
+            return;
+        }
         let is_known = known.is_some();
         let seen = see(&table, known, now);
         if let Some(follow) = self.tables.get_mut(name) {
@@ -235,19 +261,67 @@ impl Followed {
     }
 
     /// Has the versions of a table opened anew at the next look, and lets go of what is open.
-    pub fn invalidate(&mut self, name: &TableName) {
-        if let Some(follow) = self.tables.get_mut(name) {
-            follow.pointer = None;
-            follow.retry_at = None;
-            follow.stale = true;
-            self.retired.extend(follow.previous.take());
+    /// Returns which one was open ahead.
+    pub fn invalidate(&mut self, name: &TableName) -> Option<u64> {
+        let follow = self.tables.get_mut(name)?;
+        follow.pointer = None;
+        follow.retry_at = None;
+        follow.stale = true;
+        let ahead = follow.ahead.take().map(|ahead| ahead.version);
+        let number = ahead.as_ref().map(|version| version.version());
+        self.retired.extend(follow.previous.take());
+        self.retired.extend(ahead);
+        self.changed = true;
+        number
+    }
+
+    /// What is open of some tables with other partitions than the store holds now, and those.
+    pub fn held_otherwise(&self, tables: &[TableName]) -> Vec<(Arc<Version>, Held)> {
+        let follows = tables.iter().filter_map(|name| self.tables.get(name));
+        let open = follows.flat_map(|follow| follow.open().cloned());
+        let held = |version: Arc<Version>| {
+            let held = self.store.held(version.manifest());
+            (!version.has_just(&held)).then_some((version, held))
+        };
+        open.filter_map(held).collect()
+    }
+
+    /// Puts versions in the place of others, each the same with other partitions, unless something
+    /// else is to be opened anew by now; returns whether.
+    pub fn exchange(
+        &mut self,
+        tables: &[TableName],
+        anew: &[(Arc<Version>, Arc<Version>)],
+    ) -> bool {
+        let new_of = |old: &Arc<Version>| anew.iter().find(|(known, _)| Arc::ptr_eq(known, old));
+        let left = self.held_otherwise(tables);
+        let known = |old: &Arc<Version>, held: &Held| {
+            new_of(old).is_some_and(|(_, new)| new.has_just(held))
+        };
+        if !left.iter().all(|(old, held)| known(old, held)) {
+            return false;
         }
+        self.changed = true;
+        for name in tables {
+            let Some(follow) = self.tables.get_mut(name) else {
+                continue;
+            };
+            for open in follow.open_mut() {
+                if let Some((old, new)) = new_of(open) {
+                    *open = Arc::clone(new);
+                    self.retired.push(Arc::clone(old));
+                }
+            }
+        }
+        true
     }
 
     /// A table that is gone stops serving.
-    fn stop(&mut self, table: TableName) -> Option<Change> {
+    pub fn stop(&mut self, table: TableName) -> Option<Change> {
         let follow = self.tables.remove(&table)?;
+        self.changed = true;
         self.retired.extend(follow.previous);
+        self.retired.extend(follow.ahead.map(|ahead| ahead.version));
         let serving = follow.serving?;
         let from = Some(serving.version());
         self.retired.push(serving);
@@ -286,25 +360,31 @@ impl Followed {
         self.problem = problem;
     }
 
-    /// The versions that serve.
-    pub fn serving(&self) -> Tables {
-        let serving = |(name, follow): (&TableName, &Follow)| {
-            follow
-                .serving
-                .clone()
-                .map(|version| (name.clone(), version))
-        };
-        Tables::new(self.tables.iter().filter_map(serving).collect())
+    /// What is open, if that is not what it was at the last call.
+    pub fn published(&mut self) -> Option<Tables> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let (mut serving, mut others) = (Vec::new(), Vec::new());
+        for (name, follow) in &self.tables {
+            let entry = |version: &Arc<Version>| (name.clone(), Arc::clone(version));
+            serving.extend(follow.serving.as_ref().map(entry));
+            let replaced = follow.replaced.iter().flat_map(|old| &old.versions);
+            let beside = follow.open().chain(replaced);
+            let is_other = |version: &&Arc<Version>| {
+                let serving = follow.serving.as_ref();
+                serving.is_none_or(|serving| !Arc::ptr_eq(serving, version))
+            };
+            others.extend(beside.filter(is_other).map(entry));
+        }
+        Some(Tables::new(serving, others))
     }
 
-    fn close_unread(&mut self) {
+    /// Closes what nobody can reach any more. Whoever still reads a version holds an `Arc` of it.
+    pub fn close_unread(&mut self) {
         for follow in self.tables.values() {
-            let kept = [&follow.serving, &follow.previous];
-            self.retired.retain(|old| {
-                kept.into_iter()
-                    .flatten()
-                    .all(|version| !Arc::ptr_eq(version, old))
-            });
+            self.retired
+                .retain(|old| follow.open().all(|version| !Arc::ptr_eq(version, old)));
         }
         self.retired
             .sort_by_key(|version| Arc::as_ptr(version) as usize);
@@ -327,93 +407,23 @@ impl Followed {
     }
 }
 
-impl Follow {
-    /// The version, by what is open already if that is the very same, else from the disk.
-    fn find_or_open(&self, table: &Table, version: u64) -> Result<Arc<Version>, String> {
-        let (_, sum) = table
-            .manifest_and_sum(version)
-            .map_err(|error| error.to_string())?;
-        let open = || {
-            let open = [&self.serving, &self.previous].into_iter().flatten();
-            open.filter(|_| !self.stale)
-        };
-        if let Some(open) = open().find(|open| open.is_same(version, sum)) {
-            return Ok(Arc::clone(open));
+/// Lets a version of a table serve.
+fn serve(
+    name: &TableName,
+    follow: &mut Follow,
+    version: Arc<Version>,
+    before: Option<u64>,
+) -> Option<Change> {
+    let to = version.version();
+    let (is_other, from) = follow.serve(version, before);
+    is_other.then(|| {
+        info!(table = %name, ?from, to, "another version serves");
+        Change {
+            table: name.clone(),
+            from,
+            to: Some(to),
         }
-        let known: Vec<&Version> = open().map(|open| &**open).collect();
-        table
-            .open_partitions(version, &Held::All, &known)
-            .map_err(|error| error.to_string())
-    }
-
-    /// The version to keep open for a rollback. That it cannot be opened stops nothing: a rollback
-    /// would find out and say so.
-    fn keep_previous(
-        &self,
-        table: &Table,
-        before: Option<u64>,
-        open: &[Arc<Version>],
-    ) -> Option<Arc<Version>> {
-        let before = before?;
-        let (_, sum) = table.manifest_and_sum(before).ok()?;
-        match open.iter().find(|open| open.is_same(before, sum)) {
-            Some(open) => Some(Arc::clone(open)),
-            None => {
-                let known: Vec<&Version> = open.iter().map(|open| &**open).collect();
-                table.open_partitions(before, &Held::All, &known).ok()
-            }
-        }
-    }
-
-    fn state(&self) -> TableState {
-        let manifest = self.serving.as_ref().map(|version| version.manifest());
-        TableState {
-            serving: manifest.map(|manifest| manifest.version),
-            previous: self.previous.as_ref().map(|version| version.version()),
-            wanted: self.pointer.as_ref().and_then(|pointer| pointer.serving),
-            sequence: self.pointer.as_ref().map_or(0, |pointer| pointer.sequence),
-            rows: manifest.map_or(0, |manifest| manifest.rows()),
-            bytes: manifest.map_or(0, |manifest| manifest.bytes()),
-            file_bytes: manifest.map_or(0, |manifest| manifest.file_bytes()),
-            memory_bytes: self
-                .serving
-                .as_ref()
-                .map_or(0, |version| version.memory_bytes() as u64),
-            swaps: self.swaps,
-            load_errors: self.load_errors,
-            problem: self.problem.clone(),
-            pointer_damaged: self.pointer_damaged,
-        }
-    }
-}
-
-/// Reads a table's pointer and says what it asks for.
-fn see(table: &Table, known: Option<&Follow>, now: Duration) -> Result<PointerSeen, StoreError> {
-    let serving = known.and_then(|follow| follow.serving.as_ref());
-    let waits = known
-        .and_then(|follow| follow.retry_at)
-        .is_some_and(|at| now < at);
-    let Some(pointer) = Pointer::read(&**table.disk(), &table.files.pointer())? else {
-        return match serving {
-            None => Ok(PointerSeen::Nothing),
-            Some(_) if table.version_numbers()?.is_empty() => Ok(PointerSeen::Dropped),
-            Some(_) => Err(StoreError::Io {
-                action: "read",
-                path: table.files.pointer(),
-                source: io::ErrorKind::NotFound.into(),
-            }),
-        };
-    };
-    if pointer.dropped {
-        return Ok(PointerSeen::Dropped);
-    }
-    let same = known.and_then(|follow| follow.pointer.as_ref()) == Some(&pointer);
-    let settled = known.is_some_and(|follow| follow.problem.is_none());
-    match pointer.serving {
-        Some(_) if same && (settled || waits) => Ok(PointerSeen::Same),
-        Some(version) => Ok(PointerSeen::Serve(pointer, version)),
-        None => Ok(PointerSeen::Nothing),
-    }
+    })
 }
 
 #[cfg(test)]

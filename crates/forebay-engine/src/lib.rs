@@ -9,6 +9,7 @@
 //! not at all, the pointer names the old version or the new one, and nothing that a manifest names
 //! is ever removed before that manifest is.
 
+mod activate;
 mod batch;
 mod bound;
 mod cleanup;
@@ -19,7 +20,9 @@ mod diff;
 mod error;
 mod expect;
 mod follow;
+mod followed_table;
 mod holder;
+mod holding;
 mod install;
 mod key_text;
 mod layout;
@@ -27,9 +30,12 @@ pub mod live;
 mod manifest;
 mod name;
 mod partition;
+mod pins;
 mod pointer;
+mod proof;
 mod push;
 mod random_place;
+mod release;
 mod reserve;
 mod route;
 mod sample;
@@ -46,6 +52,7 @@ mod verify;
 mod version;
 mod walk;
 
+pub use activate::{ActivateError, Next};
 pub use bound::Bound;
 pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
@@ -53,6 +60,7 @@ pub use diff::{DiffReport, DiffSample, Difference, diff};
 pub use error::{PushError, ReadError, StoreError};
 pub use expect::{Becomes, Expected, compare_expected};
 pub use holder::utc;
+pub use holding::Holding;
 pub use install::{Install, VersionFile};
 pub use key_text::{from_hex, show_key, to_hex, write_hex};
 pub use manifest::{
@@ -61,9 +69,12 @@ pub use manifest::{
 };
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
 pub use partition::{Bounds, Held, MAX_PARTITIONS, PartitionId, PartitionRange};
+pub use pins::Pinned;
 pub use pointer::{POINTER_FORMAT, Pointer};
+pub use proof::Proof;
 pub use push::{NewRun, Push, PushOptions, Ticket};
 pub use random_place::RandomPlace;
+pub use release::Released;
 pub use sample::{Comparison, NullShare, Share, compare_sampled};
 pub use scan::VersionScan;
 pub use schema_change::{Alteration, Altered, SchemaChange};
@@ -73,5 +84,5 @@ pub use serving_set::{Change, ServingState, TableState, Tables};
 pub use source::{Scan, Source, SourceError};
 pub use store::{STORE_FORMAT, Store, open};
 pub use table::{Swapped, Table, VersionInfo};
-pub use verify::VerifyReport;
+pub use verify::{PartitionProof, VerifyReport};
 pub use version::{Lookup, Value, Version};
