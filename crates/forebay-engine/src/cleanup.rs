@@ -20,6 +20,7 @@ use crate::layout::{
 use crate::manifest::Manifest;
 use crate::name::RunId;
 use crate::pointer::Pointer;
+use crate::pointers::PointerMove;
 use crate::store::{CREATION_LOCK, Store};
 use crate::table::Table;
 
@@ -57,6 +58,9 @@ impl Dropping {
     /// From here on the table does not exist, for whoever looks at its pointer.
     pub fn mark(&self) -> Result<(), StoreError> {
         let table = &self.table;
+        if let Some(pointers) = table.store().pointers() {
+            return pointers.change(table.name(), PointerMove::Drop).map(drop);
+        }
         let last = match Pointer::read(&**table.disk(), &table.files.pointer()) {
             Err(StoreError::DamagedPointer { .. }) => Pointer::unset(),
             pointer => pointer?.unwrap_or_else(Pointer::unset),
@@ -116,7 +120,8 @@ impl Table {
         }
         let needed = self.files_named_by(kept)?;
         let pruned = pointer.pruned(|past| !removed.contains(&past));
-        if pruned != *pointer {
+        // A cluster's catalog forgets versions by itself.
+        if pruned != *pointer && self.store().pointers().is_none() {
             self.write_pointer(pruned)
                 .map_err(StoreError::but_for_readers)?;
         }
@@ -237,7 +242,7 @@ impl Table {
 
     /// Whether it was dropped, and not all of its files could be removed.
     pub(crate) fn is_tombstone(&self) -> Result<bool, StoreError> {
-        match Pointer::read(&**self.disk(), &self.files.pointer()) {
+        match self.read_pointer() {
             Ok(pointer) => Ok(pointer.is_some_and(|pointer| pointer.dropped)),
             Err(StoreError::DamagedPointer { .. }) => Ok(false),
             Err(error) => Err(error),

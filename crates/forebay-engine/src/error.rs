@@ -25,6 +25,22 @@ pub enum StoreError {
     )]
     NoStore { root: PathBuf },
     #[error(
+        "the store at {} belongs to a cluster: it is served by that cluster's nodes (forebay serve \
+         --cluster), and has no live tables",
+        root.display()
+    )]
+    InCluster { root: PathBuf },
+    /// What a cluster says of a change that it did not make, or not everywhere.
+    #[error("table {table}: {problem}")]
+    NotRolledOut {
+        table: TableName,
+        problem: String,
+        /// An operator's rollback went first.
+        gave_way: bool,
+    },
+    #[error("the cluster's catalog cannot tell which version of table {table} serves: {problem}")]
+    Catalog { table: TableName, problem: String },
+    #[error(
         "{} holds other files and no forebay.json: choose an empty or a new directory for the store",
         root.display()
     )]

@@ -14,10 +14,13 @@ use crate::manifest::Manifest;
 use crate::name::TableName;
 use crate::partition::Held;
 use crate::pins::Pins;
+use crate::pointers::Pointers;
 use crate::seal::check_format;
 
 /// The format number in `forebay.json`.
 pub const STORE_FORMAT: u64 = 1;
+/// The same of a store whose pointers are in a cluster's catalog.
+pub const CLUSTER_STORE_FORMAT: u64 = 2;
 /// Held while the store is made, so that several processes can begin with one that is not there
 /// yet.
 pub(crate) const CREATION_LOCK: &str = "creation.lock";
@@ -45,6 +48,8 @@ struct StoreParts {
     random: Arc<dyn Random>,
     root: PathBuf,
     pins: Arc<Pins>,
+    /// Without them, pointers are files of the store.
+    pointers: Option<Arc<dyn Pointers>>,
 }
 
 impl Store {
@@ -55,10 +60,21 @@ impl Store {
         random: Arc<dyn Random>,
         root: &Path,
     ) -> Result<Self, StoreError> {
+        Self::open_with(disk, clock, random, root, None)
+    }
+
+    /// Opens an existing store, of a cluster if `pointers` are given: then pointers are read and
+    /// moved there. A store of the other kind is refused.
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        root: &Path,
+        pointers: Option<Arc<dyn Pointers>>,
+    ) -> Result<Self, StoreError> {
         let path = store_file(root);
         match disk.read(&path) {
-            Ok(bytes) => check_format(&bytes, "forebay_store", STORE_FORMAT)
-                .map_err(|problem| StoreError::Damaged { path, problem })?,
+            Ok(bytes) => check_kind(&bytes, root, path, pointers.is_some())?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(StoreError::NoStore {
                     root: root.to_path_buf(),
@@ -74,6 +90,7 @@ impl Store {
                 random,
                 root,
                 pins: Arc::default(),
+                pointers,
             }),
             holding: None,
         })
@@ -146,6 +163,18 @@ impl Store {
         &self.parts.random
     }
 
+    pub(crate) fn pointers(&self) -> Option<&Arc<dyn Pointers>> {
+        self.parts.pointers.as_ref()
+    }
+
+    /// Gives the store over to a cluster: from now on its pointers are that cluster's, and programs
+    /// that do not know of it refuse the store. Done again it changes nothing.
+    pub fn give_to_cluster(&self) -> Result<(), StoreError> {
+        let path = store_file(self.root());
+        let content = format!("{{\"forebay_store\": {CLUSTER_STORE_FORMAT}}}\n");
+        replace_file(&**self.disk(), &path, content.as_bytes()).at("write", &path)
+    }
+
     pub(crate) fn pins(&self) -> &Arc<Pins> {
         &self.parts.pins
     }
@@ -161,6 +190,27 @@ impl Store {
             .iter()
             .filter_map(|name| TableName::new(name).ok())
             .collect())
+    }
+}
+
+/// Whether a store is of the kind that it is opened as: a cluster's or not.
+fn check_kind(
+    bytes: &[u8],
+    root: &Path,
+    path: PathBuf,
+    in_cluster: bool,
+) -> Result<(), StoreError> {
+    let check = |format| check_format(bytes, "forebay_store", format);
+    let wanted = match in_cluster {
+        true => CLUSTER_STORE_FORMAT,
+        false => STORE_FORMAT,
+    };
+    match check(wanted) {
+        Err(_) if !in_cluster && check(CLUSTER_STORE_FORMAT).is_ok() => {
+            let root = root.to_path_buf();
+            Err(StoreError::InCluster { root })
+        }
+        checked => checked.map_err(|problem| StoreError::Damaged { path, problem }),
     }
 }
 

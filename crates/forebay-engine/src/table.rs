@@ -14,6 +14,7 @@ use crate::name::TableName;
 use crate::partition::Held;
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
+use crate::pointers::PointerMove;
 use crate::store::Store;
 use crate::version::Version;
 
@@ -139,7 +140,7 @@ impl Table {
         if self.version_numbers()?.is_empty() {
             return Ok(false);
         }
-        match Pointer::read(&**self.disk(), &self.files.pointer()) {
+        match self.read_pointer() {
             Ok(pointer) => Ok(pointer.is_none_or(|pointer| !pointer.dropped)),
             Err(StoreError::DamagedPointer { .. }) => Ok(true),
             Err(error) => Err(error),
@@ -148,10 +149,18 @@ impl Table {
 
     /// The pointer as it is now; [`Pointer::unset`] before the first swap.
     pub fn pointer(&self) -> Result<Pointer, StoreError> {
-        match Pointer::read(&**self.disk(), &self.files.pointer())? {
+        match self.read_pointer()? {
             Some(pointer) if pointer.dropped => Err(self.no_table()),
             Some(pointer) => Ok(pointer),
             None => Ok(Pointer::unset()),
+        }
+    }
+
+    /// `None`: there is none yet.
+    pub(crate) fn read_pointer(&self) -> Result<Option<Pointer>, StoreError> {
+        match self.store.pointers() {
+            Some(pointers) => pointers.read(&self.name),
+            None => Pointer::read(&**self.disk(), &self.files.pointer()),
         }
     }
 
@@ -267,6 +276,10 @@ impl Table {
     /// cut; after success it does for good. The pointer is written as well when the version serves
     /// already: the swap before may have ended with that error.
     pub fn swap(&self, version: u64) -> Result<Swapped, StoreError> {
+        if let Some(pointers) = self.store.pointers() {
+            self.check_complete(version)?;
+            return pointers.change(&self.name, PointerMove::Swap { to: version });
+        }
         let _lock = self.lock_pointer("a swap")?;
         let pointer = self.pointer()?;
         self.check_complete(version)?;
@@ -280,6 +293,9 @@ impl Table {
     /// Lets the version serve that served before; see [`Pointer::history`]. Same guarantees as
     /// [`Table::swap`].
     pub fn rollback(&self) -> Result<Swapped, StoreError> {
+        if let Some(pointers) = self.store.pointers() {
+            return pointers.change(&self.name, PointerMove::Rollback);
+        }
         let _lock = self.lock_pointer("a rollback")?;
         let pointer = self.pointer()?;
         let serving = pointer.serving;
@@ -300,6 +316,14 @@ impl Table {
     /// Lets `to` serve in the place of `from`, if that serves still; returns whether. The versions
     /// to roll back to stay what they were. Same guarantees as [`Table::swap`].
     pub(crate) fn replace_serving(&self, from: u64, to: u64) -> Result<bool, StoreError> {
+        if let Some(pointers) = self.store.pointers() {
+            if self.pointer()?.serving != Some(from) {
+                return Ok(false);
+            }
+            self.check_complete(to)?;
+            pointers.change(&self.name, PointerMove::Replace { from, to })?;
+            return Ok(true);
+        }
         let _lock = self.lock_pointer("a swap")?;
         let pointer = self.pointer()?;
         if pointer.serving != Some(from) {
