@@ -8,6 +8,7 @@
 //! what is to be done.
 
 pub mod catalog;
+pub mod client;
 pub mod coordinator;
 mod dice;
 mod ids;

@@ -31,9 +31,8 @@ pub enum StoreError {
     )]
     InCluster { root: PathBuf },
     /// What a cluster says of a change that it did not make, or not everywhere.
-    #[error("table {table}: {problem}")]
+    #[error("{problem}")]
     NotRolledOut {
-        table: TableName,
         problem: String,
         /// An operator's rollback went first.
         gave_way: bool,

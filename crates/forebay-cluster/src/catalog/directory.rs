@@ -96,6 +96,10 @@ impl Catalog for DirectoryCatalog {
         }
     }
 
+    fn is_near(&self) -> bool {
+        true
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         match self.disk.remove(&self.root.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -41,6 +41,11 @@ pub trait Catalog: Debug + Send + Sync {
     /// Names right below a directory.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
+    /// Whether looking costs nothing to speak of.
+    fn is_near(&self) -> bool {
+        false
+    }
+
     /// That it is gone already is as good.
     fn remove(&self, name: &str) -> io::Result<()>;
 }

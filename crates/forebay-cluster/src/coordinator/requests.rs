@@ -192,6 +192,7 @@ impl Step<'_> {
             participants,
             proved: BTreeMap::new(),
             left_out: BTreeSet::new(),
+            gave_way: false,
             reason: None,
         };
         work.rollouts.insert(id, rollout);
@@ -225,6 +226,9 @@ impl Step<'_> {
             return self.refuse_busy(table);
         }
         let id = rollout.id;
+        if let Some(rollout) = self.model.work.edit().rollouts.get_mut(&id) {
+            rollout.gave_way = true;
+        }
         self.abort(id, format!("table {table} was rolled back meanwhile"));
         Ok(())
     }

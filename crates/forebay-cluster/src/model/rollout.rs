@@ -37,6 +37,9 @@ pub struct Rollout {
     /// Nodes that were not waited for: they may serve what served before, until they hear of this.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub left_out: BTreeSet<NodeId>,
+    /// It was ended so that an operator's rollback could go first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gave_way: bool,
     /// Why it ended as it did, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

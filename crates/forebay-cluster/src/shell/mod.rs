@@ -39,6 +39,8 @@ pub use known::Remembered;
 const TICK: Duration = Duration::from_millis(50);
 /// Between two looks at the free space of the disk.
 const FREE: Duration = Duration::from_secs(5);
+/// Between two looks for requests, where they cost nothing.
+const REQUESTS: Duration = Duration::from_millis(200);
 /// Between two reports of how much has come.
 const ADVANCE: Duration = Duration::from_millis(200);
 
@@ -139,6 +141,11 @@ impl NodeHandle {
         }
     }
 
+    /// Has the coordinator look for requests, wherever it is.
+    pub fn nudge(&self) {
+        self.shell.nudge();
+    }
+
     /// Whether it has a number and knows the catalog.
     pub fn is_known(&self) -> bool {
         let node = self.shell.node.lock();
@@ -185,6 +192,7 @@ impl Shell {
     fn drive(self: &Arc<Self>, inbox: &Receiver<NodeEvent>) {
         let mut next_tick = Duration::ZERO;
         let mut next_free = Duration::ZERO;
+        let mut next_requests = Duration::ZERO;
         while !self.stop.load(Ordering::Relaxed) {
             let now = self.now();
             if now.monotonic >= next_free {
@@ -192,6 +200,10 @@ impl Shell {
                 if let Some(bytes) = self.parts.versions.free_bytes() {
                     self.handle(NodeEvent::Follower(FollowerEvent::Free(bytes)));
                 }
+            }
+            if now.monotonic >= next_requests && self.parts.catalog.is_near() {
+                next_requests = now.monotonic + REQUESTS;
+                self.handle(NodeEvent::Nudged);
             }
             if now.monotonic >= next_tick {
                 next_tick = now.monotonic + TICK;

@@ -44,6 +44,23 @@ impl Shell {
         });
     }
 
+    /// Tells the coordinator that there are requests.
+    pub(super) fn nudge(self: &Arc<Self>) {
+        let seat = self
+            .node
+            .lock()
+            .seat()
+            .holder()
+            .map(|holder| holder.peer.clone());
+        match seat.filter(|peer| *peer != self.parts.who.peer) {
+            None => self.tell(NodeEvent::Nudged),
+            Some(peer) => {
+                let asked = self.ask(&peer, &Question::Nudge);
+                self.runtime.spawn(async move { drop(asked.await) });
+            }
+        }
+    }
+
     fn ask(&self, to: &HostPort, question: &Question) -> Later<io::Result<Reply>> {
         let asked = to_bytes(question).map(|bytes| self.parts.peers.ask(to, bytes, BEAT_LOST));
         Box::pin(async move { from_bytes(&asked?.await?) })

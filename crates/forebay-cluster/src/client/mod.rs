@@ -1,0 +1,243 @@
+//! Asking a cluster for something, by its catalog.
+
+mod pointers;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_io::{Clock, Random};
+use thiserror::Error;
+
+use crate::catalog::{Catalog, CatalogError, Documented, Written};
+use crate::ids::HostPort;
+use crate::model::{Head, Identity, Model, Outcome, RequestId, Rollout, WorkPage, parsed, written};
+use crate::request::Request;
+use crate::seat::SeatDocument;
+use crate::status::Status;
+
+pub use pointers::{ClusterPointers, RolloutWish};
+
+/// Between two looks at the catalog.
+const LOOK_NEAR: Duration = Duration::from_millis(50);
+const LOOK_FAR: Duration = Duration::from_millis(300);
+/// A request that nobody takes up is withdrawn after so long.
+const TAKEN_UP: Duration = Duration::from_secs(45);
+/// How long the catalog may be away meanwhile.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// Who tells a node that there are requests. It may do nothing: they are found after a while.
+pub type Nudge = Arc<dyn Fn(&HostPort) + Send + Sync>;
+/// Who is told how far a rollout is.
+pub type Watcher = Arc<dyn Fn(&Rollout, &Model) + Send + Sync>;
+
+/// See the module's text.
+#[derive(Clone)]
+pub struct ClusterClient {
+    catalog: Arc<dyn Catalog>,
+    identity: Identity,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    nudge: Nudge,
+    watcher: Watcher,
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// The coordinator's words.
+    #[error("{0}")]
+    Refused(String),
+    #[error(
+        "no node of cluster {cluster} has taken the request up in {seconds} s, and it was withdrawn: are its \
+         nodes running? (forebay cluster status)"
+    )]
+    NobodyHome { cluster: String, seconds: u64 },
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    Done,
+    /// The rollout, which is over.
+    Rollout(Box<Rollout>),
+}
+
+impl fmt::Debug for ClusterClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ClusterClient({}, {:?})",
+            self.identity.name, self.catalog
+        )
+    }
+}
+
+impl ClusterClient {
+    /// Of the cluster that a catalog is of.
+    pub fn open(
+        catalog: Arc<dyn Catalog>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, CatalogError> {
+        let identity = Documented(&*catalog).identity()?;
+        Ok(Self {
+            catalog,
+            identity,
+            clock,
+            random,
+            nudge: Arc::new(|_| {}),
+            watcher: Arc::new(|_, _| {}),
+        })
+    }
+
+    #[must_use]
+    pub fn nudging(mut self, nudge: Nudge) -> Self {
+        self.nudge = nudge;
+        self
+    }
+
+    #[must_use]
+    pub fn watched_by(mut self, watcher: Watcher) -> Self {
+        self.watcher = watcher;
+        self
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The cluster as the catalog has it.
+    pub fn model(&self) -> Result<(Head, Model), CatalogError> {
+        let catalog = Documented(&*self.catalog);
+        let (head, _) = catalog.head()?;
+        let model = catalog.model(&head, &Model::default())?;
+        Ok((head, model))
+    }
+
+    /// What the catalog tells of the cluster's state; the coordinator knows more.
+    pub fn status(&self) -> Result<Status, CatalogError> {
+        let (head, model) = self.model()?;
+        Ok(Status::of(&self.identity, &head, &model, None))
+    }
+
+    /// Asks, and waits until it is done. A rollout that is begun goes on when this process ends.
+    pub fn carry_out(&self, request: &Request) -> Result<Ended, ClientError> {
+        let id = self.submit(request)?;
+        self.wait(&id)
+    }
+
+    fn submit(&self, request: &Request) -> Result<RequestId, ClientError> {
+        let id = RequestId(format!("{:016x}", self.random.next_u64()));
+        let bytes = written(request).map_err(CatalogError::from)?;
+        let name = format!("requests/{id}");
+        let put = self.catalog.put_if(&name, bytes.into(), None);
+        put.map_err(|source| CatalogError::Io { name, source })?;
+        Ok(id)
+    }
+
+    /// Has the coordinator look for requests. That it cannot be told is no error: it looks by
+    /// itself.
+    fn ring(&self) {
+        if let Ok((_, model)) = self.model() {
+            for node in model.all_nodes().filter(|node| node.is_up()).take(3) {
+                node.http.iter().for_each(|http| (self.nudge)(http));
+            }
+        }
+        if !self.catalog.is_near() {
+            for _ in 0..3 {
+                if self.ring_once().is_some() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn ring_once(&self) -> Option<()> {
+        let (bytes, seen) = self.catalog.get("seat").ok()??;
+        let mut seat: SeatDocument = parsed("seat", &bytes).ok()?;
+        seat.bell = self.random.next_u64();
+        let bytes = written(&seat).ok()?;
+        match self
+            .catalog
+            .put_if("seat", bytes.into(), Some(&seen))
+            .ok()?
+        {
+            Written::Done(_) => Some(()),
+            Written::Changed => None,
+        }
+    }
+
+    fn wait(&self, id: &RequestId) -> Result<Ended, ClientError> {
+        self.ring();
+        let begun = self.clock.monotonic();
+        let (mut reached, mut withdrawn) = (begun, false);
+        let pause = if self.catalog.is_near() {
+            LOOK_NEAR
+        } else {
+            LOOK_FAR
+        };
+        loop {
+            let now = self.clock.monotonic();
+            match self.look(id) {
+                Ok(Some(ended)) => return ended,
+                Ok(None) => reached = now,
+                Err(_) if now.saturating_sub(reached) < PATIENCE => {}
+                Err(error) => return Err(error.into()),
+            }
+            let is_taken_up = self.is_taken_up(id).unwrap_or(true);
+            if !is_taken_up && now.saturating_sub(begun) >= TAKEN_UP {
+                if withdrawn {
+                    return Err(ClientError::NobodyHome {
+                        cluster: self.identity.name.clone(),
+                        seconds: TAKEN_UP.as_secs(),
+                    });
+                }
+                let name = format!("requests/{id}");
+                let removed = self.catalog.remove(&name);
+                removed.map_err(|source| CatalogError::Io { name, source })?;
+                // A coordinator that had read it just before answers soon.
+                withdrawn = true;
+                self.clock.sleep(Duration::from_secs(2));
+            }
+            self.clock.sleep(pause);
+        }
+    }
+
+    fn work(&self) -> Result<WorkPage, CatalogError> {
+        let catalog = Documented(&*self.catalog);
+        let (head, _) = catalog.head()?;
+        let Some(work) = head.roots.get("work") else {
+            return Ok(WorkPage::default());
+        };
+        Ok(parsed(work.as_str(), &catalog.document(work)?)?)
+    }
+
+    fn is_taken_up(&self, id: &RequestId) -> Result<bool, CatalogError> {
+        Ok(self.work()?.answers.contains_key(id))
+    }
+
+    /// What came of the request, if it is over.
+    fn look(&self, id: &RequestId) -> Result<Option<Result<Ended, ClientError>>, CatalogError> {
+        let work = self.work()?;
+        let Some(answer) = work.answers.get(id) else {
+            return Ok(None);
+        };
+        let rollout = match &answer.outcome {
+            Outcome::Done => return Ok(Some(Ok(Ended::Done))),
+            Outcome::Refused(words) => return Ok(Some(Err(ClientError::Refused(words.clone())))),
+            Outcome::Rollout(id) => work.rollouts.get(id),
+        };
+        let Some(rollout) = rollout else {
+            let words = "it ended long ago, and nothing is known of it any more".to_owned();
+            return Ok(Some(Err(ClientError::Refused(words))));
+        };
+        if let Ok((_, model)) = self.model() {
+            (self.watcher)(rollout, &model);
+        }
+        let is_over = rollout.phase.is_over();
+        Ok(is_over.then(|| Ok(Ended::Rollout(Box::new(rollout.clone())))))
+    }
+}

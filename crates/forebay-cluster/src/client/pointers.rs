@@ -1,0 +1,207 @@
+//! The pointers of a cluster's tables, as commands on its store see them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use forebay_engine::{Pointer, PointerMove, Pointers, StoreError, Swapped, TableName};
+use parking_lot::Mutex;
+
+use super::{ClientError, ClusterClient, Ended};
+use crate::model::{Phase, Rollout, RolloutOptions};
+use crate::request::{Request, SwapTo};
+
+/// How a command wants its versions rolled out.
+#[derive(Debug, Clone)]
+pub struct RolloutWish {
+    pub options: RolloutOptions,
+    pub replicas: Option<usize>,
+    pub keep: usize,
+    pub force: bool,
+}
+
+impl Default for RolloutWish {
+    fn default() -> Self {
+        Self {
+            options: RolloutOptions::default(),
+            replicas: None,
+            keep: 3,
+            force: false,
+        }
+    }
+}
+
+/// See the module's text.
+pub struct ClusterPointers {
+    client: ClusterClient,
+    wish: Mutex<RolloutWish>,
+    /// What was carried out.
+    rollouts: Mutex<Vec<Rollout>>,
+}
+
+impl fmt::Debug for ClusterPointers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterPointers({:?})", self.client)
+    }
+}
+
+impl ClusterPointers {
+    pub fn new(client: ClusterClient) -> Self {
+        Self {
+            client,
+            wish: Mutex::default(),
+            rollouts: Mutex::default(),
+        }
+    }
+
+    pub fn client(&self) -> &ClusterClient {
+        &self.client
+    }
+
+    /// How rollouts are wanted from now on.
+    pub fn wish(&self, wish: RolloutWish) {
+        *self.wish.lock() = wish;
+    }
+
+    /// What was rolled out by this, the last one at the end.
+    pub fn rollouts(&self) -> Vec<Rollout> {
+        self.rollouts.lock().clone()
+    }
+
+    /// Lets versions of several tables serve, all or none.
+    pub fn swap(&self, tables: &BTreeMap<TableName, u64>) -> Result<Rollout, StoreError> {
+        let wish = self.wish.lock().clone();
+        let to = |version| SwapTo {
+            version,
+            replicas: wish.replicas,
+            keep: wish.keep,
+            replaces: None,
+        };
+        let tables = tables
+            .iter()
+            .map(|(table, version)| (table.clone(), to(*version)));
+        let request = Request::Swap {
+            tables: tables.collect(),
+            options: wish.options.clone(),
+            force: wish.force,
+        };
+        self.roll_out(&request)
+    }
+
+    /// Lets what served before serve again, of all tables or of none.
+    pub fn rollback(&self, tables: &BTreeSet<TableName>) -> Result<Rollout, StoreError> {
+        let request = Request::Rollback {
+            tables: tables.clone(),
+            options: self.wish.lock().options.clone(),
+        };
+        self.roll_out(&request)
+    }
+
+    fn replace(&self, table: &TableName, from: u64, to: u64) -> Result<Rollout, StoreError> {
+        let wish = self.wish.lock().clone();
+        let to = SwapTo {
+            version: to,
+            replicas: None,
+            keep: usize::MAX,
+            replaces: Some(from),
+        };
+        let request = Request::Swap {
+            tables: BTreeMap::from([(table.clone(), to)]),
+            options: wish.options,
+            force: wish.force,
+        };
+        self.roll_out(&request)
+    }
+
+    fn roll_out(&self, request: &Request) -> Result<Rollout, StoreError> {
+        let failed = |problem: String, gave_way| StoreError::NotRolledOut { problem, gave_way };
+        let ended = self.client.carry_out(request);
+        let rollout = match ended.map_err(|error| failed(error.to_string(), false))? {
+            Ended::Rollout(rollout) => *rollout,
+            Ended::Done => {
+                return Err(failed("it was taken for another request".to_owned(), false));
+            }
+        };
+        let reason = rollout.reason.clone().unwrap_or_default();
+        let to: Vec<String> = rollout
+            .tables
+            .iter()
+            .map(|(table, part)| format!("version {} of table {table}", part.to))
+            .collect();
+        let to = to.join(", ");
+        let outcome = match rollout.phase {
+            Phase::Confirmed => Ok(rollout.clone()),
+            Phase::Reverted => Err(failed(
+                format!("{to} was taken back everywhere: {reason}"),
+                false,
+            )),
+            _ => Err(failed(
+                format!("{to} serves nowhere: {reason}"),
+                rollout.gave_way,
+            )),
+        };
+        self.rollouts.lock().push(rollout);
+        outcome
+    }
+}
+
+impl Pointers for ClusterPointers {
+    fn read(&self, table: &TableName) -> Result<Option<Pointer>, StoreError> {
+        let unknown = |problem: String| StoreError::Catalog {
+            table: table.clone(),
+            problem,
+        };
+        let (head, model) = self
+            .client
+            .model()
+            .map_err(|error| unknown(error.to_string()))?;
+        let Some(entry) = model.table(table) else {
+            return Ok(None);
+        };
+        let mut pointer = Pointer::unset();
+        pointer.sequence = head.revision;
+        pointer.serving = entry.serving;
+        pointer.history.clone_from(&entry.history);
+        Ok(Some(pointer))
+    }
+
+    fn change(&self, table: &TableName, change: PointerMove) -> Result<Swapped, StoreError> {
+        let rollout = match change {
+            PointerMove::Swap { to } => self.swap(&BTreeMap::from([(table.clone(), to)]))?,
+            PointerMove::Rollback => self.rollback(&BTreeSet::from([table.clone()]))?,
+            PointerMove::Replace { from, to } => self.replace(table, from, to)?,
+            PointerMove::Drop => return self.drop_table(table),
+        };
+        let part = rollout.tables.get(table);
+        Ok(Swapped {
+            from: part.and_then(|part| part.from),
+            to: part.map_or(0, |part| part.to),
+        })
+    }
+}
+
+impl ClusterPointers {
+    /// That the catalog has none is as good: a drop that was cut short goes on then.
+    fn drop_table(&self, table: &TableName) -> Result<Swapped, StoreError> {
+        let from = self.read(table)?.and_then(|pointer| pointer.serving);
+        let swapped = Swapped { from, to: 0 };
+        if from.is_none() {
+            return Ok(swapped);
+        }
+        let request = Request::Drop {
+            table: table.clone(),
+        };
+        match self.client.carry_out(&request) {
+            Ok(_) => Ok(swapped),
+            Err(error @ (ClientError::Refused(_) | ClientError::NobodyHome { .. })) => {
+                Err(StoreError::NotRolledOut {
+                    problem: error.to_string(),
+                    gave_way: false,
+                })
+            }
+            Err(ClientError::Catalog(error)) => Err(StoreError::Catalog {
+                table: table.clone(),
+                problem: error.to_string(),
+            }),
+        }
+    }
+}
