@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_engine::Store;
+use forebay_engine::{Pointers, Store};
 use forebay_io::{Clock, Disk, Random};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -23,6 +23,8 @@ pub struct RemoteStore {
     /// store.
     pub work_dir: Option<PathBuf>,
     pub patience: Patience,
+    /// Of a store of a cluster: what says which versions serve.
+    pub pointers: Option<Arc<dyn Pointers>>,
 }
 
 /// Opens the store at a URL; with `create`, makes it when there is none. The disk is given too, for
@@ -58,7 +60,8 @@ pub fn open(
     let store = if create {
         Store::open_or_create(as_disk, clock, random, Path::new(&url))?
     } else {
-        Store::open(as_disk, clock, random, Path::new(&url))?
+        let pointers = on.pointers.clone();
+        Store::open_with(as_disk, clock, random, Path::new(&url), pointers)?
     };
     Ok((store, disk))
 }

@@ -2,6 +2,7 @@
 //! for.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use forebay_cluster::model::OnFailure;
 use forebay_load::encode::Verb;
 use forebay_load::export::ExportFormat;
 use forebay_load::push::Extent;
@@ -54,6 +55,19 @@ impl<T: Copy + PartialEq + Send + Sync> Choices<T> {
         found.map_or("", |choice| choice.name)
     }
 }
+
+pub static ON_FAILURE: Choices<OnFailure> = Choices(&[
+    Choice::told(
+        "revert",
+        OnFailure::Revert,
+        "all nodes go back to what served before",
+    ),
+    Choice::told(
+        "keep",
+        OnFailure::Keep,
+        "it serves on, where enough nodes have it",
+    ),
+]);
 
 pub static ORDERS: Choices<Order> = Choices(&[
     Choice::of("hashed", Order::Hashed),

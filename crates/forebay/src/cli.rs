@@ -4,8 +4,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    checkpoint, compact, completions, create, diff, drop, export, get, load, man, plan, pull, push,
-    rollback, scan, serve, swap, tables, verify, versions,
+    checkpoint, cluster, compact, completions, create, diff, drop, export, get, load, man, plan,
+    pull, push, rollback, scan, serve, swap, tables, verify, versions,
 };
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -28,7 +28,8 @@ pub struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 failed, nothing was changed unless the message says so; 2 wrong command line; \
 3 the version was built and kept, but the gate held its swap; 4 refused because another command is \
-at work on the same table. Where standard output is a closed pipe, what was done counts; where it cannot be written \
+at work on the same table; 5 in a cluster, the version serves nowhere: what served before does; 6 in a \
+cluster, done, but for the nodes named, which may still answer from the version before. Where standard output is a closed pipe, what was done counts; where it cannot be written \
 otherwise, 1, and the message says what was done. A push --dry-run ends with 0, 1 or 3 as the push would.";
 
 #[derive(Debug, Subcommand)]
@@ -50,6 +51,7 @@ pub enum Command {
     Compact(compact::Compact),
     Checkpoint(checkpoint::Checkpoint),
     Drop(drop::Drop),
+    Cluster(cluster::Cluster),
     Plan(plan::Plan),
     Completions(completions::Completions),
     Man(man::Man),
@@ -75,6 +77,7 @@ pub fn run(command: Command, context: &Context) -> anyhow::Result<Outcome> {
         Command::Compact(args) => compact::run(&args, context),
         Command::Checkpoint(args) => checkpoint::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
+        Command::Cluster(args) => cluster::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(_) => man::run(Cli::command()),
@@ -123,6 +126,13 @@ mod tests {
             "forebay tables --store s3://bucket/prefix --work-dir /w",
             "forebay versions t",
             "forebay swap t 3",
+            "forebay swap a@3 b@7 --force",
+            "forebay rollback a b",
+            "forebay cluster create --name c --adopt",
+            "forebay cluster status --json",
+            "forebay cluster pause n1 --for 10m",
+            "forebay cluster remove n1",
+            "forebay cluster cancel 00ff",
             "forebay rollback t",
             "forebay verify t@3",
             "forebay diff t 1 2",
@@ -169,7 +179,6 @@ mod tests {
             "forebay create t --ttl sometimes",
             "forebay pull t",
             "forebay serve --pull-rate 1M",
-            "forebay swap t newest",
             "forebay get t",
             "forebay verify t@x",
             "forebay verify a/b",

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use forebay_engine::live::{Budget, Checkpoint, LiveError, LiveTable};
-use forebay_engine::{Source, Store, StoreError, Table, TableName, Version};
+use forebay_engine::{Pointers, Source, Store, StoreError, Table, TableName, Version};
 use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom};
 use forebay_load::progress::Progress;
 use forebay_load::sources::Spool;
 use forebay_objects::{Patience, RemoteDisk, RemoteStore};
 use serde::Serialize;
 
+use crate::clustered::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
 use crate::memory;
@@ -42,6 +43,7 @@ pub struct Context {
     store: String,
     sink: Sink,
     work_dir: Option<PathBuf>,
+    pub(crate) clustered: Clustered,
 }
 
 /// A table that was opened to be read.
@@ -87,6 +89,7 @@ impl Context {
             random: Arc::new(SystemRandom),
             store: global.store.clone(),
             work_dir: global.work_dir.clone(),
+            clustered: Clustered::default(),
             sink: Sink::Stdout,
         }
     }
@@ -126,6 +129,11 @@ impl Context {
             Sink::Stdout => progress::for_output(self.output),
             Sink::Memory { listener, .. } => Box::new(Arc::clone(listener)),
         }
+    }
+
+    /// What --store says.
+    pub fn store_name(&self) -> &str {
+        &self.store
     }
 
     /// The directory that --store names.
@@ -178,7 +186,22 @@ impl Context {
         patience: Patience,
         create: bool,
     ) -> anyhow::Result<(Store, Arc<RemoteDisk>)> {
+        self.in_cluster_or_not(|pointers| self.open_remote_with(patience, create, pointers))
+    }
+
+    /// The store in object storage, made when there is none; one of a cluster is refused.
+    pub fn make_remote(&self) -> anyhow::Result<Store> {
+        Ok(self.open_remote_with(Patience::Short, true, None)?.0)
+    }
+
+    fn open_remote_with(
+        &self,
+        patience: Patience,
+        create: bool,
+        pointers: Option<Arc<dyn Pointers>>,
+    ) -> anyhow::Result<(Store, Arc<RemoteDisk>)> {
         let on = RemoteStore {
+            pointers,
             disk: self.disk.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),
@@ -193,16 +216,29 @@ impl Context {
         if self.is_remote() {
             return Ok(self.open_remote(Patience::Short, false)?.0);
         }
-        self.open_directory(&self.store_path()?)
+        let path = self.store_path()?;
+        self.in_cluster_or_not(|pointers| self.open_directory(&path, pointers))
     }
 
-    fn open_directory(&self, path: &Path) -> anyhow::Result<Store> {
-        Ok(Store::open(
-            self.disk.clone(),
-            self.clock.clone(),
-            self.random.clone(),
-            path,
-        )?)
+    /// Opens a store, and where it belongs to a cluster, again with that cluster's pointers.
+    pub(crate) fn in_cluster_or_not<T>(
+        &self,
+        open: impl Fn(Option<Arc<dyn Pointers>>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        match open(None) {
+            Err(error) if is_in_cluster(&error) => open(Some(self.cluster()?)),
+            opened => opened,
+        }
+    }
+
+    pub(crate) fn open_directory(
+        &self,
+        path: &Path,
+        pointers: Option<Arc<dyn Pointers>>,
+    ) -> anyhow::Result<Store> {
+        let (disk, clock, random) = (&self.disk, &self.clock, &self.random);
+        let parts = (disk.clone(), clock.clone(), random.clone());
+        Ok(Store::open_with(parts.0, parts.1, parts.2, path, pointers)?)
     }
 
     /// The store of a server, made when it does not exist if that is asked for.
@@ -210,7 +246,7 @@ impl Context {
         if create || self.is_remote() {
             return self.open_or_create_store();
         }
-        match self.open_store() {
+        match self.open_directory(&self.store_path()?, None) {
             Err(error) if matches!(error.downcast_ref(), Some(StoreError::NoStore { .. })) => {
                 bail!(
                     "there is no forebay store at {}, so there is nothing to serve: push a table to it, name \

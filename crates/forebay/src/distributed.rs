@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::Parser;
+use forebay_cluster::client::ClusterPointers;
 use forebay_engine::Store;
 use forebay_io::{Random, SystemRandom};
 use forebay_load::distributed::{self, Recipe};
@@ -16,7 +17,7 @@ use forebay_objects::{Joined, Patience};
 
 use crate::cli::{Cli, Command};
 use crate::commands::push;
-use crate::commands::pushed::{Pushed, held, notes, summary};
+use crate::commands::pushed::{held, notes, summary};
 use crate::context::{Context, Listener};
 use crate::embed::{CommandError, plain};
 use crate::exit::Outcome;
@@ -33,6 +34,7 @@ const TASK_MEMORY_BYTES: u64 = 256 << 20;
 pub struct DistributedPush {
     push: distributed::DistributedPush,
     context: Context,
+    cluster: Option<Arc<ClusterPointers>>,
     /// As tasks on other machines find it.
     store: String,
 }
@@ -66,13 +68,20 @@ impl DistributedPush {
         schema: SchemaRef,
         name: &str,
     ) -> anyhow::Result<Self> {
-        let request = args.request(&context)?;
+        let wish = args.wish(&context)?;
+        let mut request = args.request(&context)?;
         let store = context.whole_store_name()?;
         let drawing: Box<dyn Progress + Send> = Box::new(Silent);
-        let opened = context.open_for_push(&Arc::new(drawing))?;
+        let drawing = Arc::new(drawing);
+        let cluster = context.cluster_if_any(wish, &drawing)?;
+        if let Some(cluster) = &cluster {
+            request.cuts = push::cuts(cluster, &request)?;
+        }
+        let opened = context.open_for_push(&drawing)?;
         Ok(Self {
             push: distributed::DistributedPush::begin(request, opened, schema, name)?,
             context,
+            cluster,
             store,
         })
     }
@@ -104,14 +113,13 @@ impl DistributedPush {
         for note in notes(&report) {
             listener.message(&note);
         }
-        let outcome = if report.held() {
+        if report.held() {
             listener.message(&held(&report));
-            Outcome::Held
-        } else {
-            Outcome::Done
-        };
-        self.context
-            .print(&Pushed::of(&report), || summary(&report))?;
+        }
+        let rolled_out = self.cluster.as_ref();
+        let rolled_out = rolled_out.map(|cluster| push::rolled_out(cluster));
+        let (outcome, pushed) = push::ended(&report, rolled_out.transpose()?.flatten());
+        self.context.print(&pushed, || summary(&report))?;
         let text = String::from_utf8_lossy(&self.context.take_result()).into_owned();
         Ok((outcome, text))
     }

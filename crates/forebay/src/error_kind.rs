@@ -28,6 +28,10 @@ pub enum ErrorKind {
     Data,
     /// What is stored is damaged.
     Damaged,
+    /// A cluster did not let a version serve, or took it back: what served before serves.
+    NotRolledOut,
+    /// The same, as an operator's rollback went first.
+    GaveWay,
     /// It was asked to stop.
     Cancelled,
     /// Any other: the device, the system, the network.
@@ -208,14 +212,18 @@ fn of_store(error: &StoreError) -> ErrorKind {
         | StoreError::NoVersion { .. }
         | StoreError::NothingServes { .. }
         | StoreError::NothingBefore { .. } => ErrorKind::Missing,
-        StoreError::Name(_) | StoreError::IsLive { .. } | StoreError::NotEmpty { .. } => {
-            ErrorKind::Usage
-        }
+        StoreError::Name(_)
+        | StoreError::IsLive { .. }
+        | StoreError::InCluster { .. }
+        | StoreError::NotEmpty { .. } => ErrorKind::Usage,
+        StoreError::NotRolledOut { gave_way: true, .. } => ErrorKind::GaveWay,
+        StoreError::NotRolledOut { .. } => ErrorKind::NotRolledOut,
         StoreError::Damaged { .. }
         | StoreError::DamagedPointer { .. }
         | StoreError::LostManifest { .. }
         | StoreError::Incomplete { .. } => ErrorKind::Damaged,
         StoreError::Io { .. }
+        | StoreError::Catalog { .. }
         | StoreError::NotSynced { .. }
         | StoreError::Remains { .. }
         | StoreError::Thread(_) => ErrorKind::Other,

@@ -15,6 +15,8 @@ pub enum Outcome {
     Done,
     /// The version was built and kept, but the gate held its swap; or would, of a dry run.
     Held,
+    /// In a cluster: done, but for nodes that were left out.
+    LeftOut,
     /// A dry run that was done and has told of a push that would fail.
     WouldFail,
 }
@@ -23,11 +25,14 @@ const FAILED: u8 = 1;
 const WRONG: u8 = 2;
 const HELD: u8 = 3;
 const BUSY: u8 = 4;
+const UNDONE: u8 = 5;
+const LEFT_OUT: u8 = 6;
 
 /// Prints what went wrong, if anything, and gives the exit code.
 pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     let error = match result {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
+        Ok(Outcome::LeftOut) => return ExitCode::from(LEFT_OUT),
         Ok(Outcome::Held) => return ExitCode::from(HELD),
         Ok(Outcome::WouldFail) => return ExitCode::from(FAILED),
         Err(error) => error,
@@ -47,6 +52,8 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     }
     ExitCode::from(match ErrorKind::of(&error) {
         ErrorKind::Busy | ErrorKind::InUse => BUSY,
+        ErrorKind::NotRolledOut => UNDONE,
+        ErrorKind::GaveWay => HELD,
         _ => FAILED,
     })
 }

@@ -62,6 +62,7 @@ macro_rules! wrong {
 
 mod choices;
 mod cli;
+mod clustered;
 mod commands;
 mod context;
 mod distributed;
@@ -80,6 +81,8 @@ mod progress;
 mod pulling;
 mod render;
 mod result_file;
+mod rolled_out;
+mod rollout_args;
 mod taker;
 mod target;
 mod uploading;

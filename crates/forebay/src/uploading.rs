@@ -14,7 +14,10 @@ impl Context {
     pub fn open_for_push(&self, drawing: &Arc<Box<dyn Progress + Send>>) -> anyhow::Result<Store> {
         match self.is_remote() {
             true => self.open_drawing(drawing, true),
-            false => self.open_or_create_store(),
+            false => self.in_cluster_or_not(|pointers| match pointers {
+                None => self.open_or_create_store(),
+                given => self.open_directory(&self.store_path()?, given),
+            }),
         }
     }
 

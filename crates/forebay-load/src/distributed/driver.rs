@@ -15,7 +15,7 @@ use super::{DistributedError, Sources, Sum};
 use crate::convert::{Loss, Lossy};
 use crate::encode::RowEncoder;
 use crate::progress::Progress;
-use crate::push::partitions::by_size;
+use crate::push::partitions::{at_cuts, by_size};
 use crate::push::rows::{Counted, PushRows};
 use crate::push::{BadRows, PushError, PushReport, PushRequest, Ready, conclude};
 use crate::sort::{Boundaries, Duplicates};
@@ -116,11 +116,12 @@ impl DistributedPush {
         }
         let by_size = || by_size(u64::try_from(bytes).unwrap_or(u64::MAX));
         let partitions = self.request.partitions.unwrap_or_else(by_size);
-        let boundaries = match self.request.order {
+        let otherwise = || match self.request.order {
             Order::Hashed => Boundaries::slots(partitions),
             Order::Ordered => Boundaries::by_samples(partitions.min(1 << 14), taken),
         };
-        self.boundaries = Some(boundaries);
+        let cut = at_cuts(&self.request, partitions);
+        self.boundaries = Some(cut.unwrap_or_else(otherwise));
         self.partitions()
     }
 

@@ -1,7 +1,8 @@
 //! How many partitions a version gets, and where they begin.
 
-use forebay_engine::{Partition, RunRef};
+use forebay_engine::{Bound, Partition, RunRef};
 use forebay_run::Order;
+use forebay_run::hash::SLOTS;
 
 use super::PushRequest;
 use crate::sort::{Boundaries, Collected};
@@ -25,10 +26,42 @@ pub fn by_size(bytes: u64) -> u32 {
 
 pub fn boundaries(request: &PushRequest, collected: &[Collected], bytes: u64) -> Boundaries {
     let partitions = request.partitions.unwrap_or_else(|| by_size(bytes)).max(1);
+    if let Some(boundaries) = at_cuts(request, partitions) {
+        return boundaries;
+    }
     match request.order {
         Order::Hashed => Boundaries::slots(partitions),
         Order::Ordered => Boundaries::keys(partitions, collected),
     }
+}
+
+/// The partitions of a table that is to be cut at given places, unless it is small or its number of
+/// partitions is given.
+pub fn at_cuts(request: &PushRequest, partitions: u32) -> Option<Boundaries> {
+    let is_cut = partitions > 1 && request.partitions.is_none() && !request.cuts.is_empty();
+    is_cut.then(|| cut(&request.cuts, partitions))
+}
+
+/// Partitions that begin at the cuts, and between them as often as makes so many of hashed tables.
+fn cut(cuts: &[Bound], partitions: u32) -> Boundaries {
+    let mut bounds = Vec::new();
+    for (at, cut) in cuts.iter().enumerate() {
+        let Bound::Slot(first) = cut else {
+            bounds.push(cut.clone());
+            continue;
+        };
+        let end = match cuts.get(at + 1) {
+            Some(Bound::Slot(next)) => u32::from(*next),
+            _ => SLOTS,
+        };
+        let (first, span) = (u32::from(*first), end - u32::from(*first));
+        let parts = (u64::from(partitions) * u64::from(span)).div_ceil(u64::from(SLOTS)) as u32;
+        let parts = parts.clamp(1, span);
+        let begin =
+            |part: u32| first + (u64::from(part) * u64::from(span) / u64::from(parts)) as u32;
+        bounds.extend((0..parts).map(|part| Bound::Slot(begin(part) as u16)));
+    }
+    Boundaries::at(bounds)
 }
 
 /// One partition of everything.
@@ -46,4 +79,27 @@ pub fn of_runs(boundaries: &Boundaries, runs: Vec<Option<RunRef>>) -> Vec<Partit
         (boundaries.first_of(at).clone(), runs)
     };
     Partition::side_by_side(runs.into_iter().enumerate().map(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_begin_at_every_cut_and_evenly_between() {
+        let cuts: Vec<Bound> = [0, 4096, 4097].map(Bound::Slot).to_vec();
+        let boundaries = cut(&cuts, 8);
+        let slots: Vec<u16> = boundaries
+            .as_slice()
+            .iter()
+            .map(|bound| match bound {
+                Bound::Slot(slot) => *slot,
+                Bound::Key(_) => panic!("{bound}"),
+            })
+            .collect();
+        assert!(slots.is_sorted() && cuts.iter().all(|cut| boundaries.as_slice().contains(cut)));
+        assert_eq!((slots.len(), slots[1]), (2 + 1 + 6, 2048));
+        let keys = ["", "g", "p"].map(|key| Bound::Key(key.as_bytes().to_vec()));
+        assert_eq!(cut(&keys, 100).as_slice(), keys);
+    }
 }

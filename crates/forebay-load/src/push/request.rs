@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use forebay_engine::{TableName, Ttl};
+use forebay_engine::{Bound, TableName, Ttl};
 use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order};
 
@@ -38,6 +38,9 @@ pub struct PushRequest {
     pub partitions: Option<u32>,
     /// Where the partitions begin; then their number is not given.
     pub boundaries: Option<GivenBoundaries>,
+    /// Places at which partitions begin in any case, where they are not given and the table is not
+    /// small: those at which the nodes of a cluster divide it.
+    pub cuts: Vec<Bound>,
     pub compression: Compression,
     /// By default as [`forebay_run::RunOptions::for_records_of`] chooses.
     pub page_bytes: Option<u32>,

@@ -45,6 +45,7 @@ pub(super) fn request(source: &Path, key: &str) -> PushRequest {
         order: Order::Hashed,
         partitions: None,
         boundaries: None,
+        cuts: Vec::new(),
         compression: Compression::None,
         page_bytes: None,
         duplicates: Duplicates::Fail,

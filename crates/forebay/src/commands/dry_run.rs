@@ -123,9 +123,14 @@ impl Context {
     /// The store, if there is one. Makes none.
     fn look_at_store(&self) -> anyhow::Result<Option<Store>> {
         if !self.is_remote() {
-            let (disk, clock, random) = (&self.disk, &self.clock, &self.random);
-            let parts = (disk.clone(), clock.clone(), random.clone());
-            return Ok(Store::look(parts.0, parts.1, parts.2, &self.store_path()?)?);
+            return self.in_cluster_or_not(|pointers| {
+                let (disk, clock, random) = (&self.disk, &self.clock, &self.random);
+                let parts = (disk.clone(), clock.clone(), random.clone());
+                match pointers {
+                    None => Ok(Store::look(parts.0, parts.1, parts.2, &self.store_path()?)?),
+                    given => self.open_directory(&self.store_path()?, given).map(Some),
+                }
+            });
         }
         let is_none = |error: &anyhow::Error| {
             matches!(

@@ -1,6 +1,7 @@
 //! One module a command: its arguments, what it does, how it prints.
 
 pub mod checkpoint;
+pub mod cluster;
 pub mod compact;
 pub mod completions;
 pub mod create;

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use forebay_engine::{TableName, Ttl};
+use forebay_cluster::client::{ClusterPointers, RolloutWish};
+use forebay_cluster::model::{Layout, LayoutName};
+use forebay_engine::{Bound, TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
-use forebay_load::push::{Extent, GivenBoundaries, Onto, PushError, PushRequest, push};
+use forebay_load::push::{Extent, GivenBoundaries, Onto, PushError, PushReport, PushRequest, push};
 use forebay_load::sort::Duplicates;
 use forebay_load::sources::{Batches, Input};
 use forebay_run::operation::DeltaKind;
@@ -23,6 +25,8 @@ use crate::choices::{COMPRESSIONS, DELTAS, DUPLICATES, EXTENTS, ORDERS};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
+use crate::rolled_out::RolledOut;
+use crate::rollout_args::RolloutArgs;
 
 /// Build a version of a table from files, check it and swap it in
 ///
@@ -179,6 +183,9 @@ pub struct Push {
     #[arg(long, help_heading = "Swap")]
     pub force: bool,
 
+    #[command(flatten)]
+    pub rollout: RolloutArgs,
+
     /// Write nothing, and say what would be done: schema, examples, sizes, bad rows, the gate, room
     /// and time. By a sample of the rows, or by all of them
     #[arg(
@@ -199,28 +206,35 @@ pub struct Push {
 }
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
-    let dry_run = args.dry_run;
+    let (dry_run, wish) = (args.dry_run, args.wish(context)?);
     let request = args.request(context)?;
-    carry_out(&request, dry_run, context)
+    carry_out(request, wish, dry_run, context)
 }
 
 /// Pushes batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
-    let dry_run = args.dry_run;
+    let (dry_run, wish) = (args.dry_run, args.wish(context)?);
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(&request, dry_run, context)
+    carry_out(request, wish, dry_run, context)
 }
 
 fn carry_out(
-    request: &PushRequest,
+    mut request: PushRequest,
+    wish: RolloutWish,
     dry_run: Option<Extent>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
+    let drawing = Arc::new(context.progress());
+    let cluster = context.cluster_if_any(wish, &drawing)?;
+    if let Some(cluster) = &cluster {
+        request.cuts = cuts(cluster, &request)?;
+    }
+    let request = &request;
     if let Some(extent) = dry_run {
+        drop(drawing);
         return dry_run::run(request, extent, context);
     }
-    let drawing = Arc::new(context.progress());
     let store = context.open_for_push(&drawing)?;
     let report = push(request, &store, &**drawing)?;
     for note in notes(&report) {
@@ -234,15 +248,61 @@ fn carry_out(
     }
     // What is drawn goes with the last who holds it.
     drop((drawing, store));
-    let outcome = if report.held() {
-        Outcome::Held
-    } else {
-        Outcome::Done
+    let rolled_out = cluster
+        .map(|cluster| rolled_out(&cluster))
+        .transpose()?
+        .flatten();
+    let nodes = rolled_out.as_ref().map_or(String::new(), RolledOut::text);
+    let (outcome, pushed) = ended(&report, rolled_out);
+    context.print_done(outcome, &pushed, || {
+        format!("{}\n{nodes}", summary(&report))
+    })
+}
+
+/// How a push has ended, and what is told of it.
+pub fn ended(report: &PushReport, rolled_out: Option<RolledOut>) -> (Outcome, Pushed<'_>) {
+    let left_some_out = rolled_out.as_ref().is_some_and(RolledOut::left_some_out);
+    let outcome = match report.held() {
+        true => Outcome::Held,
+        false if left_some_out => Outcome::LeftOut,
+        false => Outcome::Done,
     };
-    context.print_done(outcome, &Pushed::of(&report), || summary(&report))
+    (outcome, Pushed::of(report, rolled_out))
+}
+
+/// Which nodes have what the push rolled out.
+pub fn rolled_out(cluster: &ClusterPointers) -> anyhow::Result<Option<RolledOut>> {
+    let Some(rollout) = cluster.rollouts().pop() else {
+        return Ok(None);
+    };
+    let (_, model) = cluster.client().model()?;
+    Ok(Some(RolledOut::of(&rollout, &model)))
+}
+
+/// Where the nodes of a cluster divide the table.
+pub fn cuts(cluster: &ClusterPointers, request: &PushRequest) -> anyhow::Result<Vec<Bound>> {
+    let (_, model) = cluster.client().model()?;
+    let name = match request.order {
+        Order::Hashed => LayoutName::Main,
+        Order::Ordered => LayoutName::Table(request.table.clone()),
+    };
+    let layout = model.layouts.get(&name);
+    let ranges = layout.into_iter().flat_map(Layout::ranges);
+    Ok(ranges.map(|range| range.lower.clone()).collect())
 }
 
 impl Push {
+    /// How it is rolled out in a cluster.
+    pub fn wish(&self, context: &Context) -> anyhow::Result<RolloutWish> {
+        if self.rollout.is_given() && !context.is_clustered()? {
+            wrong!(
+                "--replicas, --deadline, --min-replicas and --on-failure are about the nodes of a cluster, and \
+                 the store belongs to none (forebay cluster create)"
+            );
+        }
+        Ok(self.rollout.wish(self.keep))
+    }
+
     pub(crate) fn request(self, context: &Context) -> anyhow::Result<PushRequest> {
         let source_options = self.reading.options(context)?;
         let work = self.work.settle(context)?;
@@ -268,6 +328,7 @@ impl Push {
             order: self.order,
             partitions: self.partitions,
             boundaries,
+            cuts: Vec::new(),
             compression: self.compression,
             page_bytes: self.page_size,
             duplicates: self.duplicates,

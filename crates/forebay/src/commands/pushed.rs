@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::versions::rows;
 use crate::human;
+use crate::rolled_out::RolledOut;
 
 /// The object that --json ends with.
 #[derive(Debug, Serialize)]
@@ -25,6 +26,9 @@ pub struct Pushed<'a> {
     swapped: bool,
     gate: &'a [Finding],
     warnings: &'a [String],
+    /// In a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollout: Option<RolledOut>,
     #[serde(flatten)]
     changes: Option<Changes>,
 }
@@ -39,7 +43,7 @@ struct Changes {
 }
 
 impl<'a> Pushed<'a> {
-    pub fn of(report: &'a PushReport) -> Self {
+    pub fn of(report: &'a PushReport, rollout: Option<RolledOut>) -> Self {
         let changes = report.onto.zip(report.applied);
         Self {
             table: &report.table,
@@ -53,6 +57,7 @@ impl<'a> Pushed<'a> {
             swapped: report.swapped,
             gate: &report.gate,
             warnings: &report.warnings,
+            rollout,
             changes: changes.map(|(onto, applied)| Changes {
                 rows_least: report.rows_between.0,
                 onto,

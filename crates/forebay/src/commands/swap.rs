@@ -1,36 +1,130 @@
 //! `forebay swap`: makes a version the serving one.
 
-use clap::Args;
-use forebay_engine::{Swapped, TableName};
-use serde_json::json;
+use std::collections::BTreeMap;
 
+use clap::Args;
+use forebay_cluster::client::RolloutWish;
+use forebay_engine::{Swapped, TableName};
+use serde_json::{Value, json};
+
+use crate::clustered::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::rolled_out::RolledOut;
+use crate::target::Target;
 
-/// Make a version the serving one
+/// Make a version the serving one; in a cluster versions of several tables, all at one moment
 ///
-/// With --json one object {table, version, previous}.
+///   forebay swap flights 7
+///   forebay swap flights@7 carriers@3
+///
+/// With --json one object {table, version, previous}, of several tables a list of them; in a cluster
+/// each has rollout, {proved, left_out}.
 #[derive(Debug, Args)]
 pub struct Swap {
-    pub table: TableName,
+    /// TABLE V, or TABLE@V of each table
+    #[arg(required = true, value_name = "TABLE@V")]
+    pub targets: Vec<String>,
 
-    /// The version to serve from now on
-    #[arg(value_name = "V")]
-    pub version: u64,
+    /// In a cluster, also a version that was rolled back from
+    #[arg(long)]
+    pub force: bool,
 }
 
 pub fn run(args: &Swap, context: &Context) -> anyhow::Result<Outcome> {
-    let swapped = context.open_table(&args.table)?.swap(args.version)?;
-    print(&args.table, swapped, context)
+    let targets = targets(&args.targets)?;
+    let wish = RolloutWish {
+        force: args.force,
+        keep: usize::MAX,
+        ..RolloutWish::default()
+    };
+    let drawing: Drawing = Drawing::new(context.progress());
+    if let Some(cluster) = context.cluster_if_any(wish, &drawing)? {
+        let rollout = cluster.swap(&targets)?;
+        drop(drawing);
+        return print_rollout(&rollout, &cluster, context);
+    }
+    match targets.first_key_value() {
+        Some((table, version)) if targets.len() == 1 => {
+            let swapped = context.open_table(table)?.swap(*version)?;
+            print(table, swapped, context)
+        }
+        _ => wrong!(
+            "several tables swap at one moment in a cluster only (forebay cluster create): swap them one by one"
+        ),
+    }
+}
+
+fn targets(words: &[String]) -> anyhow::Result<BTreeMap<TableName, u64>> {
+    if let [table, version] = words
+        && !table.contains('@')
+        && !version.contains('@')
+    {
+        let target: Target = parse(&format!("{table}@{version}"))?;
+        return Ok(target
+            .version
+            .map(|version| (target.table, version))
+            .into_iter()
+            .collect());
+    }
+    let mut targets = BTreeMap::new();
+    for word in words {
+        let target = parse(word)?;
+        let Some(version) = target.version else {
+            wrong!("'{word}' names no version: write TABLE@VERSION, or one TABLE and its VERSION");
+        };
+        if targets.insert(target.table, version).is_some() {
+            wrong!("'{word}' names a table a second time");
+        }
+    }
+    Ok(targets)
+}
+
+fn parse(word: &str) -> anyhow::Result<Target> {
+    match word.parse() {
+        Ok(target) => Ok(target),
+        Err(problem) => wrong!("{problem}"),
+    }
 }
 
 /// What a swap and a rollback say.
 pub fn print(table: &TableName, swapped: Swapped, context: &Context) -> anyhow::Result<Outcome> {
     let Swapped { from, to } = swapped;
     let object = json!({"table": table, "version": to, "previous": from});
-    context.print_done(Outcome::Done, &object, || match from {
+    context.print_done(Outcome::Done, &object, || line(table, from, to))
+}
+
+fn line(table: &TableName, from: Option<u64>, to: u64) -> String {
+    match from {
         Some(from) if from == to => format!("{table} serves version {to}, as it did"),
         Some(from) => format!("{table} serves version {to}; before it served {from}"),
         None => format!("{table} serves version {to}"),
+    }
+}
+
+/// What they say of a cluster.
+pub fn print_rollout(
+    rollout: &forebay_cluster::model::Rollout,
+    cluster: &forebay_cluster::client::ClusterPointers,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let (_, model) = cluster.client().model()?;
+    let rolled_out = RolledOut::of(rollout, &model);
+    let outcome = match rolled_out.left_some_out() {
+        true => Outcome::LeftOut,
+        false => Outcome::Done,
+    };
+    let objects = rollout.tables.iter().map(|(table, part)| {
+        json!({"table": table, "version": part.to, "previous": part.from, "rollout": rolled_out})
+    });
+    let objects: Vec<Value> = objects.collect();
+    let object = match &objects[..] {
+        [one] => one.clone(),
+        _ => Value::Array(objects),
+    };
+    context.print_done(outcome, &object, || {
+        let lines = rollout.tables.iter();
+        let lines = lines.map(|(table, part)| line(table, part.from, part.to) + "\n");
+        lines.collect::<String>() + &rolled_out.text()
     })
 }

@@ -51,6 +51,7 @@ fn request() -> PushRequest {
         order: Order::Hashed,
         partitions: Some(4),
         boundaries: None,
+        cuts: Vec::new(),
         compression: Compression::None,
         page_bytes: None,
         duplicates: Duplicates::Fail,

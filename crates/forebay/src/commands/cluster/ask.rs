@@ -1,0 +1,74 @@
+//! `forebay cluster pause`, `remove`, `cancel`: what is asked of the coordinator.
+
+use std::time::Duration;
+
+use clap::Args;
+use forebay_cluster::NodeName;
+use forebay_cluster::model::RequestId;
+use forebay_cluster::request::Request;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+
+/// Say that a node is worked on: for so long it is not taken for lost when it is down
+///
+/// With --json one object {node, for_ms}.
+#[derive(Debug, Args)]
+pub struct Pause {
+    node: NodeName,
+
+    /// How long: 10m, 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = human::parse_lifetime, default_value = "10m")]
+    time: Duration,
+}
+
+/// Forget a node that is stopped and holds nothing any more
+///
+/// With --json one object {node, removed}.
+#[derive(Debug, Args)]
+pub struct Remove {
+    node: NodeName,
+}
+
+/// End a rollout that was not committed; `status` shows its name
+///
+/// With --json one object {rollout, cancelled}.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    rollout: String,
+}
+
+pub fn pause(args: &Pause, context: &Context) -> anyhow::Result<Outcome> {
+    let (node, for_ms) = (args.node.clone(), args.time.as_millis() as u64);
+    let object = json!({"node": node, "for_ms": for_ms});
+    let time = human::duration(args.time);
+    let done = format!("node {node} may be down for {time} and is not taken for lost");
+    ask(&Request::Pause { node, for_ms }, &object, &done, context)
+}
+
+pub fn remove(args: &Remove, context: &Context) -> anyhow::Result<Outcome> {
+    let node = args.node.clone();
+    let object = json!({"node": node, "removed": true});
+    let done = format!("node {node} is no node of the cluster any more");
+    ask(&Request::Remove { node }, &object, &done, context)
+}
+
+pub fn cancel(args: &Cancel, context: &Context) -> anyhow::Result<Outcome> {
+    let rollout = RequestId(args.rollout.clone());
+    let object = json!({"rollout": args.rollout, "cancelled": true});
+    let done = format!("rollout {rollout} is cancelled");
+    ask(&Request::Cancel { rollout }, &object, &done, context)
+}
+
+fn ask(
+    request: &Request,
+    object: &Value,
+    done: &str,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let cluster = context.cluster()?;
+    cluster.client().carry_out(request)?;
+    context.print_done(Outcome::Done, object, || done.to_owned())
+}

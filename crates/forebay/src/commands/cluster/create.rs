@@ -1,0 +1,118 @@
+//! `forebay cluster create`.
+
+use anyhow::bail;
+use clap::Args;
+use forebay_cluster::ClusterId;
+use forebay_cluster::catalog::{CatalogError, Documented};
+use forebay_cluster::model::Model;
+use forebay_engine::{Store, TableName};
+use forebay_objects::Patience;
+use serde_json::json;
+
+use crate::clustered::is_in_cluster;
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// Make a cluster over --store, once. The store is made when there is none
+///
+/// From then on the store is the cluster's: which version of a table serves is said by the
+/// cluster's catalog, which lies in the store, and older programs and servers without --cluster
+/// refuse it. With --json one object {cluster, id, tables}, where tables lists what is to be swapped
+/// in, of a store that had tables.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// What people call it
+    #[arg(long, value_name = "NAME", default_value = "forebay")]
+    name: String,
+
+    /// The store has tables: take it all the same. They serve in the cluster once they are swapped
+    /// in
+    #[arg(long)]
+    adopt: bool,
+}
+
+pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
+    let store = match open_or_make(context) {
+        Err(error) if is_in_cluster(&error) => return Err(exists(context)),
+        store => store?,
+    };
+    let live = store.live_tables()?;
+    if let Some(table) = live.first() {
+        bail!(
+            "table {table} is a live table, and a cluster has none yet: drop it, or give the cluster a store \
+             of its own"
+        );
+    }
+    let tables = serving(&store)?;
+    if !tables.is_empty() && !args.adopt {
+        bail!(
+            "the store has tables already ({}): --adopt takes it for the cluster all the same; its tables serve \
+             there once they are swapped in",
+            human(&tables)
+        );
+    }
+    let catalog = context.catalog(Patience::Short)?;
+    let catalog = Documented(&*catalog);
+    let id = ClusterId(context.random.next_u64());
+    let created = catalog.create(id, &args.name, context.clock.unix_ms(), Model::default());
+    let identity = match created {
+        // An earlier try ended before the store was given over.
+        Err(CatalogError::Exists(_)) => catalog.identity()?,
+        identity => identity?,
+    };
+    store.give_to_cluster()?;
+    let swaps: Vec<String> = tables
+        .iter()
+        .map(|(table, version)| format!("{table}@{version}"))
+        .collect();
+    let object = json!({"cluster": identity.name, "id": identity.id.to_string(), "tables": swaps});
+    context.print_done(Outcome::Done, &object, || {
+        let mut text = format!(
+            "cluster {} is made; start its nodes: forebay serve --cluster --store {} --cache DIR --node NAME \
+             --zone ZONE --peer ADDRESS:PORT",
+            identity.name,
+            context.store_name()
+        );
+        if !swaps.is_empty() {
+            text += &format!("\nthen let its tables serve: forebay swap {}", swaps.join(" "));
+        }
+        text
+    })
+}
+
+fn open_or_make(context: &Context) -> anyhow::Result<Store> {
+    match context.is_remote() {
+        true => context.make_remote(),
+        false => context.open_or_create_directory(&context.store_path()?),
+    }
+}
+
+fn exists(context: &Context) -> anyhow::Error {
+    let cluster = context
+        .catalog(Patience::Short)
+        .and_then(|catalog| Ok(Documented(&*catalog).identity()?));
+    match cluster {
+        Ok(identity) => anyhow::anyhow!("the store belongs to cluster {} already", identity.name),
+        Err(error) => error.context("the store belongs to a cluster already"),
+    }
+}
+
+fn serving(store: &Store) -> anyhow::Result<Vec<(TableName, u64)>> {
+    let mut tables = Vec::new();
+    for name in store.tables()? {
+        if let Some(version) = store.table(&name)?.pointer()?.serving {
+            tables.push((name, version));
+        }
+    }
+    Ok(tables)
+}
+
+fn human(tables: &[(TableName, u64)]) -> String {
+    let names: Vec<String> = tables
+        .iter()
+        .take(5)
+        .map(|(name, _)| name.to_string())
+        .collect();
+    let more = if tables.len() > 5 { ", ..." } else { "" };
+    format!("{}{more}", names.join(", "))
+}

@@ -1,0 +1,54 @@
+//! How a push is rolled out over the nodes of a cluster.
+
+use std::time::Duration;
+
+use clap::Args;
+use forebay_cluster::client::RolloutWish;
+use forebay_cluster::model::{OnFailure, RolloutOptions};
+
+use crate::choices::ON_FAILURE;
+use crate::human;
+
+#[derive(Debug, Args)]
+pub struct RolloutArgs {
+    /// How many nodes hold each part of a new table [default: 3]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    replicas: Option<usize>,
+
+    /// A node that makes no progress for so long is left out, or the push ends [default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Cluster")]
+    deadline: Option<Duration>,
+
+    /// On so many nodes each part has to be ready for that [default: all replicas but one]
+    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    min_replicas: Option<usize>,
+
+    /// When a node that was ready does not serve the version after the swap [default: revert]
+    #[arg(long, value_parser = ON_FAILURE.parser(), help_heading = "Cluster")]
+    on_failure: Option<OnFailure>,
+}
+
+impl RolloutArgs {
+    /// Whether something was said that only a cluster can do.
+    pub fn is_given(&self) -> bool {
+        self.replicas.is_some()
+            || self.deadline.is_some()
+            || self.min_replicas.is_some()
+            || self.on_failure.is_some()
+    }
+
+    pub fn wish(&self, keep: usize) -> RolloutWish {
+        let usual = RolloutOptions::default();
+        let deadline = self.deadline.map(|time| time.as_millis() as u64);
+        RolloutWish {
+            options: RolloutOptions {
+                deadline_ms: deadline.unwrap_or(usual.deadline_ms),
+                min_replicas: self.min_replicas,
+                on_failure: self.on_failure.unwrap_or(usual.on_failure),
+            },
+            replicas: self.replicas,
+            keep: keep.max(2),
+            force: false,
+        }
+    }
+}
