@@ -25,7 +25,7 @@ mod pull;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};
-pub use backend::{Patience, bucket, said, website};
+pub use backend::{Patience, bucket, page, said, website};
 pub use disk::{Joined, RemoteDisk};
 pub use object_store::UpdateVersion;
 pub use objects::{News, Objects, Put};

@@ -1,7 +1,5 @@
 //! Stores of clusters: the catalog beside the tables, and what commands ask of it.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +10,7 @@ use forebay_cluster::client::{ClusterClient, ClusterPointers, RolloutWish, Watch
 use forebay_cluster::model::{Model, Phase, Rollout};
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
-use forebay_objects::{Address, Objects, Patience};
+use forebay_objects::{Address, Objects, Patience, page};
 
 use crate::context::Context;
 
@@ -139,21 +137,6 @@ fn watcher(drawing: &Drawing) -> Watcher {
 /// Tells a node's HTTP port that there are requests. Whatever comes of it: the coordinator finds
 /// them.
 fn nudge(node: &HostPort) {
-    let Ok(mut addresses) = (node.host.as_str(), node.port).to_socket_addrs() else {
-        return;
-    };
-    let Some(stream) =
-        addresses.find_map(|address| TcpStream::connect_timeout(&address, NUDGE).ok())
-    else {
-        return;
-    };
-    let mut stream = stream;
-    let request =
-        format!("GET /cluster/nudge HTTP/1.1\r\nHost: {node}\r\nConnection: close\r\n\r\n");
-    let sent = stream
-        .set_read_timeout(Some(NUDGE))
-        .and_then(|()| stream.write_all(request.as_bytes()));
-    if sent.is_ok() {
-        _ = stream.read(&mut [0; 64]);
-    }
+    // It answers with TLS where it has it; then the coordinator hears of them a little later.
+    _ = page(&format!("http://{node}"), "cluster/nudge", NUDGE);
 }
