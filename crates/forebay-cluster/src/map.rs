@@ -143,6 +143,23 @@ impl ClusterMap {
         self.layouts.get(name)
     }
 
+    /// From each place of a table on, the node of this zone that brings it from the store, unless
+    /// that is this one: the first of the list that is there.
+    pub fn passed_on(&self, table: &TableName) -> Vec<(Bound, Option<HostPort>)> {
+        let Some(table) = self.tables.get(table) else {
+            return Vec::new();
+        };
+        let here = self.my_zone();
+        let of_range = |range: &MapRange| {
+            let nodes = table.held(Some(range)).iter();
+            let mut nodes = nodes.filter_map(|id| self.nodes.get(id));
+            let first = nodes.find(|node| node.is_available && Some(&node.zone) == here);
+            let other = first.filter(|node| node.id != self.me);
+            (range.lower.clone(), other.map(|node| node.peer.clone()))
+        };
+        table.layout.ranges.iter().map(of_range).collect()
+    }
+
     /// Of these nodes those to ask, the best first: available ones of this zone, other available
     /// ones, then the rest, which may have come back. Without this node.
     pub fn to_ask<'a>(&'a self, list: &[NodeId]) -> Vec<&'a MapNode> {

@@ -1,6 +1,6 @@
 //! What a node does with versions, as the shell sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use forebay_engine::{Bounds, TableName};
+use forebay_engine::{Bound, Bounds, TableName};
 
 use crate::ids::HostPort;
 use crate::link::Peers;
@@ -20,8 +20,9 @@ use crate::node::{Serve, VersionPlace};
 pub struct Bring {
     pub place: VersionPlace,
     pub ranges: Vec<Bounds>,
-    /// Nodes that may have it, those to ask first in front.
-    pub peers: Vec<HostPort>,
+    /// From each of these places on, the node of the zone that brings it from the store: this one
+    /// takes it from there.
+    pub passed_on: Vec<(Bound, Option<HostPort>)>,
     pub by: Arc<dyn Peers>,
     pub cancelled: Arc<AtomicBool>,
 }
@@ -33,9 +34,13 @@ pub trait Versions: Debug + Send + Sync {
     /// to the operator.
     fn bring(&self, what: &Bring, advance: &dyn Fn(u64, u64)) -> Result<Proof, String>;
 
-    /// Lets these versions serve, and no others, at one moment. Returns the tables for which that
+    /// Lets these versions serve, and no others, at one moment; removes dropped tables. Returns the tables for which that
     /// failed: nothing of them serves.
-    fn activate(&self, tables: &BTreeMap<TableName, Serve>) -> BTreeMap<TableName, String>;
+    fn activate(
+        &self,
+        tables: &BTreeMap<TableName, Serve>,
+        dropped: &BTreeSet<TableName>,
+    ) -> BTreeMap<TableName, String>;
 
     /// A part of a run's file that is here, for another node.
     fn read(&self, table: &TableName, file: &str, range: Range<u64>) -> io::Result<Bytes>;

@@ -32,6 +32,8 @@ pub enum Next {
     /// The version serves that the pointer names, with as much of its history as is here. The
     /// pointer's sequence and stamp are given anew.
     Serve(Pointer),
+    /// Nothing of it serves; its files stay.
+    Nothing,
     /// It is dropped, with all its files.
     Dropped,
 }
@@ -62,6 +64,7 @@ pub enum ActivateError {
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
     serve: Vec<(TableName, Arc<Version>, Pointer)>,
+    rest: Vec<TableName>,
     dropped: Vec<Dropping>,
 }
 
@@ -82,6 +85,7 @@ impl Activation {
                     };
                     activation.serve.push((table, open, pointer.clone()));
                 }
+                Next::Nothing => activation.rest.push(name.clone()),
                 Next::Dropped => {
                     let table = followed.store().any_table(name);
                     if table.exists().map_err(ActivateError::Refused)? {
@@ -105,6 +109,9 @@ impl Activation {
         let mut changes = Vec::new();
         for (name, version, pointer) in &self.serve {
             changes.extend(followed.serve(name, Arc::clone(version), pointer.before()));
+        }
+        for table in &self.rest {
+            changes.extend(followed.rest(table));
         }
         for dropped in &self.dropped {
             changes.extend(followed.stop(dropped.table().name().clone()));

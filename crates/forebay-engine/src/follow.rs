@@ -42,6 +42,8 @@ pub(crate) struct Followed {
     problem: Option<String>,
     /// What is open is not what [`Followed::published`] told last.
     changed: bool,
+    /// Pointers say nothing: what serves is said by who activates.
+    commanded: bool,
 }
 
 impl Followed {
@@ -54,6 +56,15 @@ impl Followed {
             retired: Vec::new(),
             problem: None,
             changed: true,
+            commanded: false,
+        }
+    }
+
+    /// One that serves nothing but what is activated.
+    pub fn commanded(store: Store) -> Self {
+        Self {
+            commanded: true,
+            ..Self::new(store)
         }
     }
 
@@ -68,6 +79,9 @@ impl Followed {
 
     /// Looks at every pointer once, and opens what is to serve.
     pub fn prepare(&mut self) {
+        if self.commanded {
+            return self.look_after();
+        }
         let names = match self.names() {
             Ok(names) => names,
             Err(error) => return self.store_problem(Some(error.to_string())),
@@ -83,6 +97,16 @@ impl Followed {
             } else {
                 self.look_at(&name);
             }
+        }
+    }
+
+    /// Writes pointers that are owed, and opens anew what has to be.
+    fn look_after(&mut self) {
+        let due =
+            |follow: &Follow| follow.owed.is_some() || (follow.stale && follow.serving.is_some());
+        let tables = self.tables.iter().filter(|(_, follow)| due(follow));
+        for name in tables.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.look_at(&name);
         }
     }
 
@@ -314,6 +338,23 @@ impl Followed {
             }
         }
         true
+    }
+
+    /// A table serves nothing; what is open ahead of it stays.
+    pub fn rest(&mut self, table: &TableName) -> Option<Change> {
+        let follow = self.tables.get_mut(table)?;
+        self.changed = true;
+        (follow.owed, follow.pointer) = (None, None);
+        self.retired.extend(follow.previous.take());
+        let serving = follow.serving.take()?;
+        let from = Some(serving.version());
+        self.retired.push(serving);
+        info!(%table, ?from, "the table serves nothing here");
+        Some(Change {
+            table: table.clone(),
+            from,
+            to: None,
+        })
     }
 
     /// A table that is gone stops serving.

@@ -58,8 +58,11 @@ impl Serving {
     /// not fail this; see [`Serving::states`].
     pub fn open(store: Store, poll: Duration) -> Result<Self, StoreError> {
         let clock = store.clock().clone();
-        let mut serving = Self::manual(store);
-        let shared = Arc::clone(&serving.shared);
+        Self::manual(store).following(clock, poll)
+    }
+
+    fn following(mut self, clock: Arc<dyn Clock>, poll: Duration) -> Result<Self, StoreError> {
+        let shared = Arc::clone(&self.shared);
         let follow = move || {
             let mut sweep_at = SWEEP_PERIOD;
             while !shared.stop.load(Ordering::Relaxed) {
@@ -69,16 +72,27 @@ impl Serving {
             }
         };
         let thread = start_thread("forebay-follow", follow);
-        serving.thread = Some(thread.map_err(StoreError::Thread)?);
-        Ok(serving)
+        self.thread = Some(thread.map_err(StoreError::Thread)?);
+        Ok(self)
+    }
+
+    /// Serves nothing but what [`Serving::activate`] lets serve: the pointers of the store are
+    /// written, and not looked at.
+    pub fn commanded(store: Store, poll: Duration) -> Result<Self, StoreError> {
+        let clock = store.clock().clone();
+        Self::over(Followed::commanded(store)).following(clock, poll)
     }
 
     /// The same without a thread: pointers are looked at when [`Serving::refresh`] is called.
     pub fn manual(store: Store) -> Self {
+        Self::over(Followed::new(store))
+    }
+
+    fn over(followed: Followed) -> Self {
         let shared = ServingShared {
             tables: ArcSwap::default(),
             state: ArcSwap::default(),
-            followed: Mutex::new(Followed::new(store)),
+            followed: Mutex::new(followed),
             listeners: Mutex::default(),
             stop: AtomicBool::new(false),
         };

@@ -46,6 +46,10 @@ pub struct PartitionProof {
     pub rows: u64,
     /// Of those rows.
     pub content: ContentSum,
+    /// The records of all its runs, and their content, each run by itself: what a manifest says of
+    /// a partition.
+    pub records: u64,
+    pub records_content: ContentSum,
     /// When they were read, in milliseconds since 1970-01-01 UTC.
     pub read_unix_ms: u64,
 }
@@ -115,6 +119,8 @@ impl Table {
                 [run] => Ok(Totals::of_run(run.summary())),
                 several => check_together(manifest, index, several),
             };
+            let records = sound.iter().map(|run| Totals::of_run(run.summary()));
+            let records: Totals = records.collect::<Vec<_>>().iter().collect();
             match found {
                 Ok(totals) => {
                     report.totals.add(&totals);
@@ -122,6 +128,8 @@ impl Table {
                         id: partition.id,
                         rows: totals.rows,
                         content: totals.content,
+                        records: records.rows,
+                        records_content: records.content,
                         read_unix_ms: self.store().clock().unix_ms(),
                     });
                 }

@@ -92,11 +92,10 @@ pub enum FollowerAction {
     /// Read what this node knew before it stopped.
     Remember,
     /// Bring the version, of these ranges, and open it. What is being brought of it with other
-    /// ranges is given up. `peers` may have it.
+    /// ranges is given up.
     Prepare {
         place: VersionPlace,
         ranges: Vec<Bounds>,
-        peers: Vec<NodeId>,
     },
     Forget {
         place: VersionPlace,
@@ -105,6 +104,8 @@ pub enum FollowerAction {
     Activate {
         revision: u64,
         tables: BTreeMap<TableName, Serve>,
+        /// Tables that served, and are none any more.
+        dropped: BTreeSet<TableName>,
     },
     /// Route by what is known.
     Route,
@@ -456,36 +457,8 @@ impl Follower {
             self.tries.remove(&place);
             actions.push(FollowerAction::Forget { place });
         }
-        for (place, ranges) in work.prepare {
-            let peers = self.peers_for(model, &place);
-            actions.push(FollowerAction::Prepare {
-                place,
-                ranges,
-                peers,
-            });
-        }
-    }
-
-    /// Who may have a version already: one node of the zone brings it from the store, the others
-    /// wait for it.
-    fn peers_for(&self, model: &Model, place: &VersionPlace) -> Vec<NodeId> {
-        let Some(layout) = model
-            .table(&place.0)
-            .and_then(|entry| model.layout_of(entry))
-        else {
-            return Vec::new();
-        };
-        let mut peers: Vec<NodeId> = layout
-            .ranges()
-            .filter(|range| self.id.is_some_and(|me| range.list.contains(&me)))
-            .flat_map(|range| range.list.iter().copied())
-            .filter(|id| Some(*id) != self.id)
-            .collect();
-        peers.sort_unstable();
-        peers.dedup();
-        let zone = |id: &NodeId| model.node(*id).map(|node| &node.zone) != Some(&self.who.zone);
-        peers.sort_by_key(zone);
-        peers
+        let prepare = work.prepare.into_iter();
+        actions.extend(prepare.map(|(place, ranges)| FollowerAction::Prepare { place, ranges }));
     }
 
     fn activate(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
@@ -523,10 +496,13 @@ impl Follower {
         if is_serving {
             self.serves = self.serves.max(head.revision);
         } else if self.refused.is_empty() || now.monotonic >= self.retry_at {
+            let gone = |table: &&TableName| model.table(table).is_none();
+            let dropped = self.active.keys().filter(gone).cloned().collect();
             self.activating = Some((head.revision, target.clone()));
             actions.push(FollowerAction::Activate {
                 revision: head.revision,
                 tables: target,
+                dropped,
             });
         }
     }

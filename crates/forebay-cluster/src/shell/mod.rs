@@ -240,22 +240,13 @@ impl Shell {
             FollowerAction::ReadHead => self.read_head(),
             FollowerAction::Load { head } => self.load(*head),
             FollowerAction::Remember => self.remember(),
-            FollowerAction::Prepare {
+            FollowerAction::Prepare { place, ranges } => self.bring(Bring {
+                passed_on: self.map.load().passed_on(&place.0),
                 place,
                 ranges,
-                peers,
-            } => {
-                let map = self.map.load();
-                let nodes = peers.iter().filter_map(|id| map.node(*id));
-                let peers = nodes.map(|node| node.peer.clone()).collect();
-                self.bring(Bring {
-                    place,
-                    ranges,
-                    peers,
-                    by: Arc::clone(&self.parts.peers),
-                    cancelled: Arc::default(),
-                });
-            }
+                by: Arc::clone(&self.parts.peers),
+                cancelled: Arc::default(),
+            }),
             FollowerAction::Forget { place } => {
                 if let Some(cancelled) = self.bringing.lock().remove(&place) {
                     cancelled.store(true, Ordering::Relaxed);
@@ -264,9 +255,13 @@ impl Shell {
                     shell.parts.versions.forget(&place)
                 });
             }
-            FollowerAction::Activate { revision, tables } => {
+            FollowerAction::Activate {
+                revision,
+                tables,
+                dropped,
+            } => {
                 self.background("forebay-activate", move |shell| {
-                    let problems = shell.parts.versions.activate(&tables);
+                    let problems = shell.parts.versions.activate(&tables, &dropped);
                     for (table, problem) in &problems {
                         warn!(%table, problem, "it does not serve here");
                     }
