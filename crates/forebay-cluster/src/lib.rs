@@ -14,6 +14,7 @@ mod dice;
 mod ids;
 mod layouts;
 mod link;
+pub mod local;
 pub mod map;
 pub mod message;
 pub mod model;

@@ -32,7 +32,7 @@ pub trait Versions: Debug + Send + Sync {
     /// Brings a version as far as these ranges go, verifies what came by reading it back, and opens
     /// it. `advance` is told of bytes that are here, and of all that are wanted. The error is told
     /// to the operator.
-    fn bring(&self, what: &Bring, advance: &dyn Fn(u64, u64)) -> Result<Proof, String>;
+    fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String>;
 
     /// Lets these versions serve, and no others, at one moment; removes dropped tables. Returns the tables for which that
     /// failed: nothing of them serves.

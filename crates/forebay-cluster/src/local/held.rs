@@ -1,0 +1,38 @@
+//! Which partitions this node's store holds.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::{Bounds, Held, Holding, Manifest, TableName};
+use parking_lot::RwLock;
+
+use crate::node::VersionPlace;
+use crate::version::overlaps_any;
+
+/// The ranges that are held of versions; of those that were not asked for, nothing.
+#[derive(Debug, Default)]
+pub struct HeldRanges(RwLock<BTreeMap<VersionPlace, Vec<Bounds>>>);
+
+impl HeldRanges {
+    pub fn set(&self, place: &VersionPlace, ranges: &[Bounds]) {
+        self.0.write().insert(place.clone(), ranges.to_vec());
+    }
+
+    pub fn forget(&self, place: &VersionPlace) {
+        self.0.write().remove(place);
+    }
+
+    pub fn forget_table(&self, table: &TableName) {
+        self.0.write().retain(|(other, _), _| other != table);
+    }
+}
+
+impl Holding for HeldRanges {
+    fn held(&self, manifest: &Manifest) -> Held {
+        let held = self.0.read();
+        let place = (manifest.table.clone(), manifest.version);
+        let ranges = held.get(&place).map_or(&[][..], Vec::as_slice);
+        let partitions = manifest.partitions.iter();
+        let here = partitions.filter(|partition| overlaps_any(&partition.bounds, ranges));
+        Held::Only(here.map(|partition| partition.id).collect())
+    }
+}

@@ -1,0 +1,310 @@
+//! Versions on a node: brought into its cache, verified, opened, let serve.
+
+mod held;
+mod origin;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_engine::{
+    ActivateError, Bound, Manifest, Next, Pointer, RunId, Serving, Store, TableName, VersionFile,
+};
+use forebay_io::start_within;
+use forebay_objects::{Bringer, Origin, Origins, Prepared, PullRate};
+use parking_lot::Mutex;
+use tracing::warn;
+
+use crate::ids::HostPort;
+use crate::model::Proof;
+use crate::node::{Serve, VersionPlace};
+use crate::shell::VersionSummaries;
+use crate::version::VersionSummary;
+use crate::versions::{Bring, Versions};
+
+pub use held::HeldRanges;
+use origin::{NOT_THERE, PeerOrigin};
+
+/// Between two reports of how much has come.
+const REPORT: Duration = Duration::from_millis(200);
+/// What a disk has to have left beside what is brought.
+const SPARE_BYTES: u64 = 16 << 20;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct LocalVersions {
+    bringer: Bringer,
+    serving: Arc<Serving>,
+    origin: Arc<dyn Origin>,
+    held: Arc<HeldRanges>,
+    /// What is here and wanted: it is not removed as an old version meanwhile.
+    kept: Mutex<BTreeMap<VersionPlace, Prepared>>,
+    active: Mutex<BTreeMap<TableName, Serve>>,
+    is_cut_off: AtomicBool,
+}
+
+impl LocalVersions {
+    /// In a cache; `origin` is the cluster's store.
+    pub fn new(
+        cache: Store,
+        held: Arc<HeldRanges>,
+        serving: Arc<Serving>,
+        origin: Arc<dyn Origin>,
+        rate: PullRate,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            bringer: Bringer::new(cache, rate)?,
+            serving,
+            origin,
+            held,
+            kept: Mutex::default(),
+            active: Mutex::default(),
+            is_cut_off: AtomicBool::new(false),
+        })
+    }
+
+    pub fn bringer(&self) -> &Bringer {
+        &self.bringer
+    }
+
+    fn cache(&self) -> &Store {
+        self.bringer.local()
+    }
+
+    fn manifest(&self, place: &VersionPlace) -> io::Result<Manifest> {
+        let (table, version) = place;
+        let bytes = self
+            .origin
+            .get(&format!("tables/{table}/versions/{version}.manifest"))?;
+        let (manifest, _) = Manifest::parse(&bytes).map_err(io::Error::other)?;
+        Ok(manifest)
+    }
+
+    fn bring_all(&self, what: &Bring) -> Result<Prepared, String> {
+        let (table, version) = &what.place;
+        let manifest = self.manifest(&what.place).map_err(|error| {
+            format!("the manifest of version {version} of table {table}: {error}")
+        })?;
+        let peers = peers_of_runs(what, &manifest);
+        let clock = self.cache().clock();
+        let origins_of = |file: &VersionFile| -> Vec<Arc<dyn Origin>> {
+            let peer = peers.get(&file.run).cloned();
+            let origin = |peer| PeerOrigin {
+                peer,
+                by: Arc::clone(&what.by),
+                clock: Arc::clone(clock),
+            };
+            let origin = peer.map(|peer| Arc::new(origin(peer)) as Arc<dyn Origin>);
+            origin.into_iter().collect()
+        };
+        let origins = Origins::of(Arc::clone(&self.origin)).after(&origins_of);
+        let room = self.bringer.room(table, *version, &origins);
+        let room = room.map_err(|error| error.to_string())?;
+        if let Some(free) = room.free_bytes
+            && room.missing_bytes.saturating_add(SPARE_BYTES) > free
+        {
+            return Err(format!(
+                "version {version} of table {table} takes {} bytes here, and {free} are free: make room, or \
+                 give the cluster more nodes",
+                room.missing_bytes
+            ));
+        }
+        let prepared = self
+            .bringer
+            .prepare(table, *version, &origins, &what.cancelled);
+        prepared.map_err(|error| error.to_string())
+    }
+
+    /// Tells how much has come while something is brought.
+    fn reporting<R: Send>(
+        &self,
+        table: &TableName,
+        advance: &(dyn Fn(u64, u64) + Sync),
+        work: impl FnOnce() -> R + Send,
+    ) -> R {
+        std::thread::scope(|scope| {
+            let (working, is_done) = channel::<()>();
+            let report = move || {
+                while is_done.recv_timeout(REPORT) == Err(RecvTimeoutError::Timeout) {
+                    if let Some(pull) = self.bringer.state().tables.get(table) {
+                        advance(pull.done_bytes, pull.total_bytes);
+                    }
+                }
+            };
+            // Without a thread there are no reports.
+            let reporter = start_within(scope, "forebay-report", report);
+            let result = work();
+            drop((working, reporter));
+            result
+        })
+    }
+
+    fn open(&self, what: &Bring) -> Result<(), String> {
+        let (table, version) = &what.place;
+        let serves = self.active.lock().get(table).map(|serve| serve.version);
+        let opened = match serves == Some(*version) {
+            // The same version, of other ranges.
+            true => self.serving.rehold(std::slice::from_ref(table)),
+            false => self.serving.open_ahead(table, *version).map(drop),
+        };
+        opened.map_err(|error| error.to_string())
+    }
+
+    fn next(&self, tables: &BTreeMap<TableName, Serve>, dropped: &BTreeSet<TableName>) -> Nexts {
+        let mut next = Nexts::new();
+        for (table, serve) in tables {
+            let mut pointer = Pointer::unset();
+            pointer.serving = Some(serve.version);
+            pointer.history.clone_from(&serve.history);
+            next.insert(table.clone(), Next::Serve(pointer));
+        }
+        for table in self.active.lock().keys() {
+            let ended = match dropped.contains(table) {
+                true => Next::Dropped,
+                false => Next::Nothing,
+            };
+            next.entry(table.clone()).or_insert(ended);
+        }
+        next
+    }
+
+    /// Removes the files of versions that nothing needs.
+    fn tidy(&self, table: &TableName) {
+        let removed = self.cache().table(table).and_then(|table| table.retain(0));
+        if let Err(error) = removed {
+            warn!(%table, %error, "old versions stay for now");
+        }
+    }
+}
+
+type Nexts = BTreeMap<TableName, Next>;
+
+impl Versions for LocalVersions {
+    fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String> {
+        self.held.set(&what.place, &what.ranges);
+        let table = &what.place.0;
+        let prepared = self.reporting(table, advance, || self.bring_all(what))?;
+        let mut proof = Proof::default();
+        for partition in &prepared.proof().partitions {
+            proof.partitions += 1;
+            proof.rows = proof.rows.saturating_add(partition.records);
+            proof.content += partition.records_content;
+        }
+        self.open(what)?;
+        self.kept.lock().insert(what.place.clone(), prepared);
+        Ok(proof)
+    }
+
+    fn activate(
+        &self,
+        tables: &BTreeMap<TableName, Serve>,
+        dropped: &BTreeSet<TableName>,
+    ) -> BTreeMap<TableName, String> {
+        let mut problems = BTreeMap::new();
+        let mut next = self.next(tables, dropped);
+        if self.is_cut_off.load(Ordering::Relaxed) {
+            next.values_mut()
+                .filter(|next| matches!(next, Next::Serve(_)))
+                .for_each(|next| *next = Next::Nothing);
+        }
+        loop {
+            let list: Vec<(TableName, Next)> = next.clone().into_iter().collect();
+            match self.serving.activate(&list) {
+                Ok(()) => break,
+                Err(ActivateError::NotOpen { table, version }) => {
+                    problems.insert(table.clone(), format!("version {version} is not open"));
+                    next.insert(table, Next::Nothing);
+                }
+                Err(ActivateError::Refused(error)) => {
+                    let text = error.to_string();
+                    return tables
+                        .keys()
+                        .map(|table| (table.clone(), text.clone()))
+                        .collect();
+                }
+                // What serves is right, and a restart asks the catalog.
+                Err(error) => {
+                    warn!(%error, "the versions serve");
+                    break;
+                }
+            }
+        }
+        *self.active.lock() = tables.clone();
+        for table in dropped {
+            self.held.forget_table(table);
+            self.kept.lock().retain(|(other, _), _| other != table);
+        }
+        problems
+    }
+
+    fn read(&self, table: &TableName, file: &str, range: Range<u64>) -> io::Result<Bytes> {
+        let wrong = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text.to_owned());
+        let name = file
+            .strip_suffix(".run")
+            .or_else(|| file.strip_suffix(".ext"));
+        if name.is_none_or(|name| RunId::new(name).is_err()) {
+            return Err(wrong("no file of a run"));
+        }
+        let path = self.cache().root().join("tables").join(table.as_str());
+        let opened = self.cache().disk().open(&path.join("runs").join(file));
+        let opened = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, NOT_THERE),
+            _ => error,
+        })?;
+        let length = range.end.checked_sub(range.start);
+        let length = length.filter(|_| range.end <= opened.len_bytes());
+        let length = length.ok_or_else(|| wrong("the file is not that long"))?;
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        opened.read_exact_at(&mut bytes, range.start)?;
+        Ok(bytes.into())
+    }
+
+    fn forget(&self, place: &VersionPlace) {
+        self.kept.lock().remove(place);
+        self.held.forget(place);
+        let table = &place.0;
+        let ahead = self.serving.states();
+        let state = ahead.tables.iter().find(|(name, _)| name == table);
+        if state.is_some_and(|(_, state)| state.ahead == Some(place.1)) {
+            self.serving.close_ahead(table);
+        }
+        self.tidy(table);
+    }
+
+    fn cut_off(&self, cut_off: bool) {
+        self.is_cut_off.store(cut_off, Ordering::Relaxed);
+        let active = self.active.lock().clone();
+        self.activate(&active, &BTreeSet::new());
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let cache = self.cache();
+        cache.disk().free_bytes(cache.root()).ok().flatten()
+    }
+}
+
+impl VersionSummaries for LocalVersions {
+    fn summary(&self, place: &VersionPlace) -> io::Result<VersionSummary> {
+        Ok(VersionSummary::of(&self.manifest(place)?))
+    }
+}
+
+/// The node to bring each run from, where that is not the store.
+fn peers_of_runs(what: &Bring, manifest: &Manifest) -> HashMap<RunId, HostPort> {
+    let peer_of = |place: &Bound| {
+        let at = what.passed_on.partition_point(|(lower, _)| lower <= place);
+        what.passed_on.get(at.checked_sub(1)?)?.1.clone()
+    };
+    let partitions = manifest.partitions.iter();
+    let runs = partitions.filter_map(|partition| {
+        let peer = peer_of(&partition.bounds.lower)?;
+        let runs = partition.runs.iter();
+        Some(runs.map(move |run| (run.id.clone(), peer.clone())))
+    });
+    runs.flatten().collect()
+}
