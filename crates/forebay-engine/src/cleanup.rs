@@ -14,7 +14,9 @@ use tracing::{debug, warn};
 
 use crate::error::{At, StoreError};
 use crate::holder::{holder_words, try_lock};
-use crate::layout::{TableFiles, extent_file, is_unfinished, run_file, store_file, tables_dir};
+use crate::layout::{
+    TableFiles, extent_file, is_unfinished, proven_version, run_file, store_file, tables_dir,
+};
 use crate::manifest::Manifest;
 use crate::name::RunId;
 use crate::pointer::Pointer;
@@ -85,6 +87,7 @@ impl Table {
         }
         for &version in removed {
             remove_if_there(disk, &self.files.manifest(version))?;
+            self.remove_proof(version)?;
         }
         let versions = self.files.versions();
         disk.sync_dir(&versions).at("sync", &versions)?;
@@ -134,7 +137,13 @@ impl Table {
         if disk.exists(&scratch).at("look for", &scratch)? {
             disk.remove_dir_all(&scratch).at("remove", &scratch)?;
         }
-        let Some(mut needed) = self.files_named_by(&self.version_numbers()?)? else {
+        let numbers = self.version_numbers()?;
+        let names = disk.list(&versions).at("list", &versions)?;
+        let noted = names.iter().filter_map(|name| proven_version(name));
+        for version in noted.filter(|version| !numbers.contains(version)) {
+            self.remove_proof(version)?;
+        }
+        let Some(mut needed) = self.files_named_by(&numbers)? else {
             return Ok(());
         };
         needed.extend(spared.iter().flat_map(|id| [run_file(id), extent_file(id)]));

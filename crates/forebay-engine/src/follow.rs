@@ -5,18 +5,18 @@
 //! [`Followed::activate`] lets all of it serve at once, whichever tables it is of, and cannot fail.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
 
 use crate::error::StoreError;
+use crate::followed_table::{Follow, PointerSeen, Ready, Replaced, see};
 use crate::layout::tables_dir;
 use crate::name::TableName;
 use crate::partition::Held;
 use crate::pointer::Pointer;
-use crate::serving_set::{Change, ServingState, TableState, Tables};
+use crate::serving_set::{Change, ServingState, Tables};
 use crate::store::Store;
 use crate::table::Table;
 use crate::version::Version;
@@ -41,52 +41,6 @@ pub(crate) struct Followed {
     problem: Option<String>,
 }
 
-#[derive(Debug, Default)]
-struct Follow {
-    serving: Option<Arc<Version>>,
-    previous: Option<Arc<Version>>,
-    /// Open, and to serve from the next activation on.
-    ready: Option<Ready>,
-    /// What the last activation replaced, until it is settled what of it stays open.
-    replaced: Option<Replaced>,
-    /// The pointer that was acted on last, with or without success.
-    pointer: Option<Pointer>,
-    /// When to try again after a failure, on the monotonic clock.
-    retry_at: Option<Duration>,
-    swaps: u64,
-    load_errors: u64,
-    problem: Option<String>,
-    /// [`TableState::pointer_damaged`].
-    pointer_damaged: bool,
-    /// Files of the open versions were replaced: they have to be opened anew.
-    stale: bool,
-}
-
-#[derive(Debug)]
-struct Ready {
-    version: Arc<Version>,
-    /// What a rollback would go to.
-    before: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Replaced {
-    /// Of this table, and open until now.
-    versions: Vec<Arc<Version>>,
-    /// What a rollback would go to.
-    before: Option<u64>,
-}
-
-/// What a look at a table's pointer found.
-enum PointerSeen {
-    /// The same as before, or nothing to be done about it.
-    Same,
-    /// No version is asked for.
-    Nothing,
-    Dropped,
-    Serve(Pointer, u64),
-}
-
 impl Followed {
     pub fn new(store: Store) -> Self {
         Self {
@@ -97,6 +51,10 @@ impl Followed {
             retired: Vec::new(),
             problem: None,
         }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Has the next look pass nothing by.
@@ -244,6 +202,46 @@ impl Followed {
         }
     }
 
+    /// What is open of some tables with other partitions than the store holds now, and those.
+    pub fn held_otherwise(&self, tables: &[TableName]) -> Vec<(Arc<Version>, Held)> {
+        let follows = tables.iter().filter_map(|name| self.tables.get(name));
+        let open = follows.flat_map(|follow| follow.open().cloned());
+        let held = |version: Arc<Version>| {
+            let held = self.store.held(version.manifest());
+            (!version.has_just(&held)).then_some((version, held))
+        };
+        open.filter_map(held).collect()
+    }
+
+    /// Puts versions in the place of others, each the same with other partitions, unless something
+    /// else is to be opened anew by now; returns whether.
+    pub fn exchange(
+        &mut self,
+        tables: &[TableName],
+        anew: &[(Arc<Version>, Arc<Version>)],
+    ) -> bool {
+        let new_of = |old: &Arc<Version>| anew.iter().find(|(known, _)| Arc::ptr_eq(known, old));
+        let left = self.held_otherwise(tables);
+        let known = |old: &Arc<Version>, held: &Held| {
+            new_of(old).is_some_and(|(_, new)| new.has_just(held))
+        };
+        if !left.iter().all(|(old, held)| known(old, held)) {
+            return false;
+        }
+        for name in tables {
+            let Some(follow) = self.tables.get_mut(name) else {
+                continue;
+            };
+            for open in follow.open_mut() {
+                if let Some((old, new)) = new_of(open) {
+                    *open = Arc::clone(new);
+                    self.retired.push(Arc::clone(old));
+                }
+            }
+        }
+        true
+    }
+
     /// A table that is gone stops serving.
     fn stop(&mut self, table: TableName) -> Option<Change> {
         let follow = self.tables.remove(&table)?;
@@ -324,95 +322,6 @@ impl Followed {
             problem,
             retired,
         }
-    }
-}
-
-impl Follow {
-    /// The version, by what is open already if that is the very same, else from the disk.
-    fn find_or_open(&self, table: &Table, version: u64) -> Result<Arc<Version>, String> {
-        let (_, sum) = table
-            .manifest_and_sum(version)
-            .map_err(|error| error.to_string())?;
-        let open = || {
-            let open = [&self.serving, &self.previous].into_iter().flatten();
-            open.filter(|_| !self.stale)
-        };
-        if let Some(open) = open().find(|open| open.is_same(version, sum)) {
-            return Ok(Arc::clone(open));
-        }
-        let known: Vec<&Version> = open().map(|open| &**open).collect();
-        table
-            .open_partitions(version, &Held::All, &known)
-            .map_err(|error| error.to_string())
-    }
-
-    /// The version to keep open for a rollback. That it cannot be opened stops nothing: a rollback
-    /// would find out and say so.
-    fn keep_previous(
-        &self,
-        table: &Table,
-        before: Option<u64>,
-        open: &[Arc<Version>],
-    ) -> Option<Arc<Version>> {
-        let before = before?;
-        let (_, sum) = table.manifest_and_sum(before).ok()?;
-        match open.iter().find(|open| open.is_same(before, sum)) {
-            Some(open) => Some(Arc::clone(open)),
-            None => {
-                let known: Vec<&Version> = open.iter().map(|open| &**open).collect();
-                table.open_partitions(before, &Held::All, &known).ok()
-            }
-        }
-    }
-
-    fn state(&self) -> TableState {
-        let manifest = self.serving.as_ref().map(|version| version.manifest());
-        TableState {
-            serving: manifest.map(|manifest| manifest.version),
-            previous: self.previous.as_ref().map(|version| version.version()),
-            wanted: self.pointer.as_ref().and_then(|pointer| pointer.serving),
-            sequence: self.pointer.as_ref().map_or(0, |pointer| pointer.sequence),
-            rows: manifest.map_or(0, |manifest| manifest.rows()),
-            bytes: manifest.map_or(0, |manifest| manifest.bytes()),
-            file_bytes: manifest.map_or(0, |manifest| manifest.file_bytes()),
-            memory_bytes: self
-                .serving
-                .as_ref()
-                .map_or(0, |version| version.memory_bytes() as u64),
-            swaps: self.swaps,
-            load_errors: self.load_errors,
-            problem: self.problem.clone(),
-            pointer_damaged: self.pointer_damaged,
-        }
-    }
-}
-
-/// Reads a table's pointer and says what it asks for.
-fn see(table: &Table, known: Option<&Follow>, now: Duration) -> Result<PointerSeen, StoreError> {
-    let serving = known.and_then(|follow| follow.serving.as_ref());
-    let waits = known
-        .and_then(|follow| follow.retry_at)
-        .is_some_and(|at| now < at);
-    let Some(pointer) = Pointer::read(&**table.disk(), &table.files.pointer())? else {
-        return match serving {
-            None => Ok(PointerSeen::Nothing),
-            Some(_) if table.version_numbers()?.is_empty() => Ok(PointerSeen::Dropped),
-            Some(_) => Err(StoreError::Io {
-                action: "read",
-                path: table.files.pointer(),
-                source: io::ErrorKind::NotFound.into(),
-            }),
-        };
-    };
-    if pointer.dropped {
-        return Ok(PointerSeen::Dropped);
-    }
-    let same = known.and_then(|follow| follow.pointer.as_ref()) == Some(&pointer);
-    let settled = known.is_some_and(|follow| follow.problem.is_none());
-    match pointer.serving {
-        Some(_) if same && (settled || waits) => Ok(PointerSeen::Same),
-        Some(version) => Ok(PointerSeen::Serve(pointer, version)),
-        None => Ok(PointerSeen::Nothing),
     }
 }
 

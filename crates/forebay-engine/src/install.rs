@@ -1,25 +1,29 @@
 //! Taking over a version that another store has, file by file as it is there.
 //!
-//! The caller brings the files to the places that [`Install::files`] names; [`Install::verify`]
-//! reads them; [`Install::commit`] makes the version visible as a push would. Where the other
+//! The caller brings the files to the places that [`Install::missing`] names; [`Install::verify`]
+//! reads them; [`Install::commit`] makes the version visible as a push would, and notes what was
+//! verified. Where the other
 //! store's pointer moves, [`Table::point_as`] moves this one's. Until a commit, files that were
 //! brought are debris for a push, but stay for the next installation.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use forebay_io::{Lock, replace_file};
+use parking_lot::Mutex;
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, PushError, StoreError};
 use crate::layout::{extent_file, run_file};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Partition};
 use crate::name::{RunId, TableName};
+use crate::partition::{Held, PartitionId};
 use crate::pointer::Pointer;
+use crate::proof::Proof;
 use crate::push::{lock_push, make_table};
 use crate::store::Store;
 use crate::table::{Table, check_files};
-use crate::verify::VerifyReport;
+use crate::verify::{PartitionProof, VerifyReport};
 
 /// A version on its way into a store; see the module's text. No push to its table can begin
 /// meanwhile.
@@ -27,7 +31,13 @@ use crate::verify::VerifyReport;
 pub struct Install {
     table: Table,
     manifest: Manifest,
+    sum: u64,
     bytes: Vec<u8>,
+    /// As the store said in the beginning.
+    held: Held,
+    missing: Vec<VersionFile>,
+    /// What was verified, now or earlier.
+    proven: Mutex<BTreeMap<PartitionId, PartitionProof>>,
     _lock: Box<dyn Lock>,
 }
 
@@ -51,18 +61,32 @@ impl Store {
             version,
             problem,
         };
-        let (parsed, _) = Manifest::parse(manifest).map_err(|error| bad(0, error.to_string()))?;
+        let (parsed, sum) = Manifest::parse(manifest).map_err(|error| bad(0, error.to_string()))?;
         if parsed.table != *name {
             let problem = format!("it is that of table {}", parsed.table);
             return Err(bad(parsed.version, problem));
         }
         let what = format!("the pull of version {}", parsed.version);
         let lock = lock_push(&table, &what)?;
-        make_table(&table)?;
+        let _pointer = make_table(&table)?;
+        let held = self.held(&parsed);
+        let mut missing = table.files_in(&parsed, &held);
+        missing.retain(|file| !table.is_here(file));
+        let runs: HashSet<&RunId> = missing.iter().map(|file| &file.run).collect();
+        let lost = |partition: &Partition| partition.runs.iter().any(|run| runs.contains(&run.id));
+        if !runs.is_empty() {
+            table.disprove_where(&lost)?;
+        }
+        let known = table.known_proofs(&parsed)?.into_iter();
+        let known = known.filter(|proof| held.holds(proof.id));
         Ok(Install {
+            proven: Mutex::new(known.map(|proof| (proof.id, proof)).collect()),
             table,
             manifest: parsed,
+            sum,
             bytes: manifest.to_vec(),
+            held,
+            missing,
             _lock: lock,
         })
     }
@@ -73,41 +97,55 @@ impl Install {
         &self.manifest
     }
 
-    /// All files of the version.
+    /// The files of the version that are to be here.
     pub fn files(&self) -> Vec<VersionFile> {
-        self.table.files_of(&self.manifest)
+        self.table.files_in(&self.manifest, &self.held)
     }
 
-    /// Reads the runs that no other version of the table here has, as [`Table::verify`] does.
+    /// Those of the files that were not here, at their lengths, in the beginning.
+    pub fn missing(&self) -> &[VersionFile] {
+        &self.missing
+    }
+
+    /// Reads the partitions that were not found sound yet, here and now or, of files that are here
+    /// since, in a version that has them as this one does. As [`Table::verify`] does.
     pub fn verify(&self, advance: &mut dyn FnMut(u64)) -> Result<VerifyReport, StoreError> {
-        let mut known = HashSet::new();
-        for version in self.table.version_numbers()? {
-            if version != self.manifest.version
-                && let Ok(manifest) = self.table.manifest(version)
-            {
-                known.extend(manifest.runs().map(|run| run.id.clone()));
-            }
-        }
-        Ok(self
-            .table
-            .verify_runs(&self.manifest, &known, false, advance))
+        let mut proven = self.proven.lock();
+        let wanted = |partition: &Partition| {
+            self.held.holds(partition.id) && !proven.contains_key(&partition.id)
+        };
+        let (table, manifest) = (&self.table, &self.manifest);
+        let report = table.verify_some(manifest, &wanted, false, advance);
+        let sound = report.partitions.iter().cloned();
+        proven.extend(sound.map(|proof| (proof.id, proof)));
+        Ok(report)
+    }
+
+    /// What was verified of the partitions held, by now.
+    pub fn proof(&self) -> Proof {
+        let proven = self.proven.lock().values().cloned().collect();
+        Proof::new(&self.manifest, self.sum, proven)
     }
 
     /// Makes the version visible, and durable; one of this number that was there before is
     /// replaced. What no version needs is removed.
     pub fn commit(self) -> Result<Table, PushError> {
-        let (table, manifest) = (self.table, &self.manifest);
+        let proof = self.proof();
+        let (table, manifest, held) = (self.table, &self.manifest, &self.held);
         let disk = table.disk().clone();
         let lock = table.lock_pointer("a commit")?;
-        check_files(&*disk, &table.files, manifest).map_err(|problem| PushError::BadManifest {
-            table: table.name().clone(),
-            version: manifest.version,
-            problem,
+        check_files(&*disk, &table.files, manifest, held).map_err(|problem| {
+            PushError::BadManifest {
+                table: table.name().clone(),
+                version: manifest.version,
+                problem,
+            }
         })?;
         let runs = table.files.runs();
         disk.sync_dir(&runs).at("sync", &runs)?;
         let path = table.files.manifest(manifest.version);
         replace_file(&*disk, &path, &self.bytes).at("write", &path)?;
+        table.write_proof(&proof)?;
         table.sweep(&[])?;
         drop(lock);
         Ok(table)
@@ -115,9 +153,14 @@ impl Install {
 }
 
 impl Table {
-    /// The files of a version of this table, whether they are there or not.
+    /// The files of a version of this table that are to be here, whether they are or not.
     pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
-        let runs = manifest.runs().flat_map(|run| {
+        self.files_in(manifest, &self.store().held(manifest))
+    }
+
+    /// The files of some partitions of a version.
+    pub(crate) fn files_in(&self, manifest: &Manifest, held: &Held) -> Vec<VersionFile> {
+        let runs = manifest.runs_held(held).flat_map(|run| {
             let file = |name: String, len_bytes| VersionFile {
                 run: run.id.clone(),
                 path: self.files.runs().join(&name),
@@ -158,18 +201,24 @@ impl Table {
     /// [`Table::verify`], leaving in memory what is there.
     pub fn verify_warm(&self, version: u64) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
-        Ok(self.verify_runs(&manifest, &HashSet::new(), false, &mut |_| {}))
+        let held = self.store().held(&manifest);
+        let wanted = |partition: &Partition| held.holds(partition.id);
+        Ok(self.verify_some(&manifest, &wanted, false, &mut |_| {}))
     }
 
     /// [`Table::verify_warm`] of the partitions that have one of these runs.
     pub fn verify_runs_of(&self, version: u64, runs: &[RunId]) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
-        let others = manifest.runs().map(|run| run.id.clone());
-        let others = others.filter(|id| !runs.contains(id)).collect();
-        Ok(self.verify_runs(&manifest, &others, false, &mut |_| {}))
+        let held = self.store().held(&manifest);
+        let among = |partition: &Partition| {
+            let mut named = partition.runs.iter();
+            held.holds(partition.id) && named.any(|run| runs.contains(&run.id))
+        };
+        Ok(self.verify_some(&manifest, &among, false, &mut |_| {}))
     }
 
-    /// Whether a version is here with just this manifest and all its files at their lengths.
+    /// Whether a version is here with just this manifest, and all files that are to be here at
+    /// their lengths.
     pub fn has_installed(&self, version: u64, manifest: &[u8]) -> Result<bool, StoreError> {
         let path = self.files.manifest(version);
         match self.disk().read(&path) {
@@ -178,6 +227,12 @@ impl Table {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error).at("read", &path),
         }
+    }
+
+    /// Whether a file is here, at its length.
+    pub fn is_here(&self, file: &VersionFile) -> bool {
+        let found = self.disk().open(&file.path);
+        found.is_ok_and(|found| found.len_bytes() == file.len_bytes)
     }
 
     /// Takes a damaged file out of the way of a sound one. Who has it open reads on.

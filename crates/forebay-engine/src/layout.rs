@@ -5,6 +5,7 @@
 //! STORE/tables/T/current              the pointer: which version serves
 //! STORE/tables/T/current.reserve      space for the next pointer on a full disk
 //! STORE/tables/T/versions/V.manifest  a version; it exists when its manifest does
+//! STORE/tables/T/versions/V.verified  what was verified of a version that came from elsewhere
 //! STORE/tables/T/runs/ID.run, ID.ext  the runs that manifests name; any other file is debris
 //! STORE/tables/T/live                 a live table's manifest; the table is live when it is there
 //! STORE/tables/T/live.dropped         what lies here is the rest of a drop, or of a table not made
@@ -57,6 +58,10 @@ impl TableFiles {
 
     pub fn manifest(&self, version: u64) -> PathBuf {
         self.versions().join(format!("{version}.manifest"))
+    }
+
+    pub fn proof(&self, version: u64) -> PathBuf {
+        self.versions().join(format!("{version}.verified"))
     }
 
     pub fn runs(&self) -> PathBuf {
@@ -141,7 +146,16 @@ pub(crate) fn run_of(path: &Path) -> Option<RunId> {
 /// The version that a manifest's file name stands for; `None` for any other file. Only the one way
 /// in which we write a number counts, so two files never stand for one version.
 pub(crate) fn version_of(file_name: &str) -> Option<u64> {
-    let digits = file_name.strip_suffix(".manifest")?;
+    number_before(file_name, ".manifest")
+}
+
+/// The version that a note of its verification is of.
+pub(crate) fn proven_version(file_name: &str) -> Option<u64> {
+    number_before(file_name, ".verified")
+}
+
+fn number_before(file_name: &str, ending: &str) -> Option<u64> {
+    let digits = file_name.strip_suffix(ending)?;
     let version: u64 = digits.parse().ok()?;
     (version.to_string() == digits).then_some(version)
 }

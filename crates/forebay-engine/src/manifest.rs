@@ -350,6 +350,12 @@ impl Manifest {
         Router::new(&self.table, self.order, self.held(held))
     }
 
+    /// The runs of the partitions that are held, in the order of the partitions.
+    pub(crate) fn runs_held<'a>(&'a self, held: &'a Held) -> impl Iterator<Item = &'a RunRef> {
+        let places = self.held(held).map(|(place, _)| place);
+        places.flat_map(|place| &self.partitions[place].runs)
+    }
+
     /// All runs, in the order of the partitions.
     pub fn runs(&self) -> impl Iterator<Item = &RunRef> {
         self.partitions.iter().flat_map(|partition| &partition.runs)

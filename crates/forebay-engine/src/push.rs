@@ -256,7 +256,8 @@ impl Push {
             .map_err(|problem| self.bad(problem.to_string()))?;
         let disk = self.table.disk().clone();
         let _lock = self.table.lock_pointer("a commit")?;
-        check_files(&*disk, &self.table.files, &manifest).map_err(|problem| self.bad(problem))?;
+        check_files(&*disk, &self.table.files, &manifest, &Held::All)
+            .map_err(|problem| self.bad(problem))?;
         let runs = self.table.files.runs();
         disk.sync_dir(&runs).at("sync", &runs)?;
         let path = self.table.files.manifest(self.version);

@@ -18,9 +18,10 @@ use arc_swap::{ArcSwap, Guard};
 use forebay_io::{Clock, start_thread};
 use parking_lot::Mutex;
 
-use crate::error::StoreError;
+use crate::error::{ReadError, StoreError};
 use crate::follow::Followed;
 use crate::name::{RunId, TableName};
+use crate::partition::Held;
 use crate::serving_set::{Change, ServingState, Tables};
 use crate::store::Store;
 use crate::version::Version;
@@ -119,6 +120,33 @@ impl Serving {
         self.shared.refresh();
     }
 
+    /// Opens what is open of some tables with the partitions that the store holds now, and returns
+    /// when all of it serves, from one moment on. The versions stay the same ones; runs that are
+    /// open are shared. Commands that began before finish with what they have. After an error
+    /// nothing has changed.
+    pub fn rehold(&self, tables: &[TableName]) -> Result<(), ReadError> {
+        let followed = &self.shared.followed;
+        loop {
+            let (store, open) = {
+                let followed = followed.lock();
+                (followed.store().clone(), followed.held_otherwise(tables))
+            };
+            let anew = |(old, held): (Arc<Version>, Held)| {
+                let new = store.any_table(old.table()).open_anew(&old, &held)?;
+                Ok((old, new))
+            };
+            let anew = open
+                .into_iter()
+                .map(anew)
+                .collect::<Result<Vec<_>, ReadError>>()?;
+            let mut followed = followed.lock();
+            if followed.exchange(tables, &anew) {
+                self.shared.publish(&followed);
+                return Ok(());
+            }
+        }
+    }
+
     pub fn states(&self) -> Arc<ServingState> {
         self.shared.state.load_full()
     }
@@ -160,13 +188,22 @@ impl ServingShared {
                 self.tables.store(Arc::new(followed.serving()));
             }
             followed.settle();
-            let state = followed.state();
-            if **self.state.load() != state {
-                self.state.store(Arc::new(state));
-            }
+            self.publish_state(&followed);
             changes
         };
         self.tell(&changes);
+    }
+
+    fn publish(&self, followed: &Followed) {
+        self.tables.store(Arc::new(followed.serving()));
+        self.publish_state(followed);
+    }
+
+    fn publish_state(&self, followed: &Followed) {
+        let state = followed.state();
+        if **self.state.load() != state {
+            self.state.store(Arc::new(state));
+        }
     }
 
     /// Lets the serving versions take note of pages that are in memory no longer, when it is time

@@ -25,7 +25,7 @@ pub struct TableState {
     pub rows: u64,
     /// Keys and values of the serving version, in bytes.
     pub bytes: u64,
-    /// The files of the serving version, in bytes.
+    /// The files of the serving version that are open, in bytes.
     pub file_bytes: u64,
     /// What the serving version holds in memory beside its mapped files, in bytes.
     pub memory_bytes: u64,

@@ -8,8 +8,11 @@ use forebay_io::{Clock, Disk, OsDisk, Random, SystemClock, SystemRandom, replace
 
 use crate::error::{At, StoreError};
 use crate::holder::wait_lock;
+use crate::holding::Holding;
 use crate::layout::{store_file, tables_dir};
+use crate::manifest::Manifest;
 use crate::name::TableName;
+use crate::partition::Held;
 use crate::seal::check_format;
 
 /// The format number in `forebay.json`.
@@ -30,6 +33,8 @@ pub fn open(dir: &Path) -> Result<Store, StoreError> {
 #[derive(Debug, Clone)]
 pub struct Store {
     parts: Arc<StoreParts>,
+    /// Without it all partitions of all versions are here.
+    holding: Option<Arc<dyn Holding>>,
 }
 
 #[derive(Debug)]
@@ -67,7 +72,23 @@ impl Store {
                 random,
                 root,
             }),
+            holding: None,
         })
+    }
+
+    /// The same store, as one that holds only a part of its tables. What opens, checks, verifies or
+    /// brings a version by this handle goes by that; a push makes whole versions all the same, and
+    /// a store without it is taken to have all files.
+    #[must_use]
+    pub fn holding(mut self, holding: Arc<dyn Holding>) -> Self {
+        self.holding = Some(holding);
+        self
+    }
+
+    /// The partitions of a version that are to be here.
+    pub fn held(&self, manifest: &Manifest) -> Held {
+        let holding = self.holding.as_ref();
+        holding.map_or(Held::All, |holding| holding.held(manifest))
     }
 
     /// Opens a store, making it first when the directory is absent or empty. A directory that holds

@@ -218,22 +218,38 @@ impl Table {
         Ok((manifest, sum))
     }
 
-    /// Opens a version for reading. It stays readable until the last handle is dropped, whatever
-    /// becomes of its files' names.
+    /// Opens a version for reading, with the partitions that the store holds. It stays readable
+    /// until the last handle is dropped, whatever becomes of its files' names.
     pub fn open_version(&self, version: u64) -> Result<Arc<Version>, ReadError> {
-        self.open_partitions(version, &Held::All, &[])
+        let read = self.manifest_and_sum(version)?;
+        let held = self.store.held(&read.0);
+        self.open_read(read, &held, &[])
     }
 
-    /// [`Table::open_version`] of some of its partitions, sharing the runs that `known`, versions
-    /// of this table, have open: the same version with other partitions among them. Of partitions
-    /// that are not held no file is touched.
+    /// [`Table::open_version`] with other partitions than the store's, sharing the runs that
+    /// `known`, versions of this table, have open: the same version with other partitions among
+    /// them. Of partitions that are not held no file is touched.
     pub fn open_partitions(
         &self,
         version: u64,
         held: &Held,
         known: &[&Version],
     ) -> Result<Arc<Version>, ReadError> {
-        let (manifest, sum) = self.manifest_and_sum(version)?;
+        self.open_read(self.manifest_and_sum(version)?, held, known)
+    }
+
+    /// The same version as one that is open, with other partitions.
+    pub(crate) fn open_anew(&self, open: &Version, held: &Held) -> Result<Arc<Version>, ReadError> {
+        self.open_read(open.manifest_and_sum(), held, &[open])
+    }
+
+    /// [`Table::open_partitions`] of the version whose manifest and its sum are these.
+    pub(crate) fn open_read(
+        &self,
+        (manifest, sum): (Manifest, u64),
+        held: &Held,
+        known: &[&Version],
+    ) -> Result<Arc<Version>, ReadError> {
         let (store, files) = (&self.store, &self.files);
         Version::open(store, files, manifest, sum, held, known).map(Arc::new)
     }
@@ -319,10 +335,15 @@ impl Table {
         }
     }
 
-    /// Whether every file of a version is there with its right length.
+    /// Whether every file of a version that is to be here is there with its right length.
     pub(crate) fn check_complete(&self, version: u64) -> Result<Manifest, StoreError> {
         let manifest = self.manifest(version)?;
-        match check_files(&**self.disk(), &self.files, &manifest) {
+        match check_files(
+            &**self.disk(),
+            &self.files,
+            &manifest,
+            &self.store.held(&manifest),
+        ) {
             Ok(()) => Ok(manifest),
             Err(problem) => {
                 let table = self.name.clone();
@@ -354,13 +375,15 @@ impl VersionInfo {
     }
 }
 
-/// Whether all files that a manifest names are there with the lengths that it gives.
+/// Whether all files that a manifest names for the partitions `held` are there with the lengths
+/// that it gives.
 pub(crate) fn check_files(
     disk: &dyn Disk,
     files: &TableFiles,
     manifest: &Manifest,
+    held: &Held,
 ) -> Result<(), String> {
-    for run in manifest.runs() {
+    for run in manifest.runs_held(held) {
         let extent = (run.summary.ext_bytes > 0).then(|| files.extent(&run.id));
         let lengths = [run.summary.file_bytes, run.summary.ext_bytes];
         for (path, expected) in [Some(files.run(&run.id)), extent]

@@ -1,6 +1,5 @@
 //! Reading a whole version back.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_run::Order;
@@ -9,13 +8,14 @@ use forebay_run::content::ContentSum;
 use forebay_run::record::encode;
 use forebay_run::run::Run;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
+use serde::{Deserialize, Serialize};
 
 use crate::compact::{NOTHING_EXPIRED, merged};
 use crate::error::{ReadError, StoreError};
 use crate::key_text::show_key;
-use crate::manifest::{Manifest, Totals};
+use crate::manifest::{Manifest, Partition, Totals};
 use crate::name::RunId;
-use crate::partition::Held;
+use crate::partition::{Held, PartitionId};
 use crate::route::Router;
 use crate::table::Table;
 use crate::version::open_run;
@@ -29,17 +29,32 @@ pub struct VerifyReport {
     /// The rows that readers find in sound partitions, whatever their expiry. Those of several runs
     /// are counted as they compose, and their content is that of whole records.
     pub totals: Totals,
+    /// What sound partitions hold, each by itself.
+    pub partitions: Vec<PartitionProof>,
     /// One for each run that is not sound. The version is sound when there is none.
     pub problems: Vec<ReadError>,
     /// The runs that are not sound.
     pub damaged: Vec<RunId>,
 }
 
+/// What a partition was found to hold when all of it was read back from this store's files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionProof {
+    pub id: PartitionId,
+    /// The rows that readers find, whatever their expiry: several runs are composed.
+    pub rows: u64,
+    /// Of those rows.
+    pub content: ContentSum,
+    /// When they were read, in milliseconds since 1970-01-01 UTC.
+    pub read_unix_ms: u64,
+}
+
 impl Table {
-    /// Reads every run of a version from its device and checks everything about it: that it is the
-    /// file that the manifest describes, every checksum, that records rise and lie where look-ups
-    /// search, that keys belong to their partition, and counts and content. A damaged run does not
-    /// end it. `advance` is told of the pages read, of which there are
+    /// Reads every run of a version that is to be here from its device and checks everything about
+    /// it: that it is the file that the manifest describes, every checksum, that records rise and
+    /// lie where look-ups search, that keys belong to their partition, and counts and content. A
+    /// damaged run does not end it. `advance` is told of the pages read, of which there are
     /// [`pages`](crate::Manifest::pages).
     pub fn verify(
         &self,
@@ -47,16 +62,18 @@ impl Table {
         advance: &mut dyn FnMut(u64),
     ) -> Result<VerifyReport, StoreError> {
         let manifest = self.manifest(version)?;
-        Ok(self.verify_runs(&manifest, &HashSet::new(), true, advance))
+        let held = self.store().held(&manifest);
+        let wanted = |partition: &Partition| held.holds(partition.id);
+        Ok(self.verify_some(&manifest, &wanted, true, advance))
     }
 
-    /// [`Table::verify`] of a version that need not be committed, without partitions all of whose
-    /// runs are `known` to be sound. Not `uncached`, what is in memory is not read from the device
-    /// again, and stays.
-    pub(crate) fn verify_runs(
+    /// [`Table::verify`] of a version that need not be committed, and of those of its partitions
+    /// that are `wanted`. Not `uncached`, what is in memory is not read from the device again, and
+    /// stays.
+    pub(crate) fn verify_some(
         &self,
         manifest: &Manifest,
-        known: &HashSet<RunId>,
+        wanted: &dyn Fn(&Partition) -> bool,
         uncached: bool,
         advance: &mut dyn FnMut(u64),
     ) -> VerifyReport {
@@ -65,13 +82,12 @@ impl Table {
             version: manifest.version,
             runs: 0,
             totals: Totals::default(),
+            partitions: Vec::new(),
             problems: Vec::new(),
             damaged: Vec::new(),
         };
-        for (index, partition) in manifest.partitions.iter().enumerate() {
-            if partition.runs.iter().all(|run| known.contains(&run.id)) {
-                continue;
-            }
+        let partitions = manifest.partitions.iter().enumerate();
+        for (index, partition) in partitions.filter(|(_, partition)| wanted(partition)) {
             let mut sound = Vec::new();
             for reference in &partition.runs {
                 report.runs += 1;
@@ -94,10 +110,22 @@ impl Table {
                     }
                 }
             }
-            match &sound[..] {
-                runs if runs.len() < partition.runs.len() => {}
-                [run] => report.totals.add(&Totals::of_run(run.summary())),
-                several => check_together(manifest, index, several, &mut report),
+            let found = match &sound[..] {
+                runs if runs.len() < partition.runs.len() => continue,
+                [run] => Ok(Totals::of_run(run.summary())),
+                several => check_together(manifest, index, several),
+            };
+            match found {
+                Ok(totals) => {
+                    report.totals.add(&totals);
+                    report.partitions.push(PartitionProof {
+                        id: partition.id,
+                        rows: totals.rows,
+                        content: totals.content,
+                        read_unix_ms: self.store().clock().unix_ms(),
+                    });
+                }
+                Err(problem) => report.problems.push(problem),
             }
         }
         report
@@ -109,23 +137,20 @@ fn check_together(
     manifest: &Manifest,
     partition: usize,
     runs: &[Arc<Run>],
-    report: &mut VerifyReport,
-) {
+) -> Result<Totals, ReadError> {
     let (least, most) = manifest.partitions[partition].rows_between();
     match sum_of(manifest, runs) {
-        Ok(found) if (least..=most).contains(&found.rows) => report.totals.add(&found),
-        Ok(found) => report
-            .problems
-            .push(ReadError::Store(StoreError::Incomplete {
-                table: manifest.table.clone(),
-                version: manifest.version,
-                problem: format!(
-                    "the runs of partition {partition} make {} rows, and the manifest says {least} \
-                     to {most}",
-                    found.rows
-                ),
-            })),
-        Err(source) => report.problems.push(ReadError::Run {
+        Ok(found) if (least..=most).contains(&found.rows) => Ok(found),
+        Ok(found) => Err(ReadError::Store(StoreError::Incomplete {
+            table: manifest.table.clone(),
+            version: manifest.version,
+            problem: format!(
+                "the runs of partition {partition} make {} rows, and the manifest says {least} to \
+                 {most}",
+                found.rows
+            ),
+        })),
+        Err(source) => Err(ReadError::Run {
             table: manifest.table.clone(),
             version: manifest.version,
             source,

@@ -118,6 +118,10 @@ impl Version {
         &self.manifest
     }
 
+    pub(crate) fn manifest_and_sum(&self) -> (Manifest, u64) {
+        (self.manifest.clone(), self.sum)
+    }
+
     pub fn table(&self) -> &TableName {
         &self.manifest.table
     }
@@ -145,8 +149,28 @@ impl Version {
         self.manifest.order
     }
 
-    pub(crate) fn is_same(&self, version: u64, sum: u64) -> bool {
-        self.manifest.version == version && self.sum == sum && sum != 0
+    /// Whether it is the version of that manifest, and sum, with the partitions `held`.
+    pub(crate) fn is_same(&self, (manifest, sum): &(Manifest, u64), held: &Held) -> bool {
+        let is_manifest =
+            self.manifest.version == manifest.version && self.sum == *sum && *sum != 0;
+        is_manifest && self.has_just(held)
+    }
+
+    /// Whether the partitions `held` are open, and no others.
+    pub(crate) fn has_just(&self, held: &Held) -> bool {
+        let mut ids = self
+            .manifest
+            .partitions
+            .iter()
+            .map(|partition| partition.id);
+        self.held == *held || ids.all(|id| self.held.holds(id) == held.holds(id))
+    }
+
+    /// The length of the files that are open.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let runs = self.manifest.runs_held(&self.held);
+        let bytes = runs.flat_map(|run| [run.summary.file_bytes, run.summary.ext_bytes]);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// The value of a key. Waits for the device when it must.

@@ -1,6 +1,8 @@
 //! What the engine's tests share: a clock and chance that repeat, and small tables.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod partial;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

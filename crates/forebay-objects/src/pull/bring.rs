@@ -305,8 +305,10 @@ impl Bringer {
         let concerned = files.iter().filter(|file| damaged.contains(&file.run));
         let repaired = concerned.count() as u64;
         for tried in 1.. {
+            here.disprove(&damaged)?;
             self.bring_anew(table, &files, &damaged, cancelled)?;
             let report = here.verify_runs_of(version, &damaged)?;
+            here.prove(&report)?;
             let Some(problem) = report.problems.first() else {
                 break;
             };

@@ -1,0 +1,158 @@
+//! What a follower knows of one table: which of its versions are open, and what its pointer says.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::pointer::Pointer;
+use crate::serving_set::TableState;
+use crate::table::Table;
+use crate::version::Version;
+
+#[derive(Debug, Default)]
+pub(crate) struct Follow {
+    pub serving: Option<Arc<Version>>,
+    pub previous: Option<Arc<Version>>,
+    /// Open, and to serve from the next activation on.
+    pub ready: Option<Ready>,
+    /// What the last activation replaced, until it is settled what of it stays open.
+    pub replaced: Option<Replaced>,
+    /// The pointer that was acted on last, with or without success.
+    pub pointer: Option<Pointer>,
+    /// When to try again after a failure, on the monotonic clock.
+    pub retry_at: Option<Duration>,
+    pub swaps: u64,
+    pub load_errors: u64,
+    pub problem: Option<String>,
+    /// [`TableState::pointer_damaged`].
+    pub pointer_damaged: bool,
+    /// Files of the open versions were replaced: they have to be opened anew.
+    pub stale: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub version: Arc<Version>,
+    /// What a rollback would go to.
+    pub before: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Replaced {
+    /// Of this table, and open until now.
+    pub versions: Vec<Arc<Version>>,
+    /// What a rollback would go to.
+    pub before: Option<u64>,
+}
+
+/// What a look at a table's pointer found.
+pub(crate) enum PointerSeen {
+    /// The same as before, or nothing to be done about it.
+    Same,
+    /// No version is asked for.
+    Nothing,
+    Dropped,
+    Serve(Pointer, u64),
+}
+
+impl Follow {
+    /// The versions that are kept open.
+    pub fn open(&self) -> impl Iterator<Item = &Arc<Version>> {
+        [&self.serving, &self.previous].into_iter().flatten()
+    }
+
+    pub fn open_mut(&mut self) -> impl Iterator<Item = &mut Arc<Version>> {
+        [&mut self.serving, &mut self.previous]
+            .into_iter()
+            .flatten()
+    }
+
+    /// The version, by what is open already if that is the very same, else from the disk.
+    pub fn find_or_open(&self, table: &Table, version: u64) -> Result<Arc<Version>, String> {
+        let read = table.manifest_and_sum(version);
+        let read = read.map_err(|error| error.to_string())?;
+        let held = table.store().held(&read.0);
+        let open = || self.open().filter(|_| !self.stale);
+        if let Some(open) = open().find(|open| open.is_same(&read, &held)) {
+            return Ok(Arc::clone(open));
+        }
+        let known: Vec<&Version> = open().map(|open| &**open).collect();
+        let opened = table.open_read(read, &held, &known);
+        opened.map_err(|error| error.to_string())
+    }
+
+    /// The version to keep open for a rollback. That it cannot be opened stops nothing: a rollback
+    /// would find out and say so.
+    pub fn keep_previous(
+        &self,
+        table: &Table,
+        before: Option<u64>,
+        open: &[Arc<Version>],
+    ) -> Option<Arc<Version>> {
+        let before = before?;
+        let read = table.manifest_and_sum(before).ok()?;
+        let held = table.store().held(&read.0);
+        match open.iter().find(|open| open.is_same(&read, &held)) {
+            Some(open) => Some(Arc::clone(open)),
+            None => {
+                let known: Vec<&Version> = open.iter().map(|open| &**open).collect();
+                table.open_read(read, &held, &known).ok()
+            }
+        }
+    }
+
+    pub fn state(&self) -> TableState {
+        let manifest = self.serving.as_ref().map(|version| version.manifest());
+        TableState {
+            serving: manifest.map(|manifest| manifest.version),
+            previous: self.previous.as_ref().map(|version| version.version()),
+            wanted: self.pointer.as_ref().and_then(|pointer| pointer.serving),
+            sequence: self.pointer.as_ref().map_or(0, |pointer| pointer.sequence),
+            rows: manifest.map_or(0, |manifest| manifest.rows()),
+            bytes: manifest.map_or(0, |manifest| manifest.bytes()),
+            file_bytes: self.serving.as_ref().map_or(0, |open| open.file_bytes()),
+            memory_bytes: self
+                .serving
+                .as_ref()
+                .map_or(0, |version| version.memory_bytes() as u64),
+            swaps: self.swaps,
+            load_errors: self.load_errors,
+            problem: self.problem.clone(),
+            pointer_damaged: self.pointer_damaged,
+        }
+    }
+}
+
+/// Reads a table's pointer and says what it asks for.
+pub(crate) fn see(
+    table: &Table,
+    known: Option<&Follow>,
+    now: Duration,
+) -> Result<PointerSeen, StoreError> {
+    let serving = known.and_then(|follow| follow.serving.as_ref());
+    let waits = known
+        .and_then(|follow| follow.retry_at)
+        .is_some_and(|at| now < at);
+    let Some(pointer) = Pointer::read(&**table.disk(), &table.files.pointer())? else {
+        return match serving {
+            None => Ok(PointerSeen::Nothing),
+            Some(_) if table.version_numbers()?.is_empty() => Ok(PointerSeen::Dropped),
+            Some(_) => Err(StoreError::Io {
+                action: "read",
+                path: table.files.pointer(),
+                source: io::ErrorKind::NotFound.into(),
+            }),
+        };
+    };
+    if pointer.dropped {
+        return Ok(PointerSeen::Dropped);
+    }
+    let same = known.and_then(|follow| follow.pointer.as_ref()) == Some(&pointer);
+    let settled = known.is_some_and(|follow| follow.problem.is_none());
+    match pointer.serving {
+        Some(_) if same && (settled || waits) => Ok(PointerSeen::Same),
+        Some(version) => Ok(PointerSeen::Serve(pointer, version)),
+        None => Ok(PointerSeen::Nothing),
+    }
+}

@@ -1,0 +1,223 @@
+//! What was read back here of a version that came from elsewhere.
+//!
+//! Verifying a version reads all of it, so what it found is noted beside the manifest, in
+//! `V.verified`: a sealed document that names the manifest by its checksum. A note says that a
+//! partition's files were sound as they lay here at that moment. So it is taken back, durably,
+//! before such a file is removed or brought anew: a file that is here, at its length, in a partition
+//! that a note names was verified, whatever died meanwhile.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use forebay_io::replace_file;
+use serde::{Deserialize, Serialize};
+
+use crate::bound::Bound;
+use crate::cleanup::remove_if_there;
+use crate::error::{At, StoreError};
+use crate::manifest::{Manifest, Partition};
+use crate::name::{RunId, TableName};
+use crate::partition::{Held, PartitionId};
+use crate::seal::{seal, unseal};
+use crate::table::Table;
+use crate::verify::{PartitionProof, VerifyReport};
+
+const PROOF_FORMAT: u64 = 1;
+
+/// Which partitions of a version were verified here, and what they hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    forebay_proof: u64,
+    pub table: TableName,
+    pub version: u64,
+    /// The checksum of the manifest.
+    pub manifest_sum: u64,
+    /// In the manifest's order.
+    pub partitions: Vec<PartitionProof>,
+}
+
+impl Proof {
+    pub(crate) fn new(manifest: &Manifest, sum: u64, partitions: Vec<PartitionProof>) -> Self {
+        let mut proof = Self {
+            forebay_proof: PROOF_FORMAT,
+            table: manifest.table.clone(),
+            version: manifest.version,
+            manifest_sum: sum,
+            partitions: Vec::new(),
+        };
+        let mut by_id = by_id(partitions);
+        let ids = manifest.partitions.iter().map(|partition| partition.id);
+        proof.partitions = ids.filter_map(|id| by_id.remove(&id)).collect();
+        proof
+    }
+
+    /// Whether all partitions `held` of the manifest are in it.
+    pub(crate) fn covers(&self, manifest: &Manifest, held: &Held) -> bool {
+        let mut proven = self.partitions.iter().map(|partition| partition.id);
+        let ids = manifest.partitions.iter().map(|partition| partition.id);
+        // Both stand in the manifest's order.
+        ids.filter(|id| held.holds(*id))
+            .all(|id| proven.any(|proven| proven == id))
+    }
+
+    /// Of the partitions `held`.
+    pub(crate) fn of(mut self, held: &Held) -> Self {
+        self.partitions.retain(|partition| held.holds(partition.id));
+        self
+    }
+}
+
+fn by_id(partitions: Vec<PartitionProof>) -> BTreeMap<PartitionId, PartitionProof> {
+    let with_id = partitions
+        .into_iter()
+        .map(|partition| (partition.id, partition));
+    with_id.collect()
+}
+
+impl Table {
+    /// What was verified here of a version; `None` where there is no note, or one that is damaged or
+    /// of another manifest.
+    pub fn proof(&self, version: u64) -> Result<Option<Proof>, StoreError> {
+        let (manifest, sum) = self.manifest_and_sum(version)?;
+        self.proof_of(&manifest, sum)
+    }
+
+    pub(crate) fn proof_of(
+        &self,
+        manifest: &Manifest,
+        sum: u64,
+    ) -> Result<Option<Proof>, StoreError> {
+        let path = self.files.proof(manifest.version);
+        let bytes = match self.disk().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.at("read", &path)?,
+        };
+        let read = unseal::<Proof>(&bytes, "forebay_proof", PROOF_FORMAT).ok();
+        let fits = |proof: &Proof| {
+            (&proof.table, proof.version, proof.manifest_sum)
+                == (&manifest.table, manifest.version, sum)
+        };
+        let proof = read.map(|(proof, _)| proof).filter(fits);
+        // Of ids that the manifest has, each once, in its order.
+        Ok(proof.map(|proof| Proof::new(manifest, sum, proof.partitions)))
+    }
+
+    /// The proof of a version that is here with just this manifest, with all files that are to be
+    /// here at their lengths, and all of them verified; of the partitions held.
+    pub fn proven(&self, version: u64, manifest: &[u8]) -> Result<Option<Proof>, StoreError> {
+        if !self.has_installed(version, manifest)? {
+            return Ok(None);
+        }
+        let (manifest, sum) = self.manifest_and_sum(version)?;
+        let held = self.store().held(&manifest);
+        let proof = self.proof_of(&manifest, sum)?;
+        let whole = proof.filter(|proof| proof.covers(&manifest, &held));
+        Ok(whole.map(|proof| proof.of(&held)))
+    }
+
+    /// Notes what a verification of a version found sound, beside what is noted of it.
+    pub fn prove(&self, report: &VerifyReport) -> Result<(), StoreError> {
+        let _lock = self.lock_pointer("a note of a verification")?;
+        // The names of what was verified must not be lost where the note is not.
+        let runs = self.files.runs();
+        self.disk().sync_dir(&runs).at("sync", &runs)?;
+        let (manifest, sum) = self.manifest_and_sum(report.version)?;
+        let known = self.proof_of(&manifest, sum)?;
+        let mut partitions = known.map_or(Vec::new(), |proof| proof.partitions);
+        partitions.extend(report.partitions.iter().cloned());
+        self.write_proof(&Proof::new(&manifest, sum, partitions))
+    }
+
+    /// Takes back what is noted of partitions that have one of these runs, in all versions, for their
+    /// files are about to change.
+    pub fn disprove(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock_pointer("a note of a verification")?;
+        self.disprove_where(&|partition| partition.runs.iter().any(|run| runs.contains(&run.id)))
+    }
+
+    /// REQUIRES the pointer lock.
+    pub(crate) fn disprove_where(
+        &self,
+        gone: &dyn Fn(&Partition) -> bool,
+    ) -> Result<(), StoreError> {
+        for version in self.version_numbers()? {
+            let Ok((manifest, sum)) = self.manifest_and_sum(version) else {
+                // A note of a manifest that nobody can read is none.
+                continue;
+            };
+            let Some(mut proof) = self.proof_of(&manifest, sum)? else {
+                continue;
+            };
+            let concerned = manifest
+                .partitions
+                .iter()
+                .filter(|partition| gone(partition));
+            let ids: Vec<PartitionId> = concerned.map(|partition| partition.id).collect();
+            let before = proof.partitions.len();
+            proof
+                .partitions
+                .retain(|partition| !ids.contains(&partition.id));
+            if proof.partitions.len() < before {
+                self.write_proof(&proof)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// REQUIRES the pointer lock.
+    pub(crate) fn write_proof(&self, proof: &Proof) -> Result<(), StoreError> {
+        let path = self.files.proof(proof.version);
+        let sealed = seal(proof).map_err(|problem| StoreError::Damaged {
+            path: path.clone(),
+            problem,
+        })?;
+        replace_file(&**self.disk(), &path, &sealed.0).at("write", &path)
+    }
+
+    /// REQUIRES the pointer lock.
+    pub(crate) fn remove_proof(&self, version: u64) -> Result<(), StoreError> {
+        remove_if_there(&**self.disk(), &self.files.proof(version))
+    }
+
+    /// What notes say of partitions of this manifest, where versions that are here have just the
+    /// same runs within the same bounds, this version among them.
+    pub(crate) fn known_proofs(
+        &self,
+        manifest: &Manifest,
+    ) -> Result<Vec<PartitionProof>, StoreError> {
+        let by_lower: BTreeMap<&Bound, &Partition> = manifest
+            .partitions
+            .iter()
+            .map(|partition| (&partition.bounds.lower, partition))
+            .collect();
+        let mut known = Vec::new();
+        for version in self.version_numbers()? {
+            let Ok((other, sum)) = self.manifest_and_sum(version) else {
+                continue;
+            };
+            let Some(proof) = self
+                .proof_of(&other, sum)?
+                .filter(|_| other.delta == manifest.delta)
+            else {
+                continue;
+            };
+            let mut proven = by_id(proof.partitions);
+            for part in &other.partitions {
+                let same = by_lower
+                    .get(&part.bounds.lower)
+                    .filter(|same| (&same.bounds, &same.runs) == (&part.bounds, &part.runs));
+                if let (Some(same), Some(found)) = (same, proven.remove(&part.id)) {
+                    known.push(PartitionProof {
+                        id: same.id,
+                        ..found
+                    });
+                }
+            }
+        }
+        Ok(known)
+    }
+}
