@@ -21,6 +21,15 @@ impl Port {
         matches!(self, Port::Cluster | Port::Class(_))
     }
 
+    /// What clients are told that the server is.
+    pub fn mode(self) -> &'static str {
+        if self.is_clustered() {
+            "cluster"
+        } else {
+            "standalone"
+        }
+    }
+
     /// Whether a command of its clients is taken elsewhere when its keys are not here.
     pub fn is_led_on(self) -> bool {
         matches!(self, Port::Cluster | Port::Class(_) | Port::Gateway)

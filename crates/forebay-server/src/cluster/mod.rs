@@ -18,9 +18,11 @@ mod peers;
 mod place;
 mod serve;
 mod split;
+mod topology;
 
 pub use config::{ClusterConfig, ForwardLimits, PeerTls};
 pub use elsewhere::elsewhere;
 pub use node::Cluster;
 pub use peers::PeerClient;
 pub use serve::PeerConnection;
+pub use topology::{Advertised, Shard, myself, shards, unlisted_id};

@@ -5,6 +5,7 @@ mod bits;
 mod call;
 mod cell;
 mod clients;
+mod cluster;
 mod connection;
 mod count;
 mod exec;

@@ -67,14 +67,14 @@ impl StandIn {
     }
 
     pub fn change(&self, change: impl FnOnce(&mut Model)) {
-        let mut told = self.told.lock().unwrap();
+        let mut told = self.told.lock().expect("not poisoned");
         change(&mut told.model);
         told.revision += 1;
     }
 
     /// Whom it was told to suspect, and to trust again.
     pub fn told_of(&self) -> (Vec<u32>, Vec<u32>) {
-        let told = self.told.lock().unwrap();
+        let told = self.told.lock().expect("not poisoned");
         let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
         (numbers(&told.suspected), numbers(&told.trusted))
     }
@@ -82,7 +82,7 @@ impl StandIn {
 
 impl Member for StandIn {
     fn map(&self) -> Arc<ClusterMap> {
-        let told = self.told.lock().unwrap();
+        let told = self.told.lock().expect("not poisoned");
         let Told {
             model,
             revision,
@@ -111,13 +111,13 @@ impl Member for StandIn {
     }
 
     fn suspect(&self, node: NodeId) {
-        let mut told = self.told.lock().unwrap();
+        let mut told = self.told.lock().expect("not poisoned");
         told.suspects.insert(node);
         told.suspected.push(node);
     }
 
     fn trust(&self, node: NodeId) {
-        let mut told = self.told.lock().unwrap();
+        let mut told = self.told.lock().expect("not poisoned");
         told.suspects.remove(&node);
         told.trusted.push(node);
     }
@@ -154,15 +154,15 @@ pub fn host(id: u32) -> String {
 }
 
 pub fn at(id: u32, port: u16) -> SocketAddr {
-    SocketAddr::new(host(id).parse().unwrap(), port)
+    SocketAddr::new(host(id).parse().expect("an address"), port)
 }
 
 pub fn node(id: u32) -> NodeEntry {
     let address = |port| HostPort::new(&host(id), port);
     NodeEntry {
         id: NodeId(id),
-        name: NodeName::new(&format!("n{id}")).unwrap(),
-        zone: Zone::new(["a", "b"][id as usize % 2]).unwrap(),
+        name: NodeName::new(&format!("n{id}")).expect("a name"),
+        zone: Zone::new(["a", "b"][id as usize % 2]).expect("a name"),
         incarnation: 1,
         state: NodeState::Up,
         listen: address(LISTEN),
@@ -191,7 +191,7 @@ pub fn model() -> Model {
     let main = CLASSES.map(|(slot, list)| range(Bound::Slot(slot), &list));
     let main = Layout::new(Order::Hashed, main.to_vec());
     model.layouts.insert(LayoutName::Main, main);
-    let log = TableName::new("log").unwrap();
+    let log = TableName::new("log").expect("a name");
     let ranges = RANGES.map(|(lower, list)| range(Bound::Key(lower.to_vec()), &list));
     let name = LayoutName::Table(log.clone());
     let layout = Layout::new(Order::Ordered, ranges.to_vec());
@@ -208,7 +208,7 @@ pub fn model() -> Model {
     model.put_table(&log, entry(Order::Ordered, name, 2));
     for (table, replicas) in [("words", 2), ("few", 1)] {
         let entry = entry(Order::Hashed, LayoutName::Main, replicas);
-        model.put_table(&TableName::new(table).unwrap(), entry);
+        model.put_table(&TableName::new(table).expect("a name"), entry);
     }
     model
 }
@@ -306,7 +306,7 @@ impl InOneProcess {
 /// Pushes a version whose values name `version`, cut where the layout is.
 pub fn push(fixture: &Fixture, table: &str, order: Order, version: u32) {
     let number = push_only(fixture, table, order, version);
-    let name = TableName::new(table).unwrap();
+    let name = TableName::new(table).expect("a name");
     let swapped = fixture
         .store
         .table(&name)
