@@ -31,7 +31,7 @@ pub use disk::{
     is_out_of_space, may_pass, out_of_files, put_file, replace_file,
 };
 pub use memory::MemoryDisk;
-pub use net::{Arrival, Listener, Net, NetStream};
+pub use net::{Arrival, Connecting, Listener, Net, NetStream};
 pub use os::OsDisk;
 #[cfg(feature = "net")]
 pub use os_net::OsNet;

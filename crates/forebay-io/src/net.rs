@@ -1,9 +1,10 @@
-//! The network: ports that listen, and the connections that come in.
+//! The network: ports that listen, and connections, those that come in and those that go out.
 
 use std::fmt::Debug;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -12,7 +13,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub trait Net: Debug + Send + Sync + 'static {
     /// Listens at the address; port 0 takes any free one. From then on clients can connect.
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
+
+    /// Connects to a port of a host, a name or an address. REQUIRES: it is polled in the runtime
+    /// that is to use the connection, with tokio's I/O.
+    fn connect(&self, host: &str, port: u16) -> Connecting;
 }
+
+/// A connection that is being made.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn NetStream>>> + Send>>;
 
 /// A port that listens, until it is dropped.
 pub trait Listener: Debug + Send {

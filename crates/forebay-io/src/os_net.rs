@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{Arrival, Listener, Net, NetStream};
+use crate::{Arrival, Connecting, Listener, Net, NetStream};
 
 /// TCP. Small replies are sent at once (TCP_NODELAY).
 #[derive(Debug, Default, Clone, Copy)]
@@ -30,6 +30,15 @@ impl Net for OsNet {
         let listener = StdListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Box::new(OsListener::Bound(listener)))
+    }
+
+    fn connect(&self, host: &str, port: u16) -> Connecting {
+        let host = host.to_owned();
+        Box::pin(async move {
+            let stream = TcpStream::connect((&*host, port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn NetStream>)
+        })
     }
 }
 

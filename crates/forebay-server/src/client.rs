@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
+use crate::port::Port;
+
 /// What others see of a connection. Times are milliseconds on the server's coarse clock.
 #[derive(Debug)]
 pub struct Client {
     pub id: u64,
     pub address: SocketAddr,
     pub local: SocketAddr,
+    /// Where it came to.
+    pub port: Port,
     pub connected_ms: u64,
     /// Whether it got past TLS and AUTH.
     pub admitted: AtomicBool,
@@ -42,13 +46,20 @@ pub struct Details {
 }
 
 impl Client {
-    pub fn new(id: u64, address: SocketAddr, local: SocketAddr, now_ms: u64) -> Self {
+    pub fn new(
+        id: u64,
+        (address, local): (SocketAddr, SocketAddr),
+        port: Port,
+        now_ms: u64,
+    ) -> Self {
         Self {
             id,
             address,
             local,
+            port,
             connected_ms: now_ms,
-            admitted: AtomicBool::new(false),
+            // Nodes show certificates, and log in nowhere.
+            admitted: AtomicBool::new(port == Port::Peer),
             idle: AtomicBool::new(false),
             active_ms: AtomicU64::new(now_ms),
             writing_ms: AtomicU64::new(0),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use forebay_engine::TableName;
 use forebay_io::{Net, OsNet};
 
+use crate::cluster::ClusterConfig;
 use crate::pulls::Pulls;
 use crate::resp::RequestLimits;
 
@@ -45,6 +46,8 @@ pub struct ServerConfig {
     pub live_memory_bytes: usize,
     /// Who brings versions into the store, where somebody does.
     pub pulls: Option<Arc<dyn Pulls>>,
+    /// The cluster that this is a node of.
+    pub cluster: Option<ClusterConfig>,
     /// How many files the process may have open; `None`: there is no limit.
     pub open_files: Option<usize>,
     /// The network that both ports are of.
@@ -105,6 +108,7 @@ impl Default for ServerConfig {
             default_table: None,
             live_memory_bytes: 256 << 20,
             pulls: None,
+            cluster: None,
             open_files: None,
             net: Arc::new(OsNet),
             limits: Limits::default(),
@@ -141,6 +145,15 @@ impl ServerConfig {
     pub fn check_exposure(&self) -> Result<(), String> {
         let mut open = vec![("RESP", self.resp)];
         open.extend(self.http.map(|address| ("HTTP", address)));
+        if let Some(cluster) = &self.cluster {
+            open.extend(cluster.gateway.map(|address| ("the gateway", address)));
+            if cluster.peer_tls.is_none() && !is_loopback(&cluster.peer) {
+                return Err(format!(
+                    "refusing to serve other nodes on {}, which other machines may reach, without their                      certificates: give TLS for them, or bind to 127.0.0.1",
+                    cluster.peer
+                ));
+            }
+        }
         for (what, address) in open
             .into_iter()
             .filter(|(_, address)| !is_loopback(address))

@@ -73,9 +73,10 @@ impl Dispatch<'_> {
                     user,
                     shared,
                     may_wait: false,
+                    port: self.session.client.port,
                 };
                 let (outcome, table) = view.run(place, args, self.reply, self.commits);
-                let waits = outcome == Outcome::NotResident;
+                let waits = matches!(outcome, Outcome::NotResident | Outcome::NotHere);
                 let task = waits.then(|| Task::One(place, args.to_owned()));
                 return Ran {
                     outcome,
@@ -107,9 +108,11 @@ impl Dispatch<'_> {
             user,
             shared,
             may_wait: false,
+            port: self.session.client.port,
         };
         let (outcome, table) = view.exec(&queued, self.reply, self.commits);
-        let task = (outcome == Outcome::NotResident).then_some(Task::Exec(queued));
+        let waits = matches!(outcome, Outcome::NotResident | Outcome::NotHere);
+        let task = waits.then_some(Task::Exec(queued));
         Ran {
             outcome,
             table,

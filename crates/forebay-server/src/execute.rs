@@ -4,6 +4,7 @@ use forebay_engine::TableName;
 
 use crate::command::{Answer, COMMANDS, Call, Command, CommandError, Held, Queued, Run};
 use crate::commits::Commits;
+use crate::port::Port;
 use crate::resp::{Args, Reply};
 use crate::shared::Shared;
 use crate::table_view::TableView;
@@ -16,6 +17,8 @@ pub struct View<'a> {
     pub user: &'a User,
     pub shared: &'a Shared,
     pub may_wait: bool,
+    /// Where the command came to.
+    pub port: Port,
 }
 
 /// What became of a command.
@@ -26,6 +29,8 @@ pub enum Outcome {
     Failed,
     /// Nothing was written: it has to run where it may wait.
     NotResident,
+    /// Answered with an error, which is taken back where the command can go to where its keys are.
+    NotHere,
 }
 
 impl View<'_> {
@@ -41,7 +46,8 @@ impl View<'_> {
         let command = &COMMANDS[place];
         if command.writes() && (self.may_wait || !matches!(command.run, Run::RangeDelete(_))) {
             let (answer, table) = self.write(command, args, reply, commits);
-            return (settle(answer, start, reply), table);
+            let outcome = settle(answer, start, reply);
+            return (self.lead_on(outcome, start, reply), table);
         }
         let moments = match command.key_places(args.len()).nth(1) {
             Some(_) if !self.tables.live.is_empty() => {
@@ -50,8 +56,33 @@ impl View<'_> {
             _ => Ok(Vec::new()),
         };
         match moments {
-            Ok(moments) => self.read(command, args, Held::Moments(&moments), reply),
+            Ok(moments) => {
+                let (outcome, table) = self.read(command, args, Held::Moments(&moments), reply);
+                (self.lead_on(outcome, start, reply), table)
+            }
             Err(stop) => (settle(Err(stop), start, reply), None),
+        }
+    }
+
+    /// What becomes of a command whose keys are not here: it is taken to where they are, another
+    /// node is told so, and clients of a server that knows of no other get an error.
+    #[inline]
+    pub fn lead_on(&self, outcome: Outcome, start: usize, reply: &mut Reply) -> Outcome {
+        match (outcome, self.port) {
+            (Outcome::NotHere, Port::Alone) => Outcome::Failed,
+            (Outcome::NotHere, Port::Peer) => {
+                let words = String::from_utf8_lossy(&reply.bytes()[start..]).into_owned();
+                let revision = self.shared.cluster.as_ref().map_or(0, |c| c.map().revision);
+                reply.truncate(start);
+                let words = words.trim_start_matches("-ERR ").trim_end();
+                reply.error(&format!("NOTHERE {revision} {words}"));
+                Outcome::Failed
+            }
+            (Outcome::NotHere, _) => {
+                reply.truncate(start);
+                outcome
+            }
+            _ => outcome,
         }
     }
 
@@ -76,6 +107,9 @@ impl View<'_> {
             held,
         };
         let answer = match command.run {
+            Run::Read(_) | Run::Walk(_) if self.port.is_led_on() && command.is_of_all_tables() => {
+                Err(CommandError::NotHere(String::new()))
+            }
             Run::Walk(_) | Run::RangeDelete(_) if !self.may_wait => Err(CommandError::NotResident),
             Run::Read(run) | Run::Walk(run) => run(&mut call),
             Run::Session(_) if command.is_of_no_table() => {
@@ -125,11 +159,18 @@ impl View<'_> {
         }
         reply.array(queued.commands.len());
         for (command, args) in commands() {
+            let command_start = reply.len();
             let (outcome, table) = self.read(command, args, Held::Moments(&moments), reply);
             first = first.or(table);
             if outcome == Outcome::NotResident {
                 reply.truncate(start);
                 return (outcome, first);
+            }
+            if outcome == Outcome::NotHere && self.port != Port::Alone {
+                let error = reply.bytes()[command_start..].to_vec();
+                reply.truncate(start);
+                reply.append(&error);
+                return (self.lead_on(outcome, start, reply), first);
             }
             if let Err(stop) = self.check_replies(reply, start) {
                 return (settle(Err(stop), start, reply), first);
@@ -160,6 +201,11 @@ pub fn settle(answer: Answer, start: usize, reply: &mut Reply) -> Outcome {
         Err(CommandError::NotResident) => {
             reply.truncate(start);
             Outcome::NotResident
+        }
+        Err(CommandError::NotHere(words)) => {
+            reply.truncate(start);
+            reply.error(&format!("ERR {words}"));
+            Outcome::NotHere
         }
         Err(CommandError::Error(text)) => {
             reply.truncate(start);

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use forebay_engine::TableName;
 
-use crate::command::{Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
+use crate::command::{CommandError, Held, KEYS_AT_ONCE, Reading, find_source, reply_values, split};
 use crate::config::HIGH_WATER;
 use crate::execute::{Outcome, View, settle};
-use crate::resp::{OwnedArgs, Reply};
+use crate::resp::{Args, OwnedArgs, Reply};
 
 /// The place of GET in the command table.
 pub const GET: usize = 0;
@@ -33,6 +33,8 @@ pub struct AnsweredGets<'t> {
     pub answered: usize,
     pub failed: usize,
     pub table: Option<&'t TableName>,
+    /// The first that is not answered goes to another node.
+    pub not_here: bool,
 }
 
 impl CollectedGets {
@@ -100,6 +102,20 @@ impl CollectedGets {
 }
 
 impl OwnedGets {
+    pub fn table(&self) -> &[u8] {
+        &self.table
+    }
+
+    pub fn keys(&self) -> Args<'_> {
+        self.keys.borrow()
+    }
+
+    /// Answers the one at `index`, if that is possible.
+    pub fn answer_one(&self, view: &View<'_>, index: usize, reply: &mut Reply) -> bool {
+        let key = self.keys.borrow().get(index);
+        view.gets(&self.table, &[key], reply).answered == 1
+    }
+
     /// Answers some of them, the first in any case.
     pub fn answer<'t>(&self, view: &View<'t>, reply: &mut Reply) -> AnsweredGets<'t> {
         let mut all = AnsweredGets::default();
@@ -111,6 +127,10 @@ impl OwnedGets {
             all.answered += one.answered;
             all.failed += one.failed;
             all.table = all.table.or(one.table);
+            all.not_here = one.not_here;
+            if one.not_here {
+                break;
+            }
         }
         all
     }
@@ -122,15 +142,7 @@ impl<'t> View<'t> {
     fn gets(&self, table: &[u8], keys: &[&[u8]], reply: &mut Reply) -> AnsweredGets<'t> {
         let source = match find_source(self.tables, self.user, table) {
             Ok(source) => source,
-            Err(stop) => {
-                let refuse = |_: &&[u8]| settle(Err(stop.clone()), reply.len(), reply);
-                let failed = keys.iter().map(refuse).count();
-                return AnsweredGets {
-                    answered: failed,
-                    failed,
-                    table: None,
-                };
-            }
+            Err(stop) => return self.refuse_gets(&stop, keys.len(), reply),
         };
         let full_bytes = match self.may_wait {
             true => usize::MAX,
@@ -143,13 +155,19 @@ impl<'t> View<'t> {
             reply_start: None,
             full_bytes,
         };
-        let (mut answered, mut failed) = (0, 0);
+        let (mut answered, mut failed, mut not_here) = (0, 0, false);
         while answered < keys.len() && reply.len() < full_bytes {
             let (more, answer) = reply_values(source, &keys[answered..], &reading, reply);
             answered += more;
-            match settle(answer, reply.len(), reply) {
+            let start = reply.len();
+            let outcome = settle(answer, start, reply);
+            match self.lead_on(outcome, start, reply) {
                 Outcome::Answered => {}
                 Outcome::NotResident => break,
+                Outcome::NotHere => {
+                    not_here = true;
+                    break;
+                }
                 Outcome::Failed => {
                     answered += 1;
                     failed += 1;
@@ -160,7 +178,27 @@ impl<'t> View<'t> {
             answered,
             failed,
             table: Some(source.table()),
+            not_here,
         }
+    }
+
+    /// GETs of a table that cannot be read.
+    #[cold]
+    fn refuse_gets(
+        &self,
+        stop: &CommandError,
+        count: usize,
+        reply: &mut Reply,
+    ) -> AnsweredGets<'t> {
+        let mut gets = AnsweredGets::default();
+        while gets.answered < count && !gets.not_here {
+            let start = reply.len();
+            let outcome = settle(Err(stop.clone()), start, reply);
+            gets.not_here = self.lead_on(outcome, start, reply) == Outcome::NotHere;
+            gets.answered += usize::from(!gets.not_here);
+        }
+        gets.failed = gets.answered;
+        gets
     }
 }
 

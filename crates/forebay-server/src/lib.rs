@@ -10,6 +10,7 @@
 //! mixes versions.
 
 mod client;
+mod cluster;
 mod command;
 mod commits;
 mod config;
@@ -24,6 +25,7 @@ mod live;
 mod loads;
 mod metrics;
 mod pipeline;
+mod port;
 mod pulls;
 mod reply_memory;
 mod resp;
@@ -42,6 +44,7 @@ mod wait;
 mod work;
 mod worker;
 
+pub use cluster::{ClusterConfig, ForwardLimits, PeerClient, PeerTls};
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
 pub use pulls::{Pulled, Pulls, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};

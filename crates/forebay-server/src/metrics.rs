@@ -212,8 +212,14 @@ impl TableMetrics {
 }
 
 impl Histogram {
+    pub fn sum(&self) -> HistogramSum {
+        let mut sum = HistogramSum::default();
+        sum.add(self, 0);
+        sum
+    }
+
     #[inline]
-    fn record(&self, time: Duration, count: u64) {
+    pub fn record(&self, time: Duration, count: u64) {
         let ns = time.as_nanos() as u64;
         self.buckets[bucket_of(ns)].fetch_add(count, Ordering::Relaxed);
         self.sum_ns

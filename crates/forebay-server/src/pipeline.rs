@@ -28,6 +28,7 @@ use crate::session::{Replies, Session};
 use crate::shared::Shared;
 use crate::slow_log::{self, SlowEntry};
 use crate::table_view::TableView;
+use crate::users::User;
 use crate::wait::{Wait, Waited};
 use crate::work::{Done, Task, Work};
 
@@ -62,6 +63,8 @@ pub struct Pipeline {
     at: usize,
     gets: CollectedGets,
     pub reply: Reply,
+    /// What the commands of another node see, where they are for certain versions.
+    pinned: Option<TableView>,
     waiting: Option<Waiting>,
     /// What was written and is not durable yet, and where its replies lie: they are not to be sent
     /// before it is.
@@ -94,6 +97,7 @@ impl Pipeline {
             at: 0,
             gets: CollectedGets::default(),
             reply: Reply::charged(false, charge),
+            pinned: None,
             waiting: None,
             commits: Commits::default(),
             unacknowledged: Vec::new(),
@@ -103,6 +107,25 @@ impl Pipeline {
             shared: Arc::clone(shared),
             worker,
         }
+    }
+
+    /// Takes commands of another node, on behalf of a user. Those before are answered.
+    pub fn begin(
+        &mut self,
+        commands: &[u8],
+        user: Arc<User>,
+        resp3: bool,
+        pinned: Option<TableView>,
+    ) {
+        self.reply.clear(2 * HIGH_WATER);
+        self.session.reset(&self.shared);
+        self.session.log_in(user);
+        self.reply.set_resp3(resp3);
+        self.pinned = pinned;
+        self.input.clear();
+        self.input.extend_from_slice(commands);
+        (self.start, self.at) = (0, 0);
+        self.rewind();
     }
 
     /// Whether part of a command has arrived.
@@ -119,7 +142,10 @@ impl Pipeline {
         if shared.reply_memory.is_over() && self.reply.is_empty() {
             return self.pause(MEMORY_PAUSE);
         }
-        let tables = shared.tables();
+        let tables = match &self.pinned {
+            None => shared.tables(),
+            Some(pinned) => pinned.keep(),
+        };
         let mut now = shared.store.clock().monotonic();
         loop {
             if self.session.closing || self.session.client.killed.load(Ordering::Relaxed) {
@@ -177,10 +203,8 @@ impl Pipeline {
         let start = self.reply.len();
         self.reply.append_all(done.replies);
         // Others go there in any case.
-        if matches!(
-            COMMANDS[waiting.place].run,
-            Run::Read(_) | Run::Edit { .. } | Run::Together(_)
-        ) {
+        let run = COMMANDS[waiting.place].run;
+        if matches!(run, Run::Read(_) | Run::Edit { .. } | Run::Together(_)) && !done.elsewhere {
             let metrics = self.metrics_of(done.table.as_ref());
             metrics.page_misses.fetch_add(1, Ordering::Relaxed);
         }
@@ -319,8 +343,10 @@ impl Pipeline {
             user: &user,
             shared,
             may_wait: false,
+            port: self.session.client.port,
         };
         let gets = self.gets.answer(&self.input, &view, &mut self.reply);
+        let (answered, not_here) = (gets.answered, gets.not_here);
         self.note_command(GET);
         let since = *now;
         *now = self.shared.store.clock().monotonic();
@@ -340,36 +366,40 @@ impl Pipeline {
             self.rewind();
             return None;
         }
-        let task = Task::Gets(self.gets.owned(&self.input, gets.answered));
-        let ends = (gets.answered..count).map(|left| self.gets.end(left));
-        let ends = ends.collect();
-        Some(self.wait(task, GET, ends, since, tables, user))
+        let task = Task::Gets(self.gets.owned(&self.input, answered));
+        let ends = (answered..count).map(|left| self.gets.end(left));
+        let waiting = self.waiting(GET, ends.collect(), since);
+        let work = self.work(task, tables, user);
+        Some(self.wait(work, waiting, not_here))
     }
 
-    fn wait(
-        &mut self,
-        task: Task,
-        place: usize,
-        ends: Vec<usize>,
-        since: Duration,
-        tables: &TableView,
-        user: Arc<crate::users::User>,
-    ) -> Next {
-        let replies_before = self.session.replies;
-        self.waiting = Some(Waiting {
+    fn waiting(&self, place: usize, ends: Vec<usize>, since: Duration) -> Waiting {
+        Waiting {
             place,
             ends,
             since,
-            replies_before,
-        });
-        Next::Wait(Wait::Work(Work {
+            replies_before: self.session.replies,
+        }
+    }
+
+    fn work(&self, task: Task, tables: &TableView, user: Arc<User>) -> Work {
+        Work {
             task,
             tables: tables.keep(),
             user,
             client: Arc::clone(&self.session.client),
             shared: Arc::clone(&self.shared),
+            worker: self.worker,
             resp3: self.reply.is_resp3(),
-        }))
+        }
+    }
+
+    fn wait(&mut self, work: Work, waiting: Waiting, elsewhere: bool) -> Next {
+        self.waiting = Some(waiting);
+        Next::Wait(match elsewhere {
+            true => Wait::Elsewhere(Box::new(work)),
+            false => Wait::Work(work),
+        })
     }
 
     /// Runs the command of `len` bytes that was parsed.
@@ -401,7 +431,9 @@ impl Pipeline {
         self.note_command(place);
         let since = *now;
         if let (Some(task), Some(user)) = (ran.task, self.session.user.clone()) {
-            return Some(self.wait(task, place, vec![end], since, tables, user));
+            let waiting = self.waiting(place, vec![end], since);
+            let work = self.work(task, tables, user);
+            return Some(self.wait(work, waiting, ran.outcome == Outcome::NotHere));
         }
         *now = self.shared.store.clock().monotonic();
         let failed = usize::from(ran.outcome == Outcome::Failed);

@@ -167,6 +167,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+    use crate::port::Port;
 
     fn memory_of(clients: usize, limit_bytes: usize) -> (Arc<ReplyMemory>, Vec<Charge>) {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -174,7 +175,7 @@ mod tests {
         let memory = ReplyMemory::new(limit_bytes, Arc::clone(&list), Arc::default());
         let memory = Arc::new(memory);
         let charges = (0..clients as u64).map(|id| {
-            let client = Arc::new(Client::new(id, address, address, 1));
+            let client = Arc::new(Client::new(id, (address, address), Port::Alone, 1));
             list.lock().insert(id, Arc::clone(&client));
             Charge::new(&memory, &client)
         });

@@ -16,9 +16,10 @@ use crate::descriptors::Descriptors;
 use crate::http::HttpServer;
 use crate::live::LOOK;
 use crate::loads::Loads;
+use crate::port::Port;
 use crate::secrets::{SecretFiles, SecretsError};
 use crate::shared::Shared;
-use crate::worker::workers;
+use crate::worker::{Open, workers};
 
 /// A server of one store's tables.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Handle {
     shared: Arc<Shared>,
     resp_address: SocketAddr,
     http_address: Option<SocketAddr>,
+    /// Of a node of a cluster: its ports beside the ordinary one.
+    more_addresses: Addresses,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -79,12 +82,12 @@ impl Server {
             needed,
         })?;
         let secrets = SecretFiles::read(&config, &**store.disk())?;
-        let resp = listen(&*config.net, "RESP", config.resp)?;
+        let (open, addresses) = open_ports(&config)?;
         let http = config
             .http
             .map(|address| listen(&*config.net, "HTTP", address))
             .transpose()?;
-        let resp_address = resp.address().map_err(StartError::Thread)?;
+        let resp_address = addresses[0].1;
         let http_address = http
             .as_ref()
             .map(|listener| listener.address())
@@ -107,9 +110,10 @@ impl Server {
             shared: Arc::clone(&shared),
             resp_address,
             http_address,
+            more_addresses: addresses[1..].to_vec(),
             threads: Vec::new(),
         };
-        let workers = workers(&shared, resp).map_err(StartError::Runtime)?;
+        let workers = workers(&shared, open).map_err(StartError::Runtime)?;
         let http = http.map(|listener| HttpServer::new(&shared, listener));
         let http = http.transpose().map_err(StartError::Runtime)?;
         for (worker, runtime) in workers {
@@ -144,6 +148,21 @@ impl Handle {
     /// Where RESP listens.
     pub fn resp_address(&self) -> SocketAddr {
         self.resp_address
+    }
+
+    /// Where the gateway of a node of a cluster listens, if it does.
+    pub fn gateway_address(&self) -> Option<SocketAddr> {
+        self.address_of(Port::Gateway)
+    }
+
+    /// Where other nodes of the cluster come to.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.address_of(Port::Peer)
+    }
+
+    fn address_of(&self, port: Port) -> Option<SocketAddr> {
+        let found = self.more_addresses.iter().find(|(of, _)| *of == port);
+        found.map(|(_, address)| *address)
     }
 
     /// Where HTTP listens, if it does.
@@ -226,6 +245,38 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+type Addresses = Vec<(Port, SocketAddr)>;
+
+/// All ports that are served in RESP, the ordinary one first, and where they are.
+fn open_ports(config: &ServerConfig) -> Result<(Vec<Open>, Addresses), StartError> {
+    let mut wanted = Vec::new();
+    match &config.cluster {
+        None => wanted.push(("RESP", config.resp, Port::Alone)),
+        Some(cluster) => {
+            wanted.push(("RESP", config.resp, Port::Cluster));
+            wanted.push(("other nodes", cluster.peer, Port::Peer));
+            wanted.extend(cluster.gateway.map(|at| ("the gateway", at, Port::Gateway)));
+            wanted.extend(cluster.class_ports.iter().map(|port| {
+                let at = SocketAddr::new(config.resp.ip(), *port);
+                ("a class", at, Port::Class(*port))
+            }));
+        }
+    }
+    let (mut open, mut addresses) = (Vec::new(), Vec::new());
+    for (what, at, port) in wanted {
+        let listener = listen(&*config.net, what, at)?;
+        let address = listener.address();
+        let address = address.map_err(|source| StartError::Listen {
+            what,
+            address: at,
+            source,
+        })?;
+        addresses.push((port, address));
+        open.push((listener, port));
+    }
+    Ok((open, addresses))
 }
 
 fn listen(

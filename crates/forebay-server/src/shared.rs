@@ -10,11 +10,13 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::client::Client;
+use crate::cluster::Cluster;
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::descriptors::{self, Descriptors};
 use crate::live::LiveTables;
 use crate::metrics::Metrics;
+use crate::port::Port;
 use crate::reply_memory::{Clients, ReplyMemory};
 use crate::secrets::SecretFiles;
 use crate::seldom::Seldom;
@@ -52,6 +54,8 @@ pub struct Shared {
     /// For lines about wrong passwords.
     pub wrong_told: Seldom,
     pub resp_address: SocketAddr,
+    /// The cluster that this is a node of.
+    pub cluster: Option<Cluster>,
     /// 40 hex digits, new with every start: INFO's run_id.
     pub run_id: String,
     pub started_unix_ms: u64,
@@ -82,7 +86,12 @@ impl Shared {
         let coarse_ms = Arc::<AtomicU64>::default();
         let limit = config.limits.reply_memory_bytes;
         let reply_memory = ReplyMemory::new(limit, Arc::clone(&clients), Arc::clone(&coarse_ms));
+        let cluster = config.cluster.clone().map(|cluster| {
+            let (workers, bytes) = (config.worker_threads(), config.limits.reply_bytes);
+            Cluster::new(cluster, &config.net, store.clock(), workers, bytes)
+        });
         let shared = Self {
+            cluster,
             metrics: Metrics::new(config.worker_threads()),
             secrets,
             anyone: Arc::new(User::anyone()),
@@ -227,9 +236,9 @@ impl Shared {
     }
 
     /// Enters a new connection into the list of clients.
-    pub fn register(&self, address: SocketAddr, local: SocketAddr) -> Arc<Client> {
+    pub fn register(&self, addresses: (SocketAddr, SocketAddr), port: Port) -> Arc<Client> {
         let id = self.next_client.fetch_add(1, Ordering::Relaxed);
-        let client = Arc::new(Client::new(id, address, local, self.now_ms()));
+        let client = Arc::new(Client::new(id, addresses, port, self.now_ms()));
         self.clients.lock().insert(id, Arc::clone(&client));
         client
     }

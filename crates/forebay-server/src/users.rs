@@ -131,6 +131,11 @@ impl Users {
         bool::from(found).then(|| Arc::clone(&self.users[place as usize]))
     }
 
+    /// The user of that name, for who is known to have its password.
+    pub fn named(&self, name: &str) -> Option<Arc<User>> {
+        self.users.iter().find(|user| user.name == name).cloned()
+    }
+
     /// What is said of a user now; `None` when it is gone or has another password.
     pub fn renewed(&self, user: &User) -> Option<Arc<User>> {
         let mut users = self.users.iter();

@@ -7,12 +7,15 @@ use std::pin::Pin;
 use forebay_engine::live::LiveError;
 use tracing::error;
 
-use crate::work::{Done, Work};
+use crate::cluster::elsewhere;
+use crate::work::{Done, Work, Worked};
 
 /// See the module's text.
 pub enum Wait {
     /// Work that blocks, for a thread that may wait.
     Work(Work),
+    /// Work whose keys other nodes have.
+    Elsewhere(Box<Work>),
     /// Something that happens elsewhere. No thread is held meanwhile.
     Event(Pin<Box<dyn Future<Output = Waited> + Send>>),
 }
@@ -38,12 +41,14 @@ impl Wait {
     pub async fn end(self) -> Waited {
         match self {
             Wait::Work(work) => match tokio::task::spawn_blocking(|| work.run()).await {
-                Ok(done) => Waited::Done(done),
+                Ok(Worked::Done(done)) => Waited::Done(done),
+                Ok(Worked::Elsewhere(work)) => Waited::Done(elsewhere(work).await),
                 Err(failure) => {
                     error!(%failure, "a command broke down");
                     Waited::Broken
                 }
             },
+            Wait::Elsewhere(work) => Waited::Done(elsewhere(*work).await),
             Wait::Event(event) => event.await,
         }
     }
@@ -53,6 +58,7 @@ impl fmt::Debug for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Wait::Work(work) => f.debug_tuple("Work").field(work).finish(),
+            Wait::Elsewhere(work) => f.debug_tuple("Elsewhere").field(work).finish(),
             Wait::Event(_) => f.write_str("Event"),
         }
     }

@@ -9,6 +9,7 @@ use crate::command::Queued;
 use crate::commits::Commits;
 use crate::execute::{Outcome, View};
 use crate::gets::OwnedGets;
+use crate::port::Port;
 use crate::reply_memory::Charge;
 use crate::resp::{OwnedArgs, Reply};
 use crate::shared::Shared;
@@ -23,7 +24,17 @@ pub struct Work {
     pub user: Arc<User>,
     pub client: Arc<Client>,
     pub shared: Arc<Shared>,
+    /// The worker that serves the connection.
+    pub worker: usize,
     pub resp3: bool,
+}
+
+/// What became of work.
+#[derive(Debug)]
+pub enum Worked {
+    Done(Done),
+    /// Its keys are not here.
+    Elsewhere(Work),
 }
 
 #[derive(Debug)]
@@ -48,41 +59,75 @@ pub struct Done {
     pub table: Option<TableName>,
     /// What was written and is not durable yet.
     pub commits: Commits,
+    /// Another node had to be asked.
+    pub elsewhere: bool,
 }
 
 impl Work {
     /// Answers, waiting for the device where it must. Whether writes are durable is not waited for
     /// here.
-    pub fn run(self) -> Done {
-        let view = View {
+    pub fn run(self) -> Worked {
+        let port = self.client.port;
+        self.run_as(port)
+    }
+
+    /// The same, as if it had come to that port.
+    pub fn run_as(self, port: Port) -> Worked {
+        let view = self.view(port);
+        let mut reply = self.reply();
+        let mut commits = Commits::default();
+        let (outcome, table) = match &self.task {
+            Task::One(place, args) => view.run(*place, args.borrow(), &mut reply, &mut commits),
+            Task::Exec(queued) => view.exec(queued, &mut reply, &mut commits),
+            Task::Gets(gets) => {
+                let gets = gets.answer(&view, &mut reply);
+                if gets.not_here && gets.answered == 0 {
+                    return Worked::Elsewhere(self);
+                }
+                return Worked::Done(Done {
+                    answered: gets.answered,
+                    failed: gets.failed,
+                    ..Done::of(reply, Outcome::Answered, gets.table.cloned())
+                });
+            }
+        };
+        match outcome {
+            Outcome::NotHere => Worked::Elsewhere(self),
+            outcome => Worked::Done(Done {
+                commits,
+                ..Done::of(reply, outcome, table)
+            }),
+        }
+    }
+
+    /// What its commands see, on a thread that may wait.
+    pub fn view(&self, port: Port) -> View<'_> {
+        View {
             tables: &self.tables,
             user: &self.user,
             shared: &self.shared,
             may_wait: true,
-        };
-        let charge = Charge::new(&self.shared.reply_memory, &self.client);
-        let mut reply = Reply::charged(self.resp3, charge);
-        let mut commits = Commits::default();
-        let (answered, failed, table) = match &self.task {
-            Task::One(place, args) => {
-                one(view.run(*place, args.borrow(), &mut reply, &mut commits))
-            }
-            Task::Exec(queued) => one(view.exec(queued, &mut reply, &mut commits)),
-            Task::Gets(gets) => {
-                let gets = gets.answer(&view, &mut reply);
-                (gets.answered, gets.failed, gets.table.cloned())
-            }
-        };
-        Done {
-            replies: reply,
-            answered,
-            failed,
-            table,
-            commits,
+            port,
         }
+    }
+
+    /// For its replies, on the account of the connection.
+    pub fn reply(&self) -> Reply {
+        let charge = Charge::new(&self.shared.reply_memory, &self.client);
+        Reply::charged(self.resp3, charge)
     }
 }
 
-fn one((outcome, table): (Outcome, Option<TableName>)) -> (usize, usize, Option<TableName>) {
-    (1, usize::from(outcome == Outcome::Failed), table)
+impl Done {
+    /// Of one command.
+    pub fn of(replies: Reply, outcome: Outcome, table: Option<TableName>) -> Self {
+        Self {
+            replies,
+            answered: 1,
+            failed: usize::from(outcome == Outcome::Failed),
+            table,
+            commits: Commits::default(),
+            elsewhere: false,
+        }
+    }
 }

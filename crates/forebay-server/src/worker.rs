@@ -9,14 +9,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_io::{Arrival, Listener, NetStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, error, warn};
 
 use crate::client::Client;
+use crate::cluster::PeerConnection;
 use crate::connection::Connection;
 use crate::metrics::Drop as Reason;
+use crate::port::Port;
 use crate::shared::Shared;
 
 const SWEEP: Duration = Duration::from_millis(100);
@@ -25,27 +28,31 @@ const WAITING_THREADS: usize = 64;
 /// After a failure to accept, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection that came in, and where.
+type Came = (Box<dyn Arrival>, Port);
+
 /// To a worker, for what came in.
-type Way = UnboundedSender<Box<dyn Arrival>>;
+type Way = UnboundedSender<Came>;
+
+/// A port, and what it is for.
+pub type Open = (Box<dyn Listener>, Port);
 
 /// What a worker is made from.
 pub struct Worker {
     pub index: usize,
     pub shared: Arc<Shared>,
-    pub inbox: UnboundedReceiver<Box<dyn Arrival>>,
-    /// The first worker has the listener, and the ways to all workers.
-    pub listener: Option<(Box<dyn Listener>, Vec<Way>)>,
+    inbox: UnboundedReceiver<Came>,
+    /// The first worker has the listeners, and the ways to all workers.
+    listeners: Vec<(Open, Vec<Way>)>,
 }
 
-/// Makes the workers' parts; the listener goes to the first. What they need of the system they have
+/// Makes the workers' parts; the listeners go to the first. What they need of the system they have
 /// then.
-pub fn workers(
-    shared: &Arc<Shared>,
-    listener: Box<dyn Listener>,
-) -> std::io::Result<Vec<(Worker, Runtime)>> {
+pub fn workers(shared: &Arc<Shared>, open: Vec<Open>) -> std::io::Result<Vec<(Worker, Runtime)>> {
     let count = shared.metrics.workers().len();
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| unbounded_channel()).unzip();
-    let mut listener = Some((listener, senders));
+    let with_ways = |open| (open, senders.clone());
+    let mut listeners: Vec<_> = open.into_iter().map(with_ways).collect();
     let worker = |(index, inbox)| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -55,7 +62,7 @@ pub fn workers(
             index,
             shared: Arc::clone(shared),
             inbox,
-            listener: listener.take(),
+            listeners: std::mem::take(&mut listeners),
         };
         Ok((worker, runtime))
     };
@@ -75,21 +82,17 @@ impl Worker {
     // Connections are tasks of this worker, and of nobody else.
     #[allow(clippy::disallowed_methods)]
     async fn serve(mut self) {
-        let accepting = match self.listener.take() {
-            Some((listener, workers)) => Some(tokio::spawn(accept(
-                listener,
-                workers,
-                Arc::clone(&self.shared),
-            ))),
-            None => None,
-        };
+        let listeners = std::mem::take(&mut self.listeners).into_iter();
+        let accept =
+            |(open, workers)| tokio::spawn(accept(open, workers, Arc::clone(&self.shared)));
+        let accepting: Vec<_> = listeners.map(accept).collect();
         let mut served: Vec<Arc<Client>> = Vec::new();
         let clock = Arc::clone(self.shared.store.clock());
         let mut sweep = clock.wait(SWEEP);
         let mut stop_by = None;
         loop {
             tokio::select! {
-                Some(arrival) = self.inbox.recv() => served.extend(self.begin(arrival)),
+                Some(came) = self.inbox.recv() => served.extend(self.begin(came)),
                 () = &mut sweep => {
                     sweep = clock.wait(SWEEP);
                     let seen = &self.shared.metrics.worker(self.index).seen_ms;
@@ -100,9 +103,7 @@ impl Worker {
                         let now = self.shared.now_ms();
                         let limit = self.shared.config.limits.shutdown_time.as_millis() as u64;
                         let stop_by = *stop_by.get_or_insert(now + limit);
-                        if let Some(accepting) = &accepting {
-                            accepting.abort();
-                        }
+                        accepting.iter().for_each(|accepting| accepting.abort());
                         if served.is_empty() || now >= stop_by {
                             self.abandon(&served);
                             return;
@@ -114,7 +115,7 @@ impl Worker {
     }
 
     #[allow(clippy::disallowed_methods)]
-    fn begin(&self, arrival: Box<dyn Arrival>) -> Option<Arc<Client>> {
+    fn begin(&self, (arrival, port): Came) -> Option<Arc<Client>> {
         let address = arrival.peer();
         let local = arrival.local().unwrap_or(self.shared.resp_address);
         let stream = match arrival.open() {
@@ -126,13 +127,13 @@ impl Worker {
                 return None;
             }
         };
-        let client = self.shared.register(address, local);
+        let client = self.shared.register((address, local), port);
         let registered = Registered {
             shared: Arc::clone(&self.shared),
             client: Arc::clone(&client),
         };
         let (shared, worker) = (Arc::clone(&self.shared), self.index);
-        let tls = shared.secrets.acceptor();
+        let tls = acceptor(&shared, port);
         let of_task = Arc::clone(&client);
         let task = tokio::spawn(async move {
             let _registered = registered;
@@ -162,7 +163,7 @@ impl Worker {
             Reason::SlowReader
         } else if limits
             .idle_time
-            .is_some_and(|time| idle && past(active, time))
+            .is_some_and(|time| idle && past(active, time) && client.port != Port::Peer)
         {
             Reason::Idle
         } else if idle && self.shared.is_stopping() {
@@ -211,38 +212,56 @@ async fn serve(
     client: Arc<Client>,
 ) -> std::io::Result<()> {
     match tls {
-        Some(tls) => {
-            let stream = tls.accept(stream).await?;
-            Connection {
-                stream,
-                shared,
-                worker,
-                client,
-            }
-            .serve()
-            .await
+        Some(tls) => serve_stream(tls.accept(stream).await?, shared, worker, client).await,
+        None => serve_stream(stream, shared, worker, client).await,
+    }
+}
+
+async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    shared: Arc<Shared>,
+    worker: usize,
+    client: Arc<Client>,
+) -> std::io::Result<()> {
+    if client.port == Port::Peer {
+        let peer = PeerConnection {
+            stream,
+            shared,
+            worker,
+            client,
+        };
+        return peer.serve().await;
+    }
+    let connection = Connection {
+        stream,
+        shared,
+        worker,
+        client,
+    };
+    connection.serve().await
+}
+
+/// What the connections of a port begin with: nodes show each other certificates of their own.
+fn acceptor(shared: &Shared, port: Port) -> Option<TlsAcceptor> {
+    match port {
+        Port::Peer => {
+            let tls = shared.cluster.as_ref()?.config.peer_tls.as_ref()?;
+            Some(TlsAcceptor::from(Arc::clone(&tls.server)))
         }
-        None => {
-            Connection {
-                stream,
-                shared,
-                worker,
-                client,
-            }
-            .serve()
-            .await
-        }
+        _ => shared.secrets.acceptor(),
     }
 }
 
 /// Hands new connections to the workers in turn, and turns those away that are too many.
-async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<Shared>) {
+async fn accept((mut listener, port): Open, workers: Vec<Way>, shared: Arc<Shared>) {
     for turn in 0usize.. {
         match listener.accept().await {
             Ok(arrival) => {
                 shared.metrics.accepted.fetch_add(1, Ordering::Relaxed);
                 let most = shared.max_connections();
-                if shared.metrics.connected.load(Ordering::Relaxed) >= most as i64 {
+                let connected = shared.metrics.connected.load(Ordering::Relaxed);
+                // Without other nodes it would answer less than with too many of them.
+                if connected >= most as i64 && port != Port::Peer {
                     if let Some(left_out) = shared.refusals_told.due(shared.clock_ms()) {
                         let address = arrival.peer();
                         warn!(%address, most, left_out, "a connection was refused: there are too many");
@@ -263,8 +282,8 @@ async fn accept(mut listener: Box<dyn Listener>, workers: Vec<Way>, shared: Arc<
                 let handed = before
                     .iter()
                     .chain(after)
-                    .try_fold(arrival, |arrival, worker| {
-                        worker.send(arrival).map_or_else(|back| Ok(back.0), Err)
+                    .try_fold((arrival, port), |came, worker| {
+                        worker.send(came).map_or_else(|back| Ok(back.0), Err)
                     });
                 if handed.is_ok() {
                     shared.metrics.connected.fetch_sub(1, Ordering::Relaxed);

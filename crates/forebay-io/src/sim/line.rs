@@ -39,12 +39,20 @@ struct LineState {
     server_gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
+    /// Of a client's side that is polled.
+    dialer: Option<Waker>,
 }
 
 /// The client's side. Its calls block, a minute at most. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct SimClient {
     line: Arc<Line>,
+}
+
+/// A client's side that is polled, for who connects by a runtime.
+#[derive(Debug)]
+pub(super) struct SimDialed {
+    client: SimClient,
 }
 
 /// The server's side.
@@ -68,6 +76,7 @@ impl Line {
             server_gone: false,
             reader: None,
             writer: None,
+            dialer: None,
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -80,7 +89,10 @@ impl Line {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut LineState) -> T) -> T {
-        let given = change(&mut self.lock());
+        let mut state = self.lock();
+        let given = change(&mut state);
+        state.dialer.take().into_iter().for_each(Waker::wake);
+        drop(state);
         self.changed.notify_all();
         given
     }
@@ -211,6 +223,57 @@ impl Drop for SimClient {
             state.client_gone = true;
             state.wake();
         });
+    }
+}
+
+impl SimDialed {
+    pub fn new(line: Arc<Line>) -> Self {
+        let client = SimClient::new(line);
+        Self { client }
+    }
+}
+
+impl AsyncRead for SimDialed {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.client.line.lock();
+        if state.to_client.is_empty() {
+            if state.broken {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            if state.server_closed {
+                return Poll::Ready(Ok(()));
+            }
+            state.dialer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let count = out.remaining().min(state.to_client.len());
+        let bytes: Vec<u8> = state.to_client.drain(..count).collect();
+        out.put_slice(&bytes);
+        state.wake();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for SimDialed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(self.client.write(bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.client.close();
+        Poll::Ready(Ok(()))
     }
 }
 

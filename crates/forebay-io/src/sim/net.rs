@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::Dice;
-use super::line::{Line, SimClient, SimStream};
-use crate::{Arrival, Listener, Net, NetStream};
+use super::line::{Line, SimClient, SimDialed, SimStream};
+use crate::{Arrival, Connecting, Listener, Net, NetStream};
 
 const FIRST_FREE_PORT: u16 = 40_000;
 
@@ -104,6 +104,10 @@ impl SimNet {
 
     /// Connects a client of a test, whose calls block.
     pub fn connect(&self, address: SocketAddr, wire: Wire) -> io::Result<SimClient> {
+        self.line(address, wire).map(SimClient::new)
+    }
+
+    fn line(&self, address: SocketAddr, wire: Wire) -> io::Result<Arc<Line>> {
         let mut state = self.state();
         state.clients += 1;
         let peer = SocketAddr::new(address.ip(), state.clients);
@@ -116,7 +120,7 @@ impl SimNet {
             local: address,
         });
         port.waker.take().into_iter().for_each(Waker::wake);
-        Ok(SimClient::new(line))
+        Ok(line)
     }
 
     /// Lets the next `count` tries to accept a connection fail, as for want of file descriptors.
@@ -140,6 +144,16 @@ impl Net for SimNet {
         state.ports.insert(address, Port::default());
         let net = self.clone();
         Ok(Box::new(SimListener { address, net }))
+    }
+
+    /// Hosts are addresses here.
+    fn connect(&self, host: &str, port: u16) -> Connecting {
+        let unknown = |_| io::Error::from(io::ErrorKind::NotFound);
+        let address = host.parse::<IpAddr>().map_err(unknown);
+        let line =
+            address.and_then(|address| self.line(SocketAddr::new(address, port), Wire::default()));
+        let dialed = line.map(|line| Box::new(SimDialed::new(line)) as Box<dyn NetStream>);
+        Box::pin(async { dialed })
     }
 }
 

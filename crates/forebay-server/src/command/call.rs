@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use forebay_engine::{Lookup, TableName, Value};
+use forebay_engine::{Lookup, ReadError, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
@@ -210,14 +210,21 @@ pub fn find_source<'t>(
     if !user.may(Verb::Read, table) {
         return Err(no_permission(user, table, "read"));
     }
-    tables.get(table).ok_or_else(|| no_table(table))
+    tables.get(table).ok_or_else(|| not_served(table))
+}
+
+/// A table that no version here is of. Other nodes may have it.
+fn not_served(table: &[u8]) -> CommandError {
+    CommandError::NotHere(no_table_text(table))
 }
 
 pub fn no_table(table: &[u8]) -> CommandError {
+    CommandError::error(format!("ERR {}", no_table_text(table)))
+}
+
+fn no_table_text(table: &[u8]) -> String {
     let table = shown(table);
-    CommandError::error(format!(
-        "ERR no table '{table}' is served here: keys are 'table:key'"
-    ))
+    format!("no table '{table}' is served here: keys are 'table:key'")
 }
 
 pub fn no_permission(user: &User, table: &[u8], verb: &str) -> CommandError {
@@ -230,6 +237,9 @@ pub fn no_permission(user: &User, table: &[u8], verb: &str) -> CommandError {
 impl From<SourceError> for CommandError {
     /// The table is damaged, or its disk: the operator is told as well as the client.
     fn from(error: SourceError) -> Self {
+        if let SourceError::Batch(ReadError::NotHere { .. }) = error {
+            return CommandError::NotHere(error.to_string());
+        }
         error!(%error, "a read failed");
         CommandError::error(format!("ERR {error}"))
     }

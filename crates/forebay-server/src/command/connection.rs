@@ -130,6 +130,7 @@ pub fn hello(call: &mut SessionCall<'_>) -> Answer {
 }
 
 fn greet(call: &mut SessionCall<'_>) {
+    let mode = call.session.client.port.mode();
     let reply = &mut *call.reply;
     reply.map(7);
     for (name, text) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -140,7 +141,7 @@ fn greet(call: &mut SessionCall<'_>) {
     reply.int(if reply.is_resp3() { 3 } else { 2 });
     reply.bulk(b"id");
     reply.int(call.session.client.id as i64);
-    for (name, text) in [("mode", "standalone"), ("role", "master")] {
+    for (name, text) in [("mode", mode), ("role", "master")] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
@@ -156,14 +157,6 @@ pub fn client_text(text: &[u8], what: &str) -> Result<String, CommandError> {
         )));
     }
     Ok(String::from_utf8_lossy(text).into_owned())
-}
-
-/// CLUSTER, READONLY, READWRITE, ASKING: a server is no part of a cluster. Clients that are told so
-/// ask for keys of several slots at once.
-pub fn no_cluster(_: &mut SessionCall<'_>) -> Answer {
-    Err(CommandError::error(
-        "ERR This instance has cluster support disabled",
-    ))
 }
 
 /// WAIT replicas ms: there are none to wait for.

@@ -35,7 +35,10 @@ pub fn info(call: &mut SessionCall<'_>) -> Answer {
         ("Replication", |_| {
             "role:master\r\nconnected_slaves:0\r\n".to_owned()
         }),
-        ("Cluster", |_| "cluster_enabled:0\r\n".to_owned()),
+        ("Cluster", |call| {
+            let is_clustered = call.session.client.port.is_clustered();
+            format!("cluster_enabled:{}\r\n", u8::from(is_clustered))
+        }),
         ("Keyspace", keyspace),
     ];
     let mut text = String::new();
@@ -52,12 +55,19 @@ pub fn info(call: &mut SessionCall<'_>) -> Answer {
 
 fn server(call: &SessionCall<'_>) -> String {
     let shared = call.shared;
-    let (version, port) = (env!("CARGO_PKG_VERSION"), shared.resp_address.port());
+    let client = &call.session.client;
+    let (version, port) = (env!("CARGO_PKG_VERSION"), client.local.port());
+    let mode = client.port.mode();
+    let map = shared.cluster.as_ref().map(|cluster| cluster.map());
+    let zone = map.as_ref().and_then(|map| map.my_zone());
+    let zone = zone.map_or(String::new(), |zone| {
+        format!("availability_zone:{zone}\r\n")
+    });
     let (seconds, process) = (shared.uptime_seconds(), std::process::id());
     format!(
-        "redis_version:{REDIS_VERSION}\r\nforebay_version:{version}\r\nredis_mode:standalone\r\n\
+        "redis_version:{REDIS_VERSION}\r\nforebay_version:{version}\r\nredis_mode:{mode}\r\n\
          os:{}\r\narch_bits:64\r\nprocess_id:{process}\r\nrun_id:{}\r\ntcp_port:{port}\r\n\
-         io_threads_active:{}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\n",
+         io_threads_active:{}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\n{zone}",
         std::env::consts::OS,
         shared.run_id,
         shared.metrics.workers().len(),

@@ -5,6 +5,7 @@ mod bits;
 mod call;
 mod cell;
 mod clients;
+mod cluster;
 mod connection;
 mod count;
 mod exec;
@@ -41,7 +42,7 @@ use std::sync::LazyLock;
 use forebay_engine::{Source, ValueKind};
 
 use crate::resp::{Args, Reply};
-pub use call::{Call, Reading, SessionCall, find_source, split};
+pub use call::{Call, Reading, SessionCall, find_source, no_permission, no_table, split};
 pub use get::{KEYS_AT_ONCE, reply_values};
 pub use held::Held;
 pub use names::KeyNames;
@@ -61,6 +62,9 @@ pub type Answer = Result<(), CommandError>;
 pub enum CommandError {
     /// It would have to wait for the device: it is to run again on a thread that may.
     NotResident,
+    /// Some of its keys are not here: it is to run where they are. The words are for who asks a
+    /// server that knows of no other.
+    NotHere(String),
     /// An error reply, its code first.
     Error(Cow<'static, str>),
 }
@@ -173,6 +177,12 @@ impl Command {
     /// nothing to do there, as EXEC forgets what was watched.
     pub fn is_of_no_table(&self) -> bool {
         ["ping", "echo", "unwatch"].contains(&self.name)
+    }
+
+    /// Whether it is about whatever tables there are, or about ranges of keys: no key says where it
+    /// is answered.
+    pub fn is_of_all_tables(&self) -> bool {
+        self.keys.first == 0 && !self.is_of_no_table()
     }
 
     pub fn arity_error(&self) -> CommandError {

@@ -3,8 +3,9 @@
 use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
-    acl, bits, clients, connection, count, expire, get, hash, hash_edit, introspect, keyspace,
-    list, list_edit, list_move, put, range, rename, scan, string, transaction, tune, watch,
+    acl, bits, clients, cluster, connection, count, expire, get, hash, hash_edit, introspect,
+    keyspace, list, list_edit, list_move, put, range, rename, scan, string, transaction, tune,
+    watch,
 };
 use crate::resp::Args;
 
@@ -246,9 +247,9 @@ pub static COMMANDS: &[Command] = &[
     session("select", 2, STATE, "connection", "There is only database 0.", connection::select),
     session("client", -2, STATE, "connection", "About connections.", clients::client),
     session("acl", -2, STATE, "connection", "WHOAMI, CAT, LIST, USERS, GETUSER.", acl::acl),
-    session("readonly", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
-    session("readwrite", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
-    session("asking", 1, STATE, "connection", "Refused: this is no cluster.", connection::no_cluster),
+    session("readonly", 1, STATE, "connection", "OK in a cluster, where any node reads what it has.", cluster::mode),
+    session("readwrite", 1, STATE, "connection", "OK in a cluster, where any node reads what it has.", cluster::mode),
+    session("asking", 1, STATE, "connection", "OK in a cluster, where no key is ever on its way.", cluster::mode),
     session("multi", 1, STATE, "transactions", "Begins a transaction.", transaction::multi),
     session("exec", 1, STATE, "transactions", "Runs it.", transaction::exec),
     session("discard", 1, STATE, "transactions", "Forgets it.", transaction::discard),
@@ -257,7 +258,7 @@ pub static COMMANDS: &[Command] = &[
         ..session("watch", -2, STATE, "transactions", "Has EXEC run nothing once a key was changed.", watch::watch)
     },
     session("unwatch", 1, STATE, "transactions", "Forgets what is watched.", watch::unwatch),
-    session("cluster", -2, STATE, "cluster", "Refused: this is no cluster.", connection::no_cluster),
+    session("cluster", -2, STATE, "cluster", "Who holds which slots.", cluster::cluster),
     session("command", -1, STATE, "server", "About the commands.", introspect::command),
     session("info", -1, STATE, "server", "About the server.", introspect::info),
     session("config", -2, STATE, "server", "GET, SET of some, RESETSTAT.", tune::config),
@@ -266,6 +267,8 @@ pub static COMMANDS: &[Command] = &[
     session("wait", 3, STATE, "connection", "There are no replicas: 0.", connection::wait),
     session("slowlog", -2, STATE, "server", "The commands that took long.", tune::slowlog),
     session("latency", -2, STATE, "server", "HISTOGRAM: what commands took.", tune::latency),
+    session("kv.map", 2, STATE, "cluster", "The ranges of a table, and who has them.", cluster::map),
+    session("kv.version", 2, STATE, "server", "The version of a table that serves here.", cluster::version),
     session("module", -2, STATE, "server", "LIST: none.", introspect::module),
     edit("set", -3, "string", "Sets a value.", (put::set, put::set_reads)),
     edit("setnx", 3, "string", "Sets a value if there is none.", (put::setnx, always)),

@@ -27,6 +27,7 @@ pub async fn metrics(
     tables(&mut page, &shared, &sees);
     live_tables(&mut page, &shared, &sees);
     super::pulls::metrics(&mut page, &shared, &sees);
+    super::cluster::metrics(&mut page, &shared);
     latencies(&mut page, &shared, &sees);
     (
         [(

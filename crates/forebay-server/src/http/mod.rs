@@ -2,6 +2,7 @@
 //! the token.
 
 mod answer;
+mod cluster;
 mod connections;
 mod guard;
 mod host;

@@ -47,7 +47,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let bytes = self.bytes;
         self.spans
             .iter()

@@ -1,6 +1,8 @@
 //! What the server's tests share: a store with small tables, and a plain client.
 #![allow(dead_code)]
 
+pub mod cluster;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ use forebay_engine::{
     Bound, ManifestDraft, Partition, PushOptions, RunRef, Store, TableName, ValueKind,
 };
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
-use forebay_run::hash::KeyHasher;
+use forebay_run::hash::{KeyHasher, slot_of};
 use forebay_run::operation::Operation;
 use forebay_run::row::{Column, Datum, Kind, ListWriter, RowWriter, Schema};
 use forebay_run::{Compression, Order, RunOptions, RunWriter};
@@ -138,8 +140,24 @@ impl Fixture {
         &self,
         table: &str,
         order: Order,
+        value: (ValueKind, Schema),
+        rows: Pairs,
+    ) -> u64 {
+        let lower = match order {
+            Order::Hashed => Bound::Slot(0),
+            Order::Ordered => Bound::Key(Vec::new()),
+        };
+        self.push_cut(table, order, value, rows, vec![lower])
+    }
+
+    /// Pushes a version whose partitions begin there.
+    pub fn push_cut(
+        &self,
+        table: &str,
+        order: Order,
         (value, schema): (ValueKind, Schema),
         rows: Pairs,
+        lowers: Vec<Bound>,
     ) -> u64 {
         let name = TableName::new(table).expect("a name");
         let push = self
@@ -157,26 +175,32 @@ impl Fixture {
         };
         let mut rows: Vec<_> = rows.into_iter().map(|(k, v)| (hash(&k), k, v)).collect();
         rows.sort();
-        let run = push.new_run(0);
         let longest_key = rows.iter().map(|(_, key, _)| key.len()).max();
         let options = RunOptions::new(order, Compression::None, &prefix)
             .for_keys_of(longest_key.unwrap_or(0));
-        let mut writer =
-            RunWriter::create(self.store.disk(), &run.path, options).expect("a writer");
-        for (hash, key, value) in &rows {
-            writer
-                .push(*hash, key, Operation::Update(value))
-                .expect("written");
-        }
-        let run = RunRef {
-            id: run.id,
-            summary: writer.finish().expect("finished"),
-            operations: None,
+        let partition_of = |hash: u64, key: &[u8]| {
+            let begun = lowers.iter().filter(|lower| match lower {
+                Bound::Slot(slot) => *slot <= slot_of(hash),
+                Bound::Key(lower) => lower.as_slice() <= key,
+            });
+            begun.count() - 1
         };
-        let lower = match order {
-            Order::Hashed => Bound::Slot(0),
-            Order::Ordered => Bound::Key(Vec::new()),
+        let write = |partition: usize| {
+            let run = push.new_run(partition);
+            let mut writer =
+                RunWriter::create(self.store.disk(), &run.path, options.clone()).expect("a writer");
+            let of_it = |row: &&(u64, Vec<u8>, Vec<u8>)| partition_of(row.0, &row.1) == partition;
+            for (hash, key, value) in rows.iter().filter(of_it) {
+                let written = writer.push(*hash, key, Operation::Update(value));
+                written.expect("written");
+            }
+            RunRef {
+                id: run.id,
+                summary: writer.finish().expect("finished"),
+                operations: None,
+            }
         };
+        let runs: Vec<Vec<RunRef>> = (0..lowers.len()).map(|at| vec![write(at)]).collect();
         let draft = ManifestDraft {
             order,
             value,
@@ -185,7 +209,7 @@ impl Fixture {
             delta: None,
             ttl: None,
             onto: None,
-            partitions: Partition::side_by_side([(lower, vec![run])]),
+            partitions: Partition::side_by_side(lowers.into_iter().zip(runs)),
             stats: Vec::new(),
             source: "a test".to_owned(),
         };

@@ -1,0 +1,340 @@
+//! Asking the nodes that have what is asked for, one after the other until one answers.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_cluster::NodeId;
+use forebay_cluster::map::{ClusterMap, MapNode};
+
+use super::frame::ForwardHeader;
+use super::link::PeerAnswer;
+use super::node::Cluster;
+use super::place::KeyPlace;
+use super::split;
+use crate::command::{COMMANDS, CommandError};
+use crate::execute::{Outcome, View};
+use crate::port::Port;
+use crate::resp::{OwnedArgs, Reply};
+use crate::table_view::TableView;
+use crate::work::{Task, Work, Worked};
+
+/// Before versions are asked for again that a node did not have: nodes swap at about one time.
+const VERSION_PAUSE: Duration = Duration::from_millis(20);
+
+/// A command, with the map and the versions of one try to answer it.
+#[derive(Debug)]
+pub struct Asker<'w> {
+    pub work: &'w Work,
+    pub cluster: &'w Cluster,
+    pub map: Arc<ClusterMap>,
+    pub tables: TableView,
+    /// On the monotonic clock.
+    pub deadline: Duration,
+}
+
+/// Why a try gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unanswered {
+    /// What the client is told.
+    Told(String),
+    /// Nodes have different maps just now: another try may go better.
+    OtherMap(String),
+    /// The same of versions.
+    OtherVersion(String),
+}
+
+/// PeerReplies of another node, or of this one in the same form.
+#[derive(Debug, Clone)]
+pub struct PeerReplies {
+    pub bytes: Bytes,
+    /// Where each lies.
+    each: Vec<Range<usize>>,
+    /// Who gave them; none: this node.
+    from: Option<NodeId>,
+}
+
+impl PeerReplies {
+    /// Of another node. `None` where it is no replies, none at all, or more than `most`.
+    fn of(bytes: Bytes, most: usize, from: NodeId) -> Option<Self> {
+        let each = split::replies(&bytes)?;
+        let from = Some(from);
+        let fits = (1..=most).contains(&each.len());
+        fits.then_some(Self { bytes, each, from })
+    }
+
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        self.each.get(index).map(|range| &self.bytes[range.clone()])
+    }
+
+    /// The one of a single command.
+    pub fn one(&self) -> &[u8] {
+        self.get(0).unwrap_or_default()
+    }
+}
+
+impl<'w> Asker<'w> {
+    pub fn new(work: &'w Work, cluster: &'w Cluster) -> Self {
+        let now = work.shared.store.clock().monotonic();
+        Self {
+            work,
+            cluster,
+            map: cluster.map(),
+            tables: work.tables.keep(),
+            deadline: now + cluster.limits().total_time,
+        }
+    }
+
+    /// The same command once more, with the map and the versions as they are then.
+    pub async fn again(&mut self, why: &Unanswered) {
+        let clock = Arc::clone(self.work.shared.store.clock());
+        match why {
+            Unanswered::OtherVersion(_) => clock.wait(VERSION_PAUSE).await,
+            _ => self.cluster.newer_map(&*clock, self.map.revision).await,
+        }
+        self.map = self.cluster.map();
+        self.tables = self.work.shared.tables().keep();
+    }
+
+    pub fn left(&self) -> Duration {
+        let now = self.work.shared.store.clock().monotonic();
+        self.deadline.saturating_sub(now)
+    }
+
+    /// Has the first of these nodes that answers run commands, at most `count` of them. `versions`
+    /// as in a frame.
+    pub async fn ask(
+        &self,
+        holders: &[NodeId],
+        commands: &[u8],
+        count: usize,
+        versions: &str,
+    ) -> Result<PeerReplies, Unanswered> {
+        let header = ForwardHeader {
+            cluster: self.map.cluster,
+            revision: self.map.revision,
+            node: self.map.me,
+            user: self.work.user.name(),
+            resp3: self.work.resp3,
+            versions,
+        };
+        let take = |bytes: &Bytes, node| PeerReplies::of(bytes.clone(), count, node);
+        self.ask_frame(holders, header.frame(commands), take).await
+    }
+
+    /// Sends a frame to these nodes until one answers with what `take` understands.
+    pub async fn ask_frame<T>(
+        &self,
+        holders: &[NodeId],
+        frame: Bytes,
+        take: impl Fn(&Bytes, NodeId) -> Option<T>,
+    ) -> Result<T, Unanswered> {
+        let mut problems = Vec::new();
+        let mut is_late = false;
+        let links = self.cluster.links(self.work.worker);
+        for node in self.map.to_ask(holders) {
+            let limit = self.cluster.limits().hop_time.min(self.left());
+            if limit.is_zero() {
+                is_late = true;
+                break;
+            }
+            let garbled = || io::Error::other("its answer cannot be understood");
+            let taken = match links.ask(&node.peer, frame.clone(), limit).await {
+                Ok(PeerAnswer::Refused(text)) => return Err(self.refused(node, text)),
+                Ok(PeerAnswer::Bytes(bytes)) => take(&bytes, node.id).ok_or_else(garbled),
+                Err(error) => Err(error),
+            };
+            match taken {
+                Ok(taken) => {
+                    if !node.is_available {
+                        self.cluster.member().trust(node.id);
+                    }
+                    return Ok(taken);
+                }
+                Err(error) => {
+                    is_late |= error.kind() == io::ErrorKind::TimedOut;
+                    self.cluster.suspect(node.id);
+                    problems.push(format!("{} ({}): {error}", node.name, node.peer));
+                }
+            }
+        }
+        let code = if is_late { "TRYAGAIN" } else { "CLUSTERDOWN" };
+        let problems = match problems.is_empty() {
+            true => "no other node has it".to_owned(),
+            false => problems.join("; "),
+        };
+        Err(Unanswered::Told(format!(
+            "{code} no node that has the key answers: {problems}"
+        )))
+    }
+
+    fn refused(&self, node: &MapNode, text: String) -> Unanswered {
+        match text.strip_prefix("NOVERSION ") {
+            Some(words) => Unanswered::OtherVersion(format!("node {} answers: {words}", node.name)),
+            None => Unanswered::Told(text),
+        }
+    }
+
+    /// What is told where one of the replies says that its keys are not there either.
+    pub fn not_there(&self, replies: &PeerReplies, reply: &[u8]) -> Option<Unanswered> {
+        if !split::is_error(reply, "NOTHERE") {
+            return None;
+        }
+        let name = |id| self.map.node(id).map_or("?", |node| node.name.as_str());
+        let (me, other) = (name(self.map.me), name(replies.from.unwrap_or(self.map.me)));
+        let text = split::error(reply).unwrap_or_default();
+        let mut words = text.splitn(3, ' ').skip(1);
+        let (theirs, why) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        Some(Unanswered::OtherMap(format!(
+            "by its map {} node {me} takes node {other} to have the key, which by its map {theirs} answers: \
+             {why}",
+            self.map.revision
+        )))
+    }
+
+    /// Runs a command on what is here. Its reply is as another node would give it.
+    pub async fn run_here(&self, place: usize, args: OwnedArgs) -> PeerReplies {
+        let work = Work {
+            task: Task::One(place, args),
+            tables: self.tables.keep(),
+            user: Arc::clone(&self.work.user),
+            client: Arc::clone(&self.work.client),
+            shared: Arc::clone(&self.work.shared),
+            ..*self.work
+        };
+        let ran = tokio::task::spawn_blocking(move || work.run_as(Port::Peer)).await;
+        let reply = match ran {
+            Ok(Worked::Done(done)) => done.replies,
+            Ok(Worked::Elsewhere(_)) | Err(_) => {
+                let mut reply = Reply::new(false);
+                reply.error("ERR internal error: see the server's log");
+                reply
+            }
+        };
+        let bytes = Bytes::from(reply.into_bytes());
+        let each = std::iter::once(0..bytes.len()).collect();
+        let from = None;
+        PeerReplies { bytes, each, from }
+    }
+
+    /// What is here, for who must not wait.
+    pub fn view(&self) -> View<'_> {
+        View {
+            tables: &self.tables,
+            user: &self.work.user,
+            shared: &self.work.shared,
+            may_wait: false,
+            port: self.work.client.port,
+        }
+    }
+
+    /// Where a client of a class or of the ordinary port is led to; `None`: the command is
+    /// forwarded.
+    pub fn moved(&self, place: &KeyPlace<'_>) -> Option<String> {
+        let leads = self.work.client.port.is_clustered();
+        if !leads || self.work.shared.config.default_table.is_some() {
+            return None;
+        }
+        let slot = place.slot?;
+        let class = self.map.class_of(slot)?;
+        let acting = *class.nodes.first()?;
+        let to = if !place.holders.contains(&acting) {
+            let holders = place.holders.iter().filter_map(|id| self.map.node(*id));
+            let mut holders = holders.filter(|node| node.id != self.map.me);
+            &holders.find(|node| node.is_available)?.listen
+        } else if acting == self.map.me {
+            return None;
+        } else {
+            &class.primary
+        };
+        // As Redis writes it: without brackets around an address of IPv6.
+        (!to.host.is_empty()).then(|| format!("MOVED {slot} {}:{}", to.host, to.port))
+    }
+
+    /// Ends the command with this error.
+    pub fn fail(&self, words: &str) -> (Reply, Outcome) {
+        let mut reply = self.work.reply();
+        reply.error(words);
+        (reply, Outcome::Failed)
+    }
+
+    /// Ends the command with a reply as it came.
+    pub fn pass(&self, bytes: &[u8]) -> (Reply, Outcome) {
+        let limit = self.work.shared.config.limits.reply_bytes;
+        if bytes.len() > limit {
+            return self.fail(&format!(
+                "ERR the reply is larger than {limit} bytes: ask for less at a time"
+            ));
+        }
+        let mut reply = self.work.reply();
+        reply.append(bytes);
+        let is_error = bytes.first() == Some(&b'-');
+        (
+            reply,
+            if is_error {
+                Outcome::Failed
+            } else {
+                Outcome::Answered
+            },
+        )
+    }
+
+    /// The command's name in capitals, for messages.
+    pub fn name(&self, place: usize) -> String {
+        COMMANDS[place].name.to_uppercase()
+    }
+}
+
+impl From<CommandError> for Unanswered {
+    fn from(error: CommandError) -> Self {
+        Unanswered::Told(match error {
+            CommandError::Error(text) => text.into_owned(),
+            CommandError::NotHere(words) => format!("ERR {words}"),
+            CommandError::NotResident => "ERR internal error: it waits where it may".to_owned(),
+        })
+    }
+}
+
+impl Unanswered {
+    /// Whether another try may go better.
+    pub fn is_passing(&self) -> bool {
+        !matches!(self, Unanswered::Told(_))
+    }
+
+    /// What the client is told when there is no other try.
+    pub fn into_words(self) -> String {
+        match self {
+            Unanswered::Told(words) => words,
+            Unanswered::OtherMap(words) | Unanswered::OtherVersion(words) => {
+                format!("TRYAGAIN {words}")
+            }
+        }
+    }
+}
+
+/// Waits for all of these at once.
+pub async fn all<'f, T>(works: Vec<Pin<Box<dyn Future<Output = T> + Send + 'f>>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = works.iter().map(|_| None).collect();
+    let mut works: Vec<Option<_>> = works.into_iter().map(Some).collect();
+    poll_fn(|context| {
+        for (slot, done) in works.iter_mut().zip(&mut done) {
+            if let Some(work) = slot
+                && let Poll::Ready(given) = work.as_mut().poll(context)
+            {
+                *done = Some(given);
+                *slot = None;
+            }
+        }
+        match works.iter().all(Option::is_none) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}

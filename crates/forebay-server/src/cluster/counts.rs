@@ -1,0 +1,81 @@
+//! What a node counts of commands that are answered elsewhere.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::metrics::{Histogram, HistogramSum};
+
+/// What became of commands whose keys are not here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Led {
+    /// Another node answered.
+    Answered,
+    /// The client was told where to go.
+    Redirected,
+    /// An error of another node, or of the command.
+    Failed,
+    /// No node answered, or nodes disagreed.
+    Unanswered,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct ClusterCounts {
+    led: [AtomicU64; Led::ALL.len()],
+    times: Histogram,
+    suspected: AtomicU64,
+}
+
+impl Led {
+    pub const ALL: [Led; 4] = [Led::Answered, Led::Redirected, Led::Failed, Led::Unanswered];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Led::Answered => "answered",
+            Led::Redirected => "redirected",
+            Led::Failed => "failed",
+            Led::Unanswered => "unanswered",
+        }
+    }
+
+    /// By a reply.
+    pub fn of(reply: &[u8]) -> Self {
+        let is = |word: &[u8]| reply.starts_with(word);
+        match reply {
+            _ if !is(b"-") => Led::Answered,
+            _ if is(b"-MOVED ") => Led::Redirected,
+            _ if is(b"-TRYAGAIN ") || is(b"-CLUSTERDOWN ") => Led::Unanswered,
+            _ => Led::Failed,
+        }
+    }
+}
+
+impl ClusterCounts {
+    pub fn led(&self, led: Led) {
+        self.led[led as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many commands had their replies together after that time.
+    pub fn took(&self, time: Duration, count: usize) {
+        self.times.record(time, count as u64);
+    }
+
+    pub fn all_led(&self) -> impl Iterator<Item = (Led, u64)> {
+        Led::ALL
+            .into_iter()
+            .map(|led| (led, self.led[led as usize].load(Ordering::Relaxed)))
+    }
+
+    pub fn times(&self) -> HistogramSum {
+        self.times.sum()
+    }
+
+    pub fn suspected(&self) {
+        self.suspected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many times a node refused a connection, or did not answer in time.
+    pub fn suspicions(&self) -> u64 {
+        self.suspected.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,171 @@
+//! Commands whose keys are not here: clients are led to them, or they are forwarded.
+
+use forebay_cluster::NodeId;
+
+use super::ask::{Asker, PeerReplies, Unanswered, all};
+use super::counts::Led;
+use super::frame::command;
+use super::gather::Gathered;
+use super::gets;
+use super::node::Cluster;
+use super::place::{KeyPlace, place_of};
+use super::split;
+use crate::command::{COMMANDS, CommandError, Queued, no_permission, split as split_key};
+use crate::execute::Outcome;
+use crate::resp::{Args, OwnedArgs, Reply};
+use crate::users::Verb;
+use crate::work::{Done, Task, Work};
+
+/// Answers what cannot be answered here.
+pub async fn elsewhere(work: Work) -> Done {
+    let shared = std::sync::Arc::clone(&work.shared);
+    let Some(cluster) = &shared.cluster else {
+        let mut reply = work.reply();
+        reply.error("ERR this server is no part of a cluster");
+        return Done::of(reply, Outcome::Failed, None);
+    };
+    let since = shared.store.clock().monotonic();
+    let done = match &work.task {
+        Task::Gets(collected) => gets::answer(&work, cluster, collected).await,
+        Task::One(..) | Task::Exec(_) => {
+            let (reply, outcome) = twice(&work, cluster).await;
+            cluster.counts.led(Led::of(reply.bytes()));
+            Done::of(reply, outcome, None)
+        }
+    };
+    let time = shared.store.clock().monotonic().saturating_sub(since);
+    cluster.counts.took(time, done.answered);
+    Done {
+        elsewhere: true,
+        ..done
+    }
+}
+
+/// Tries, and once more where nodes have different maps or versions.
+async fn twice(work: &Work, cluster: &Cluster) -> (Reply, Outcome) {
+    let mut asker = Asker::new(work, cluster);
+    let mut outcome = once(&asker).await;
+    if let Err(why) = &outcome
+        && why.is_passing()
+    {
+        asker.again(why).await;
+        outcome = once(&asker).await;
+    }
+    match outcome {
+        Ok(done) => done,
+        Err(unanswered) => asker.fail(&unanswered.into_words()),
+    }
+}
+
+async fn once(asker: &Asker<'_>) -> Result<(Reply, Outcome), Unanswered> {
+    match &asker.work.task {
+        Task::One(place, args) => one(asker, *place, args).await,
+        Task::Exec(queued) => exec(asker, queued).await,
+        Task::Gets(_) => Ok(asker.fail("ERR internal error: GETs are answered together")),
+    }
+}
+
+/// Where the keys of a command are. The user may read all of them.
+fn places<'a>(
+    asker: &'a Asker<'_>,
+    place: usize,
+    args: &Args<'a>,
+) -> Result<Vec<KeyPlace<'a>>, CommandError> {
+    let keys = COMMANDS[place].key_places(args.len());
+    keys.map(|at| {
+        let (table, _) = split_key(args.get(at))?;
+        if !asker.work.user.may(Verb::Read, table) {
+            return Err(no_permission(&asker.work.user, table, "read"));
+        }
+        place_of(&asker.map, &asker.tables, args.get(at))
+    })
+    .collect()
+}
+
+async fn one(
+    asker: &Asker<'_>,
+    place: usize,
+    args: &OwnedArgs,
+) -> Result<(Reply, Outcome), Unanswered> {
+    let args = args.borrow();
+    let places = places(asker, place, &args)?;
+    let Some(first) = places.first() else {
+        let name = asker.name(place);
+        return Ok(asker.fail(&format!("ERR {name} is about more than one node has")));
+    };
+    let is_one_slot = first.slot.is_some() && places.iter().all(|at| at.slot == first.slot);
+    if is_one_slot && let Some(moved) = asker.moved(first) {
+        return Ok(asker.fail(&moved));
+    }
+    if places.iter().any(|at| at.is_here) || places.iter().any(|at| at.holders != first.holders) {
+        return gather(asker, place, &args, &places).await;
+    }
+    let commands = command(args.iter());
+    let replies = asker.ask(first.holders, &commands, 1, "").await?;
+    match asker.not_there(&replies, replies.one()) {
+        Some(differ) => Err(differ),
+        None => Ok(asker.pass(replies.one())),
+    }
+}
+
+/// A command on several keys that lie at several nodes: each is asked for its keys, of the same
+/// versions.
+async fn gather(
+    asker: &Asker<'_>,
+    place: usize,
+    args: &Args<'_>,
+    places: &[KeyPlace<'_>],
+) -> Result<(Reply, Outcome), Unanswered> {
+    let Some(gathered) = Gathered::of(asker, place, args, places)? else {
+        let name = asker.name(place);
+        return Err(Unanswered::Told(format!(
+            "CROSSSLOT the keys of {name} lie at several nodes: give keys that belong together a hash tag"
+        )));
+    };
+    let ask = |part: usize| gathered.ask(asker, part);
+    let parts = all((0..gathered.parts()).map(ask).collect()).await;
+    let parts: Vec<PeerReplies> = parts.into_iter().collect::<Result<_, _>>()?;
+    gathered.put_together(asker, &parts)
+}
+
+/// MULTI, what was queued, and EXEC, at one node that has all of its keys.
+async fn exec(asker: &Asker<'_>, queued: &Queued) -> Result<(Reply, Outcome), Unanswered> {
+    let mut common: Option<Vec<NodeId>> = None;
+    let mut commands = command([&b"MULTI"[..]].into_iter());
+    for (place, args) in &queued.commands {
+        let args = args.borrow();
+        if COMMANDS[*place].is_of_all_tables() {
+            let name = asker.name(*place);
+            return Ok(asker.fail(&format!(
+                "ERR {name} asks several nodes, and cannot be in a MULTI: give it by itself"
+            )));
+        }
+        commands.extend(command(args.iter()));
+        for at in places(asker, *place, &args)? {
+            let mut holders = at.holders.to_vec();
+            holders.retain(|node| common.as_ref().is_none_or(|common| common.contains(node)));
+            common = Some(holders);
+        }
+    }
+    commands.extend(command([&b"EXEC"[..]].into_iter()));
+    let common = common.unwrap_or_default();
+    if common.is_empty() {
+        return Ok(asker.fail(
+            "CROSSSLOT no node has all keys of this MULTI: give keys that belong together a hash tag, or \
+             read them one by one",
+        ));
+    }
+    let count = queued.commands.len() + 2;
+    let replies = asker.ask(&common, &commands, count, "").await?;
+    let last = replies.get(count - 1).unwrap_or_default();
+    if let Some(differ) = asker.not_there(&replies, last) {
+        return Err(differ);
+    }
+    // A command that was refused says why; EXEC does not.
+    let refused = (0..count - 1).filter_map(|at| replies.get(at));
+    let refused = refused.filter_map(split::error).next();
+    Ok(match refused {
+        Some(words) => asker.fail(&words),
+        None => asker.pass(last),
+    })
+}

@@ -1,0 +1,109 @@
+//! The commands that nodes send each other. No client port knows them.
+//!
+//! A frame is a RESP command:
+//!
+//! ```text
+//! fb.forward FORMAT CLUSTER REVISION NODE USER RESP VERSIONS COMMANDS
+//! fb.control FORMAT MESSAGE
+//! fb.fetch   FORMAT TABLE FILE START END
+//! ```
+//!
+//! and is answered with a bulk string or an error. `COMMANDS` are those of a client as it would
+//! send them, one or several; the answer has their replies in order. It may have fewer of them than
+//! commands when they grow large, the first in any case. `VERSIONS` are those that the commands are
+//! to read, `table number table number ...`; of other tables the serving ones are read. `REVISION`
+//! is that of the asker's map, `RESP` the protocol that its client speaks.
+
+use bytes::Bytes;
+use forebay_cluster::{ClusterId, NodeId};
+
+use crate::resp::{Args, Reply};
+
+/// Of the frames, for the day on which there is another.
+pub const FORMAT: &str = "1";
+
+pub const FORWARD: &str = "fb.forward";
+pub const CONTROL: &str = "fb.control";
+pub const FETCH: &str = "fb.fetch";
+
+/// What a forwarded command says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct ForwardHeader<'a> {
+    pub cluster: ClusterId,
+    pub revision: u64,
+    pub node: NodeId,
+    pub user: &'a str,
+    pub resp3: bool,
+    pub versions: &'a str,
+}
+
+impl<'a> ForwardHeader<'a> {
+    pub fn frame(&self, commands: &[u8]) -> Bytes {
+        let resp = if self.resp3 { "3" } else { "2" };
+        frame(&[
+            FORWARD.as_bytes(),
+            FORMAT.as_bytes(),
+            self.cluster.to_string().as_bytes(),
+            self.revision.to_string().as_bytes(),
+            self.node.to_string().as_bytes(),
+            self.user.as_bytes(),
+            resp.as_bytes(),
+            self.versions.as_bytes(),
+            commands,
+        ])
+    }
+
+    /// The header and the commands of a frame; an error in words.
+    pub fn parse(args: &Args<'a>) -> Result<(Self, &'a [u8]), String> {
+        check_format(args, 9)?;
+        let text = |index: usize| {
+            let text = std::str::from_utf8(args.get(index));
+            text.map_err(|_| format!("argument {index} is no text"))
+        };
+        let number = |index: usize| {
+            let number = text(index)?.parse::<u64>();
+            number.map_err(|_| format!("argument {index} is no number"))
+        };
+        let cluster = u64::from_str_radix(text(2)?, 16).map_err(|_| "no cluster's id")?;
+        let header = Self {
+            cluster: ClusterId(cluster),
+            revision: number(3)?,
+            node: NodeId(u32::try_from(number(4)?).map_err(|_| "no node's number")?),
+            user: text(5)?,
+            resp3: args.get(6) == b"3",
+            versions: text(7)?,
+        };
+        Ok((header, args.get(8)))
+    }
+}
+
+/// Refuses what a node of another format says.
+pub fn check_format(args: &Args<'_>, arguments: usize) -> Result<(), String> {
+    let name = String::from_utf8_lossy(args.get(0));
+    if args.get(1) != FORMAT.as_bytes() {
+        let format = String::from_utf8_lossy(args.get(1)).into_owned();
+        return Err(format!(
+            "{name} of format {format}: this node speaks format {FORMAT}; have all nodes run the same program"
+        ));
+    }
+    match args.len() == arguments {
+        true => Ok(()),
+        false => Err(format!(
+            "{name} has {} arguments, not {arguments}",
+            args.len()
+        )),
+    }
+}
+
+/// A command as it is sent.
+pub fn frame(args: &[&[u8]]) -> Bytes {
+    Bytes::from(command(args.iter().copied()))
+}
+
+/// The same, to be put together with others.
+pub fn command<'a>(args: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
+    let mut out = Reply::new(false);
+    out.array(args.clone().count());
+    args.for_each(|arg| out.bulk(arg));
+    out.into_bytes()
+}

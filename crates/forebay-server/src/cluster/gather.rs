@@ -1,0 +1,158 @@
+//! Commands that read several keys, answered from several nodes: MGET, EXISTS, TOUCH.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+
+use forebay_cluster::NodeId;
+
+use super::ask::{Asker, PeerReplies, Unanswered};
+use super::frame::command;
+use super::place::KeyPlace;
+use super::split;
+use crate::command::{COMMANDS, split as split_key};
+use crate::execute::Outcome;
+use crate::resp::{Args, OwnedArgs, Reply};
+
+/// How the parts of an answer become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// One item a key.
+    Items,
+    Sum,
+}
+
+/// A command, divided.
+#[derive(Debug)]
+pub struct Gathered<'m> {
+    kind: Kind,
+    place: usize,
+    /// As in a frame: all parts read these.
+    versions: String,
+    parts: Vec<Part<'m>>,
+    /// Of each key the part, and its place there.
+    keys: Vec<(usize, usize)>,
+}
+
+/// The keys that one node is asked for.
+#[derive(Debug)]
+struct Part<'m> {
+    /// None: they are here.
+    holders: Option<&'m [NodeId]>,
+    args: OwnedArgs,
+    count: usize,
+}
+
+type Asking<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
+
+impl<'m> Gathered<'m> {
+    /// `None` for commands that want all keys at one node.
+    pub fn of(
+        asker: &Asker<'_>,
+        place: usize,
+        args: &Args<'_>,
+        places: &[KeyPlace<'m>],
+    ) -> Result<Option<Self>, Unanswered> {
+        let kind = match COMMANDS[place].name {
+            "mget" => Kind::Items,
+            "exists" | "touch" => Kind::Sum,
+            _ => return Ok(None),
+        };
+        let mut gathered = Self {
+            kind,
+            place,
+            versions: String::new(),
+            parts: Vec::new(),
+            keys: Vec::new(),
+        };
+        let mut versions = BTreeMap::new();
+        for (at, wire) in places.iter().zip(args.skip(1).iter()) {
+            let (table, _) = split_key(wire)?;
+            if let Some(version) = asker.tables.batch.get(table) {
+                versions.insert(version.table().as_str(), version.version());
+            }
+            gathered.add(at, args.get(0), wire);
+        }
+        let each = versions
+            .iter()
+            .map(|(table, version)| format!("{table} {version}"));
+        gathered.versions = each.collect::<Vec<_>>().join(" ");
+        Ok(Some(gathered))
+    }
+
+    fn add(&mut self, at: &KeyPlace<'m>, name: &[u8], wire: &[u8]) {
+        let holders = (!at.is_here).then_some(at.holders);
+        let known = self.parts.iter().position(|part| part.holders == holders);
+        let index = known.unwrap_or_else(|| {
+            self.parts.push(Part {
+                holders,
+                args: [name].into_iter().collect(),
+                count: 0,
+            });
+            self.parts.len() - 1
+        });
+        let part = &mut self.parts[index];
+        part.args.push(wire);
+        self.keys.push((index, part.count));
+        part.count += 1;
+    }
+
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The reply to one part.
+    pub fn ask<'a>(&'a self, asker: &'a Asker<'_>, part: usize) -> Asking<'a> {
+        let Part { holders, args, .. } = &self.parts[part];
+        Box::pin(async move {
+            let Some(holders) = *holders else {
+                return checked(asker, asker.run_here(self.place, args.clone()).await);
+            };
+            let commands = command(args.borrow().iter());
+            let replies = asker.ask(holders, &commands, 1, &self.versions).await?;
+            checked(asker, replies)
+        })
+    }
+
+    /// The reply that the parts make.
+    pub fn put_together(
+        &self,
+        asker: &Asker<'_>,
+        parts: &[PeerReplies],
+    ) -> Result<(Reply, Outcome), Unanswered> {
+        let garbled =
+            || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
+        let mut reply = asker.work.reply();
+        if self.kind == Kind::Sum {
+            let counts = parts.iter().map(|part| split::integer(part.one()));
+            let sum = counts.sum::<Option<i64>>().ok_or_else(garbled)?;
+            reply.int(sum);
+            return Ok((reply, Outcome::Answered));
+        }
+        let items: Option<Vec<_>> = parts.iter().map(|part| split::items(part.one())).collect();
+        let items = items.ok_or_else(garbled)?;
+        let limit = asker.work.shared.config.limits.reply_bytes;
+        reply.array(self.keys.len());
+        for (part, index) in &self.keys {
+            let item = items[*part].get(*index).ok_or_else(garbled)?;
+            reply.append(&parts[*part].one()[item.clone()]);
+            if reply.len() > limit {
+                return Ok(asker.fail(&format!(
+                    "ERR the reply is larger than {limit} bytes: ask for less at a time"
+                )));
+            }
+        }
+        Ok((reply, Outcome::Answered))
+    }
+}
+
+/// The reply to a part, unless that is an error.
+fn checked(asker: &Asker<'_>, replies: PeerReplies) -> Result<PeerReplies, Unanswered> {
+    if let Some(differ) = asker.not_there(&replies, replies.one()) {
+        return Err(differ);
+    }
+    match split::error(replies.one()) {
+        Some(words) => Err(Unanswered::Told(words)),
+        None => Ok(replies),
+    }
+}

@@ -1,0 +1,308 @@
+//! Connections to other nodes' peer ports. Each has many questions under way; answers come in the
+//! order of the questions.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use forebay_cluster::HostPort;
+use forebay_io::{Clock, Net, NetStream, within};
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
+
+use super::split;
+
+/// No further questions are put into the buffer of a connection that has so many bytes to send.
+const FULL_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 64 << 10;
+/// The longest line of an answer that is an error, or says how long the answer is.
+const LINE_BYTES: usize = 4 << 10;
+
+/// How connections are made.
+#[derive(Debug, Clone)]
+pub struct Dialer {
+    pub net: Arc<dyn Net>,
+    pub clock: Arc<dyn Clock>,
+    pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// The longest answer.
+    pub answer_bytes: usize,
+}
+
+/// What a node answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerAnswer {
+    Bytes(Bytes),
+    /// An error, in words.
+    Refused(String),
+}
+
+/// Connections to other nodes, of one kind. Tasks of the runtime that asks first serve them.
+#[derive(Debug)]
+pub struct Links {
+    dialer: Dialer,
+    /// To one node at most.
+    most: usize,
+    links: Mutex<BTreeMap<HostPort, Vec<Arc<Link>>>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    questions: UnboundedSender<Question>,
+    under_way: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Question {
+    frame: Bytes,
+    answer: oneshot::Sender<io::Result<PeerAnswer>>,
+}
+
+impl Links {
+    pub fn new(dialer: Dialer, most: usize) -> Self {
+        Self {
+            dialer,
+            most,
+            links: Mutex::default(),
+        }
+    }
+
+    /// Sends a frame and waits for the answer. A connection that was idle may turn out to be
+    /// closed: then another is made.
+    pub async fn ask(
+        &self,
+        peer: &HostPort,
+        frame: Bytes,
+        limit: Duration,
+    ) -> io::Result<PeerAnswer> {
+        let mut asked = within(&*self.dialer.clock, limit, async {
+            let (link, is_new) = self.link(peer);
+            let answered = link.ask(frame.clone()).await;
+            match answered {
+                Err(_) if !is_new => {
+                    self.forget(peer, &link);
+                    self.link(peer).0.ask(frame).await
+                }
+                answered => answered,
+            }
+        })
+        .await;
+        if asked.is_none() {
+            let text = format!("no answer within {} ms", limit.as_millis());
+            asked = Some(Err(io::Error::new(ErrorKind::TimedOut, text)));
+        }
+        let asked = asked.unwrap_or_else(|| Err(ErrorKind::TimedOut.into()));
+        if asked.is_err() {
+            // Whatever else is under way there ends as it does; new questions go another way.
+            self.links.lock().remove(peer);
+        }
+        asked
+    }
+
+    /// One that has nothing to do, else a new one, else the one that has the least; and whether it
+    /// is new.
+    fn link(&self, peer: &HostPort) -> (Arc<Link>, bool) {
+        let mut links = self.links.lock();
+        let links = links.entry(peer.clone()).or_default();
+        links.retain(|link| !link.questions.is_closed());
+        let under_way = |link: &Arc<Link>| link.under_way.load(Ordering::Relaxed);
+        let least = links.iter().min_by_key(|link| under_way(link));
+        match least {
+            Some(least) if under_way(least) == 0 || links.len() >= self.most => {
+                (Arc::clone(least), false)
+            }
+            _ => {
+                let link = Arc::new(Link::open(self.dialer.clone(), peer.clone()));
+                links.push(Arc::clone(&link));
+                (link, true)
+            }
+        }
+    }
+
+    fn forget(&self, peer: &HostPort, gone: &Arc<Link>) {
+        if let Some(links) = self.links.lock().get_mut(peer) {
+            links.retain(|link| !Arc::ptr_eq(link, gone));
+        }
+    }
+}
+
+impl Link {
+    // The one place where connections to other nodes become tasks.
+    #[allow(clippy::disallowed_methods)]
+    fn open(dialer: Dialer, peer: HostPort) -> Self {
+        let (questions, mut asked) = unbounded_channel();
+        let under_way = Arc::<AtomicUsize>::default();
+        tokio::spawn(async move {
+            let mut waiting = VecDeque::new();
+            let served = match dialer.dial(&peer).await {
+                Ok(stream) => serve(stream, &mut asked, &mut waiting, dialer.answer_bytes).await,
+                Err(error) => Err(error),
+            };
+            asked.close();
+            let error = served.err();
+            let (kind, text) = match &error {
+                Some(error) => (error.kind(), error.to_string()),
+                None => (
+                    ErrorKind::BrokenPipe,
+                    "the connection was closed".to_owned(),
+                ),
+            };
+            while let Ok(Question { answer, .. }) = asked.try_recv() {
+                waiting.push_back(answer);
+            }
+            for answer in waiting {
+                // Who gave up is told nothing.
+                let _ = answer.send(Err(io::Error::new(kind, text.clone())));
+            }
+        });
+        Self {
+            questions,
+            under_way,
+        }
+    }
+
+    async fn ask(&self, frame: Bytes) -> io::Result<PeerAnswer> {
+        let gone = || io::Error::from(ErrorKind::BrokenPipe);
+        let (answer, answered) = oneshot::channel();
+        let _one = UnderWay::new(&self.under_way);
+        let sent = self.questions.send(Question { frame, answer });
+        sent.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+/// Counts a question, also one that is given up.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Dialer {
+    async fn dial(&self, peer: &HostPort) -> io::Result<Box<dyn NetStream>> {
+        let stream = self.net.connect(&peer.host, peer.port).await?;
+        let Some(tls) = &self.tls else {
+            return Ok(stream);
+        };
+        // Nodes are told by their certificates alone: any name will do.
+        let name = ServerName::try_from("node").map_err(io::Error::other)?;
+        let tls = TlsConnector::from(Arc::clone(tls));
+        Ok(Box::new(tls.connect(name, stream).await?))
+    }
+}
+
+type Askers = VecDeque<oneshot::Sender<io::Result<PeerAnswer>>>;
+
+/// Sends questions and hands out answers until nobody asks any more.
+async fn serve(
+    stream: Box<dyn NetStream>,
+    asked: &mut UnboundedReceiver<Question>,
+    waiting: &mut Askers,
+    answer_bytes: usize,
+) -> io::Result<()> {
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    let (mut input, mut output) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
+    let mut is_flushed = true;
+    loop {
+        tokio::select! {
+            question = asked.recv(), if output.len() < FULL_BYTES => {
+                let mut next = question;
+                if next.is_none() {
+                    return Ok(());
+                }
+                while let Some(question) = next {
+                    output.extend_from_slice(&question.frame);
+                    waiting.push_back(question.answer);
+                    next = asked.try_recv().ok().filter(|_| output.len() < FULL_BYTES);
+                }
+            }
+            flushed = send(&mut writing, &mut output), if !output.is_empty() || !is_flushed => {
+                is_flushed = flushed?;
+            }
+            read = reading.read_buf(&mut input) => {
+                if read? == 0 {
+                    return Err(io::Error::new(ErrorKind::UnexpectedEof, "the node closed the connection"));
+                }
+                while let Some(answer) = take_answer(&mut input, answer_bytes)? {
+                    let unasked = || invalid("an answer to no question");
+                    let asker = waiting.pop_front().ok_or_else(unasked)?;
+                    // Who gave up is told nothing.
+                    let _ = asker.send(Ok(answer));
+                }
+                input.reserve(READ_BYTES);
+            }
+        }
+    }
+}
+
+/// Sends some of what there is, or what the connection holds back. Answers whether all is sent.
+async fn send(
+    writing: &mut WriteHalf<Box<dyn NetStream>>,
+    output: &mut BytesMut,
+) -> io::Result<bool> {
+    if output.is_empty() {
+        writing.flush().await?;
+        return Ok(true);
+    }
+    match writing.write_buf(output).await? {
+        0 => Err(ErrorKind::WriteZero.into()),
+        _ => Ok(false),
+    }
+}
+
+/// The next answer, where it is whole.
+fn take_answer(input: &mut BytesMut, most: usize) -> io::Result<Option<PeerAnswer>> {
+    let Some((kind, text, start)) = split::line(input, 0) else {
+        let is_long = input.len() > LINE_BYTES;
+        return if is_long {
+            Err(invalid("a line without an end"))
+        } else {
+            Ok(None)
+        };
+    };
+    match kind {
+        b'-' => {
+            let text = String::from_utf8_lossy(text).into_owned();
+            input.advance(start);
+            Ok(Some(PeerAnswer::Refused(text)))
+        }
+        b'$' => {
+            let len = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            let len: usize = len.ok_or_else(|| invalid("no length"))?;
+            if len > most {
+                let text = format!("an answer of {len} bytes: at most {most} are taken");
+                return Err(invalid(&text));
+            }
+            if input.len() < start + len + 2 {
+                input.reserve(start + len + 2 - input.len());
+                return Ok(None);
+            }
+            input.advance(start);
+            let answer = input.split_to(len).freeze();
+            input.advance(2);
+            Ok(Some(PeerAnswer::Bytes(answer)))
+        }
+        _ => Err(invalid("what it sends is no answer of a node")),
+    }
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text)
+}

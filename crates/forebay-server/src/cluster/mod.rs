@@ -1,0 +1,28 @@
+//! The server as a node of a cluster: what is not here is forwarded to who has it, or clients are
+//! told where that is.
+//!
+//! A command runs here first. Only when a key turns out not to be here does it come to
+//! [`elsewhere`], so that reads of what is here cost nothing more. Nodes reach each other at their
+//! peer ports, in RESP with commands of their own ([`frame`]).
+
+mod ask;
+mod config;
+mod counts;
+mod elsewhere;
+mod frame;
+mod gather;
+mod gets;
+mod link;
+mod node;
+mod peers;
+mod place;
+mod serve;
+mod split;
+mod topology;
+
+pub use config::{ClusterConfig, ForwardLimits, PeerTls};
+pub use elsewhere::elsewhere;
+pub use node::Cluster;
+pub use peers::PeerClient;
+pub use serve::PeerConnection;
+pub use topology::{Advertised, Shard, myself, shards, unlisted_id};

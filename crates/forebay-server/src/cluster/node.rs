@@ -1,0 +1,86 @@
+//! What a server knows of its cluster, for all its connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_cluster::map::ClusterMap;
+use forebay_cluster::{Member, NodeId};
+use forebay_io::{Clock, Net};
+
+use super::config::{ClusterConfig, ForwardLimits};
+use super::counts::ClusterCounts;
+use super::link::{Dialer, Links};
+use crate::config::HIGH_WATER;
+
+/// Connections of a worker to one other node.
+const LINKS: usize = 4;
+/// How long a map is waited for that differs from one that proved wrong.
+const MAP_PATIENCE: Duration = Duration::from_millis(500);
+const MAP_LOOK: Duration = Duration::from_millis(10);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Cluster {
+    member: Arc<dyn Member>,
+    pub config: ClusterConfig,
+    pub counts: ClusterCounts,
+    /// Of each worker.
+    links: Vec<Links>,
+}
+
+impl Cluster {
+    /// For a server of so many workers, whose replies have at most so many bytes.
+    pub fn new(
+        config: ClusterConfig,
+        net: &Arc<dyn Net>,
+        clock: &Arc<dyn Clock>,
+        workers: usize,
+        reply_bytes: usize,
+    ) -> Self {
+        let dialer = Dialer {
+            net: Arc::clone(net),
+            clock: Arc::clone(clock),
+            tls: config.peer_tls.as_ref().map(|tls| Arc::clone(&tls.client)),
+            // Replies are sent on the way once they are beyond the mark.
+            answer_bytes: reply_bytes.saturating_add(2 * HIGH_WATER),
+        };
+        Self {
+            member: Arc::clone(&config.member),
+            links: (0..workers)
+                .map(|_| Links::new(dialer.clone(), LINKS))
+                .collect(),
+            counts: ClusterCounts::default(),
+            config,
+        }
+    }
+
+    pub fn map(&self) -> Arc<ClusterMap> {
+        self.member.map()
+    }
+
+    pub fn member(&self) -> &dyn Member {
+        &*self.member
+    }
+
+    pub fn limits(&self) -> ForwardLimits {
+        self.config.forward
+    }
+
+    /// REQUIRES: `worker` is below the number of workers.
+    pub fn links(&self, worker: usize) -> &Links {
+        &self.links[worker]
+    }
+
+    /// Waits a while for another map than this, which nodes do not agree about.
+    pub async fn newer_map(&self, clock: &dyn Clock, than: u64) {
+        let until = clock.monotonic() + MAP_PATIENCE;
+        while self.map().revision == than && clock.monotonic() < until {
+            clock.wait(MAP_LOOK).await;
+        }
+    }
+
+    pub fn suspect(&self, node: NodeId) {
+        self.counts.suspected();
+        self.member.suspect(node);
+    }
+}

@@ -1,0 +1,121 @@
+//! How a node reaches others with messages, and brings files from them: [`Peers`] by connections to
+//! their peer ports.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_cluster::{HostPort, Later, Peers};
+use forebay_engine::TableName;
+use forebay_io::{Clock, Net};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use super::config::PeerTls;
+use super::frame::{CONTROL, FETCH, FORMAT, frame};
+use super::link::{Dialer, Links, PeerAnswer};
+
+/// Messages under way to one node, each with a connection of its own: an answer may take seconds.
+const MESSAGES: usize = 32;
+/// Parts of files on their way from one node.
+const FETCHES: usize = 8;
+/// The longest answer to a message.
+const ANSWER_BYTES: usize = 64 << 20;
+
+/// See the module's text. It has a thread of its own, so that whoever asks needs no runtime.
+#[derive(Debug)]
+pub struct PeerClient {
+    messages: Arc<Links>,
+    fetches: Arc<Links>,
+    runtime: Option<Runtime>,
+}
+
+impl PeerClient {
+    pub fn start(
+        net: Arc<dyn Net>,
+        clock: Arc<dyn Clock>,
+        tls: Option<&PeerTls>,
+    ) -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("forebay-peers")
+            .enable_all()
+            .build()?;
+        let dialer = Dialer {
+            net,
+            clock,
+            tls: tls.map(|tls| Arc::clone(&tls.client)),
+            answer_bytes: ANSWER_BYTES,
+        };
+        Ok(Self {
+            messages: Arc::new(Links::new(dialer.clone(), MESSAGES)),
+            fetches: Arc::new(Links::new(dialer, FETCHES)),
+            runtime: Some(runtime),
+        })
+    }
+
+    fn send(
+        &self,
+        links: &Arc<Links>,
+        peer: &HostPort,
+        frame: Bytes,
+        limit: Duration,
+    ) -> Later<io::Result<Bytes>> {
+        let (links, peer) = (Arc::clone(links), peer.clone());
+        let (sender, answered) = oneshot::channel();
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(async move {
+                let answer = match links.ask(&peer, frame, limit).await {
+                    Ok(PeerAnswer::Bytes(bytes)) => Ok(bytes),
+                    Ok(PeerAnswer::Refused(text)) => {
+                        Err(io::Error::other(format!("{peer} answers: {text}")))
+                    }
+                    Err(error) => Err(io::Error::new(error.kind(), format!("{peer}: {error}"))),
+                };
+                // Who gave up is told nothing.
+                let _ = sender.send(answer);
+            });
+        }
+        let stopped = |_| io::Error::other("the connections to other nodes are closed");
+        Box::pin(async move { answered.await.map_err(stopped)? })
+    }
+}
+
+impl Peers for PeerClient {
+    fn ask(&self, peer: &HostPort, message: Bytes, within: Duration) -> Later<io::Result<Bytes>> {
+        let frame = frame(&[CONTROL.as_bytes(), FORMAT.as_bytes(), &message]);
+        self.send(&self.messages, peer, frame, within)
+    }
+
+    fn fetch(
+        &self,
+        peer: &HostPort,
+        table: &TableName,
+        file: &str,
+        range: Range<u64>,
+        within: Duration,
+    ) -> Later<io::Result<Bytes>> {
+        let (start, end) = (range.start.to_string(), range.end.to_string());
+        let frame = frame(&[
+            FETCH.as_bytes(),
+            FORMAT.as_bytes(),
+            table.as_str().as_bytes(),
+            file.as_bytes(),
+            start.as_bytes(),
+            end.as_bytes(),
+        ]);
+        self.send(&self.fetches, peer, frame, within)
+    }
+}
+
+impl Drop for PeerClient {
+    /// Without waiting for what is under way: it may be dropped where nothing may wait.
+    fn drop(&mut self) {
+        self.runtime
+            .take()
+            .into_iter()
+            .for_each(Runtime::shutdown_background);
+    }
+}

@@ -1,0 +1,77 @@
+//! Where a key is: here, or at which nodes.
+
+use std::sync::Arc;
+
+use forebay_cluster::NodeId;
+use forebay_cluster::map::{ClusterMap, MapTable};
+use forebay_engine::{TableName, Version};
+use forebay_run::Order;
+use forebay_run::hash::KeyHasher;
+
+use crate::command::{CommandError, no_table, split};
+use crate::table_view::TableView;
+
+/// How keys of a table are found.
+#[derive(Debug)]
+pub struct TablePlaces<'m> {
+    pub table: &'m MapTable,
+    version: Option<&'m Arc<Version>>,
+    hasher: KeyHasher,
+}
+
+/// Where a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyPlace<'m> {
+    /// In hashed tables.
+    pub slot: Option<u16>,
+    /// Who has it, the primary first.
+    pub holders: &'m [NodeId],
+    pub is_here: bool,
+}
+
+impl<'m> TablePlaces<'m> {
+    pub fn of(
+        map: &'m ClusterMap,
+        tables: &'m TableView,
+        table: &[u8],
+    ) -> Result<Self, CommandError> {
+        let name = std::str::from_utf8(table).ok();
+        let name = name.and_then(|name| TableName::new(name).ok());
+        let known = name.as_ref().and_then(|name| map.table(name));
+        let (Some(name), Some(known)) = (&name, known) else {
+            return Err(no_table(table));
+        };
+        Ok(Self {
+            table: known,
+            version: tables.batch.get(table),
+            hasher: KeyHasher::new(&name.wire_prefix()),
+        })
+    }
+
+    pub fn place(&self, key: &[u8]) -> KeyPlace<'m> {
+        let slot = match self.table.layout.order {
+            Order::Hashed => Some(self.hasher.slot(key)),
+            Order::Ordered => None,
+        };
+        KeyPlace {
+            slot,
+            holders: match slot {
+                Some(slot) => self.table.of_slot(slot),
+                None => self.table.of_key(key),
+            },
+            is_here: self
+                .version
+                .is_some_and(|version| version.partition_of(key).is_some()),
+        }
+    }
+}
+
+/// Where a wire key is.
+pub fn place_of<'m>(
+    map: &'m ClusterMap,
+    tables: &'m TableView,
+    wire: &[u8],
+) -> Result<KeyPlace<'m>, CommandError> {
+    let (table, key) = split(wire)?;
+    Ok(TablePlaces::of(map, tables, table)?.place(key))
+}

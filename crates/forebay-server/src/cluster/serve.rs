@@ -1,0 +1,222 @@
+//! The peer port: what other nodes ask of this one. Its commands exist on no other port.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Bytes, BytesMut};
+use forebay_engine::TableName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::frame::{CONTROL, FETCH, FORWARD, ForwardHeader, check_format};
+use super::node::Cluster;
+use crate::client::Client;
+use crate::config::HIGH_WATER;
+use crate::pipeline::{Next, Pipeline};
+use crate::resp::{Args, Parser, Reply, RequestLimits};
+use crate::shared::Shared;
+use crate::table_view::TableView;
+use crate::users::User;
+
+const READ_BYTES: usize = 64 << 10;
+/// Of a frame beside the commands or the message in it.
+const HEADER_BYTES: usize = 64 << 10;
+const MOST_ARGUMENTS: usize = 16;
+
+/// A connection of another node.
+pub struct PeerConnection<S> {
+    pub stream: S,
+    pub shared: Arc<Shared>,
+    pub worker: usize,
+    pub client: Arc<Client>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> PeerConnection<S> {
+    /// Serves until the other node or the server ends it.
+    pub async fn serve(mut self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let Some(cluster) = &shared.cluster else {
+            return Ok(());
+        };
+        let mut pipeline = Pipeline::new(&shared, self.worker, Arc::clone(&self.client));
+        let limits = frame_limits(&shared);
+        let (mut parser, mut input) = (Parser::default(), BytesMut::with_capacity(READ_BYTES));
+        let mut out = Reply::new(false);
+        loop {
+            match parser.advance(&input, &limits) {
+                Ok(Some(len)) => {
+                    let args = parser.args(&input[..len]);
+                    answer(cluster, &shared, &mut pipeline, &args, &mut out).await;
+                    // What is left begins a command.
+                    let _ = input.split_to(len);
+                    if out.len() >= HIGH_WATER {
+                        self.send(&mut out).await?;
+                    }
+                }
+                Ok(None) => {
+                    self.send(&mut out).await?;
+                    if shared.is_stopping() && input.is_empty() {
+                        return self.stream.shutdown().await;
+                    }
+                    self.client.idle.store(input.is_empty(), Ordering::Relaxed);
+                    input.reserve(READ_BYTES);
+                    if self.stream.read_buf(&mut input).await? == 0 {
+                        return Ok(());
+                    }
+                    self.client.idle.store(false, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    out.error(&format!("ERR {error}"));
+                    self.send(&mut out).await?;
+                    return self.stream.shutdown().await;
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, out: &mut Reply) -> io::Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let now = self.shared.now_ms();
+        self.client.writing_ms.store(now, Ordering::Relaxed);
+        self.stream.write_all(out.bytes()).await?;
+        self.stream.flush().await?;
+        self.client.writing_ms.store(0, Ordering::Relaxed);
+        out.clear(2 * HIGH_WATER);
+        Ok(())
+    }
+}
+
+fn frame_limits(shared: &Shared) -> RequestLimits {
+    let bytes = shared.config.limits.request.command_bytes + HEADER_BYTES;
+    RequestLimits {
+        bulk_bytes: bytes,
+        arguments: MOST_ARGUMENTS,
+        command_bytes: bytes + HEADER_BYTES,
+    }
+}
+
+async fn answer(
+    cluster: &Cluster,
+    shared: &Arc<Shared>,
+    pipeline: &mut Pipeline,
+    args: &Args<'_>,
+    out: &mut Reply,
+) {
+    let answered = if args.is(0, FORWARD) {
+        match forwarded(cluster, shared, pipeline, args).await {
+            Ok(()) => {
+                out.bulk(pipeline.reply.bytes());
+                pipeline.reply.clear(2 * HIGH_WATER);
+                return;
+            }
+            Err(problem) => Err(problem),
+        }
+    } else if args.is(0, CONTROL) {
+        control(cluster, args).await
+    } else if args.is(0, FETCH) {
+        fetch(cluster, args).await
+    } else {
+        Err("ERR the peer port is for other nodes: clients use the ordinary port".to_owned())
+    };
+    match answered {
+        Ok(bytes) => out.bulk(&bytes),
+        Err(problem) => out.error(&problem),
+    }
+}
+
+/// Has the pipeline run commands of another node.
+async fn forwarded(
+    cluster: &Cluster,
+    shared: &Arc<Shared>,
+    pipeline: &mut Pipeline,
+    args: &Args<'_>,
+) -> Result<(), String> {
+    let (header, commands) = ForwardHeader::parse(args).map_err(wrong)?;
+    check_cluster(cluster, &header)?;
+    let user = user_of(shared, header.user)?;
+    let pinned = pinned(shared, header.versions)?;
+    pipeline.begin(commands, user, header.resp3, pinned);
+    // When it would send, what is not answered is asked for again.
+    while let Next::Wait(wait) = pipeline.advance() {
+        pipeline.resume(wait.end().await);
+    }
+    match pipeline.reply.is_empty() {
+        true => Err(wrong("no whole command came".to_owned())),
+        false => Ok(()),
+    }
+}
+
+fn wrong(problem: String) -> String {
+    format!("ERR {problem}")
+}
+
+fn check_cluster(cluster: &Cluster, header: &ForwardHeader<'_>) -> Result<(), String> {
+    let own = cluster.map().cluster;
+    match header.cluster == own {
+        true => Ok(()),
+        false => Err(format!(
+            "ERR this node is of cluster {own}, and who asks of cluster {}: two nodes have one address",
+            header.cluster
+        )),
+    }
+}
+
+/// The user by that name here, who may have other rights here.
+fn user_of(shared: &Shared, name: &str) -> Result<Arc<User>, String> {
+    let secrets = shared.secrets.load();
+    let Some(users) = &secrets.users else {
+        return Ok(Arc::clone(&shared.anyone));
+    };
+    let unknown = || {
+        format!(
+            "NOPERM user '{name}' is not in the users file of the node that has the key: give all nodes \
+             the same"
+        )
+    };
+    users.named(name).ok_or_else(unknown)
+}
+
+/// The tables as the asker sees them: the versions that it names. `None`: those that serve.
+fn pinned(shared: &Shared, versions: &str) -> Result<Option<TableView>, String> {
+    if versions.is_empty() {
+        return Ok(None);
+    }
+    let tables = shared.tables().keep();
+    let mut words = versions.split(' ');
+    while let (Some(table), Some(number)) = (words.next(), words.next()) {
+        let serves = tables
+            .batch
+            .get(table.as_bytes())
+            .map(|version| version.version());
+        if serves.map(|serves| serves.to_string()).as_deref() != Some(number) {
+            let serves = serves.map_or("none".to_owned(), |serves| serves.to_string());
+            return Err(format!(
+                "NOVERSION version {number} of table {table} is asked for, and {serves} serves here"
+            ));
+        }
+    }
+    Ok(Some(tables))
+}
+
+async fn control(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
+    check_format(args, 3).map_err(wrong)?;
+    let message = Bytes::copy_from_slice(args.get(2));
+    let answered = cluster.member().answer(message).await;
+    answered.map_err(|error| format!("ERR {error}"))
+}
+
+async fn fetch(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
+    check_format(args, 6).map_err(wrong)?;
+    let text =
+        |index| std::str::from_utf8(args.get(index)).map_err(|_| wrong("no text".to_owned()));
+    let number = |index| {
+        let number = text(index)?.parse::<u64>();
+        number.map_err(|_| wrong(format!("argument {index} is no number")))
+    };
+    let table = TableName::new(text(2)?).map_err(|error| format!("ERR {error}"))?;
+    let range = number(4)?..number(5)?;
+    let fetched = cluster.member().fetch(&table, text(3)?, range).await;
+    fetched.map_err(|error| format!("ERR {error}"))
+}
