@@ -31,6 +31,7 @@ pub use object_store::UpdateVersion;
 pub use objects::{News, Objects, Put};
 pub use open::{RemoteStore, open};
 pub use open_error::OpenError;
+pub use pull::claim as claim_cache;
 pub use pull::{
     Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullError, PullOptions, PullRate,
     PullState, PulledVersion, Puller, Pulling, Room, Served, TablePull, object_origin,

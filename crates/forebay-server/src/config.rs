@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_engine::TableName;
+use forebay_engine::{Serving, TableName};
 use forebay_io::{Net, OsNet};
 
 use crate::cluster::ClusterConfig;
@@ -46,6 +46,8 @@ pub struct ServerConfig {
     pub live_memory_bytes: usize,
     /// Who brings versions into the store, where somebody does.
     pub pulls: Option<Arc<dyn Pulls>>,
+    /// What serves, where somebody else commands it; none: the server follows the store's pointers.
+    pub serving: Option<Arc<Serving>>,
     /// The cluster that this is a node of.
     pub cluster: Option<ClusterConfig>,
     /// How many files the process may have open; `None`: there is no limit.
@@ -108,6 +110,7 @@ impl Default for ServerConfig {
             default_table: None,
             live_memory_bytes: 256 << 20,
             pulls: None,
+            serving: None,
             cluster: None,
             open_files: None,
             net: Arc::new(OsNet),

@@ -93,7 +93,10 @@ impl Server {
             .map(|listener| listener.address())
             .transpose()
             .map_err(StartError::Thread)?;
-        let serving = Serving::open(store.clone(), DEFAULT_POLL)?;
+        let serving = match config.serving.clone() {
+            Some(serving) => serving,
+            None => Arc::new(Serving::open(store.clone(), DEFAULT_POLL)?),
+        };
         let shared = Arc::new(Shared::new(
             config,
             store,

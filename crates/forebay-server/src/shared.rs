@@ -36,7 +36,7 @@ const COUNT_PAUSE_MS: u64 = 5000;
 pub struct Shared {
     pub config: ServerConfig,
     pub store: Store,
-    pub serving: Serving,
+    pub serving: Arc<Serving>,
     pub live: LiveTables,
     pub secrets: SecretFiles,
     pub anyone: Arc<User>,
@@ -75,7 +75,7 @@ impl Shared {
     pub fn new(
         config: ServerConfig,
         store: Store,
-        serving: Serving,
+        serving: Arc<Serving>,
         secrets: SecretFiles,
         resp_address: SocketAddr,
         descriptors: Descriptors,

@@ -138,5 +138,5 @@ fn watcher(drawing: &Drawing) -> Watcher {
 /// them.
 fn nudge(node: &HostPort) {
     // It answers with TLS where it has it; then the coordinator hears of them a little later.
-    _ = page(&format!("http://{node}"), "cluster/nudge", NUDGE);
+    _ = page(&format!("http://{node}"), "v1/cluster/nudge", NUDGE);
 }

@@ -68,6 +68,7 @@ pub trait VersionSummaries: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct NodeHandle {
     shell: Arc<Shell>,
+    inbox: Option<Receiver<NodeEvent>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -91,8 +92,8 @@ pub(crate) struct Shell {
 }
 
 impl NodeHandle {
-    /// Starts a node. It serves nothing before it has heard of the catalog.
-    pub fn start(parts: NodeParts) -> io::Result<Self> {
+    /// Makes a node, which does nothing yet.
+    pub fn new(parts: NodeParts) -> io::Result<Self> {
         let now = now(&*parts.clock);
         let (cluster, seed) = (parts.identity.id, parts.random.next_u64());
         let node = Node::new(now, cluster, parts.who.clone(), seed);
@@ -117,12 +118,21 @@ impl NodeHandle {
             refused: Mutex::new(None),
             parts,
         });
-        let driven = Arc::clone(&shell);
-        let thread = start_thread("forebay-node", move || driven.drive(&inbox))?;
         Ok(Self {
             shell,
-            thread: Some(thread),
+            inbox: Some(inbox),
+            thread: None,
         })
+    }
+
+    /// Starts it. It serves nothing before it has heard of the catalog.
+    pub fn start(&mut self) -> io::Result<()> {
+        if let Some(inbox) = self.inbox.take() {
+            let driven = Arc::clone(&self.shell);
+            let thread = start_thread("forebay-node", move || driven.drive(&inbox))?;
+            self.thread = Some(thread);
+        }
+        Ok(())
     }
 
     /// What a server asks of the node.

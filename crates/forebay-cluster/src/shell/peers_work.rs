@@ -19,6 +19,7 @@ use crate::map::ClusterMap;
 use crate::message::{Beat, BeatReply};
 use crate::model::{DocRef, Documents, Head, Model, ModelError};
 use crate::node::{FollowerEvent, NodeEvent};
+use crate::status::Status;
 use crate::time::BEAT_LOST;
 use crate::wire::{Question, Reply, from_bytes, to_bytes};
 
@@ -46,13 +47,7 @@ impl Shell {
 
     /// Tells the coordinator that there are requests.
     pub(super) fn nudge(self: &Arc<Self>) {
-        let seat = self
-            .node
-            .lock()
-            .seat()
-            .holder()
-            .map(|holder| holder.peer.clone());
-        match seat.filter(|peer| *peer != self.parts.who.peer) {
+        match self.coordinator() {
             None => self.tell(NodeEvent::Nudged),
             Some(peer) => {
                 let asked = self.ask(&peer, &Question::Nudge);
@@ -153,13 +148,7 @@ impl Shell {
     }
 
     fn documents_of_coordinator(&self, names: &BTreeSet<DocRef>) -> Documents {
-        let seat = self
-            .node
-            .lock()
-            .seat()
-            .holder()
-            .map(|holder| holder.peer.clone());
-        let Some(peer) = seat.filter(|peer| *peer != self.parts.who.peer) else {
+        let Some(peer) = self.coordinator() else {
             return Documents::new();
         };
         let asked = self.ask(&peer, &Question::Documents(names.clone()));
@@ -220,11 +209,34 @@ impl Shell {
         Ok(Reply::Beat(Box::new(reply.unwrap_or(nothing))))
     }
 
+    /// The state of the cluster, as the coordinator knows it, whichever node that is.
+    async fn whole_status(&self) -> Option<Status> {
+        if let Some(status) = self.status() {
+            return Some(status);
+        }
+        let peer = self.coordinator()?;
+        match self.ask(&peer, &Question::Status).await {
+            Ok(Reply::Status(status)) => status.map(|status| *status),
+            _ => None,
+        }
+    }
+
+    /// Where the coordinator is, if it is another node.
+    fn coordinator(&self) -> Option<HostPort> {
+        let seat = self
+            .node
+            .lock()
+            .seat()
+            .holder()
+            .map(|holder| holder.peer.clone());
+        seat.filter(|peer| *peer != self.parts.who.peer)
+    }
+
     async fn reply(self: Arc<Self>, message: Bytes) -> io::Result<Bytes> {
         let reply = match from_bytes(&message)? {
             Question::Beat(beat) => self.hear(beat).await?,
             Question::Nudge => {
-                self.tell(NodeEvent::Nudged);
+                self.nudge();
                 Reply::Done
             }
             Question::Head => {
@@ -233,7 +245,7 @@ impl Shell {
                 Reply::Head(head.map(Box::new))
             }
             Question::Documents(names) => Reply::Documents(self.known.get(&names)),
-            Question::Status => Reply::Status(self.status().map(Box::new)),
+            Question::Status => Reply::Status(self.whole_status().await.map(Box::new)),
         };
         to_bytes(&reply)
     }

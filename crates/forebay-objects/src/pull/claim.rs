@@ -11,7 +11,8 @@ use super::PullError;
 
 const FILE: &str = "pulled-from";
 
-/// Makes sure that a local store is the cache of the store at `url`: marks it when it is empty.
+/// Makes sure that a local store is the cache of the store at `url`, or what else is told it from
+/// others by: marks it when it is empty.
 pub fn claim(local: &Store, url: &str) -> Result<(), PullError> {
     let path = local.root().join(FILE);
     let at = |source| PullError::Disk {

@@ -44,7 +44,7 @@ pub use pulled_store::PulledVersion;
 pub use state::{PullState, TablePull};
 pub use throttle::PullRate;
 
-use claim::claim;
+pub use claim::claim;
 use pace::Pacer;
 use pulled_store::PulledStore;
 use watch::Watcher;

@@ -76,6 +76,7 @@ fn router(shared: &Arc<Shared>) -> Router {
     let guarded = Router::new()
         .route("/metrics", get(metrics::metrics))
         .route("/v1/pulls", get(pulls::pulls))
+        .route("/v1/cluster", get(cluster::status))
         .route("/v1/tables", get(tables::tables))
         .route("/v1/tables/{table}", get(tables::table))
         .route("/v1/tables/{table}/versions", get(tables::versions))
@@ -98,6 +99,7 @@ fn open_to_all() -> Router<Arc<Shared>> {
     Router::new()
         .route("/health", get(ready::health))
         .route("/ready", get(ready::ready))
+        .route("/v1/cluster/nudge", get(cluster::nudge))
 }
 
 fn checked(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router {

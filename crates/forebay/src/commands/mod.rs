@@ -20,6 +20,7 @@ pub mod reading;
 pub mod rollback;
 pub mod scan;
 pub mod serve;
+pub mod serve_cluster;
 pub mod swap;
 pub mod tables;
 pub mod verify;

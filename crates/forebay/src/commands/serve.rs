@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -13,6 +14,7 @@ use forebay_server::{Limits, Pulls, Server, ServerConfig, Signals, TlsFiles};
 use serde_json::json;
 use tracing::warn;
 
+use super::serve_cluster::ClusterArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pulling::{PullsOf, ServedBy};
@@ -123,6 +125,9 @@ pub struct Serve {
     )]
     pub keep: usize,
 
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
     /// Clients at a time; further ones get an error and are closed. Fewer where the limit of open
     /// files (ulimit -n) leaves fewer beside the tables' files
     #[arg(
@@ -153,6 +158,9 @@ pub struct Serve {
     #[arg(long, value_name = "N", value_parser = human::parse_threads, help_heading = "Work")]
     pub threads: Option<usize>,
 }
+
+/// How long other nodes are waited for when this one stops.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Where HTTP listens, if it does.
 #[derive(Debug, Clone, Copy)]
@@ -191,6 +199,9 @@ fn parse_pull_rate(text: &str) -> Result<PullRateArg, String> {
 
 pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     log::to_stderr(context.output).context("cannot start the thread of the log")?;
+    if args.cluster.cluster {
+        return run_node(args, context);
+    }
     let (store, puller) = match &args.cache {
         None => (context.open_store_to_serve(args.create)?, None),
         Some(dir) => {
@@ -237,8 +248,39 @@ pub fn run(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Serves as a node of a cluster.
+fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
+    let reply_memory = args
+        .reply_memory
+        .unwrap_or_else(|| memory::quarter(&*context.disk) / 2);
+    let mut config = args.config(0, reply_memory);
+    let (cache, rate) = (&args.cache, args.pull_rate.0);
+    let mut node = args.cluster.open(context, cache, rate, &mut config)?;
+    let running = Server::start(config, node.store.clone())?;
+    let served = Arc::new(ServedBy(running.inside()));
+    let pacing = node.versions.bringer().pace(served)?;
+    node.handle.start().context("cannot start the node")?;
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let (listen, http) = (running.resp_address(), running.http_address());
+    let (gateway, peer) = (running.gateway_address(), running.peer_address());
+    let object = json!({"listen": listen, "http": http, "gateway": gateway, "peer": peer});
+    let told = context.print(&object, || {
+        let gateway = gateway.map_or(String::new(), |at| format!(", a gateway on {at}"));
+        format!("a node of a cluster: Redis clients on {listen}{gateway}; Ctrl-C ends it")
+    });
+    if let Err(error) = told {
+        warn!(%listen, ?http, error = format!("{error:#}"), "standard output cannot be written");
+    }
+    signals.wait(|| drop(running.reload()));
+    // Clients are led elsewhere before it stops.
+    node.handle.leave(LEAVE);
+    drop(pacing);
+    running.shutdown();
+    Ok(Outcome::Done)
+}
+
 impl Serve {
-    fn config(self, live_memory: u64, reply_memory: u64) -> ServerConfig {
+    fn config(&self, live_memory: u64, reply_memory: u64) -> ServerConfig {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let limits = Limits {
             connections: self.max_clients,
@@ -246,7 +288,7 @@ impl Serve {
             reply_memory_bytes: size(reply_memory),
             ..Limits::default()
         };
-        let tls = self.tls_cert.zip(self.tls_key);
+        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         ServerConfig {
             resp: self.listen,
             http: self.http.0,
@@ -254,12 +296,12 @@ impl Serve {
             tls: tls.map(|(certificate, key)| TlsFiles {
                 certificate,
                 key,
-                client_ca: self.tls_client_ca,
+                client_ca: self.tls_client_ca.clone(),
             }),
-            users: self.users,
-            http_token: self.admin_token_file,
-            http_hosts: self.http_host,
-            default_table: self.default_table,
+            users: self.users.clone(),
+            http_token: self.admin_token_file.clone(),
+            http_hosts: self.http_host.clone(),
+            default_table: self.default_table.clone(),
             live_memory_bytes: size(live_memory),
             open_files: raw::open_files_limit().map(size),
             limits,

@@ -1,0 +1,290 @@
+//! `forebay serve --cluster`: a server as a node of a cluster.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use forebay_cluster::catalog::Documented;
+use forebay_cluster::local::{HeldRanges, LocalVersions};
+use forebay_cluster::message::Introduction;
+use forebay_cluster::model::CLUSTER_FORMAT;
+use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
+use forebay_cluster::{HostPort, NodeName, Zone};
+use forebay_engine::{DEFAULT_POLL, Serving, Store};
+use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
+use forebay_server::{ClusterConfig, PeerClient, ServerConfig};
+
+use crate::context::Context;
+use crate::human;
+
+/// The most classes that a node can have ports for.
+const MOST_CLASS_PORTS: usize = 16;
+
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// Serve as a node of the cluster that --store belongs to (forebay cluster create)
+    #[arg(long, requires_all = ["cache", "node", "zone", "peer"], conflicts_with = "create", help_heading = "Cluster")]
+    pub cluster: bool,
+
+    /// What the node is called, in its cluster alone
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    node: Option<NodeName>,
+
+    /// What fails together with it: replicas lie in different zones
+    #[arg(
+        long,
+        value_name = "ZONE",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    zone: Option<Zone>,
+
+    /// Address for the other nodes
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    peer: Option<SocketAddr>,
+
+    /// Where clients reach the node, when that is not the address it listens on
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    advertise: Option<String>,
+
+    /// Where other nodes reach it, when that is not --peer
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    advertise_peer: Option<HostPort>,
+
+    /// Address for clients that know nothing of clusters: all keys are answered there
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    gateway: Option<SocketAddr>,
+
+    /// Ports, beside --listen, of the parts that the node heads, so that clients read from replicas:
+    /// four are enough
+    #[arg(
+        long,
+        value_name = "A-B|off",
+        value_parser = parse_class_ports,
+        default_value = "off",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    class_ports: ClassPorts,
+
+    /// What to do when nothing is heard of the cluster: serve on, or refuse after a time
+    #[arg(
+        long,
+        value_name = "serve|refuse:TIME",
+        value_parser = parse_cut_off,
+        default_value = "serve",
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    cut_off: CutOff,
+}
+
+#[derive(Debug, Clone)]
+struct ClassPorts(Option<RangeInclusive<u16>>);
+
+#[derive(Debug, Clone, Copy)]
+struct CutOff(Option<Duration>);
+
+fn parse_class_ports(text: &str) -> Result<ClassPorts, String> {
+    if text == "off" {
+        return Ok(ClassPorts(None));
+    }
+    let wrong = || {
+        format!(
+            "'{text}' is no range of ports: write A-B, as in 7400-7403, with {MOST_CLASS_PORTS} at most, or off"
+        )
+    };
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let (first, last) = port(first).zip(port(last)).ok_or_else(wrong)?;
+    let ports = first..=last;
+    match (1..=MOST_CLASS_PORTS).contains(&ports.len()) {
+        true => Ok(ClassPorts(Some(ports))),
+        false => Err(wrong()),
+    }
+}
+
+fn parse_cut_off(text: &str) -> Result<CutOff, String> {
+    if text == "serve" {
+        return Ok(CutOff(None));
+    }
+    let time = text.strip_prefix("refuse:");
+    let time =
+        time.ok_or_else(|| format!("'{text}' is neither serve nor refuse:TIME, as in refuse:10s"))?;
+    human::parse_lifetime(time).map(|time| CutOff(Some(time)))
+}
+
+/// A node that is ready to be started with its server.
+pub struct ClusterNode {
+    pub store: Store,
+    pub handle: NodeHandle,
+    pub versions: Arc<LocalVersions>,
+}
+
+impl ClusterArgs {
+    /// What the node is made of; `config` is completed by it.
+    pub fn open(
+        &self,
+        context: &Context,
+        cache: &Option<PathBuf>,
+        rate: PullRate,
+        config: &mut ServerConfig,
+    ) -> anyhow::Result<ClusterNode> {
+        let (Some(cache), Some(name), Some(zone), Some(peer)) =
+            (cache, &self.node, &self.zone, self.peer)
+        else {
+            bail!("--cluster wants --cache, --node, --zone and --peer");
+        };
+        let who = self.introduction(context, config, name, zone, peer)?;
+        let catalog = context.catalog(Patience::Little)?;
+        let identity = Documented(&*catalog).identity()?;
+        let store = context.open_or_create_directory(cache)?;
+        let words = format!(
+            "{} as a node of cluster {}",
+            context.store_name(),
+            identity.id
+        );
+        claim_cache(&store, &words)?;
+        let held = Arc::new(HeldRanges::default());
+        let store = store.holding(held.clone());
+        let serving = Arc::new(Serving::commanded(store.clone(), DEFAULT_POLL)?);
+        let origin = origin(context)?;
+        let versions = LocalVersions::new(store.clone(), held, serving.clone(), origin, rate)?;
+        let versions = Arc::new(versions);
+        let peers = PeerClient::start(config.net.clone(), context.clock.clone(), None)?;
+        let handle = NodeHandle::new(NodeParts {
+            identity,
+            who,
+            catalog,
+            peers: Arc::new(peers),
+            versions: versions.clone(),
+            versions_at: versions.clone(),
+            remembered: Remembered {
+                disk: context.disk.clone(),
+                dir: cache.join("cluster"),
+            },
+            clock: context.clock.clone(),
+            random: context.random.clone(),
+        });
+        let handle = handle.context("cannot start the node")?;
+        config.serving = Some(serving);
+        config.cluster = Some(ClusterConfig {
+            member: handle.member(),
+            gateway: self.gateway,
+            class_ports: self.ports(),
+            peer,
+            peer_tls: None,
+            forward: forebay_server::ForwardLimits::default(),
+        });
+        Ok(ClusterNode {
+            store,
+            handle,
+            versions,
+        })
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.class_ports.0.clone().into_iter().flatten().collect()
+    }
+
+    fn introduction(
+        &self,
+        context: &Context,
+        config: &ServerConfig,
+        name: &NodeName,
+        zone: &Zone,
+        peer: SocketAddr,
+    ) -> anyhow::Result<Introduction> {
+        let listen = match &self.advertise {
+            None => address("--listen", "--advertise", config.resp)?,
+            Some(text) => advertised(text, config.resp.port())?,
+        };
+        let peer = match &self.advertise_peer {
+            None => address("--peer", "--advertise-peer", peer)?,
+            Some(given) => given.clone(),
+        };
+        let http = config.http.filter(|http| http.port() != 0);
+        let host = |http: SocketAddr| match http.ip().is_unspecified() {
+            true => listen.at(http.port()),
+            false => HostPort::new(&http.ip().to_string(), http.port()),
+        };
+        Ok(Introduction {
+            name: name.clone(),
+            zone: zone.clone(),
+            incarnation: context.random.next_u64(),
+            http: http.map(host),
+            listen,
+            class_ports: self.ports(),
+            peer,
+            cut_off_ms: self.cut_off.0.map(|time| time.as_millis() as u64),
+            formats: [CLUSTER_FORMAT, CLUSTER_FORMAT],
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            key: None,
+        })
+    }
+}
+
+/// The address that a port is reached at: the one it listens on, if others can do anything with it.
+fn address(option: &str, instead: &str, listens: SocketAddr) -> anyhow::Result<HostPort> {
+    if listens.ip().is_unspecified() {
+        wrong!(
+            "{option} {listens} is no address that others reach: say where they do by {instead} HOST:PORT"
+        );
+    }
+    if listens.port() == 0 {
+        wrong!(
+            "{option} {listens}: a node of a cluster wants a port that stays the same, not any free one"
+        );
+    }
+    Ok(HostPort::new(&listens.ip().to_string(), listens.port()))
+}
+
+fn advertised(text: &str, port: u16) -> anyhow::Result<HostPort> {
+    if let Ok(given) = text.parse() {
+        return Ok(given);
+    }
+    match format!("{text}:{port}").parse() {
+        Ok(given) => Ok(given),
+        Err(error) => wrong!("--advertise: {error}"),
+    }
+}
+
+/// The cluster's store, as versions are brought from it.
+fn origin(context: &Context) -> anyhow::Result<Arc<dyn Origin>> {
+    match context.is_remote() {
+        true => Ok(object_origin(context.remote_url()?)?),
+        false => {
+            let root = context.store_path()?;
+            Ok(Arc::new(DirectoryOrigin::new(context.disk.clone(), root)))
+        }
+    }
+}
