@@ -23,6 +23,9 @@ pub struct Heard {
     leaving: bool,
     seq: u64,
     revision: u64,
+    /// The newest revision that it was told of. A node that was told, and is still reading, is not
+    /// told again before its next heartbeat is due.
+    told_revision: u64,
     who: Introduction,
     /// Whom it was told to be suspected.
     told: BTreeSet<NodeId>,
@@ -123,6 +126,12 @@ impl Coordinator {
         if is_overtaken {
             return reply(actions, token, nothing());
         }
+        let told_revision = before.as_ref().map_or(0, |before| {
+            match before.incarnation == beat.who.incarnation {
+                true => before.told_revision,
+                false => 0,
+            }
+        });
         // The node does not wait for the one before any more.
         if let Some((waiting, _)) = before.and_then(|before| before.waiting) {
             reply(actions, waiting, nothing());
@@ -138,6 +147,7 @@ impl Coordinator {
             leaving: beat.leaving,
             seq: beat.seq,
             revision: beat.revision,
+            told_revision,
             who: beat.who,
             told: beat.suspects,
             waiting: Some((token, now.monotonic)),
@@ -172,13 +182,15 @@ impl Coordinator {
         });
         let head = &standing.head;
         let is_news = heard.revision < head.revision;
-        let is_due = is_news || heard.leaving || heard.told != self.suspects;
+        let is_untold = is_news && heard.told_revision < head.revision;
+        let is_due = is_untold || heard.leaving || heard.told != self.suspects;
         // Nothing of an earlier term is told on.
         if !standing.is_own_term || !is_known || !(is_due || now.since(since) >= BEAT) {
             return;
         }
         heard.waiting = None;
         heard.told.clone_from(&self.suspects);
+        heard.told_revision = head.revision;
         let known = BeatReply::Known {
             node: id,
             term: head.term,

@@ -4,7 +4,7 @@
 mod copies;
 mod follower;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 pub use copies::{Copies, VersionPlace};
 pub use follower::{Follower, FollowerAction, FollowerEvent, Serve};
@@ -40,6 +40,13 @@ pub enum NodeAction {
     Coordinator(CoordinatorAction),
 }
 
+/// Which part of the node is told something next.
+enum Told {
+    Follower(FollowerEvent),
+    Seat(SeatEvent),
+    Coordinator(CoordinatorEvent),
+}
+
 /// Of heartbeats of this node to itself.
 const OWN: u64 = 1 << 63;
 
@@ -51,7 +58,6 @@ pub struct Node {
     coordinator: Option<Coordinator>,
     peer: HostPort,
     dice: Dice,
-    is_leaving: bool,
 }
 
 impl Node {
@@ -63,7 +69,6 @@ impl Node {
             coordinator: None,
             peer,
             dice: Dice::new(seed),
-            is_leaving: false,
         }
     }
 
@@ -81,43 +86,57 @@ impl Node {
 
     pub fn handle(&mut self, now: Now, event: NodeEvent) -> Vec<NodeAction> {
         let mut actions = Vec::new();
+        let mut todo = VecDeque::new();
         match event {
             NodeEvent::Tick => {
                 self.seat
                     .want(self.follower.is_alone(now) || self.coordinator.is_some());
-                self.tell_seat(now, SeatEvent::Tick, &mut actions);
-                self.tell_coordinator(now, CoordinatorEvent::Tick, &mut actions);
-                self.tell_follower(now, FollowerEvent::Tick, &mut actions);
+                todo.push_back(Told::Seat(SeatEvent::Tick));
+                todo.push_back(Told::Coordinator(CoordinatorEvent::Tick));
+                todo.push_back(Told::Follower(FollowerEvent::Tick));
             }
-            NodeEvent::Follower(event) => {
-                self.is_leaving |= matches!(event, FollowerEvent::Leave);
-                self.tell_follower(now, event, &mut actions);
+            NodeEvent::Follower(event) => todo.push_back(Told::Follower(event)),
+            NodeEvent::Seat(event) => todo.push_back(Told::Seat(event)),
+            NodeEvent::Coordinator(event) => todo.push_back(Told::Coordinator(event)),
+            NodeEvent::Beat { token, beat } => match self.coordinator {
+                Some(_) => {
+                    let event = CoordinatorEvent::Beat { token, beat };
+                    todo.push_back(Told::Coordinator(event));
+                }
+                None => actions.push(self.lead_on(token)),
+            },
+            NodeEvent::Nudged if self.coordinator.is_some() => {
+                actions.push(NodeAction::Coordinator(CoordinatorAction::ListRequests));
             }
-            NodeEvent::Seat(event) => self.tell_seat(now, event, &mut actions),
-            NodeEvent::Coordinator(event) => self.tell_coordinator(now, event, &mut actions),
-            NodeEvent::Beat { token, beat } => self.hear(now, token, beat, &mut actions),
-            NodeEvent::Nudged => {
-                if self.coordinator.is_some() {
-                    actions.push(NodeAction::Coordinator(CoordinatorAction::ListRequests));
+            NodeEvent::Nudged => {}
+        }
+        while let Some(told) = todo.pop_front() {
+            match told {
+                Told::Follower(event) => self.tell_follower(now, event, &mut todo, &mut actions),
+                Told::Seat(event) => self.tell_seat(now, event, &mut todo, &mut actions),
+                Told::Coordinator(event) => {
+                    self.tell_coordinator(now, event, &mut todo, &mut actions);
                 }
             }
         }
         actions
     }
 
-    fn hear(&mut self, now: Now, token: u64, beat: Box<Beat>, actions: &mut Vec<NodeAction>) {
-        if self.coordinator.is_some() {
-            let event = CoordinatorEvent::Beat { token, beat };
-            return self.tell_coordinator(now, event, actions);
-        }
+    /// The answer to a heartbeat that belongs to another node.
+    fn lead_on(&self, token: u64) -> NodeAction {
         let holder = self.seat.holder().map(|holder| holder.peer.clone());
         let coordinator = holder.filter(|peer| *peer != self.peer);
         let reply = Box::new(BeatReply::NotCoordinator { coordinator });
-        let action = CoordinatorAction::Reply { token, reply };
-        actions.push(NodeAction::Coordinator(action));
+        NodeAction::Coordinator(CoordinatorAction::Reply { token, reply })
     }
 
-    fn tell_seat(&mut self, now: Now, event: SeatEvent, actions: &mut Vec<NodeAction>) {
+    fn tell_seat(
+        &mut self,
+        now: Now,
+        event: SeatEvent,
+        todo: &mut VecDeque<Told>,
+        actions: &mut Vec<NodeAction>,
+    ) {
         for action in self.seat.handle(now, event) {
             match action {
                 SeatAction::Won => {
@@ -134,7 +153,7 @@ impl Node {
         }
         if let Some(holder) = self.seat.holder() {
             let event = FollowerEvent::Coordinator(holder.peer.clone());
-            self.tell_follower(now, event, actions);
+            todo.push_back(Told::Follower(event));
         }
     }
 
@@ -142,50 +161,48 @@ impl Node {
         &mut self,
         now: Now,
         event: CoordinatorEvent,
+        todo: &mut VecDeque<Told>,
         actions: &mut Vec<NodeAction>,
     ) {
         let Some(coordinator) = &mut self.coordinator else {
             return;
         };
-        let mut own = Vec::new();
         for action in coordinator.handle(now, event) {
             match action {
                 CoordinatorAction::Reply { token, reply } if token & OWN != 0 => {
                     let seq = token & !OWN;
-                    own.push(FollowerEvent::Reply { seq, reply });
+                    let event = FollowerEvent::Reply { seq, reply };
+                    todo.push_back(Told::Follower(event));
                 }
                 action => actions.push(NodeAction::Coordinator(action)),
             }
         }
-        for event in own {
-            self.tell_follower(now, event, actions);
-        }
     }
 
-    fn tell_follower(&mut self, now: Now, event: FollowerEvent, actions: &mut Vec<NodeAction>) {
+    fn tell_follower(
+        &mut self,
+        now: Now,
+        event: FollowerEvent,
+        todo: &mut VecDeque<Told>,
+        actions: &mut Vec<NodeAction>,
+    ) {
         for action in self.follower.handle(now, event) {
             match action {
                 FollowerAction::Beat { to, beat } if to == self.peer => {
                     let (seq, token) = (beat.seq, beat.seq | OWN);
-                    if self.coordinator.is_none() {
+                    todo.push_back(match self.coordinator {
+                        Some(_) => Told::Coordinator(CoordinatorEvent::Beat { token, beat }),
                         // It was the coordinator, or is not yet.
-                        let reply = Box::new(BeatReply::NotCoordinator { coordinator: None });
-                        let event = FollowerEvent::Reply { seq, reply };
-                        actions.extend(
-                            self.follower
-                                .handle(now, event)
-                                .into_iter()
-                                .map(NodeAction::Follower),
-                        );
-                        continue;
-                    }
-                    let event = CoordinatorEvent::Beat { token, beat };
-                    self.tell_coordinator(now, event, actions);
+                        None => Told::Follower(FollowerEvent::Reply {
+                            seq,
+                            reply: Box::new(BeatReply::NotCoordinator { coordinator: None }),
+                        }),
+                    });
                 }
                 FollowerAction::Left => {
                     self.seat.retire();
                     actions.push(NodeAction::Follower(FollowerAction::Left));
-                    self.tell_seat(now, SeatEvent::Tick, actions);
+                    todo.push_back(Told::Seat(SeatEvent::Tick));
                 }
                 action => actions.push(NodeAction::Follower(action)),
             }
