@@ -18,7 +18,9 @@ use super::members::down_since;
 use super::{Step, Summary};
 use crate::ids::NodeId;
 use crate::message::Readiness;
-use crate::model::{Aim, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry};
+use crate::model::{
+    Aim, NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry,
+};
 use crate::time::{CONFIRM, LEFT_OUT_AFTER, Now};
 use crate::version::ranges_of;
 
@@ -93,6 +95,9 @@ impl Step<'_> {
                 Standing::Failed(problem) => return self.abort(rollout.id, problem),
             }
         }
+        // What others may still answer has to be over, or known to be possible.
+        let others = self.others(&rollout.participants);
+        is_waiting |= !others.iter().all(|node| self.is_safe_to_leave_out(*node));
         if is_waiting {
             return;
         }
@@ -100,7 +105,9 @@ impl Step<'_> {
         if let Err(problem) = self.is_enough(&rollout, &ready) {
             return self.lack(rollout, problem);
         }
-        rollout.left_out.extend(self.others(&ready));
+        let others = self.others(&ready).into_iter();
+        let left_out = others.filter(|node| self.may_answer_still(*node));
+        rollout.left_out = left_out.collect();
         rollout.participants = ready;
         rollout.proved = proved;
         self.commit(rollout);
@@ -193,12 +200,25 @@ impl Step<'_> {
     /// was stopped in order, or is down for long enough.
     fn is_safe_to_leave_out(&self, node: NodeId) -> bool {
         let since = match self.model.node(node).map(|entry| entry.state) {
-            None | Some(crate::model::NodeState::Left { .. }) => return true,
+            None | Some(NodeState::Left { .. }) => return true,
             _ => down_since(&self.model, node),
         };
         since.is_some_and(|since| {
             self.now.unix_ms >= since.saturating_add(LEFT_OUT_AFTER.as_millis() as u64)
         })
+    }
+
+    /// Whether a node that was left out may go on answering from its old state: it was not stopped
+    /// in order, and does not refuse by itself when it hears of nothing.
+    fn may_answer_still(&self, node: NodeId) -> bool {
+        let Some(entry) = self.model.node(node) else {
+            return false;
+        };
+        let NodeState::Down { since_unix_ms } = entry.state else {
+            return entry.is_up();
+        };
+        let refuses = |after_ms| self.now.unix_ms >= since_unix_ms.saturating_add(after_ms);
+        !entry.cut_off_ms.is_some_and(refuses)
     }
 
     /// Whether each range of the tables is with enough of these nodes.

@@ -168,11 +168,7 @@ impl ClusterArgs {
         let catalog = context.catalog(Patience::Little)?;
         let identity = Documented(&*catalog).identity()?;
         let store = context.open_or_create_directory(cache)?;
-        let words = format!(
-            "{} as a node of cluster {}",
-            context.store_name(),
-            identity.id
-        );
+        let words = format!("cluster {} ({})", identity.name, identity.id);
         claim_cache(&store, &words)?;
         let held = Arc::new(HeldRanges::default());
         let store = store.holding(held.clone());
