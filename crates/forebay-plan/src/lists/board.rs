@@ -1,14 +1,16 @@
-//! A layout under change: its classes, what each node holds of it, and what a change of it is worth.
+//! A layout under change: its classes, what each node holds of it, and what a change of it is
+//! worth.
 //!
 //! The worth of a layout is a sum, the less the better:
 //!
-//! - for each node and each prefix of the lists, the square of how far its load is from its share, as
-//!   a part of that share, weighed by the share;
+//! - for each node and each prefix of the lists, the square of how far its load is from its share,
+//!   as a part of that share, weighed by the share;
 //! - what is copied from the old layout, times [`Prices::copied`];
 //! - what has another primary than in the old layout, or its entries in another order;
 //! - a little for each class.
 //!
-//! So data is copied where that evens out a deviation above about half that price, and not otherwise.
+//! So data is copied where that evens out a deviation above about half that price, and not
+//! otherwise.
 
 use super::line::Extent;
 use super::shares::Shares;
@@ -39,23 +41,8 @@ impl Prices {
     }
 }
 
-/// Which part of a class gets another list.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Span {
-    Left,
-    Right,
-    Whole,
-}
-
-/// Another list for a part of a class, and by how much the layout is better for it.
-#[derive(Debug, Clone)]
-pub(super) struct Edit {
-    pub section: usize,
-    pub from: usize,
-    pub to: usize,
-    pub list: Vec<u32>,
-    pub gain: f64,
-}
+/// In shorter lines a place is much, and each is placed with care.
+const FEW_PLACES: usize = 1000;
 
 #[derive(Clone)]
 pub(super) struct Board<'a> {
@@ -63,18 +50,18 @@ pub(super) struct Board<'a> {
     pub shares: &'a Shares,
     pub old: &'a [Section],
     pub sections: Vec<Section>,
-    /// For each prefix, what each node holds.
-    pub loads: Vec<Vec<f64>>,
+    /// For each node and prefix what it holds, what it should hold, and 1 / the greater of that and
+    /// half a place, which cannot be divided.
+    loads: Vec<f64>,
+    wanted: Vec<f64>,
+    scale: Vec<f64>,
     /// Classes that each node heads.
     pub heads: Vec<u32>,
     pub most_heads: u32,
     pub prices: Prices,
-    /// Below this, a share counts as this much: a part of a place cannot be divided.
-    grain: f64,
+    /// Loads that are this near to their share are let be.
+    near: f64,
 }
-
-/// How much better a layout is with one class less of a node that heads too many.
-const HEAD_TOO_MANY: f64 = 1e6;
 
 impl<'a> Board<'a> {
     pub fn new(
@@ -86,16 +73,26 @@ impl<'a> Board<'a> {
         prices: Prices,
     ) -> Self {
         let nodes = shares.zones.len();
+        let prefixes = shares.prefixes.len();
+        let of_node = |node: usize| shares.prefixes.iter().map(move |prefix| prefix[node]);
+        let wanted: Vec<f64> = (0..nodes).flat_map(of_node).collect();
+        let grain = 0.5 / extent.places() as f64;
         let mut board = Self {
             extent,
             shares,
             old,
             sections,
-            loads: vec![vec![0.0; nodes]; shares.prefixes.len()],
+            loads: vec![0.0; nodes * prefixes],
+            scale: wanted.iter().map(|share| 1.0 / share.max(grain)).collect(),
+            wanted,
             heads: vec![0; nodes],
             most_heads,
             prices,
-            grain: 0.5 / extent.places() as f64,
+            near: if extent.places() < FEW_PLACES {
+                0.0
+            } else {
+                1.0 / extent.places() as f64
+            },
         };
         for section in 0..board.sections.len() {
             let width = extent.width(board.sections[section].start, board.end(section));
@@ -117,34 +114,42 @@ impl<'a> Board<'a> {
         next.map_or(self.extent.places(), |next| next.start)
     }
 
-    fn add(&mut self, list: &[u32], width: f64) {
+    pub fn prefixes(&self) -> usize {
+        self.shares.prefixes.len()
+    }
+
+    pub fn add(&mut self, list: &[u32], width: f64) {
+        let prefixes = self.prefixes();
         for (place, &node) in list.iter().enumerate() {
-            for loads in &mut self.loads[place..] {
-                loads[node as usize] += width;
+            let first = node as usize * prefixes;
+            for load in &mut self.loads[first + place..first + prefixes] {
+                *load += width;
             }
         }
     }
 
-    fn divisor(&self, prefix: usize, node: u32) -> f64 {
-        self.shares.prefixes[prefix][node as usize].max(self.grain)
+    /// 1 / a node's share.
+    pub fn scale(&self, prefix: usize, node: u32) -> f64 {
+        self.scale[node as usize * self.prefixes() + prefix]
     }
 
     /// How far a node's load is from its share, as a part of the share.
     pub fn deviation(&self, prefix: usize, node: u32) -> f64 {
-        let share = self.shares.prefixes[prefix][node as usize];
-        (self.loads[prefix][node as usize] - share) / self.divisor(prefix, node)
+        let at = node as usize * self.prefixes() + prefix;
+        (self.loads[at] - self.wanted[at]) * self.scale[at]
     }
 
-    /// The furthest that a node is from its share in any prefix, as a part of the share; 0 within
-    /// a place. A node that heads too many classes is further than others.
+    /// The furthest that a node is from its share in any prefix, as a part of the share. In long
+    /// lines 0 within a place, as boundaries are rounded to places. A node that heads too many
+    /// classes is further than others.
     pub fn distance(&self, node: u32) -> f64 {
         if self.is_over_heads(node) {
             return f64::INFINITY;
         }
-        let prefixes = 0..self.loads.len();
+        let prefixes = 0..self.prefixes();
         let far = |prefix: usize| {
             let far = self.deviation(prefix, node).abs();
-            if far * self.divisor(prefix, node) > 2.0 * self.grain {
+            if far > self.near * self.scale(prefix, node) {
                 far
             } else {
                 0.0
@@ -153,294 +158,7 @@ impl<'a> Board<'a> {
         prefixes.map(far).fold(0.0, f64::max)
     }
 
-    /// What the layout pays in all: see the module.
-    #[cfg(test)]
-    pub fn pays(&self) -> f64 {
-        let mut sum = self.sections.len() as f64 * self.prices.class;
-        for prefix in 0..self.loads.len() {
-            for node in 0..self.heads.len() as u32 {
-                let far = self.deviation(prefix, node);
-                sum += far * far * self.divisor(prefix, node);
-            }
-        }
-        for (index, section) in self.sections.iter().enumerate() {
-            self.over_old(
-                Span::Left,
-                section.start..self.end(index),
-                |from, to, old| {
-                    sum += self.change_price(&section.list, old) * self.extent.width(from, to);
-                },
-            );
-        }
-        sum
-    }
-
     pub fn is_over_heads(&self, node: u32) -> bool {
         self.heads[node as usize] > self.most_heads
-    }
-
-    /// What uneven loads change when a width goes from one list to another: this times the width, and
-    /// this times its square.
-    fn slopes(&self, from: &[u32], to: &[u32]) -> (f64, f64) {
-        let (mut slope, mut square) = (0.0, 0.0);
-        let mut change = |node: u32, prefixes: std::ops::Range<usize>, sign: f64| {
-            for prefix in prefixes {
-                slope += 2.0 * sign * self.deviation(prefix, node);
-                square += 1.0 / self.divisor(prefix, node);
-            }
-        };
-        let all = self.loads.len();
-        for (place, node) in from.iter().enumerate() {
-            let now = to.iter().position(|other| other == node).unwrap_or(all);
-            change(*node, place..now.max(place), -1.0);
-        }
-        for (place, node) in to.iter().enumerate() {
-            let before = from.iter().position(|other| other == node).unwrap_or(all);
-            change(*node, place..before.max(place), 1.0);
-        }
-        (slope, square)
-    }
-
-    /// What a list costs beside the old one, for a width of 1.
-    fn change_price(&self, list: &[u32], old: &[u32]) -> f64 {
-        let copied = list.iter().filter(|node| !old.contains(node)).count();
-        let mut price = self.prices.copied * copied as f64;
-        if list.first() != old.first() {
-            price += self.prices.primary;
-        }
-        let mut last = 0;
-        for node in list {
-            if let Some(place) = old.iter().position(|other| other == node) {
-                if place < last {
-                    price += self.prices.order;
-                }
-                last = place;
-            }
-        }
-        price
-    }
-
-    /// The old class at a place.
-    fn old_at(&self, place: usize) -> usize {
-        self.old.partition_point(|old| old.start <= place) - 1
-    }
-
-    /// The best width for another list at an end of a class, or the whole class, and what the layout
-    /// gains; none where heads or places allow no such change.
-    pub fn consider(&self, section: usize, span: Span, list: &[u32]) -> Option<Edit> {
-        let now = &self.sections[section];
-        let (start, end) = (now.start, self.end(section));
-        if now.list == list || (span != Span::Whole && end - start < 2) {
-            return None;
-        }
-        let neighbour = |place: Option<usize>| {
-            place
-                .and_then(|place| self.sections.get(place))
-                .is_some_and(|other| other.list == list)
-        };
-        let left = neighbour(section.checked_sub(1)) && span != Span::Right;
-        let right = neighbour(Some(section + 1)) && span != Span::Left;
-        let classes = f64::from(u8::from(span != Span::Whole))
-            - f64::from(u8::from(left))
-            - f64::from(u8::from(right));
-        let heads = self.heads_change(section, span, list, [left, right])?;
-        let fixed = classes * self.prices.class + heads;
-        let slopes = self.slopes(&now.list, list);
-        let (width_end, cost) = match span {
-            Span::Whole => (end, self.cost_of(start, end, &now.list, list, slopes)),
-            _ => self.best_width(span, start..end, &now.list, list, slopes)?,
-        };
-        let gain = -(cost + fixed);
-        let (from, to) = match span {
-            Span::Right => (width_end, end),
-            _ => (start, width_end),
-        };
-        Some(Edit {
-            section,
-            from,
-            to,
-            list: list.to_vec(),
-            gain,
-        })
-    }
-
-    /// The price of the change of heads; none where a node would head more than it may and did not
-    /// before.
-    fn heads_change(
-        &self,
-        section: usize,
-        span: Span,
-        list: &[u32],
-        joined: [bool; 2],
-    ) -> Option<f64> {
-        let before = self.sections[section].list[0] as usize;
-        let after = list[0] as usize;
-        let mut changes = [(before, 0i64), (after, 0i64)];
-        if span == Span::Whole {
-            changes[0].1 -= 1;
-        }
-        let joins = joined.iter().filter(|&&joined| joined).count() as i64;
-        changes[1].1 += 1 - joins;
-        if before == after {
-            changes = [(before, changes[0].1 + changes[1].1), (before, 0)];
-        }
-        let mut price = 0.0;
-        for (node, change) in changes {
-            let most = i64::from(self.most_heads);
-            let now = i64::from(self.heads[node]);
-            let excess = (now + change - most).max(0) - (now - most).max(0);
-            if excess > 0 {
-                return None;
-            }
-            price += excess as f64 * HEAD_TOO_MANY;
-        }
-        Some(price)
-    }
-
-    fn cost_of(
-        &self,
-        start: usize,
-        end: usize,
-        now: &[u32],
-        list: &[u32],
-        (slope, square): (f64, f64),
-    ) -> f64 {
-        let width = self.extent.width(start, end);
-        let mut cost = (slope + square * width) * width;
-        self.over_old(Span::Left, start..end, |from, to, old| {
-            let prices = self.change_price(list, old) - self.change_price(now, old);
-            cost += prices * self.extent.width(from, to);
-        });
-        cost
-    }
-
-    /// Calls with each part of a range that lay in one old class, from the side where the span is.
-    fn over_old(
-        &self,
-        span: Span,
-        range: std::ops::Range<usize>,
-        mut each: impl FnMut(usize, usize, &[u32]),
-    ) {
-        if self.old.is_empty() {
-            return;
-        }
-        let (mut first, mut last) = (self.old_at(range.start), self.old_at(range.end - 1));
-        loop {
-            let index = if span == Span::Right { last } else { first };
-            let old = &self.old[index];
-            let end = self.old.get(index + 1).map_or(range.end, |next| next.start);
-            let (from, to) = (old.start.max(range.start), end.min(range.end));
-            each(from, to, &old.list);
-            if first == last {
-                return;
-            }
-            if span == Span::Right {
-                last -= 1;
-            } else {
-                first += 1;
-            }
-        }
-    }
-
-    /// The boundary at which a part of a class is best given another list, and the cost of that.
-    /// Within an old class the cost is a parabola of the width.
-    fn best_width(
-        &self,
-        span: Span,
-        range: std::ops::Range<usize>,
-        now: &[u32],
-        list: &[u32],
-        (slope, square): (f64, f64),
-    ) -> Option<(usize, f64)> {
-        let end_place = if span == Span::Right {
-            range.end
-        } else {
-            range.start
-        };
-        let width_to =
-            |place: usize| (self.extent.before(place) - self.extent.before(end_place)).abs();
-        let at = |width: f64| {
-            let before = self.extent.before(end_place);
-            self.extent.nearest(if span == Span::Right {
-                before - width
-            } else {
-                before + width
-            })
-        };
-        let inner = range.start + 1..range.end;
-        let mut best: Option<(usize, f64)> = None;
-        let mut paid = 0.0;
-        let mut piece = |from: usize, to: usize, price: f64| {
-            let (near, far) = if span == Span::Right {
-                (to, from)
-            } else {
-                (from, to)
-            };
-            let bottom = at(-(slope + price) / (2.0 * square)).clamp(from, to);
-            for place in [bottom, far] {
-                if !inner.contains(&place) {
-                    continue;
-                }
-                let width = width_to(place);
-                let cost =
-                    paid + (slope + square * width) * width + price * (width - width_to(near));
-                if best.is_none_or(|(_, least)| cost < least) {
-                    best = Some((place, cost));
-                }
-            }
-            paid += price * (width_to(far) - width_to(near));
-        };
-        if self.old.is_empty() {
-            piece(range.start, range.end, 0.0);
-        } else {
-            self.over_old(span, range.clone(), |from, to, old| {
-                piece(
-                    from,
-                    to,
-                    self.change_price(list, old) - self.change_price(now, old),
-                );
-            });
-        }
-        best
-    }
-
-    /// Makes a change, and answers with the nodes whose load it changed.
-    pub fn apply(&mut self, edit: &Edit) -> Vec<u32> {
-        let end = self.end(edit.section);
-        let width = self.extent.width(edit.from, edit.to);
-        let section = self.sections[edit.section].clone();
-        self.add(&section.list, -width);
-        self.add(&edit.list, width);
-        let mut parts = Vec::new();
-        if edit.from > section.start {
-            parts.push(section.clone());
-        }
-        parts.push(Section {
-            start: edit.from,
-            list: edit.list.clone(),
-        });
-        if edit.to < end {
-            parts.push(Section {
-                start: edit.to,
-                list: section.list.clone(),
-            });
-        }
-        let from = edit.section.saturating_sub(1);
-        let to = (edit.section + 2).min(self.sections.len());
-        let mut around = Vec::with_capacity(4);
-        around.extend_from_slice(&self.sections[from..edit.section]);
-        around.append(&mut parts);
-        around.extend_from_slice(&self.sections[edit.section + 1..to]);
-        for section in &self.sections[from..to] {
-            self.heads[section.list[0] as usize] -= 1;
-        }
-        Self::join(&mut around);
-        for section in &around {
-            self.heads[section.list[0] as usize] += 1;
-        }
-        self.sections.splice(from..to, around);
-        let mut touched = section.list;
-        touched.extend_from_slice(&edit.list);
-        touched
     }
 }

@@ -2,19 +2,28 @@
 //!
 //! Clients of Redis's cluster protocol are told a line for each class of places with one list. So
 //! classes are contiguous ranges, and a node heads at most so many. The lists of a place stand in
-//! distinct zones as far as there are any, and each prefix of them does: a table with fewer replicas
-//! uses the first entries.
+//! distinct zones as far as there are any, and each prefix of them does: a table with fewer
+//! replicas uses the first entries.
 //!
 //! - [`line`]: the places and their weights.
 //! - [`shares`]: what each node should hold.
 //! - [`ring`]: a first layout from nothing.
-//! - [`board`]: a layout, what it is worth, and what a change of it is worth.
-//! - [`search`]: changes that make a layout better.
+//! - [`repair`]: an old layout for other nodes, the rules kept.
+//! - [`board`], [`edit`]: a layout, what it is worth, and what a change of it is worth.
+//! - [`search`], [`shake`]: changes that make a layout better.
+//! - [`change`]: from an old layout to one for other nodes.
+//! - [`changed`], [`plan`]: the way there: ranges, copies, batches; as a plan with a drawing.
 
 mod board;
+mod change;
+mod changed;
+mod edit;
 mod line;
+mod plan;
+mod repair;
 mod ring;
 mod search;
+mod shake;
 mod shares;
 
 use std::collections::BTreeSet;
@@ -23,8 +32,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use board::{Board, Prices, Section};
+pub use change::{change, swap_node};
+pub use changed::{Changed, ListBatch, NodeCopies, RangeChange};
 use line::Extent;
 pub use line::Line;
+pub use plan::ListPlan;
 use shares::Shares;
 
 /// A node that holds places.
@@ -76,6 +88,12 @@ pub enum ListsError {
     Twice { index: usize, id: u32 },
     #[error("nodes[{index}]: the weight {weight} of node {id} is not a number above 0")]
     Weight { index: usize, id: u32, weight: f64 },
+    #[error("classes[{index}] of the layout so far {problem}")]
+    Old { index: usize, problem: String },
+    #[error(
+        "node {id} is in classes[{index}] already: replace the other one by a node that is new"
+    )]
+    InLists { index: usize, id: u32 },
 }
 
 const FROM_NOTHING: Prices = Prices {
@@ -106,7 +124,7 @@ pub fn lay_out(
         heads_per_node,
         FROM_NOTHING.per_node(nodes.len()),
     );
-    search::improve(&mut board);
+    shake::improve(&mut board, 0.0);
     Ok(classes(nodes, &board.sections))
 }
 

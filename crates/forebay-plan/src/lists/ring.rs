@@ -1,8 +1,8 @@
-//! A first layout from nothing, by the walk of Dynamo and Voldemort: tokens of nodes on a ring, and a
-//! place's list is that of the next distinct nodes (Spock, 3.1.2).
+//! A first layout from nothing, by the walk of Dynamo and Voldemort: tokens of nodes on a ring, and
+//! a place's list is that of the next distinct nodes (Spock, 3.1.2).
 //!
-//! Tokens are not hashed but set, so that loads come out even: those of a zone as far apart as their
-//! weights ask for, the zones between each other. A class is from one token to the next.
+//! Tokens are not hashed but set, so that loads come out even: those of a zone as far apart as
+//! their weights ask for, the zones between each other. A class is from one token to the next.
 
 use super::board::{Board, Section};
 use super::line::Extent;

@@ -1,16 +1,14 @@
 //! Makes a layout better by one change after the other, the best for the node that is worst off.
 //!
-//! In passes over the nodes whose load is not their share, the furthest first. For each, the best of
-//! these is done as long as there is one: its place in a list changes, it takes the place of another
-//! node, another takes its place, or a boundary moves; of a whole class, or of as much of it from one
-//! end as is best. Nodes that a change touched are looked at again.
-//!
-//! Where nothing is better any more and loads are still uneven, the layout is shaken: a class or two
-//! change at random, and if the search from there ends better, that is the layout.
+//! In passes over the nodes whose load is not their share, the furthest first. For each, the best
+//! of these is done as long as there is one: its place in a list changes, it takes the place of
+//! another node, another takes its place, or a boundary moves; of a whole class, or of as much of
+//! it from one end as is best. Nodes that a change touched are looked at again.
 
 use std::collections::BTreeSet;
 
-use super::board::{Board, Edit, Span};
+use super::board::Board;
+use super::edit::{Edit, Span};
 use crate::Random;
 
 /// A node is left alone while its loads are this near to its shares.
@@ -20,52 +18,32 @@ const CHANGES: usize = 24;
 /// Classes that are looked at for a node that is not in them, and nodes that may take its place.
 const CLASSES: usize = 400;
 const TAKERS: usize = 12;
-/// Lists that are considered in all; passes end when there were as many.
-const CONSIDERED: usize = 6_000_000;
 
-/// A layout is shaken while a node is further than this from its share.
-const FAR: f64 = 0.01;
-/// Layouts of more classes than this are not shaken.
-const SHAKEN: usize = 1000;
-/// Shakes without gain after which the search ends.
-const PATIENCE: usize = 400;
-
-pub(super) fn improve(board: &mut Board<'_>) {
-    let mut search = Search {
-        random: Random::new(board.shares.zones.len() as u64),
-        considered: 0,
-    };
-    let nodes = 0..board.shares.zones.len() as u32;
-    search.descend(board, nodes.clone().collect());
-    let far = |board: &Board<'_>| nodes.clone().any(|node| board.distance(node) > FAR);
-    let mut idle = 0;
-    while board.sections.len() <= SHAKEN
-        && idle < PATIENCE
-        && search.considered < CONSIDERED
-        && far(board)
-    {
-        let mut other = board.clone();
-        let gain = search.shake(&mut other);
-        if gain > 1e-9 {
-            *board = other;
-            idle = 0;
-        } else {
-            idle += 1;
-        }
-    }
-}
-
-struct Search {
-    random: Random,
-    considered: usize,
+pub(super) struct Search {
+    pub random: Random,
+    /// Lists that may still be considered.
+    pub left: usize,
 }
 
 impl Search {
+    /// Takes classes from nodes that head more than they may, whatever it costs. There always is a
+    /// way: a class can become part of its neighbour.
+    pub fn settle_heads(&mut self, board: &mut Board<'_>) {
+        for node in 0..board.heads.len() as u32 {
+            while board.is_over_heads(node) {
+                let Some(edit) = self.best_for(board, node) else {
+                    break;
+                };
+                board.apply(&edit);
+            }
+        }
+    }
+
     /// Makes changes for these nodes, and for those that changes touch, until none is better.
-    fn descend(&mut self, board: &mut Board<'_>, nodes: Vec<u32>) -> f64 {
+    pub fn descend(&mut self, board: &mut Board<'_>, nodes: Vec<u32>) -> f64 {
         let mut waiting: BTreeSet<u32> = nodes.into_iter().collect();
         let mut gain = 0.0;
-        while !waiting.is_empty() && self.considered < CONSIDERED {
+        while !waiting.is_empty() {
             let mut order: Vec<(f64, u32)> = std::mem::take(&mut waiting)
                 .into_iter()
                 .map(|node| (board.distance(node), node))
@@ -74,64 +52,18 @@ impl Search {
             order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             for (_, node) in order {
                 for _ in 0..CHANGES {
-                    if board.distance(node) <= CLOSE || self.considered >= CONSIDERED {
+                    if board.distance(node) <= CLOSE || self.left == 0 {
                         break;
                     }
                     let Some(edit) = self.best_for(board, node) else {
                         break;
                     };
-                    gain += edit.gain;
+                    gain += edit.offer.gain;
                     waiting.extend(board.apply(&edit));
                 }
             }
         }
         gain
-    }
-
-    /// Changes a class or two at random, then descends from there.
-    fn shake(&mut self, board: &mut Board<'_>) -> f64 {
-        let mut gain = 0.0;
-        let mut touched = Vec::new();
-        for _ in 0..=self.random.below(2) {
-            if let Some(edit) = self.random_edit(board) {
-                gain += edit.gain;
-                touched.extend(board.apply(&edit));
-            }
-        }
-        if touched.is_empty() {
-            return 0.0;
-        }
-        gain + self.descend(board, touched)
-    }
-
-    fn random_edit(&mut self, board: &Board<'_>) -> Option<Edit> {
-        self.considered += 1;
-        let section = self.random.below(board.sections.len());
-        let mut list = board.sections[section].list.clone();
-        let spans = [Span::Left, Span::Right, Span::Whole];
-        let span = spans[self.random.below(3)];
-        match self.random.below(3) {
-            0 if section > 0 => {
-                list.clone_from(&board.sections[section - 1].list);
-                return board.consider(section, Span::Whole, &list);
-            }
-            1 => {
-                let (a, b) = (self.random.below(list.len()), self.random.below(list.len()));
-                list.swap(a, b);
-            }
-            _ => {
-                let node = self.random.below(board.shares.zones.len()) as u32;
-                if list.contains(&node) {
-                    return None;
-                }
-                list.remove(self.random.below(list.len()));
-                list.insert(self.random.below(list.len() + 1), node);
-            }
-        }
-        if !board.shares.allows(&list) {
-            return None;
-        }
-        board.consider(section, span, &list)
     }
 
     fn best_for(&mut self, board: &Board<'_>, node: u32) -> Option<Edit> {
@@ -164,22 +96,22 @@ impl Search {
         for &section in &outside {
             best.take(section, node);
         }
-        self.considered += best.considered;
+        self.left = self.left.saturating_sub(best.considered);
         best.edit
     }
 }
 
 /// The nodes that are furthest below their share.
 fn takers(board: &Board<'_>, node: u32) -> Vec<u32> {
-    let below = |node: u32| {
-        let prefixes = 0..board.loads.len();
+    let deviations = |node: u32| {
+        let prefixes = 0..board.prefixes();
         prefixes
             .map(|prefix| board.deviation(prefix, node))
             .sum::<f64>()
     };
-    let mut nodes: Vec<(f64, u32)> = (0..board.shares.zones.len() as u32)
+    let mut nodes: Vec<(f64, u32)> = (0..board.heads.len() as u32)
         .filter(|&other| other != node)
-        .map(|node| (below(node), node))
+        .map(|node| (deviations(node), node))
         .collect();
     if nodes.len() > TAKERS {
         nodes.select_nth_unstable_by(TAKERS, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -195,23 +127,28 @@ struct Best<'a> {
     considered: usize,
 }
 
+const EVERYWHERE: [Span; 3] = [Span::Left, Span::Right, Span::Whole];
+
 impl Best<'_> {
-    fn consider(&mut self, section: usize, span: Span, list: &[u32]) {
+    fn consider(&mut self, section: usize, list: &[u32], spans: &[Span]) {
         self.considered += 1;
-        let Some(edit) = self.board.consider(section, span, list) else {
-            return;
-        };
-        let least = self.edit.as_ref().map_or(1e-12, |best| best.gain);
-        if edit.gain > least {
-            self.edit = Some(edit);
+        let slopes = self.board.slopes(&self.board.sections[section].list, list);
+        for &span in spans {
+            let least = self.edit.as_ref().map_or(1e-12, |best| best.offer.gain);
+            let offer = self.board.consider(section, span, list, slopes);
+            if let Some(offer) = offer.filter(|offer| offer.gain > least) {
+                self.edit = Some(Edit {
+                    section,
+                    list: list.to_vec(),
+                    offer,
+                });
+            }
         }
     }
 
     fn everywhere(&mut self, section: usize, list: &[u32]) {
         if self.board.shares.allows(list) {
-            for span in [Span::Left, Span::Right, Span::Whole] {
-                self.consider(section, span, list);
-            }
+            self.consider(section, list, &EVERYWHERE);
         }
     }
 
@@ -253,21 +190,25 @@ impl Best<'_> {
         }
     }
 
-    /// A class takes from its neighbours, or all of them.
+    /// A neighbour's list takes a part of a class, or all of it.
     fn shift(&mut self, section: usize) {
         let sections = &self.board.sections;
         if section >= sections.len() {
             return;
         }
         if section > 0 {
-            let list = &sections[section - 1].list;
-            self.consider(section, Span::Left, list);
-            self.consider(section, Span::Whole, list);
+            self.consider(
+                section,
+                &sections[section - 1].list,
+                &[Span::Left, Span::Whole],
+            );
         }
         if section + 1 < sections.len() {
-            let list = &sections[section + 1].list;
-            self.consider(section, Span::Right, list);
-            self.consider(section, Span::Whole, list);
+            self.consider(
+                section,
+                &sections[section + 1].list,
+                &[Span::Right, Span::Whole],
+            );
         }
     }
 }

@@ -11,8 +11,8 @@ pub(super) struct Shares {
     pub zones: Vec<usize>,
     /// Nodes of each zone.
     pub sizes: Vec<usize>,
-    /// For the first 1, 2, .. entries of the lists: the part of the line that each node should hold.
-    /// The sum over the nodes is the number of entries.
+    /// For the first 1, 2, .. entries of the lists: the part of the line that each node should
+    /// hold. The sum over the nodes is the number of entries.
     pub prefixes: Vec<Vec<f64>>,
 }
 
@@ -40,8 +40,8 @@ impl Shares {
         }
     }
 
-    /// Whether a list keeps the rule of zones in each of its prefixes: an entry is in a zone that had
-    /// no more entries than any other that has a node left.
+    /// Whether a list keeps the rule of zones in each of its prefixes: an entry is in a zone that
+    /// had no more entries than any other that has a node left.
     pub fn allows(&self, list: &[u32]) -> bool {
         (0..list.len()).all(|place| self.may_follow(&list[..place], list[place]))
     }
@@ -81,8 +81,8 @@ impl Shares {
     }
 }
 
-/// The shares of the first `count` entries. Each zone has as many entries of every list as the others,
-/// or one more; which ones have one more often goes by their weight.
+/// The shares of the first `count` entries. Each zone has as many entries of every list as the
+/// others, or one more; which ones have one more often goes by their weight.
 fn prefix(weights: &[f64], members: &[Vec<usize>], count: usize) -> Vec<f64> {
     let sizes: Vec<usize> = members.iter().map(Vec::len).collect();
     let filled = |level: usize| sizes.iter().map(|&size| size.min(level)).sum::<usize>();

@@ -1,5 +1,7 @@
 //! Tests of layouts: what must hold of every one, and how even and how cheap they are.
 
+mod brute;
+mod changes;
 mod layouts;
 mod worth;
 

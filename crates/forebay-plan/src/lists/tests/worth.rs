@@ -1,6 +1,7 @@
 //! What the search is told of a change is what the layout then pays less.
 
-use super::super::board::{Board, Prices, Section, Span};
+use super::super::board::{Board, Prices, Section};
+use super::super::edit::{Edit, Span};
 use super::super::line::Extent;
 use super::super::shares::Shares;
 use super::{SLOTS, even};
@@ -53,13 +54,19 @@ fn a_gain_is_what_the_layout_pays_less() {
                     .list
                     .clone(),
             };
-            let Some(edit) = board.consider(section, span, &list) else {
+            let slopes = board.slopes(&board.sections[section].list, &list);
+            let Some(offer) = board.consider(section, span, &list, slopes) else {
                 continue;
+            };
+            let edit = Edit {
+                section,
+                list,
+                offer,
             };
             let before = board.pays();
             board.apply(&edit);
             let gain = before - board.pays();
-            assert!((gain - edit.gain).abs() < 1e-9, "{edit:?}: {gain}");
+            assert!((gain - offer.gain).abs() < 1e-9, "{edit:?}: {gain}");
             let mut heads = vec![0; nodes.len()];
             for section in &board.sections {
                 heads[section.list[0] as usize] += 1;
