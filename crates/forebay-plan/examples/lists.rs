@@ -1,5 +1,5 @@
-//! Prints the tables of docs/decisions/planners.md about preference lists: how even layouts are, and
-//! what one node more or less copies beside the bound.
+//! Prints the tables of docs/decisions/planners.md about preference lists: how even layouts are,
+//! and what one node more or less copies beside the bound.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ fn even(nodes: u32, zones: u32) -> Vec<ListNode> {
     (0..nodes).map(node).collect()
 }
 
-/// The busiest node beside the mean of its zone, as a primary and as any replica, in per cent above.
+/// The busiest node beside the mean of its zone, as a primary and as any replica, in per cent
+/// above.
 fn above(classes: &[Class], nodes: &[ListNode]) -> [f64; 2] {
     let mut loads: BTreeMap<u32, [f64; 2]> = nodes.iter().map(|node| (node.id, [0.0; 2])).collect();
     for (index, class) in classes.iter().enumerate() {

@@ -6,8 +6,9 @@ use super::board::{Board, Prices, Section};
 use super::changed::Changed;
 use super::line::Extent;
 use super::repair::{self, GONE};
+use super::shake::{self, GoodEnough};
 use super::shares::Shares;
-use super::{Class, Line, ListNode, ListsError, check, classes, shake};
+use super::{Class, Line, ListNode, ListsError, check, classes, layers};
 
 /// Data is copied where two nodes' loads differ by some 5% of their shares, in the mean of the
 /// prefixes that change: half the price of a copy.
@@ -45,7 +46,11 @@ pub fn change(
         prices,
     );
     let least = least_copied(&old_sections, &extent, &shares);
-    shake::improve(&mut board, least);
+    let goal = GoodEnough {
+        copied: least,
+        classes: nodes.len() * layers(heads_per_node),
+    };
+    shake::improve(&mut board, goal);
     let whole = line.weight(0..line.places() as u32);
     let new = classes(nodes, &board.sections);
     Ok(Changed::new(old, new, line, Some(least * whole)))

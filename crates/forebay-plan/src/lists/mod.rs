@@ -37,6 +37,7 @@ pub use changed::{Changed, ListBatch, NodeCopies, RangeChange};
 use line::Extent;
 pub use line::Line;
 pub use plan::ListPlan;
+use shake::GoodEnough;
 use shares::Shares;
 
 /// A node that holds places.
@@ -100,7 +101,7 @@ const FROM_NOTHING: Prices = Prices {
     copied: 0.0,
     primary: 0.0,
     order: 0.0,
-    class: 0.004,
+    class: 0.008,
 };
 
 /// A layout from nothing: each node heads about half the classes that it may, the others are kept
@@ -114,7 +115,7 @@ pub fn lay_out(
     check(nodes, line, replicas, heads_per_node)?;
     let extent = Extent::new(line);
     let shares = Shares::new(nodes, replicas.min(nodes.len()));
-    let layers = heads_per_node.div_ceil(2).min(MOST_LAYERS) as usize;
+    let layers = layers(heads_per_node);
     let sections = ring::sections(&extent, &shares, layers);
     let mut board = Board::new(
         &extent,
@@ -124,12 +125,21 @@ pub fn lay_out(
         heads_per_node,
         FROM_NOTHING.per_node(nodes.len()),
     );
-    shake::improve(&mut board, 0.0);
+    let goal = GoodEnough {
+        copied: 0.0,
+        classes: nodes.len() * layers,
+    };
+    shake::improve(&mut board, goal);
     Ok(classes(nodes, &board.sections))
 }
 
 /// More classes of a node than that spread its data no further.
 const MOST_LAYERS: u32 = 8;
+
+/// The classes that each node heads in a first layout.
+fn layers(heads_per_node: u32) -> usize {
+    heads_per_node.div_ceil(2).min(MOST_LAYERS) as usize
+}
 
 fn classes(nodes: &[ListNode], sections: &[Section]) -> Vec<Class> {
     let class = |section: &Section| Class {

@@ -1,8 +1,8 @@
 //! The whole search: down to where no change is better, and on from there by chance.
 //!
-//! While loads are uneven, the layout is shaken: a class or two change at random, and the search
-//! goes down from there. What comes out is kept if it is better, or, the less often the longer the
-//! search takes, a little worse; the best of all layouts is the answer.
+//! While loads are uneven or classes many, the layout is shaken: a class or two change at random,
+//! and the search goes down from there. What comes out is kept if it is better, or, the less often
+//! the longer the search takes, a little worse; the best of all layouts is the answer.
 
 use super::board::Board;
 use super::edit::{Edit, Span};
@@ -14,17 +14,23 @@ const FAR: f64 = 0.01;
 /// Layouts of more classes than this are not shaken.
 const SHAKEN: usize = 1000;
 /// Lists that are considered in all.
-const CONSIDERED: usize = 1_000_000;
+const CONSIDERED: usize = 2_000_000;
 /// Shakes in turn that lead to nothing much better, after which the search ends.
-const PATIENCE: usize = 300;
+const PATIENCE: usize = 500;
 /// What counts as better for that, as a part of what a class costs.
 const ENOUGH: f64 = 0.1;
 /// How much worse a layout may become at first, as a part of what a class costs.
 const WORSE: f64 = 0.5;
 
-/// Improves a layout. `least` is what any change copies, as a part of the line; while more is
-/// copied, the layout is shaken, too.
-pub(super) fn improve(board: &mut Board<'_>, least: f64) {
+/// What is good enough besides even loads; while a layout has more, it is shaken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GoodEnough {
+    /// What any change copies, as a part of the line.
+    pub copied: f64,
+    pub classes: usize,
+}
+
+pub(super) fn improve(board: &mut Board<'_>, goal: GoodEnough) {
     let mut search = Search {
         random: Random::new(board.shares.zones.len() as u64),
         left: CONSIDERED,
@@ -35,15 +41,16 @@ pub(super) fn improve(board: &mut Board<'_>, least: f64) {
     if board.sections.len() > SHAKEN {
         return;
     }
-    let is_far = |board: &Board<'_>| {
+    let is_open = |board: &Board<'_>| {
         let far = nodes.clone().any(|node| board.distance(node) > FAR);
-        far || board.copied() > least * (1.0 + FAR) + 1e-9
+        let many = board.sections.len() > goal.classes;
+        far || many || board.copied() > goal.copied * (1.0 + FAR) + 1e-9
     };
     let mut now = board.clone();
     // What the layout of now gained beside the best one, which is `board`.
     let mut ahead = 0.0;
     let mut idle = 0;
-    while search.left > 0 && idle < PATIENCE && is_far(board) {
+    while search.left > 0 && idle < PATIENCE && is_open(board) {
         idle += 1;
         let mut other = now.clone();
         let gain = shake(&mut search, &mut other);

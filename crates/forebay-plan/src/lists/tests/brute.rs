@@ -1,7 +1,9 @@
 //! Small lines beside every layout that there is.
 
+use super::super::line::Extent;
+use super::super::shares::Shares;
 use super::super::{Class, Line, ListNode, change, lay_out};
-use super::{deviations, even};
+use super::{beside, even};
 
 /// All layouts of a line of few places, one after the other.
 struct Every<'a> {
@@ -9,7 +11,8 @@ struct Every<'a> {
     lists: Vec<Vec<u32>>,
     line: Line,
     heads: usize,
-    replicas: usize,
+    shares: Shares,
+    extent: Extent,
 }
 
 impl Every<'_> {
@@ -37,7 +40,7 @@ impl Every<'_> {
 
     /// How far a node is from its share, for each prefix.
     fn uneven(&self, classes: &[Class]) -> Vec<f64> {
-        let all = deviations(classes, self.nodes, &self.line, self.replicas);
+        let all = beside(&self.shares, classes, self.nodes, &self.extent);
         all.into_iter()
             .map(|(above, below)| above.max(-below))
             .collect()
@@ -52,12 +55,14 @@ fn pairs(nodes: &[ListNode]) -> Vec<Vec<u32>> {
 }
 
 fn every(nodes: &[ListNode], places: u32, heads: usize) -> Every<'_> {
+    let line = Line::Uniform(places);
     Every {
         nodes,
         lists: pairs(nodes),
-        line: Line::Uniform(places),
+        extent: Extent::new(&line),
+        shares: Shares::new(nodes, 2),
+        line,
         heads,
-        replicas: 2,
     }
 }
 

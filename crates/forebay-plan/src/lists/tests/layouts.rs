@@ -28,7 +28,7 @@ pub(super) fn any_line() -> impl Strategy<Value = Line> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(50))]
+    #![proptest_config(ProptestConfig::with_cases(10))]
 
     #[test]
     fn layouts_keep_the_rules(

@@ -31,7 +31,16 @@ fn deviations(
     replicas: usize,
 ) -> Vec<(f64, f64)> {
     let shares = Shares::new(nodes, replicas.min(nodes.len()));
-    let extent = Extent::new(line);
+    beside(&shares, classes, nodes, &Extent::new(line))
+}
+
+/// [`deviations`] where the shares are known.
+fn beside(
+    shares: &Shares,
+    classes: &[Class],
+    nodes: &[ListNode],
+    extent: &Extent,
+) -> Vec<(f64, f64)> {
     let mut loads = vec![vec![0.0; nodes.len()]; shares.prefixes.len()];
     for (index, class) in classes.iter().enumerate() {
         let end = classes
