@@ -12,6 +12,7 @@ pub mod draw;
 pub mod input;
 pub mod insert;
 mod key;
+pub mod lists;
 pub mod placement;
 pub mod plan;
 mod random;

@@ -1,12 +1,14 @@
 //! Drawing a plan: what an operator looks at before saying yes. One [`Picture`], as SVG or as text.
 
 mod canvas;
+mod copies;
 mod overview;
 mod panels;
 mod svg;
 mod text;
 mod timeline;
 
+pub use copies::timeline_of_copies;
 pub use overview::{CostBar, SplitBar};
 pub use svg::svg;
 pub use text::text;

@@ -12,8 +12,8 @@ use super::migrate::{self, Exceeded, Transfer, TransferOrder, migrate};
 use super::replicas::Objective;
 use super::schemes::{self, Scheme};
 use crate::InputError;
-use crate::draw::{Activity, Picture, Stage, TimeBar, TimeUnit, Timeline, short};
-use crate::plan::{Action, Node, Plan};
+use crate::draw::{Picture, Stage, short, timeline_of_copies};
+use crate::plan::Plan;
 
 /// How a placement comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,46 +243,10 @@ fn node_picture(cluster: &Cluster, report: &Report, transfers: &[Transfer]) -> P
         unit: if sized { "bytes" } else { "copies" }.to_owned(),
         timeline: report.plan.as_ref().and_then(|plan| {
             let unit = if sized { "byte" } else { "copy" };
-            timeline(plan, cluster.nodes.len(), unit)
+            timeline_of_copies(plan, cluster.nodes.len(), unit)
         }),
         ..Picture::default()
     }
-}
-
-/// When the copies of a plan are made, if each node ships one after the other at one pace.
-fn timeline(plan: &Plan, nodes: usize, unit: &'static str) -> Option<Timeline> {
-    let node = Node {
-        bytes_per_second: Some(1.0),
-        ..Node::default()
-    };
-    let times = plan.step_times(&vec![node; nodes])?;
-    let mut timeline = Timeline {
-        unit: TimeUnit::One(unit),
-        steps_end: times.iter().map(|time| time.end).fold(0.0, f64::max),
-        ..Timeline::default()
-    };
-    for (step, time) in plan.steps.iter().zip(times) {
-        if let Action::Copy {
-            partition,
-            from,
-            to,
-        } = step.action
-        {
-            for (node, work) in [
-                (from, Activity::Send(partition, to)),
-                (to, Activity::Receive(partition, from)),
-            ] {
-                let (begin, end) = (time.begin, time.end);
-                timeline.bars.push(TimeBar {
-                    work,
-                    node,
-                    begin,
-                    end,
-                });
-            }
-        }
-    }
-    Some(timeline).filter(|timeline| timeline.end() > 0.0)
 }
 
 fn lines(cluster: &Cluster, report: &Report) -> Vec<String> {
