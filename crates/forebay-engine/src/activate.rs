@@ -6,11 +6,11 @@
 //! 3. The new set is published: from this moment on all of it serves.
 //! 4. The pointers are written, durably, so that a process that starts again serves the same.
 //!
-//! A crash between 3 and 4 leaves pointers of before, although readers saw the new versions. Whoever
-//! activates several tables at once has decided so elsewhere, and asks there before it serves after a
-//! start; and it counts this as done only once 4 is. The other order would have the moment of the
-//! first table wait for the fsyncs of all. A pointer that cannot be written is owed: what serves goes
-//! on, and each look of the follower tries again before it believes the file.
+//! A crash between 3 and 4 leaves pointers of before, although readers saw the new versions.
+//! Whoever activates several tables at once has decided so elsewhere, and asks there before it
+//! serves after a start; and it counts this as done only once 4 is. The other order would have the
+//! moment of the first table wait for the syncs of all. A pointer that cannot be written is owed:
+//! what serves goes on, and each look of the follower tries again before it believes the file.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Versions that are not removed although they do not serve, while somebody in this process says so.
+//! Versions that are not removed although they do not serve, while somebody in this process says
+//! so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
