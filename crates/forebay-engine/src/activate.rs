@@ -32,7 +32,7 @@ pub enum Next {
     /// The version serves that the pointer names, with as much of its history as is here. The
     /// pointer's sequence and stamp are given anew.
     Serve(Pointer),
-    /// It is dropped, with all its files.
+    /// It is dropped, with all its files. Refused while a version of it is made or brought.
     Dropped,
 }
 

@@ -245,7 +245,8 @@ impl Bringer {
     }
 
     /// Looks whether the serving version's files are there at their lengths, and with `whole` reads
-    /// them; those cut, missing or damaged are brought anew. Returns how many were.
+    /// them; those cut, missing or damaged are brought anew. Returns how many were. What is found
+    /// waits for a prepare of the table that is under way: cancel that first.
     pub fn repair(
         &self,
         table: &TableName,
