@@ -6,7 +6,7 @@
 //! before such a file is removed or brought anew: a file that is here, at its length, in a
 //! partition that a note names was verified, whatever died meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use forebay_io::replace_file;
@@ -156,7 +156,7 @@ impl Table {
                 .partitions
                 .iter()
                 .filter(|partition| gone(partition));
-            let ids: Vec<PartitionId> = concerned.map(|partition| partition.id).collect();
+            let ids: BTreeSet<PartitionId> = concerned.map(|partition| partition.id).collect();
             let before = proof.partitions.len();
             proof
                 .partitions
