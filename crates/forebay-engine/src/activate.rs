@@ -34,7 +34,7 @@ pub enum Next {
     Serve(Pointer),
     /// Nothing of it serves; its files stay.
     Nothing,
-    /// It is dropped, with all its files.
+    /// It is dropped, with all its files. Refused while a version of it is made or brought.
     Dropped,
 }
 

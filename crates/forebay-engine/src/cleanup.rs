@@ -132,7 +132,9 @@ impl Table {
         let versions = self.files.versions();
         disk.sync_dir(&versions).at("sync", &versions)?;
         let Some(needed) = needed else { return Ok(()) };
-        for name in orphans.difference(&needed) {
+        let pins = self.store().pins();
+        let orphans = orphans.difference(&needed);
+        for name in orphans.filter(|name| !pins.holds_file(self.name(), name)) {
             remove_if_there(disk, &self.files.runs().join(name))?;
         }
         Ok(())

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use forebay_io::{Lock, replace_file};
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use crate::layout::{extent_file, run_file};
 use crate::manifest::{Manifest, Partition};
 use crate::name::{RunId, TableName};
 use crate::partition::{Held, PartitionId};
+use crate::pins::PinnedFiles;
 use crate::pointer::Pointer;
 use crate::proof::Proof;
 use crate::push::{lock_push, make_table};
@@ -38,6 +40,8 @@ pub struct Install {
     missing: Vec<VersionFile>,
     /// What was verified, now or earlier.
     proven: Mutex<BTreeMap<PartitionId, PartitionProof>>,
+    /// What is here may be that of versions which are removed meanwhile.
+    _files: Arc<PinnedFiles>,
     _lock: Box<dyn Lock>,
 }
 
@@ -72,6 +76,10 @@ impl Store {
         let _pointer = make_table(&table)?;
         let held = self.held(&parsed);
         let mut missing = table.files_in(&parsed, &held);
+        let files = self.pins().pin_files(PinnedFiles {
+            table: name.clone(),
+            names: missing.iter().map(|file| file.name.clone()).collect(),
+        });
         missing.retain(|file| !self.is_here(file));
         let runs: HashSet<&RunId> = missing.iter().map(|file| &file.run).collect();
         let lost = |partition: &Partition| partition.runs.iter().any(|run| runs.contains(&run.id));
@@ -88,6 +96,7 @@ impl Store {
             bytes: manifest.to_vec(),
             held,
             missing,
+            _files: files,
             _lock: lock,
         })
     }

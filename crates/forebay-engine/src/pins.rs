@@ -1,16 +1,19 @@
-//! Versions that are not removed although they do not serve, while somebody in this process says
-//! so.
+//! What is not removed although no pointer names it, while somebody in this process says so:
+//! versions, and files that a version on its way goes on with.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::name::TableName;
 
-/// How often each version is pinned.
 #[derive(Debug, Default)]
-pub(crate) struct Pins(Mutex<BTreeMap<(TableName, u64), usize>>);
+pub(crate) struct Pins {
+    /// How often each version is pinned.
+    versions: Mutex<BTreeMap<(TableName, u64), usize>>,
+    files: Mutex<Vec<Weak<PinnedFiles>>>,
+}
 
 /// Until it is dropped, [`Table::retain`](crate::Table::retain) keeps the version. It holds in this
 /// process only, and ends with it.
@@ -20,26 +23,49 @@ pub struct Pinned {
     version: (TableName, u64),
 }
 
+/// Files in a table's directory of runs, by their names.
+#[derive(Debug)]
+pub(crate) struct PinnedFiles {
+    pub table: TableName,
+    pub names: HashSet<String>,
+}
+
 impl Pins {
     pub fn pin(self: &Arc<Self>, table: &TableName, version: u64) -> Pinned {
         let version = (table.clone(), version);
-        *self.0.lock().entry(version.clone()).or_default() += 1;
+        *self.versions.lock().entry(version.clone()).or_default() += 1;
         let pins = Arc::clone(self);
         Pinned { pins, version }
     }
 
     pub fn holds(&self, table: &TableName, version: u64) -> bool {
-        self.0.lock().contains_key(&(table.clone(), version))
+        let version = (table.clone(), version);
+        self.versions.lock().contains_key(&version)
+    }
+
+    /// They are pinned until the result is dropped.
+    pub fn pin_files(&self, files: PinnedFiles) -> Arc<PinnedFiles> {
+        let files = Arc::new(files);
+        let mut all = self.files.lock();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&files));
+        files
+    }
+
+    pub fn holds_file(&self, table: &TableName, name: &str) -> bool {
+        let all = self.files.lock();
+        let mut pinned = all.iter().filter_map(Weak::upgrade);
+        pinned.any(|files| files.table == *table && files.names.contains(name))
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let mut pins = self.pins.0.lock();
-        if let Some(count) = pins.get_mut(&self.version) {
+        let mut versions = self.pins.versions.lock();
+        if let Some(count) = versions.get_mut(&self.version) {
             *count -= 1;
             if *count == 0 {
-                pins.remove(&self.version);
+                versions.remove(&self.version);
             }
         }
     }

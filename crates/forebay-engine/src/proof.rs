@@ -6,7 +6,7 @@
 //! before such a file is removed or brought anew: a file that is here, at its length, in a
 //! partition that a note names was verified, whatever died meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use forebay_io::replace_file;
@@ -19,7 +19,7 @@ use crate::manifest::{Manifest, Partition};
 use crate::name::{RunId, TableName};
 use crate::partition::{Held, PartitionId};
 use crate::seal::{seal, unseal};
-use crate::table::Table;
+use crate::table::{Table, check_files};
 use crate::verify::{PartitionProof, VerifyReport};
 
 const PROOF_FORMAT: u64 = 1;
@@ -103,14 +103,18 @@ impl Table {
         Ok(proof.map(|proof| Proof::new(manifest, sum, proof.partitions)))
     }
 
-    /// The proof of a version that is here with just this manifest, with all files that are to be
-    /// here at their lengths, and all of them verified; of the partitions held.
-    pub fn proven(&self, version: u64, manifest: &[u8]) -> Result<Option<Proof>, StoreError> {
-        if !self.has_installed(version, manifest)? {
+    /// The proof of a version that is here with all files that are to be here, at their lengths,
+    /// and all of them verified; of the partitions held. The checksum in it tells whether it is of
+    /// the manifest that is asked for.
+    pub fn proven(&self, version: u64) -> Result<Option<Proof>, StoreError> {
+        let (manifest, sum) = match self.manifest_and_sum(version) {
+            Err(StoreError::NoVersion { .. } | StoreError::Damaged { .. }) => return Ok(None),
+            read => read?,
+        };
+        let held = self.store().held(&manifest);
+        if check_files(&**self.disk(), &self.files, &manifest, &held).is_err() {
             return Ok(None);
         }
-        let (manifest, sum) = self.manifest_and_sum(version)?;
-        let held = self.store().held(&manifest);
         let proof = self.proof_of(&manifest, sum)?;
         let whole = proof.filter(|proof| proof.covers(&manifest, &held));
         Ok(whole.map(|proof| proof.of(&held)))
@@ -156,7 +160,7 @@ impl Table {
                 .partitions
                 .iter()
                 .filter(|partition| gone(partition));
-            let ids: Vec<PartitionId> = concerned.map(|partition| partition.id).collect();
+            let ids: BTreeSet<PartitionId> = concerned.map(|partition| partition.id).collect();
             let before = proof.partitions.len();
             proof
                 .partitions

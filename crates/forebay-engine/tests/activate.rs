@@ -276,6 +276,33 @@ fn whatever_fails_all_tables_change_or_none_and_pointers_follow() {
 }
 
 #[test]
+fn what_is_opened_anew_while_a_pointer_is_owed_is_so_afterwards() {
+    let (disk, clock) = (base(), common::clock());
+    let store = store_at(&disk, &clock);
+    let serving = Serving::manual(store.clone());
+    serving.open_ahead(&name("t"), 3).unwrap();
+    let next = [to_version(&store, "t", 3)];
+    disk.remove(&root().join("tables/t/current.reserve"))
+        .unwrap();
+    disk.plan(0, Fault::Full);
+    let owed = serving.activate(&next).unwrap_err();
+    assert!(matches!(owed, ActivateError::NotWritten { .. }), "{owed}");
+    let before = serving.table(b"t").unwrap();
+    assert_eq!(before.version(), 3);
+    assert!(serving.states().tables[0].1.problem.is_some());
+    serving.reopen(&name("t"));
+    assert!(Arc::ptr_eq(&before, &serving.table(b"t").unwrap()));
+    disk.make_room();
+    clock.sleep(Duration::from_secs(2));
+    serving.refresh();
+    serving.refresh();
+    let after = serving.table(b"t").unwrap();
+    assert_eq!((after.version(), pointed(&disk)[0]), (3, Some(3)));
+    assert!(!Arc::ptr_eq(&before, &after));
+    assert!(serving.states().tables[0].1.problem.is_none());
+}
+
+#[test]
 fn what_is_ahead_is_not_removed_and_follows_what_is_held() {
     let disk = base();
     let ids = Arc::new(Ids::default());

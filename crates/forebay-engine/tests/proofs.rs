@@ -25,7 +25,7 @@ fn only_what_was_not_verified_yet_is_read() {
     held.set([4, 1]);
     install(&there, &here, &store, 1);
     let bytes = manifest(&there, 1);
-    let first = table(&store).proven(1, &bytes).unwrap().unwrap();
+    let first = table(&store).proven(1).unwrap().unwrap();
     assert_eq!(ids(&first.partitions), [1, 4]);
     let whole = table(&other).manifest(1).unwrap();
     for proof in &first.partitions {
@@ -33,7 +33,7 @@ fn only_what_was_not_verified_yet_is_read() {
         assert_eq!((proof.rows, proof.content), (totals.rows, totals.content));
     }
     held.set([1, 2]);
-    assert_eq!(table(&store).proven(1, &bytes).unwrap(), None);
+    assert_eq!(table(&store).proven(1).unwrap(), None);
     store.clock().sleep(std::time::Duration::from_secs(1));
     let more = store.begin_install(&name("t"), &bytes).unwrap();
     let missing = more.missing().to_vec();
@@ -43,7 +43,7 @@ fn only_what_was_not_verified_yet_is_read() {
     assert_eq!(more.verify(&mut |_| {}).unwrap().runs, 1);
     assert_eq!(more.verify(&mut |_| {}).unwrap().runs, 0);
     more.commit().unwrap();
-    let second = table(&store).proven(1, &bytes).unwrap().unwrap();
+    let second = table(&store).proven(1).unwrap().unwrap();
     assert_eq!(ids(&second.partitions), [1, 2]);
     assert_eq!(second.partitions[0], first.partitions[0]);
     assert!(second.partitions[1].read_unix_ms > first.partitions[0].read_unix_ms);
@@ -77,7 +77,7 @@ fn runs_that_versions_share_are_read_once() {
     bring(&there, &here, &second.missing()[0].clone(), false).unwrap();
     assert_eq!(second.verify(&mut |_| {}).unwrap().runs, 2);
     second.commit().unwrap();
-    let proof = table(&store).proven(2, &bytes).unwrap().unwrap();
+    let proof = table(&store).proven(2).unwrap().unwrap();
     let rows = |at: usize| base.partitions[at].totals.rows - u64::from(at == place);
     for (at, found) in proof.partitions.iter().enumerate() {
         assert_eq!(found.rows, rows(at), "as it composes");
@@ -100,6 +100,42 @@ fn runs_that_versions_share_are_read_once() {
     let report = table(&store).verify(1, &mut |_| {}).unwrap();
     table(&store).prove(&report).unwrap();
     assert_eq!(table(&store).proof(1).unwrap().unwrap().partitions.len(), 6);
+}
+
+#[test]
+fn what_a_version_on_its_way_goes_on_with_is_not_removed() {
+    let (there, other) = source(Order::Hashed, 1);
+    let base = table(&other).manifest(1).unwrap();
+    let push = other
+        .begin_push(&name("t"), PushOptions::default())
+        .unwrap();
+    let same = push
+        .manifest(draft(Order::Hashed, base.partitions.clone()))
+        .unwrap();
+    push.commit(same).unwrap();
+    common::push(&other, "t", Order::Hashed, &rows(3, 120), 6).unwrap();
+    let here = SimDisk::new();
+    let (store, held) = partial(&here);
+    held.set(0..6);
+    install(&there, &here, &store, 1);
+    install(&there, &here, &store, 3);
+    table(&store).swap(3).unwrap();
+    let second = store
+        .begin_install(&name("t"), &manifest(&there, 2))
+        .unwrap();
+    assert!(second.missing().is_empty());
+    assert_eq!(table(&store).retain(1).unwrap(), [1]);
+    assert_eq!(second.verify(&mut |_| {}).unwrap().runs, 0);
+    second.commit().unwrap();
+    let report = table(&store).verify(2, &mut |_| {}).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert_eq!(table(&store).retain(1).unwrap(), [2]);
+    let runs = here.files().into_iter();
+    assert_eq!(
+        runs.filter(|path| path.extension().is_some_and(|e| e == "run"))
+            .count(),
+        6
+    );
 }
 
 #[test]
@@ -240,6 +276,6 @@ fn install_sound(there: &SimDisk, here: &SimDisk, store: &Store) -> usize {
     coming.commit().unwrap();
     let report = table(store).verify(1, &mut |_| {}).unwrap();
     assert!(report.problems.is_empty());
-    assert!(table(store).proven(1, &bytes).unwrap().is_some());
+    assert!(table(store).proven(1).unwrap().is_some());
     came
 }

@@ -107,7 +107,9 @@ impl Bringer {
     /// Brings what is missing of a version's partitions that the store holds, and verifies what was
     /// not verified yet. What came stays when this fails or is `cancelled`, which ends it with
     /// [`PullError::Superseded`]: the next time goes on from there. Versions of several tables may
-    /// be prepared at once, from as many threads; those of one come one after the other.
+    /// be prepared at once, from as many threads; those of one come one after the other. While the
+    /// store is out of reach, a version is taken for prepared that is here and proven: the proof
+    /// tells of which manifest.
     pub fn prepare(
         &self,
         table: &TableName,
@@ -115,16 +117,21 @@ impl Bringer {
         origins: &Origins<'_>,
         cancelled: &AtomicBool,
     ) -> Result<Prepared, PullError> {
-        let bytes = manifest_from(origins, table, version)?;
-        let manifest = parse_manifest(table, version, &bytes)?;
-        if let Some(prepared) = self.prepared(table, version, &bytes)? {
+        let bytes = match manifest_from(origins, table, version) {
+            Err(away) if !away.is_absent() => {
+                return self.prepared(table, version, None)?.ok_or(away);
+            }
+            bytes => bytes?,
+        };
+        let (manifest, sum) = parse_manifest(table, version, &bytes)?;
+        if let Some(prepared) = self.prepared(table, version, Some(sum))? {
             return Ok(prepared);
         }
         let _turn = self.turns.wait(self.missing_bytes(&manifest), cancelled)?;
         let writing = self.writing(table);
         let _writing = writing.lock();
         // Another one may have brought it meanwhile.
-        if let Some(prepared) = self.prepared(table, version, &bytes)? {
+        if let Some(prepared) = self.prepared(table, version, Some(sum))? {
             return Ok(prepared);
         }
         let _active = self.shared.throttle.begin();
@@ -192,18 +199,20 @@ impl Bringer {
         Ok(())
     }
 
-    /// The version, if it is here already, with all that is held, and verified. Nothing is brought.
+    /// The version, if it is here already, with all that is held, and verified; of the manifest
+    /// with this checksum, where one is given. Nothing is brought.
     fn prepared(
         &self,
         table: &TableName,
         version: u64,
-        manifest: &[u8],
+        sum: Option<u64>,
     ) -> Result<Option<Prepared>, PullError> {
         let Ok(here) = self.shared.local.table(table) else {
             return Ok(None);
         };
         let pin = here.pin(version);
-        let proof = here.proven(version, manifest)?;
+        let proof = here.proven(version)?;
+        let proof = proof.filter(|proof| sum.is_none_or(|sum| proof.manifest_sum == sum));
         Ok(proof.map(|proof| Prepared {
             here,
             proof,
@@ -221,7 +230,7 @@ impl Bringer {
         origins: &Origins<'_>,
     ) -> Result<Room, PullError> {
         let bytes = manifest_from(origins, table, version)?;
-        let manifest = parse_manifest(table, version, &bytes)?;
+        let (manifest, _) = parse_manifest(table, version, &bytes)?;
         let root = self.shared.local.root();
         let free_bytes = self.shared.local.disk().free_bytes(root);
         Ok(Room {
@@ -245,7 +254,8 @@ impl Bringer {
     }
 
     /// Looks whether the serving version's files are there at their lengths, and with `whole` reads
-    /// them; those cut, missing or damaged are brought anew. Returns how many were.
+    /// them; those cut, missing or damaged are brought anew. Returns how many were. What is found
+    /// waits for a prepare of the table that is under way: cancel that first.
     pub fn repair(
         &self,
         table: &TableName,
@@ -384,14 +394,19 @@ pub fn manifest_from(
     Ok(got.to_vec())
 }
 
-fn parse_manifest(table: &TableName, version: u64, bytes: &[u8]) -> Result<Manifest, PullError> {
+/// With its checksum.
+fn parse_manifest(
+    table: &TableName,
+    version: u64,
+    bytes: &[u8],
+) -> Result<(Manifest, u64), PullError> {
     let damaged = |problem| PullError::Damaged {
         name: format!("tables/{table}/versions/{version}.manifest"),
         problem,
     };
-    let (manifest, _) = Manifest::parse(bytes).map_err(|error| damaged(error.to_string()))?;
+    let (manifest, sum) = Manifest::parse(bytes).map_err(|error| damaged(error.to_string()))?;
     if manifest.table == *table && manifest.version == version {
-        return Ok(manifest);
+        return Ok((manifest, sum));
     }
     let (table, version) = (&manifest.table, manifest.version);
     Err(damaged(format!(

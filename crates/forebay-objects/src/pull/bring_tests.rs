@@ -327,6 +327,56 @@ fn peers_come_first_and_those_that_fail_or_lie_are_passed_over() {
 }
 
 #[test]
+fn what_is_here_is_prepared_while_the_store_is_away() {
+    let (there, store) = There::new();
+    for _ in 0..2 {
+        push(&store, "t", 50, 10);
+    }
+    let (bringer, held) = there.here(&SimDisk::new(), &[1]);
+    let first = prepare(&bringer, "t", 1, &there.origins());
+    let nowhere = DirectoryOrigin::new(Arc::new(SimDisk::new()), root().to_path_buf());
+    // It answers that there is no such version.
+    let dropped = Origins::of(Arc::new(nowhere));
+    let refused = bringer
+        .prepare(&name("t"), 1, &dropped, &GO_ON)
+        .unwrap_err();
+    assert!(matches!(refused, PullError::Request { .. }), "{refused}");
+    let away = || Origins::of(Arc::new(Away));
+    let again = prepare(&bringer, "t", 1, &away());
+    assert_eq!(again.proof(), first.proof());
+    held.set([1, 2]);
+    for version in [1, 2] {
+        let refused = bringer.prepare(&name("t"), version, &away(), &GO_ON);
+        assert!(
+            matches!(refused, Err(PullError::Request { .. })),
+            "{refused:?}"
+        );
+    }
+}
+
+/// Nobody answers.
+#[derive(Debug)]
+struct Away;
+
+impl Origin for Away {
+    fn name(&self) -> String {
+        "away".to_owned()
+    }
+
+    fn get(&self, _: &str) -> io::Result<Bytes> {
+        Err(io::Error::other("no answer"))
+    }
+
+    fn list(&self, _: &str) -> io::Result<Vec<String>> {
+        Err(io::Error::other("no answer"))
+    }
+
+    fn fetch<'a>(&'a self, _: &'a str, _: Range<u64>) -> BoxFuture<'a, io::Result<Bytes>> {
+        async { Err(io::Error::other("no answer")) }.boxed()
+    }
+}
+
+#[test]
 fn a_file_goes_on_from_another_origin() {
     let (there, store) = There::new();
     push(&store, "t", 1, 24 << 20);

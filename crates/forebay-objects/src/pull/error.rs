@@ -39,3 +39,13 @@ pub enum PullError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl PullError {
+    /// Whether something was asked for that is not there, by somebody who answered.
+    pub(super) fn is_absent(&self) -> bool {
+        match self {
+            Self::Request { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+}

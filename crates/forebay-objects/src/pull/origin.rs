@@ -17,8 +17,8 @@ use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
-/// A place that has files of a store, by their names in it (`tables/T/runs/ID.run`). What comes from
-/// it is verified by whoever asked, so that it need not be trusted.
+/// A place that has files of a store, by their names in it (`tables/T/runs/ID.run`). What comes
+/// from it is verified by whoever asked, so that it need not be trusted.
 pub trait Origin: fmt::Debug + Send + Sync {
     /// For messages; tells it from other origins.
     fn name(&self) -> String;

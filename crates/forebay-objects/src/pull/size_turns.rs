@@ -1,7 +1,7 @@
 //! How many versions are brought at once: a few, and small ones never behind large ones.
 //!
-//! There are lines by size, each with places of its own, and within a line who came first goes first.
-//! So a version waits for those of its own size only, and none waits for ever.
+//! There are lines by size, each with places of its own, and within a line who came first goes
+//! first. So a version waits for those of its own size only, and none waits for ever.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
