@@ -1,63 +1,64 @@
 //! Layouts of all nodes, by the planner.
 
+use std::collections::BTreeMap;
+
 use forebay_engine::Bound;
+use forebay_plan::lists::{Class, Line, ListNode, lay_out};
 use forebay_run::hash::SLOTS;
 
-use crate::ids::NodeId;
+use crate::ids::{NodeId, Zone};
 use crate::model::{Model, RangeEntry};
 use crate::version::VersionSummary;
 
 /// How long preference lists are at most: as many replicas can a table have without a plan.
 pub const MOST_REPLICAS: usize = 5;
+/// How many ranges of slots a node heads at most: so many class ports it wants.
+const HEADS: u32 = 2;
 
 /// Ranges of slots over all nodes.
 pub fn slot_layout(model: &Model) -> Result<Vec<RangeEntry>, String> {
-    let nodes: Vec<NodeId> = model.all_nodes().map(|node| node.id).collect();
-    even(&nodes, |at, count| {
-        Bound::Slot((at as u64 * SLOTS as u64 / count as u64) as u16)
-    })
+    let classes = classes(model, &Line::Uniform(SLOTS))?;
+    Ok(ranges(&classes, |place| Bound::Slot(place as u16)))
 }
 
 /// Ranges of an ordered table, by the partitions of its first version.
 pub fn ordered_layout(model: &Model, version: &VersionSummary) -> Result<Vec<RangeEntry>, String> {
-    let nodes: Vec<NodeId> = model.all_nodes().map(|node| node.id).collect();
-    let lowers: Vec<Bound> = version
-        .partitions
+    let partitions = &version.partitions;
+    let weights = partitions
         .iter()
-        .map(|partition| partition.bounds.lower.clone())
+        .map(|partition| partition.file_bytes.max(1));
+    let classes = classes(model, &Line::Weighed(weights.collect()))?;
+    let lower = |place: u32| partitions[place as usize].bounds.lower.clone();
+    Ok(ranges(&classes, lower))
+}
+
+fn classes(model: &Model, line: &Line) -> Result<Vec<Class>, String> {
+    let mut zones: BTreeMap<&Zone, u32> = BTreeMap::new();
+    let nodes: Vec<ListNode> = model
+        .all_nodes()
+        .map(|node| {
+            let next = zones.len() as u32;
+            ListNode {
+                id: node.id.0,
+                zone: *zones.entry(&node.zone).or_insert(next),
+                weight: 1.0,
+            }
+        })
         .collect();
     if nodes.is_empty() {
-        return Err(NO_NODES.to_owned());
+        return Err(
+            "the cluster has no nodes yet: start some (forebay serve --cluster)".to_owned(),
+        );
     }
-    let lists = lowers
-        .into_iter()
-        .enumerate()
-        .map(|(at, lower)| RangeEntry {
-            lower,
-            list: list(&nodes, at),
-            next: None,
-        });
-    Ok(lists.collect())
+    let classes = lay_out(&nodes, line, MOST_REPLICAS, HEADS);
+    classes.map_err(|error| error.to_string())
 }
 
-const NO_NODES: &str = "the cluster has no nodes yet: start some (forebay serve --cluster)";
-
-fn even(
-    nodes: &[NodeId],
-    lower: impl Fn(usize, usize) -> Bound,
-) -> Result<Vec<RangeEntry>, String> {
-    if nodes.is_empty() {
-        return Err(NO_NODES.to_owned());
-    }
-    let ranges = (0..nodes.len()).map(|at| RangeEntry {
-        lower: lower(at, nodes.len()),
-        list: list(nodes, at),
+fn ranges(classes: &[Class], lower: impl Fn(u32) -> Bound) -> Vec<RangeEntry> {
+    let range = |class: &Class| RangeEntry {
+        lower: lower(class.start),
+        list: class.list.iter().copied().map(NodeId).collect(),
         next: None,
-    });
-    Ok(ranges.collect())
-}
-
-fn list(nodes: &[NodeId], first: usize) -> Vec<NodeId> {
-    let places = (0..nodes.len().min(MOST_REPLICAS)).map(|step| (first + step) % nodes.len());
-    places.map(|at| nodes[at]).collect()
+    };
+    classes.iter().map(range).collect()
 }

@@ -103,9 +103,8 @@ impl Followed {
 
     /// Writes pointers that are owed, and opens anew what has to be.
     fn look_after(&mut self) {
-        let due = |follow: &Follow| {
-            follow.owed.is_some() || (follow.stale && follow.serving.is_some())
-        };
+        let due =
+            |follow: &Follow| follow.owed.is_some() || (follow.stale && follow.serving.is_some());
         let tables = self.tables.iter().filter(|(_, follow)| due(follow));
         for name in tables.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.look_at(&name);

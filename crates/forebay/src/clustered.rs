@@ -107,10 +107,10 @@ fn is_no_cluster(error: &anyhow::Error) -> bool {
 
 /// Tells how far rollouts are, each step once.
 fn watcher(drawing: &Drawing) -> Watcher {
-    let told: Mutex<Option<(u64, Phase)>> = Mutex::default();
+    let told: Mutex<Option<(u64, Phase, Option<String>)>> = Mutex::default();
     let drawing = Arc::clone(drawing);
     Arc::new(move |rollout: &Rollout, model: &Model| {
-        let step = Some((rollout.id.0, rollout.phase));
+        let step = Some((rollout.id.0, rollout.phase, rollout.reason.clone()));
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         if *told == step {
             return;
@@ -120,6 +120,11 @@ fn watcher(drawing: &Drawing) -> Watcher {
         match rollout.phase {
             Phase::Preparing | Phase::Prepared => {
                 drawing.stage("preparing on all nodes", None, Unit::Bytes);
+                if let Some(reason) = &rollout.reason {
+                    drawing.message(&format!(
+                        "it waits: {reason}; start the nodes that are down"
+                    ));
+                }
             }
             Phase::Committed => {
                 drawing.stage("swapping", None, Unit::Bytes);

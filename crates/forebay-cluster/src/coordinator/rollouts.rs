@@ -110,6 +110,7 @@ impl Step<'_> {
         rollout.left_out = left_out.collect();
         rollout.participants = ready;
         rollout.proved = proved;
+        rollout.reason = None;
         self.commit(rollout);
     }
 
@@ -251,11 +252,11 @@ impl Step<'_> {
         let deadline = rollout.options.deadline_ms;
         let waited = self.now.unix_ms.saturating_sub(rollout.begun_unix_ms);
         if waited >= deadline {
-            self.abort(
-                rollout.id,
-                format!("{problem}, and that did not change in time"),
-            );
+            let reason = format!("{problem}, and that did not change in time");
+            return self.abort(rollout.id, reason);
         }
+        let reason = Some(problem);
+        self.put(Rollout { reason, ..rollout });
     }
 
     /// All nodes but these.

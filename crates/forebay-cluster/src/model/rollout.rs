@@ -40,7 +40,7 @@ pub struct Rollout {
     /// It was ended so that an operator's rollback could go first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gave_way: bool,
-    /// Why it ended as it did, for people.
+    /// Why it ended as it did, or what it waits for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
