@@ -10,6 +10,7 @@ use super::gets;
 use super::node::Cluster;
 use super::place::{KeyPlace, place_of};
 use super::split;
+use super::walk;
 use crate::command::{COMMANDS, CommandError, Queued, no_permission, split as split_key};
 use crate::execute::Outcome;
 use crate::resp::{Args, OwnedArgs, Reply};
@@ -87,11 +88,14 @@ async fn one(
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
+    if COMMANDS[place].is_of_all_tables() {
+        return walk::answer(asker, place, args).await;
+    }
     let args = args.borrow();
     let places = places(asker, place, &args)?;
     let Some(first) = places.first() else {
         let name = asker.name(place);
-        return Ok(asker.fail(&format!("ERR {name} is about more than one node has")));
+        return Ok(asker.fail(&format!("ERR {name} names no key")));
     };
     let is_one_slot = first.slot.is_some() && places.iter().all(|at| at.slot == first.slot);
     if is_one_slot && let Some(moved) = asker.moved(first) {

@@ -8,17 +8,21 @@
 mod ask;
 mod config;
 mod counts;
+mod coverage;
 mod elsewhere;
 mod frame;
 mod gather;
 mod gets;
 mod link;
 mod node;
+mod page;
 mod peers;
 mod place;
+mod range;
 mod serve;
 mod split;
 mod topology;
+mod walk;
 
 pub use config::{ClusterConfig, ForwardLimits, PeerTls};
 pub use elsewhere::elsewhere;
