@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
-use forebay_io::Disk;
+use forebay_io::{Disk, Lock};
 use tracing::{debug, warn};
 
 use crate::error::{At, StoreError};
@@ -42,17 +42,52 @@ impl Store {
     }
 }
 
+/// A drop of a table that has its locks.
+#[derive(Debug)]
+pub(crate) struct Dropping {
+    table: Table,
+    _locks: [Box<dyn Lock>; 2],
+}
+
+impl Dropping {
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// From here on the table does not exist, for whoever looks at its pointer.
+    pub fn mark(&self) -> Result<(), StoreError> {
+        let table = &self.table;
+        let last = match Pointer::read(&**table.disk(), &table.files.pointer()) {
+            Err(StoreError::DamagedPointer { .. }) => Pointer::unset(),
+            pointer => pointer?.unwrap_or_else(Pointer::unset),
+        };
+        table.write_pointer(last.tombstone()).map(drop)
+    }
+
+    /// REQUIRES [`Dropping::mark`].
+    pub fn finish(self) -> Result<(), StoreError> {
+        let table = &self.table;
+        let removed = table.remove_content();
+        removed.map_err(|source| StoreError::remains(table.name(), source))?;
+        remove_table_dir(table.store(), &table.files);
+        Ok(())
+    }
+}
+
 impl Table {
-    /// Removes old versions but for the `keep` with the greatest numbers, the one that serves and
-    /// the one that a rollback would go to. Returns the numbers removed, rising. Readers that have
-    /// a removed version open read on.
+    /// Removes old versions but for the `keep` with the greatest numbers, the one that serves, the
+    /// one that a rollback would go to, and those that are pinned ([`Table::pin`]). Returns the
+    /// numbers removed, rising. Readers that have a removed version open read on.
     pub fn retain(&self, keep: usize) -> Result<Vec<u64>, StoreError> {
         let _lock = self.lock_pointer("a removal of old versions")?;
         let pointer = self.pointer()?;
         let numbers = self.version_numbers()?;
         let newest = numbers.len().saturating_sub(keep);
-        let needed =
-            |version: u64| pointer.serving == Some(version) || pointer.before() == Some(version);
+        let pins = self.store().pins();
+        let needed = |version: u64| {
+            let pointed = [pointer.serving, pointer.before()];
+            pointed.contains(&Some(version)) || pins.holds(self.name(), version)
+        };
         let (old, new) = numbers.split_at(newest);
         let (kept_old, removed): (Vec<u64>, Vec<u64>) =
             old.iter().partition(|version| needed(**version));
@@ -92,7 +127,9 @@ impl Table {
         let versions = self.files.versions();
         disk.sync_dir(&versions).at("sync", &versions)?;
         let Some(needed) = needed else { return Ok(()) };
-        for name in orphans.difference(&needed) {
+        let pins = self.store().pins();
+        let orphans = orphans.difference(&needed);
+        for name in orphans.filter(|name| !pins.holds_file(self.name(), name)) {
             remove_if_there(disk, &self.files.runs().join(name))?;
         }
         Ok(())
@@ -174,23 +211,30 @@ impl Table {
     }
 
     pub(crate) fn drop_all(&self) -> Result<(), StoreError> {
+        let dropping = self.lock_drop()?;
+        dropping.mark()?;
+        dropping.finish()
+    }
+
+    /// Takes the locks of a drop.
+    pub(crate) fn lock_drop(&self) -> Result<Dropping, StoreError> {
+        let push = self.lock_against_pushes("a drop of the table")?;
+        let pointer = self.lock_pointer("a drop")?;
+        Ok(Dropping {
+            table: self.clone(),
+            _locks: [push, pointer],
+        })
+    }
+
+    /// The push lock, for who is no push; refused while one is under way.
+    pub(crate) fn lock_against_pushes(&self, what: &str) -> Result<Box<dyn Lock>, StoreError> {
         let disk = &**self.disk();
-        let words = holder_words(disk, &**self.store().clock(), "a drop of the table");
+        let words = holder_words(disk, &**self.store().clock(), what);
         let lock = try_lock(disk, &self.files.push_lock(), &words)?;
-        let _push = lock.map_err(|holder| StoreError::PushRuns {
+        lock.map_err(|holder| StoreError::PushRuns {
             table: self.name().clone(),
             holder,
-        })?;
-        let _pointer = self.lock_pointer("a drop")?;
-        let last = match Pointer::read(disk, &self.files.pointer()) {
-            Err(StoreError::DamagedPointer { .. }) => Pointer::unset(),
-            pointer => pointer?.unwrap_or_else(Pointer::unset),
-        };
-        self.write_pointer(last.tombstone())?;
-        let removed = self.remove_content();
-        removed.map_err(|source| StoreError::remains(self.name(), source))?;
-        remove_table_dir(self.store(), &self.files);
-        Ok(())
+        })
     }
 
     /// Whether it was dropped, and not all of its files could be removed.

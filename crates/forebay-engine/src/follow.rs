@@ -3,6 +3,7 @@
 //! Each look has two steps. [`Followed::prepare`] opens what pointers name, and changes nothing
 //! that is served;
 //! [`Followed::activate`] lets all of it serve at once, whichever tables it is of, and cannot fail.
+//! What is opened ahead of that is kept, too, until it is asked for (the module `activate`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::error::StoreError;
-use crate::followed_table::{Follow, PointerSeen, Ready, Replaced, see};
+use crate::followed_table::{Follow, OpenAhead, PointerSeen, Ready, Replaced, see};
 use crate::layout::tables_dir;
 use crate::name::TableName;
 use crate::partition::Held;
@@ -39,6 +40,8 @@ pub(crate) struct Followed {
     /// Swapped out, but perhaps still read.
     retired: Vec<Arc<Version>>,
     problem: Option<String>,
+    /// What is open is not what [`Followed::published`] told last.
+    changed: bool,
 }
 
 impl Followed {
@@ -50,6 +53,7 @@ impl Followed {
             gone: Vec::new(),
             retired: Vec::new(),
             problem: None,
+            changed: true,
         }
     }
 
@@ -96,38 +100,94 @@ impl Followed {
             .filter_map(|name| self.stop(name))
             .collect();
         for (name, follow) in &mut self.tables {
-            let Some(Ready { version, before }) = follow.ready.take() else {
-                continue;
-            };
-            let to = version.version();
-            let old = follow.serving.replace(Arc::clone(&version));
-            if old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &version)) {
-                follow.swaps += 1;
-                let from = old.as_ref().map(|old| old.version());
-                info!(table = %name, ?from, to, "another version serves");
-                changes.push(Change {
-                    table: name.clone(),
-                    from,
-                    to: Some(to),
-                });
+            if let Some(Ready { version, before }) = follow.ready.take() {
+                self.changed = true;
+                changes.extend(serve(name, follow, version, before));
             }
-            let versions = old.into_iter().chain(follow.previous.take()).collect();
-            follow.replaced = Some(Replaced { versions, before });
         }
         changes
     }
 
-    /// Keeps open what rollbacks would go to, and closes what nobody can reach any more. Whoever
-    /// still reads a version holds an `Arc` of it.
+    /// Lets a version serve that is open; returns what changes by that.
+    pub fn serve(
+        &mut self,
+        name: &TableName,
+        version: Arc<Version>,
+        before: Option<u64>,
+    ) -> Option<Change> {
+        let follow = self.tables.get_mut(name)?;
+        self.changed = true;
+        (follow.problem, follow.retry_at) = (None, None);
+        serve(name, follow, version, before)
+    }
+
+    /// Takes note of the pointer that was written, or was to be, of what serves.
+    pub fn wrote(
+        &mut self,
+        name: &TableName,
+        wanted: &Pointer,
+        written: Result<Pointer, StoreError>,
+    ) -> Result<(), StoreError> {
+        let now = self.store.clock().monotonic();
+        let Some(follow) = self.tables.get_mut(name) else {
+            return written.map(drop);
+        };
+        match written {
+            Ok(pointer) => {
+                (follow.pointer, follow.owed) = (Some(pointer), None);
+                (follow.problem, follow.retry_at) = (None, None);
+                follow.pointer_damaged = false;
+                Ok(())
+            }
+            Err(error) => {
+                follow.owed = Some(wanted.clone());
+                self.failed(name, &error.to_string(), now);
+                Err(error)
+            }
+        }
+    }
+
+    /// An open version of a table.
+    pub fn find_open(&self, name: &TableName, version: u64) -> Option<Arc<Version>> {
+        let mut open = self.tables.get(name)?.open();
+        open.find(|open| open.version() == version).cloned()
+    }
+
+    pub fn open_of(&self, name: &TableName) -> Vec<Arc<Version>> {
+        let follow = self.tables.get(name);
+        follow.map_or(Vec::new(), |follow| follow.open().cloned().collect())
+    }
+
+    /// Keeps a version open beside what serves, in the place of another one.
+    pub fn keep_ahead(&mut self, name: &TableName, ahead: OpenAhead) {
+        let follow = self.tables.entry(name.clone()).or_default();
+        let serving = follow.serving.as_ref();
+        let serves = serving.is_some_and(|serving| Arc::ptr_eq(serving, &ahead.version));
+        let given_up = match serves {
+            true => follow.ahead.take(),
+            false => follow.ahead.replace(ahead),
+        };
+        self.retired.extend(given_up.map(|ahead| ahead.version));
+        self.changed = true;
+    }
+
+    pub fn close_ahead(&mut self, name: &TableName) {
+        let follow = self.tables.get_mut(name);
+        let given_up = follow.and_then(|follow| follow.ahead.take());
+        self.retired.extend(given_up.map(|ahead| ahead.version));
+        self.changed = true;
+    }
+
+    /// Keeps open what rollbacks would go to.
     pub fn settle(&mut self) {
         for (name, follow) in &mut self.tables {
             if let Some(Replaced { versions, before }) = follow.replaced.take() {
+                self.changed = true;
                 let table = self.store.any_table(name);
                 follow.previous = follow.keep_previous(&table, before, &versions);
                 self.retired.extend(versions);
             }
         }
-        self.close_unread();
     }
 
     /// The directories of tables. Once there were some, the whole directory does not go away by any
@@ -150,6 +210,14 @@ impl Followed {
         let table = self.store.any_table(name);
         let now = self.store.clock().monotonic();
         let known = self.tables.get(name);
+        if let Some(owed) = known.and_then(|follow| follow.owed.clone()) {
+            let retry_at = known.and_then(|follow| follow.retry_at);
+            if retry_at.is_none_or(|at| at <= now) {
+                // An error is noted as the table's problem.
+                let _ = self.wrote(name, &owed, table.point_at(&owed));
+            }
+            return;
+        }
         let is_known = known.is_some();
         let seen = see(&table, known, now);
         if let Some(follow) = self.tables.get_mut(name) {
@@ -193,13 +261,18 @@ impl Followed {
     }
 
     /// Has the versions of a table opened anew at the next look, and lets go of what is open.
-    pub fn invalidate(&mut self, name: &TableName) {
-        if let Some(follow) = self.tables.get_mut(name) {
-            follow.pointer = None;
-            follow.retry_at = None;
-            follow.stale = true;
-            self.retired.extend(follow.previous.take());
-        }
+    /// Returns which one was open ahead.
+    pub fn invalidate(&mut self, name: &TableName) -> Option<u64> {
+        let follow = self.tables.get_mut(name)?;
+        follow.pointer = None;
+        follow.retry_at = None;
+        follow.stale = true;
+        let ahead = follow.ahead.take().map(|ahead| ahead.version);
+        let number = ahead.as_ref().map(|version| version.version());
+        self.retired.extend(follow.previous.take());
+        self.retired.extend(ahead);
+        self.changed = true;
+        number
     }
 
     /// What is open of some tables with other partitions than the store holds now, and those.
@@ -228,6 +301,7 @@ impl Followed {
         if !left.iter().all(|(old, held)| known(old, held)) {
             return false;
         }
+        self.changed = true;
         for name in tables {
             let Some(follow) = self.tables.get_mut(name) else {
                 continue;
@@ -243,9 +317,11 @@ impl Followed {
     }
 
     /// A table that is gone stops serving.
-    fn stop(&mut self, table: TableName) -> Option<Change> {
+    pub fn stop(&mut self, table: TableName) -> Option<Change> {
         let follow = self.tables.remove(&table)?;
+        self.changed = true;
         self.retired.extend(follow.previous);
+        self.retired.extend(follow.ahead.map(|ahead| ahead.version));
         let serving = follow.serving?;
         let from = Some(serving.version());
         self.retired.push(serving);
@@ -284,25 +360,31 @@ impl Followed {
         self.problem = problem;
     }
 
-    /// The versions that serve.
-    pub fn serving(&self) -> Tables {
-        let serving = |(name, follow): (&TableName, &Follow)| {
-            follow
-                .serving
-                .clone()
-                .map(|version| (name.clone(), version))
-        };
-        Tables::new(self.tables.iter().filter_map(serving).collect())
+    /// What is open, if that is not what it was at the last call.
+    pub fn published(&mut self) -> Option<Tables> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let (mut serving, mut others) = (Vec::new(), Vec::new());
+        for (name, follow) in &self.tables {
+            let entry = |version: &Arc<Version>| (name.clone(), Arc::clone(version));
+            serving.extend(follow.serving.as_ref().map(entry));
+            let replaced = follow.replaced.iter().flat_map(|old| &old.versions);
+            let beside = follow.open().chain(replaced);
+            let is_other = |version: &&Arc<Version>| {
+                let serving = follow.serving.as_ref();
+                serving.is_none_or(|serving| !Arc::ptr_eq(serving, version))
+            };
+            others.extend(beside.filter(is_other).map(entry));
+        }
+        Some(Tables::new(serving, others))
     }
 
-    fn close_unread(&mut self) {
+    /// Closes what nobody can reach any more. Whoever still reads a version holds an `Arc` of it.
+    pub fn close_unread(&mut self) {
         for follow in self.tables.values() {
-            let kept = [&follow.serving, &follow.previous];
-            self.retired.retain(|old| {
-                kept.into_iter()
-                    .flatten()
-                    .all(|version| !Arc::ptr_eq(version, old))
-            });
+            self.retired
+                .retain(|old| follow.open().all(|version| !Arc::ptr_eq(version, old)));
         }
         self.retired
             .sort_by_key(|version| Arc::as_ptr(version) as usize);
@@ -323,6 +405,25 @@ impl Followed {
             retired,
         }
     }
+}
+
+/// Lets a version of a table serve.
+fn serve(
+    name: &TableName,
+    follow: &mut Follow,
+    version: Arc<Version>,
+    before: Option<u64>,
+) -> Option<Change> {
+    let to = version.version();
+    let (is_other, from) = follow.serve(version, before);
+    is_other.then(|| {
+        info!(table = %name, ?from, to, "another version serves");
+        Change {
+            table: name.clone(),
+            from,
+            to: Some(to),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
+use crate::pins::Pinned;
 use crate::pointer::Pointer;
 use crate::serving_set::TableState;
 use crate::table::Table;
@@ -14,6 +15,9 @@ use crate::version::Version;
 pub(crate) struct Follow {
     pub serving: Option<Arc<Version>>,
     pub previous: Option<Arc<Version>>,
+    pub ahead: Option<OpenAhead>,
+    /// The pointer of what serves, which could not be written yet.
+    pub owed: Option<Pointer>,
     /// Open, and to serve from the next activation on.
     pub ready: Option<Ready>,
     /// What the last activation replaced, until it is settled what of it stays open.
@@ -29,6 +33,13 @@ pub(crate) struct Follow {
     pub pointer_damaged: bool,
     /// Files of the open versions were replaced: they have to be opened anew.
     pub stale: bool,
+}
+
+/// A version that was opened for an activation to come, and is kept.
+#[derive(Debug)]
+pub(crate) struct OpenAhead {
+    pub version: Arc<Version>,
+    pub _pin: Pinned,
 }
 
 #[derive(Debug)]
@@ -59,13 +70,28 @@ pub(crate) enum PointerSeen {
 impl Follow {
     /// The versions that are kept open.
     pub fn open(&self) -> impl Iterator<Item = &Arc<Version>> {
-        [&self.serving, &self.previous].into_iter().flatten()
+        let ahead = self.ahead.as_ref().map(|ahead| &ahead.version);
+        let open = [ahead, self.serving.as_ref(), self.previous.as_ref()];
+        open.into_iter().flatten()
     }
 
     pub fn open_mut(&mut self) -> impl Iterator<Item = &mut Arc<Version>> {
-        [&mut self.serving, &mut self.previous]
-            .into_iter()
-            .flatten()
+        let ahead = self.ahead.as_mut().map(|ahead| &mut ahead.version);
+        let open = [ahead, self.serving.as_mut(), self.previous.as_mut()];
+        open.into_iter().flatten()
+    }
+
+    /// Lets a version serve; returns whether it is another one, and what served before.
+    pub fn serve(&mut self, version: Arc<Version>, before: Option<u64>) -> (bool, Option<u64>) {
+        let old = self.serving.replace(Arc::clone(&version));
+        let is_other = old.as_ref().is_none_or(|old| !Arc::ptr_eq(old, &version));
+        let from = old.as_ref().map(|old| old.version());
+        self.swaps += u64::from(is_other);
+        self.ahead
+            .take_if(|ahead| Arc::ptr_eq(&ahead.version, &version));
+        let versions = old.into_iter().chain(self.previous.take()).collect();
+        self.replaced = Some(Replaced { versions, before });
+        (is_other, from)
     }
 
     /// The version, by what is open already if that is the very same, else from the disk.
@@ -107,6 +133,7 @@ impl Follow {
         TableState {
             serving: manifest.map(|manifest| manifest.version),
             previous: self.previous.as_ref().map(|version| version.version()),
+            ahead: self.ahead.as_ref().map(|ahead| ahead.version.version()),
             wanted: self.pointer.as_ref().and_then(|pointer| pointer.serving),
             sequence: self.pointer.as_ref().map_or(0, |pointer| pointer.sequence),
             rows: manifest.map_or(0, |manifest| manifest.rows()),

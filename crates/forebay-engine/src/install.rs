@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use forebay_io::{Lock, replace_file};
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use crate::layout::{extent_file, run_file};
 use crate::manifest::{Manifest, Partition};
 use crate::name::{RunId, TableName};
 use crate::partition::{Held, PartitionId};
+use crate::pins::PinnedFiles;
 use crate::pointer::Pointer;
 use crate::proof::Proof;
 use crate::push::{lock_push, make_table};
@@ -38,12 +40,15 @@ pub struct Install {
     missing: Vec<VersionFile>,
     /// What was verified, now or earlier.
     proven: Mutex<BTreeMap<PartitionId, PartitionProof>>,
+    /// What is here may be that of versions which are removed meanwhile.
+    _files: Arc<PinnedFiles>,
     _lock: Box<dyn Lock>,
 }
 
 /// A file that a version consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionFile {
+    pub partition: PartitionId,
     pub run: RunId,
     /// The name, the same in every store.
     pub name: String,
@@ -71,7 +76,11 @@ impl Store {
         let _pointer = make_table(&table)?;
         let held = self.held(&parsed);
         let mut missing = table.files_in(&parsed, &held);
-        missing.retain(|file| !table.is_here(file));
+        let files = self.pins().pin_files(PinnedFiles {
+            table: name.clone(),
+            names: missing.iter().map(|file| file.name.clone()).collect(),
+        });
+        missing.retain(|file| !self.is_here(file));
         let runs: HashSet<&RunId> = missing.iter().map(|file| &file.run).collect();
         let lost = |partition: &Partition| partition.runs.iter().any(|run| runs.contains(&run.id));
         if !runs.is_empty() {
@@ -87,8 +96,21 @@ impl Store {
             bytes: manifest.to_vec(),
             held,
             missing,
+            _files: files,
             _lock: lock,
         })
+    }
+
+    /// The files of a version that are to be here, whether the version, or its table, is here or
+    /// not.
+    pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
+        self.any_table(&manifest.table).files_of(manifest)
+    }
+
+    /// Whether a file is here, at its length.
+    pub fn is_here(&self, file: &VersionFile) -> bool {
+        let found = self.disk().open(&file.path);
+        found.is_ok_and(|found| found.len_bytes() == file.len_bytes)
     }
 }
 
@@ -160,8 +182,13 @@ impl Table {
 
     /// The files of some partitions of a version.
     pub(crate) fn files_in(&self, manifest: &Manifest, held: &Held) -> Vec<VersionFile> {
-        let runs = manifest.runs_held(held).flat_map(|run| {
+        let here = manifest
+            .held(held)
+            .map(|(place, _)| &manifest.partitions[place]);
+        let runs = here.flat_map(|part| part.runs.iter().map(|run| (part.id, run)));
+        let files = runs.flat_map(|(partition, run)| {
             let file = |name: String, len_bytes| VersionFile {
+                partition,
                 run: run.id.clone(),
                 path: self.files.runs().join(&name),
                 name,
@@ -174,7 +201,7 @@ impl Table {
                 extent,
             ]
         });
-        runs.flatten().collect()
+        files.flatten().collect()
     }
 
     /// Lets the version serve that another store's pointer names, with as much of its history as
@@ -227,12 +254,6 @@ impl Table {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error).at("read", &path),
         }
-    }
-
-    /// Whether a file is here, at its length.
-    pub fn is_here(&self, file: &VersionFile) -> bool {
-        let found = self.disk().open(&file.path);
-        found.is_ok_and(|found| found.len_bytes() == file.len_bytes)
     }
 
     /// Takes a damaged file out of the way of a sound one. Who has it open reads on.

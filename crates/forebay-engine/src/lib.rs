@@ -9,6 +9,7 @@
 //! not at all, the pointer names the old version or the new one, and nothing that a manifest names
 //! is ever removed before that manifest is.
 
+mod activate;
 mod batch;
 mod bound;
 mod cleanup;
@@ -29,6 +30,7 @@ pub mod live;
 mod manifest;
 mod name;
 mod partition;
+mod pins;
 mod pointer;
 mod proof;
 mod push;
@@ -50,6 +52,7 @@ mod verify;
 mod version;
 mod walk;
 
+pub use activate::{ActivateError, Next};
 pub use bound::Bound;
 pub use compact::{Compacted, Counting, MAX_RUNS, due};
 pub use compare::ColumnChange;
@@ -66,6 +69,7 @@ pub use manifest::{
 };
 pub use name::{MAX_NAME_BYTES, NameError, RunId, TableName};
 pub use partition::{Bounds, Held, MAX_PARTITIONS, PartitionId, PartitionRange};
+pub use pins::Pinned;
 pub use pointer::{POINTER_FORMAT, Pointer};
 pub use proof::Proof;
 pub use push::{NewRun, Push, PushOptions, Ticket};

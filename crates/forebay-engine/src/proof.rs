@@ -3,8 +3,8 @@
 //! Verifying a version reads all of it, so what it found is noted beside the manifest, in
 //! `V.verified`: a sealed document that names the manifest by its checksum. A note says that a
 //! partition's files were sound as they lay here at that moment. So it is taken back, durably,
-//! before such a file is removed or brought anew: a file that is here, at its length, in a partition
-//! that a note names was verified, whatever died meanwhile.
+//! before such a file is removed or brought anew: a file that is here, at its length, in a
+//! partition that a note names was verified, whatever died meanwhile.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -76,8 +76,8 @@ fn by_id(partitions: Vec<PartitionProof>) -> BTreeMap<PartitionId, PartitionProo
 }
 
 impl Table {
-    /// What was verified here of a version; `None` where there is no note, or one that is damaged or
-    /// of another manifest.
+    /// What was verified here of a version; `None` where there is no note, or one that is damaged
+    /// or of another manifest.
     pub fn proof(&self, version: u64) -> Result<Option<Proof>, StoreError> {
         let (manifest, sum) = self.manifest_and_sum(version)?;
         self.proof_of(&manifest, sum)
@@ -129,8 +129,8 @@ impl Table {
         self.write_proof(&Proof::new(&manifest, sum, partitions))
     }
 
-    /// Takes back what is noted of partitions that have one of these runs, in all versions, for their
-    /// files are about to change.
+    /// Takes back what is noted of partitions that have one of these runs, in all versions, for
+    /// their files are about to change.
     pub fn disprove(&self, runs: &[RunId]) -> Result<(), StoreError> {
         if runs.is_empty() {
             return Ok(());

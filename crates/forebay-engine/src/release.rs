@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
-use crate::holder::{holder_words, try_lock};
 use crate::install::VersionFile;
 use crate::layout::run_file;
 use crate::manifest::{Manifest, Partition};
@@ -25,13 +24,7 @@ impl Table {
     /// while a version is made or brought, whose files these may be. Cut short, it is safe to
     /// repeat.
     pub fn release(&self) -> Result<Released, StoreError> {
-        let disk = &**self.disk();
-        let words = holder_words(disk, &**self.store().clock(), "a removal of partitions");
-        let lock = try_lock(disk, &self.files.push_lock(), &words)?;
-        let _push = lock.map_err(|holder| StoreError::PushRuns {
-            table: self.name().clone(),
-            holder,
-        })?;
+        let _push = self.lock_against_pushes("a removal of partitions")?;
         let _pointer = self.lock_pointer("a removal of partitions")?;
         // One that cannot be read may need anything.
         let manifests: Vec<Manifest> = self

@@ -17,9 +17,12 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use forebay_io::{Clock, start_thread};
 use parking_lot::Mutex;
+use tracing::warn;
 
+use crate::activate::{ActivateError, Activation, Next};
 use crate::error::{ReadError, StoreError};
 use crate::follow::Followed;
+use crate::followed_table::OpenAhead;
 use crate::name::{RunId, TableName};
 use crate::partition::Held;
 use crate::serving_set::{Change, ServingState, Tables};
@@ -61,7 +64,7 @@ impl Serving {
             let mut sweep_at = SWEEP_PERIOD;
             while !shared.stop.load(Ordering::Relaxed) {
                 clock.sleep(poll);
-                shared.refresh();
+                shared.refresh(|_| ());
                 sweep_at = shared.sweep(&*clock, sweep_at);
             }
         };
@@ -79,7 +82,7 @@ impl Serving {
             listeners: Mutex::default(),
             stop: AtomicBool::new(false),
         };
-        shared.refresh();
+        shared.refresh(|_| ());
         Self {
             shared: Arc::new(shared),
             thread: None,
@@ -109,15 +112,77 @@ impl Serving {
     /// Looks at the pointers now, and returns when what they say serves, or is known not to be able
     /// to.
     pub fn refresh(&self) {
-        self.shared.followed.lock().look_at_all();
-        self.shared.refresh();
+        self.shared.refresh(|followed| followed.look_at_all());
     }
 
     /// Opens the versions of a table anew, whose files were replaced by sound ones, and returns
     /// when they serve. Commands that began with the old ones finish with them.
     pub fn reopen(&self, name: &TableName) {
-        self.shared.followed.lock().invalidate(name);
-        self.shared.refresh();
+        let mut ahead = None;
+        self.shared
+            .refresh(|followed| ahead = followed.invalidate(name));
+        if let Some(version) = ahead
+            && let Err(error) = self.open_ahead(name, version)
+        {
+            warn!(table = %name, version, %error, "it is not open ahead any more");
+        }
+    }
+
+    /// Opens a version, with the partitions that the store holds, ahead of its activation, and
+    /// keeps it open and from being removed beside what serves. There is one a table: another one
+    /// is given up by this. Readers find it by its number ([`Tables::at`]).
+    pub fn open_ahead(&self, name: &TableName, version: u64) -> Result<Arc<Version>, ReadError> {
+        let followed = &self.shared.followed;
+        loop {
+            let (table, open) = {
+                let followed = followed.lock();
+                (followed.store().any_table(name), followed.open_of(name))
+            };
+            let pin = table.pin(version);
+            let read = table.manifest_and_sum(version)?;
+            let held = table.store().held(&read.0);
+            let known: Vec<&Version> = open.iter().map(|open| &**open).collect();
+            let opened = match open.iter().find(|open| open.is_same(&read, &held)) {
+                Some(open) => Arc::clone(open),
+                None => table.open_read(read, &held, &known)?,
+            };
+            let mut followed = followed.lock();
+            if opened.has_just(&table.store().held(opened.manifest())) {
+                let version = Arc::clone(&opened);
+                followed.keep_ahead(name, OpenAhead { version, _pin: pin });
+                self.shared.publish(&mut followed);
+                return Ok(opened);
+            }
+        }
+    }
+
+    /// Gives up what was opened ahead of a table.
+    pub fn close_ahead(&self, name: &TableName) {
+        let mut followed = self.shared.followed.lock();
+        followed.close_ahead(name);
+        self.shared.publish(&mut followed);
+    }
+
+    /// Lets versions of several tables serve, or drops tables, all from one moment on. Versions
+    /// have to be open: as what was opened ahead, as what a rollback would go to, or as what
+    /// serves. When this returns without an error, a start after a power cut finds the same; for
+    /// what holds after an error, see [`ActivateError`]. It opens nothing, and takes a few
+    /// microseconds a table up to that moment, after a look at the pointers that is under way; then
+    /// a few syncs a table.
+    pub fn activate(&self, next: &[(TableName, Next)]) -> Result<(), ActivateError> {
+        let (activation, changes, written) = {
+            let mut followed = self.shared.followed.lock();
+            let activation = Activation::find(&followed, next)?;
+            activation.mark_dropped()?;
+            let changes = activation.take(&mut followed);
+            self.shared.publish_tables(&mut followed);
+            let written = activation.write_pointers(&mut followed);
+            followed.settle();
+            self.shared.publish(&mut followed);
+            (activation, changes, written)
+        };
+        self.shared.tell(&changes);
+        written.and(activation.remove_dropped())
     }
 
     /// Opens what is open of some tables with the partitions that the store holds now, and returns
@@ -141,7 +206,7 @@ impl Serving {
                 .collect::<Result<Vec<_>, ReadError>>()?;
             let mut followed = followed.lock();
             if followed.exchange(tables, &anew) {
-                self.shared.publish(&followed);
+                self.shared.publish(&mut followed);
                 return Ok(());
             }
         }
@@ -179,27 +244,32 @@ impl fmt::Debug for Serving {
 }
 
 impl ServingShared {
-    fn refresh(&self) {
+    /// Does something with the follower, then looks at the pointers.
+    fn refresh(&self, first: impl FnOnce(&mut Followed)) {
         let changes = {
             let mut followed = self.followed.lock();
+            first(&mut followed);
             followed.prepare();
             let changes = followed.activate();
-            if !changes.is_empty() {
-                self.tables.store(Arc::new(followed.serving()));
-            }
+            self.publish_tables(&mut followed);
             followed.settle();
-            self.publish_state(&followed);
+            self.publish(&mut followed);
             changes
         };
         self.tell(&changes);
     }
 
-    fn publish(&self, followed: &Followed) {
-        self.tables.store(Arc::new(followed.serving()));
-        self.publish_state(followed);
+    /// Lets readers have what is open now.
+    fn publish_tables(&self, followed: &mut Followed) {
+        if let Some(tables) = followed.published() {
+            self.tables.store(Arc::new(tables));
+        }
     }
 
-    fn publish_state(&self, followed: &Followed) {
+    /// The same, then closes what is not read any more, and tells the state.
+    fn publish(&self, followed: &mut Followed) {
+        self.publish_tables(followed);
+        followed.close_unread();
         let state = followed.state();
         if **self.state.load() != state {
             self.state.store(Arc::new(state));

@@ -10,6 +10,8 @@ use crate::version::Version;
 pub struct Tables {
     /// Sorted by name.
     entries: Box<[(TableName, Arc<Version>)]>,
+    /// Open, but not what serves; sorted by name.
+    others: Box<[(TableName, Arc<Version>)]>,
 }
 
 /// What a follower knows of one table, for metrics and people.
@@ -18,6 +20,8 @@ pub struct TableState {
     pub serving: Option<u64>,
     /// The version kept open for an instant rollback.
     pub previous: Option<u64>,
+    /// The version opened ahead of its activation.
+    pub ahead: Option<u64>,
     /// The version that the pointer names; it differs from `serving` while that cannot be opened.
     pub wanted: Option<u64>,
     /// The pointer's sequence number.
@@ -59,11 +63,26 @@ pub struct Change {
 }
 
 impl Tables {
-    /// REQUIRES: `entries` are sorted by name.
-    pub(crate) fn new(entries: Vec<(TableName, Arc<Version>)>) -> Self {
-        Self {
-            entries: entries.into(),
-        }
+    /// REQUIRES: both are sorted by name.
+    pub(crate) fn new(
+        entries: Vec<(TableName, Arc<Version>)>,
+        others: Vec<(TableName, Arc<Version>)>,
+    ) -> Self {
+        let (entries, others) = (entries.into(), others.into());
+        Self { entries, others }
+    }
+
+    /// A version of the table by its number, if it is open: the one that serves, the one that a
+    /// rollback would go to, or one opened ahead.
+    pub fn at(&self, name: &[u8], version: u64) -> Option<&Arc<Version>> {
+        let is_it = |open: &&Arc<Version>| open.version() == version;
+        let other = || {
+            let before = |(table, _): &(TableName, _)| table.as_str().as_bytes() < name;
+            let others = self.others[self.others.partition_point(before)..].iter();
+            let mut of_table = others.take_while(|(table, _)| table.as_str().as_bytes() == name);
+            of_table.find_map(|(_, open)| Some(open).filter(is_it))
+        };
+        self.get(name).filter(is_it).or_else(other)
     }
 
     /// The serving version of the table of that name.

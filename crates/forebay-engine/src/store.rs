@@ -13,6 +13,7 @@ use crate::layout::{store_file, tables_dir};
 use crate::manifest::Manifest;
 use crate::name::TableName;
 use crate::partition::Held;
+use crate::pins::Pins;
 use crate::seal::check_format;
 
 /// The format number in `forebay.json`.
@@ -43,6 +44,7 @@ struct StoreParts {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     root: PathBuf,
+    pins: Arc<Pins>,
 }
 
 impl Store {
@@ -71,6 +73,7 @@ impl Store {
                 clock,
                 random,
                 root,
+                pins: Arc::default(),
             }),
             holding: None,
         })
@@ -141,6 +144,10 @@ impl Store {
 
     pub fn random(&self) -> &Arc<dyn Random> {
         &self.parts.random
+    }
+
+    pub(crate) fn pins(&self) -> &Arc<Pins> {
+        &self.parts.pins
     }
 
     /// Every directory with the name of a table, whether a table is in it or not.

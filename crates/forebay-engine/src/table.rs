@@ -12,6 +12,7 @@ use crate::layout::{TableFiles, version_of};
 use crate::manifest::Manifest;
 use crate::name::TableName;
 use crate::partition::Held;
+use crate::pins::Pinned;
 use crate::pointer::Pointer;
 use crate::store::Store;
 use crate::version::Version;
@@ -121,6 +122,12 @@ impl Table {
 
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Keeps a version from being removed by [`Table::retain`] in this process, by this handle's
+    /// store and its clones, until the result is dropped.
+    pub fn pin(&self, version: u64) -> Pinned {
+        self.store.pins().pin(&self.name, version)
     }
 
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {

@@ -103,6 +103,42 @@ fn runs_that_versions_share_are_read_once() {
 }
 
 #[test]
+fn what_a_version_on_its_way_goes_on_with_is_not_removed() {
+    let (there, other) = source(Order::Hashed, 1);
+    let base = table(&other).manifest(1).unwrap();
+    let push = other
+        .begin_push(&name("t"), PushOptions::default())
+        .unwrap();
+    let same = push
+        .manifest(draft(Order::Hashed, base.partitions.clone()))
+        .unwrap();
+    push.commit(same).unwrap();
+    common::push(&other, "t", Order::Hashed, &rows(3, 120), 6).unwrap();
+    let here = SimDisk::new();
+    let (store, held) = partial(&here);
+    held.set(0..6);
+    install(&there, &here, &store, 1);
+    install(&there, &here, &store, 3);
+    table(&store).swap(3).unwrap();
+    let second = store
+        .begin_install(&name("t"), &manifest(&there, 2))
+        .unwrap();
+    assert!(second.missing().is_empty());
+    assert_eq!(table(&store).retain(1).unwrap(), [1]);
+    assert_eq!(second.verify(&mut |_| {}).unwrap().runs, 0);
+    second.commit().unwrap();
+    let report = table(&store).verify(2, &mut |_| {}).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert_eq!(table(&store).retain(1).unwrap(), [2]);
+    let runs = here.files().into_iter();
+    assert_eq!(
+        runs.filter(|path| path.extension().is_some_and(|e| e == "run"))
+            .count(),
+        6
+    );
+}
+
+#[test]
 fn a_note_goes_with_its_version() {
     let (there, _) = source(Order::Hashed, 2);
     let here = SimDisk::new();

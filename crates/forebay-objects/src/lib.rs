@@ -30,6 +30,7 @@ pub use disk::{Joined, RemoteDisk};
 pub use open::{RemoteStore, open};
 pub use open_error::OpenError;
 pub use pull::{
-    Prepared, PullError, PullOptions, PullRate, PullState, Puller, Pulling, Served, TablePull,
+    Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullError, PullOptions, PullRate,
+    PullState, PulledVersion, Puller, Pulling, Room, Served, TablePull, object_origin,
 };
 pub use upload::Uploaded;

@@ -43,6 +43,17 @@ pub enum News {
     Content(Bytes, UpdateVersion),
 }
 
+/// Threads that wait for requests.
+pub fn start_runtime() -> io::Result<Arc<Runtime>> {
+    check_threads()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("forebay-objects")
+        .enable_all()
+        .build()?;
+    Ok(Arc::new(runtime))
+}
+
 /// The objects under one prefix. Clones share connections, the runtime and the count of requests.
 #[derive(Clone)]
 pub struct Objects {
@@ -91,15 +102,9 @@ impl Objects {
 
     /// Over a store that is there already.
     pub fn over(backend: Arc<dyn Backend>, prefix: Key) -> io::Result<Self> {
-        check_threads()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("forebay-objects")
-            .enable_all()
-            .build()?;
         Ok(Self {
             backend,
-            runtime: Arc::new(runtime),
+            runtime: start_runtime()?,
             prefix,
             requests: Arc::default(),
             patience: Duration::ZERO,
@@ -111,8 +116,13 @@ impl Objects {
         self.requests.load(Ordering::Relaxed)
     }
 
-    pub fn runtime(&self) -> &Runtime {
+    pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
+    }
+
+    /// What people call it.
+    pub fn place(&self) -> String {
+        format!("{}/{}", self.backend, self.prefix)
     }
 
     fn wait<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

@@ -1,50 +1,61 @@
 //! Bringing one version here, and repairing what is here.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use forebay_engine::{
-    Manifest, Pointer, ReadError, RunId, Store, StoreError, Table, TableName, VersionFile,
+    Install, Manifest, Pinned, Proof, ReadError, RunId, Store, Table, TableName, VersionFile,
 };
 use parking_lot::Mutex;
+use tokio::runtime::Runtime;
 use tracing::{info, warn};
 
-use super::fetch::{VersionFetcher, forget};
+use super::PullError;
+use super::bringing::{Bringing, PullShared};
+use super::fetch::came_bytes;
+use super::origin::Origins;
+use super::size_turns::SizeTurns;
 use super::state::SharedState;
-use super::throttle::PullThrottle;
-use super::{PullError, PullOptions};
-use crate::objects::{News, Objects};
+use super::throttle::{PullRate, PullThrottle};
+use crate::objects::start_runtime;
 
-/// How often a run that turns out damaged is brought anew.
-const TRIES: usize = 3;
+/// How often runs that turn out damaged are brought, the first time counted.
+const TRIES: usize = 4;
 /// What is read here before the throttle is asked.
 const READ_BYTES: u64 = 1 << 20;
 
+/// Brings versions into a local store, several side by side, at one rate together. What serves is
+/// not changed by that.
 #[derive(Debug)]
 pub struct Bringer {
-    pub objects: Objects,
-    pub local: Store,
-    pub state: Arc<SharedState>,
-    options: PullOptions,
-    pub throttle: Arc<PullThrottle>,
-    /// One pull at a time; the others wait their turn. What is repaired does not.
-    turn: Mutex<()>,
+    pub(super) shared: PullShared,
+    turns: SizeTurns,
     /// Held by who writes a table's files.
     writing: Mutex<BTreeMap<TableName, Arc<Mutex<()>>>>,
 }
 
-/// A version that is here whole and verified, and may serve.
+/// A version that is here, with all partitions that the store holds, and verified. It is not
+/// removed as an old one while this is there.
 #[derive(Debug)]
 pub struct Prepared {
     here: Table,
-    version: u64,
-    pointer: Pointer,
-    /// Whether it had to be brought.
-    came: bool,
+    proof: Proof,
+    came_bytes: u64,
     /// How many of the files were brought that the version serving here should have had: who has it
     /// open reads damaged ones.
-    pub repaired: u64,
+    pub(super) repaired: u64,
+    _pin: Pinned,
+}
+
+/// What a version would take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// To be brought; what an earlier prepare brought, that was cut short, is left out.
+    pub missing_bytes: u64,
+    /// Where the store lies; `None`: nobody knows.
+    pub free_bytes: Option<u64>,
 }
 
 impl Prepared {
@@ -53,211 +64,209 @@ impl Prepared {
     }
 
     pub fn version(&self) -> u64 {
-        self.version
+        self.proof.version
+    }
+
+    /// What each partition held by the store was found to hold, as it was read back here; each says
+    /// when that was.
+    pub fn proof(&self) -> &Proof {
+        &self.proof
+    }
+
+    /// The length of the files that had to be brought; 0: the version was here.
+    pub fn came_bytes(&self) -> u64 {
+        self.came_bytes
     }
 }
 
 impl Bringer {
-    pub fn new(
-        objects: Objects,
-        local: Store,
-        options: PullOptions,
-        state: Arc<SharedState>,
-    ) -> Self {
-        let throttle = Arc::new(PullThrottle::new(options.rate, Arc::clone(local.clock())));
+    /// Into a store, which says what it holds of each version ([`Store::holding`]).
+    pub fn new(local: Store, rate: PullRate) -> io::Result<Self> {
+        Ok(Self::with(start_runtime()?, local, rate))
+    }
+
+    pub(super) fn with(runtime: Arc<Runtime>, local: Store, rate: PullRate) -> Self {
+        let throttle = PullThrottle::new(rate, Arc::clone(local.clock()));
         Self {
-            objects,
-            local,
-            state,
-            options,
-            throttle,
-            turn: Mutex::default(),
+            shared: PullShared {
+                local,
+                runtime,
+                state: SharedState::default(),
+                throttle: Arc::new(throttle),
+            },
+            turns: SizeTurns::default(),
             writing: Mutex::default(),
         }
     }
 
-    pub fn tables(&self) -> Result<Vec<TableName>, PullError> {
-        // An empty or a wrong bucket is no store without tables.
-        self.get("forebay.json")?;
-        let names = self
-            .objects
-            .list("tables")
-            .map_err(|source| PullError::Request {
-                name: "tables".to_owned(),
-                source,
-            })?;
-        Ok(names
-            .iter()
-            .filter_map(|name| TableName::new(name).ok())
-            .collect())
+    /// The store that versions are brought into.
+    pub fn local(&self) -> &Store {
+        &self.shared.local
     }
 
-    /// Brings the version of a table that serves there.
-    pub fn prepare_serving(&self, table: &TableName) -> Result<Prepared, PullError> {
-        let nothing = || {
-            PullError::Store(StoreError::NothingServes {
-                table: table.clone(),
-            })
-        };
-        let name = pointer_name(table);
-        let pointer = match self.objects.news(&name, None) {
-            Ok(News::Content(bytes, _)) => parse_pointer(&name, &bytes)?,
-            Ok(_) => {
-                return Err(StoreError::NoTable {
-                    table: table.clone(),
-                }
-                .into());
-            }
-            Err(source) => return Err(PullError::Request { name, source }),
-        };
-        let prepared = self.prepare(table, &pointer, &AtomicBool::new(false))?;
-        prepared.ok_or_else(nothing)
-    }
-
-    fn get(&self, name: &str) -> Result<Vec<u8>, PullError> {
-        let got = self
-            .objects
-            .get(name)
-            .map_err(|source| PullError::Request {
-                name: name.to_owned(),
-                source,
-            })?;
-        Ok(got.0.to_vec())
-    }
-
-    fn manifest(&self, table: &TableName, version: u64) -> Result<Vec<u8>, PullError> {
-        self.get(&format!("tables/{table}/versions/{version}.manifest"))
-    }
-
-    /// The version that the pointer names, if it is here whole already.
-    pub fn prepared(
-        &self,
-        table: &TableName,
-        pointer: &Pointer,
-    ) -> Result<Option<Prepared>, PullError> {
-        let (Some(version), Ok(here)) = (pointer.serving, self.local.table(table)) else {
-            return Ok(None);
-        };
-        let manifest = self.manifest(table, version)?;
-        let is_here = here.has_installed(version, &manifest)?;
-        Ok(is_here.then(|| Prepared {
-            here,
-            version,
-            pointer: pointer.clone(),
-            came: false,
-            repaired: 0,
-        }))
-    }
-
-    /// Brings the version that the pointer names, and verifies it. What serves here is not changed
-    /// by that. `None`: it names none.
+    /// Brings what is missing of a version's partitions that the store holds, and verifies what was
+    /// not verified yet. What came stays when this fails or is `cancelled`, which ends it with
+    /// [`PullError::Superseded`]: the next time goes on from there. Versions of several tables may
+    /// be prepared at once, from as many threads; those of one come one after the other.
     pub fn prepare(
         &self,
         table: &TableName,
-        pointer: &Pointer,
+        version: u64,
+        origins: &Origins<'_>,
         cancelled: &AtomicBool,
-    ) -> Result<Option<Prepared>, PullError> {
-        let Some(version) = pointer.serving else {
-            return Ok(None);
-        };
-        if let Some(prepared) = self.prepared(table, pointer)? {
-            return Ok(Some(prepared));
+    ) -> Result<Prepared, PullError> {
+        let bytes = manifest_from(origins, table, version)?;
+        let manifest = parse_manifest(table, version, &bytes)?;
+        if let Some(prepared) = self.prepared(table, version, &bytes)? {
+            return Ok(prepared);
         }
-        let _turn = self.turn.lock();
+        let _turn = self.turns.wait(self.missing_bytes(&manifest), cancelled)?;
         let writing = self.writing(table);
         let _writing = writing.lock();
-        let _active = self.throttle.begin();
-        let serving = self.local.table(table).ok();
+        // Another one may have brought it meanwhile.
+        if let Some(prepared) = self.prepared(table, version, &bytes)? {
+            return Ok(prepared);
+        }
+        let _active = self.shared.throttle.begin();
+        let done = self.bring(table, &bytes, origins, cancelled);
+        self.shared.state.table(table, |state| state.doing = None);
+        done
+    }
+
+    fn bring(
+        &self,
+        table: &TableName,
+        manifest: &[u8],
+        origins: &Origins<'_>,
+        cancelled: &AtomicBool,
+    ) -> Result<Prepared, PullError> {
+        let install = self.shared.local.begin_install(table, manifest)?;
+        let version = install.manifest().version;
+        let missing = install.missing();
+        let came_bytes = missing.iter().map(|file| file.len_bytes).sum();
+        self.begin(table, "pulling", came_bytes);
+        let serving = self.shared.local.table(table).ok();
         let serving = serving.and_then(|here| here.pointer().ok()?.serving);
-        let manifest = self.manifest(table, version)?;
-        let install = self.local.begin_install(table, &manifest)?;
-        let files = install.files();
-        let missing: Vec<&VersionFile> = files.iter().filter(|file| !self.is_here(file)).collect();
-        let total: u64 = missing.iter().map(|file| file.len_bytes).sum();
-        self.begin(table, "pulling", total);
         let repaired = if serving == Some(version) {
             missing.len() as u64
         } else {
             0
         };
+        let mut bringing = Bringing::new(&self.shared, table, origins, cancelled);
         for file in missing {
-            self.fetch(table, file, cancelled)?;
+            bringing.fetch(file)?;
         }
+        self.verify(&install, &mut bringing)?;
+        let proof = install.proof();
+        let here = install.commit()?;
+        info!(%table, version, bytes = came_bytes, "pulled");
+        Ok(Prepared {
+            _pin: here.pin(version),
+            here,
+            proof,
+            came_bytes,
+            repaired,
+        })
+    }
+
+    /// Reads what came, and has brought anew what is damaged.
+    fn verify(&self, install: &Install, bringing: &mut Bringing<'_>) -> Result<(), PullError> {
+        let (table, manifest) = (&install.manifest().table, install.manifest());
+        let files = install.files();
         for tried in 1.. {
-            self.state
+            self.shared
+                .state
                 .table(table, |state| state.doing = Some("verifying"));
-            let report = install.verify(&mut self.reading(install.manifest()))?;
+            let report = install.verify(&mut self.reading(manifest))?;
             let Some(problem) = report.problems.first() else {
                 break;
             };
-            let unsound = unsound(install.manifest(), problem);
+            let unsound = unsound(manifest, problem);
             if tried == TRIES || report.damaged.is_empty() {
                 self.drop_files(&files, &report.damaged)?;
                 return Err(unsound);
             }
-            warn!(%table, version, %problem, "it is brought anew");
-            self.bring_anew(table, &files, &report.damaged, cancelled)?;
-        }
-        let here = install.commit()?;
-        info!(%table, version, bytes = total, "pulled");
-        Ok(Some(Prepared {
-            here,
-            version,
-            pointer: pointer.clone(),
-            came: true,
-            repaired,
-        }))
-    }
-
-    /// Lets a version serve that was prepared.
-    pub fn activate(&self, prepared: &Prepared) -> Result<(), PullError> {
-        let (here, table) = (&prepared.here, prepared.here.name());
-        here.point_as(&prepared.pointer)?;
-        if prepared.came {
-            self.state.table(table, |state| state.pulled += 1);
-            if let Err(error) = here.retain(self.options.keep) {
-                warn!(%table, %error, "old versions were not removed");
-            }
+            warn!(%table, version = manifest.version, %problem, "it is brought anew");
+            bringing.bring_anew(&files, &report.damaged)?;
         }
         Ok(())
     }
 
-    /// Lets the version serve that the pointer names, if it is here whole, or it names none;
-    /// returns whether.
-    pub fn activate_if_here(
+    /// The version, if it is here already, with all that is held, and verified. Nothing is brought.
+    fn prepared(
         &self,
         table: &TableName,
-        pointer: &Pointer,
-    ) -> Result<bool, PullError> {
-        if pointer.serving.is_none() {
-            return Ok(true);
-        }
-        match self.prepared(table, pointer)? {
-            Some(prepared) => self.activate(&prepared).map(|()| true),
-            None => Ok(false),
-        }
+        version: u64,
+        manifest: &[u8],
+    ) -> Result<Option<Prepared>, PullError> {
+        let Ok(here) = self.shared.local.table(table) else {
+            return Ok(None);
+        };
+        let pin = here.pin(version);
+        let proof = here.proven(version, manifest)?;
+        Ok(proof.map(|proof| Prepared {
+            here,
+            proof,
+            came_bytes: 0,
+            repaired: 0,
+            _pin: pin,
+        }))
+    }
+
+    /// What preparing a version would take, before anything moves.
+    pub fn room(
+        &self,
+        table: &TableName,
+        version: u64,
+        origins: &Origins<'_>,
+    ) -> Result<Room, PullError> {
+        let bytes = manifest_from(origins, table, version)?;
+        let manifest = parse_manifest(table, version, &bytes)?;
+        let root = self.shared.local.root();
+        let free_bytes = self.shared.local.disk().free_bytes(root);
+        Ok(Room {
+            missing_bytes: self.missing_bytes(&manifest),
+            free_bytes: free_bytes.map_err(|source| PullError::Disk {
+                name: root.display().to_string(),
+                source,
+            })?,
+        })
+    }
+
+    /// How many bytes are to be brought of the partitions that the store holds.
+    pub fn missing_bytes(&self, manifest: &Manifest) -> u64 {
+        let files = self.shared.local.files_of(manifest);
+        let missing = files.iter().filter(|file| !self.shared.local.is_here(file));
+        let left = |file: &VersionFile| {
+            let came = came_bytes(&**self.shared.local.disk(), file);
+            file.len_bytes.saturating_sub(came)
+        };
+        missing.map(left).fold(0, u64::saturating_add)
     }
 
     /// Looks whether the serving version's files are there at their lengths, and with `whole` reads
-    /// them; those cut, missing or damaged are brought anew. Returns how many were.
+    /// them; those cut, missing or damaged are brought anew. Returns how many were. What is found
+    /// waits for a prepare of the table that is under way: cancel that first.
     pub fn repair(
         &self,
         table: &TableName,
         whole: bool,
+        origins: &Origins<'_>,
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
         let Some((here, version)) = self.serving(table)? else {
             return Ok(0);
         };
         let files = here.files_of(&here.manifest(version)?);
-        let absent = files.iter().filter(|file| !self.is_here(file));
+        let absent = files.iter().filter(|file| !self.shared.local.is_here(file));
         let mut bad: Vec<RunId> = absent.map(|file| file.run.clone()).collect();
         if bad.is_empty() && whole {
-            self.state
+            self.shared
+                .state
                 .table(table, |state| state.doing = Some("checking"));
             bad = here.verify_warm(version)?.damaged;
         }
-        self.repair_runs(&here, version, bad, cancelled)
+        self.repair_runs(&here, version, bad, origins, cancelled)
     }
 
     /// Brings runs of the serving version anew in which a reader met damage. Returns how many files
@@ -266,18 +275,19 @@ impl Bringer {
         &self,
         table: &TableName,
         (met, runs): (u64, Vec<RunId>),
+        origins: &Origins<'_>,
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
         match self.serving(table)? {
             Some((here, version)) if version == met => {
-                self.repair_runs(&here, version, runs, cancelled)
+                self.repair_runs(&here, version, runs, origins, cancelled)
             }
             _ => Ok(0),
         }
     }
 
     fn serving(&self, table: &TableName) -> Result<Option<(Table, u64)>, PullError> {
-        let Ok(here) = self.local.table(table) else {
+        let Ok(here) = self.shared.local.table(table) else {
             return Ok(None);
         };
         let version = here.pointer()?.serving;
@@ -289,6 +299,7 @@ impl Bringer {
         here: &Table,
         version: u64,
         mut damaged: Vec<RunId>,
+        origins: &Origins<'_>,
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
         if damaged.is_empty() {
@@ -297,16 +308,17 @@ impl Bringer {
         let table = here.name();
         let writing = self.writing(table);
         let _writing = writing.lock();
-        let _active = self.throttle.begin();
+        let _active = self.shared.throttle.begin();
         warn!(%table, version, runs = damaged.len(), "damaged here: brought anew");
         self.begin(table, "repairing", 0);
         let manifest = here.manifest(version)?;
         let files = here.files_of(&manifest);
         let concerned = files.iter().filter(|file| damaged.contains(&file.run));
         let repaired = concerned.count() as u64;
+        let mut bringing = Bringing::new(&self.shared, table, origins, cancelled);
         for tried in 1.. {
             here.disprove(&damaged)?;
-            self.bring_anew(table, &files, &damaged, cancelled)?;
+            bringing.bring_anew(&files, &damaged)?;
             let report = here.verify_runs_of(version, &damaged)?;
             here.prove(&report)?;
             let Some(problem) = report.problems.first() else {
@@ -329,33 +341,16 @@ impl Bringer {
         move |pages| {
             unpaid += pages * page_bytes;
             if unpaid >= READ_BYTES {
-                self.throttle.take_here(std::mem::take(&mut unpaid));
+                self.shared.throttle.take_here(std::mem::take(&mut unpaid));
             }
         }
-    }
-
-    fn bring_anew(
-        &self,
-        table: &TableName,
-        files: &[VersionFile],
-        runs: &[RunId],
-        cancelled: &AtomicBool,
-    ) -> Result<(), PullError> {
-        for file in files.iter().filter(|file| runs.contains(&file.run)) {
-            forget(&**self.local.disk(), file).map_err(|source| PullError::Disk {
-                name: file.name.clone(),
-                source,
-            })?;
-            self.fetch(table, file, cancelled)?;
-        }
-        Ok(())
     }
 
     /// What stays damaged is brought whole when it is tried again.
     fn drop_files(&self, files: &[VersionFile], runs: &[RunId]) -> Result<(), PullError> {
         for file in files.iter().filter(|file| runs.contains(&file.run)) {
-            match self.local.disk().remove(&file.path) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            match self.shared.local.disk().remove(&file.path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     let name = file.name.clone();
                     return Err(PullError::Disk { name, source });
                 }
@@ -370,44 +365,39 @@ impl Bringer {
         Arc::clone(writing.entry(table.clone()).or_default())
     }
 
-    fn fetch(
-        &self,
-        table: &TableName,
-        file: &VersionFile,
-        cancelled: &AtomicBool,
-    ) -> Result<(), PullError> {
-        let fetcher = VersionFetcher {
-            objects: &self.objects,
-            disk: &**self.local.disk(),
-            throttle: &self.throttle,
-            cancelled,
-            advance: &|bytes| self.state.received(table, bytes),
-        };
-        fetcher.fetch(&format!("tables/{table}/runs/{}", file.name), file)
-    }
-
-    fn is_here(&self, file: &VersionFile) -> bool {
-        let found = self.local.disk().open(&file.path);
-        found.is_ok_and(|found| found.len_bytes() == file.len_bytes)
-    }
-
     fn begin(&self, table: &TableName, doing: &'static str, total_bytes: u64) {
-        self.state.table(table, |state| {
+        self.shared.state.table(table, |state| {
             state.doing = Some(doing);
             (state.total_bytes, state.done_bytes) = (total_bytes, 0);
         });
     }
 }
 
-pub fn pointer_name(table: &TableName) -> String {
-    format!("tables/{table}/current")
+/// The bytes of a manifest, as the store has it.
+pub fn manifest_from(
+    origins: &Origins<'_>,
+    table: &TableName,
+    version: u64,
+) -> Result<Vec<u8>, PullError> {
+    let name = format!("tables/{table}/versions/{version}.manifest");
+    let got = origins.store().get(&name);
+    let got = got.map_err(|source| PullError::Request { name, source })?;
+    Ok(got.to_vec())
 }
 
-pub fn parse_pointer(name: &str, bytes: &[u8]) -> Result<Pointer, PullError> {
-    Pointer::parse(bytes).map_err(|problem| PullError::Damaged {
-        name: name.to_owned(),
-        problem: problem.to_string(),
-    })
+fn parse_manifest(table: &TableName, version: u64, bytes: &[u8]) -> Result<Manifest, PullError> {
+    let damaged = |problem| PullError::Damaged {
+        name: format!("tables/{table}/versions/{version}.manifest"),
+        problem,
+    };
+    let (manifest, _) = Manifest::parse(bytes).map_err(|error| damaged(error.to_string()))?;
+    if manifest.table == *table && manifest.version == version {
+        return Ok(manifest);
+    }
+    let (table, version) = (&manifest.table, manifest.version);
+    Err(damaged(format!(
+        "it is that of version {version} of table {table}"
+    )))
 }
 
 fn unsound(manifest: &Manifest, problem: &ReadError) -> PullError {

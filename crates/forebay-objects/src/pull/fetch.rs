@@ -1,25 +1,33 @@
 //! Bringing one file: ranges of it, several at a time, written where they belong.
 //!
 //! The file grows as `NAME.part`; which ranges it has is noted beside it, so that a pull that was
-//! killed goes on. What is noted and not there after a power cut shows when the run is verified.
+//! killed goes on, wherever the rest comes from then. What is noted and not there after a power cut
+//! shows when the run is verified.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_engine::VersionFile;
-use forebay_io::{Disk, LogFile, replace_file};
+use forebay_io::{Clock, Disk, LogFile, replace_file, within};
 use futures::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+use tracing::warn;
 
 use super::PullError;
+use super::origin::Origin;
 use super::throttle::PullThrottle;
-use crate::objects::Objects;
 
-const RANGE_BYTES: u64 = 4 << 20;
+pub const RANGE_BYTES: u64 = 4 << 20;
 const RANGES_AT_ONCE: usize = 4;
+/// How long an origin has for a range while there is another one to ask.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two notes of what has come.
 const RANGES_A_NOTE: usize = 4;
 
@@ -31,9 +39,22 @@ struct Note {
     have: BTreeSet<u64>,
 }
 
+impl Note {
+    fn bytes(&self) -> u64 {
+        let lengths = self
+            .have
+            .iter()
+            .map(|index| place(*index, self.len_bytes).1);
+        lengths.sum()
+    }
+}
+
 /// What fetching takes.
 pub struct VersionFetcher<'a> {
-    pub objects: &'a Objects,
+    /// Asked in this order. The last one's error is told.
+    pub origins: &'a [Arc<dyn Origin>],
+    pub runtime: &'a Runtime,
+    pub clock: &'a dyn Clock,
     pub disk: &'a dyn Disk,
     pub throttle: &'a PullThrottle,
     /// Set when the file is no longer wanted.
@@ -43,33 +64,32 @@ pub struct VersionFetcher<'a> {
 }
 
 impl VersionFetcher<'_> {
-    /// Brings the file of that name in the store. What is at its path is replaced.
-    pub fn fetch(&self, name: &str, file: &VersionFile) -> Result<(), PullError> {
+    /// Brings the file of that name in the store. What is at its path is replaced. Returns the
+    /// places of the origins that sent some of it.
+    pub fn fetch(&self, name: &str, file: &VersionFile) -> Result<BTreeSet<usize>, PullError> {
+        let failed = Mutex::new(BTreeSet::new());
+        let mut senders = BTreeSet::new();
         let part = beside(&file.path, ".part");
         let note_path = beside(&file.path, ".part.json");
         let on_disk = |source| PullError::Disk {
             name: file.name.clone(),
             source,
         };
-        let mut note = self.read_note(&note_path, file.len_bytes);
+        let mut note = read_note(self.disk, &note_path, file.len_bytes);
         let out = self.open(&part, &mut note).map_err(on_disk)?;
         let count = file.len_bytes.div_ceil(RANGE_BYTES);
-        let had: u64 = note
-            .have
-            .iter()
-            .map(|index| place(*index, file.len_bytes).1)
-            .sum();
-        (self.advance)(had);
+        (self.advance)(note.bytes());
         let wanted: Vec<u64> = (0..count)
             .filter(|index| !note.have.contains(index))
             .collect();
-        let outcome = self.objects.runtime().block_on(async {
+        let outcome = self.runtime.block_on(async {
             let mut ranges = stream::iter(wanted)
-                .map(|index| self.range(name, file.len_bytes, index))
+                .map(|index| self.range(name, file.len_bytes, index, &failed))
                 .buffer_unordered(RANGES_AT_ONCE);
             let mut unnoted = 0;
             while let Some(came) = ranges.next().await {
-                let (index, bytes) = came?;
+                let (index, sender, bytes) = came?;
+                senders.insert(sender);
                 out.write_all_at(&bytes, index * RANGE_BYTES)
                     .map_err(on_disk)?;
                 note.have.insert(index);
@@ -86,7 +106,8 @@ impl VersionFetcher<'_> {
             self.write_note(&note_path, &note).map_err(on_disk)?;
             return Err(error);
         }
-        self.finish(&*out, file, &part, &note_path).map_err(on_disk)
+        let finished = self.finish(&*out, file, &part, &note_path);
+        finished.map(|()| senders).map_err(on_disk)
     }
 
     async fn range(
@@ -94,18 +115,44 @@ impl VersionFetcher<'_> {
         name: &str,
         len_bytes: u64,
         index: u64,
-    ) -> Result<(u64, bytes::Bytes), PullError> {
+        failed: &Mutex<BTreeSet<usize>>,
+    ) -> Result<(u64, usize, Bytes), PullError> {
         let (start, length) = place(index, len_bytes);
         self.throttle.take(length).await;
-        if self.cancelled.load(Ordering::Relaxed) {
-            return Err(PullError::Superseded);
+        let mut problem = io::Error::other("nobody was named who has it");
+        for (at, origin) in self.origins.iter().enumerate() {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(PullError::Superseded);
+            }
+            let is_last = at + 1 == self.origins.len();
+            if !is_last && failed.lock().contains(&at) {
+                continue;
+            }
+            let asked = origin.fetch(name, start..start + length);
+            let sent = match is_last {
+                true => asked.await,
+                false => within(self.clock, PATIENCE, asked)
+                    .await
+                    .unwrap_or_else(|| {
+                        let text = format!("no answer within {} s", PATIENCE.as_secs());
+                        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+                    }),
+            };
+            match sent.and_then(|bytes| whole(bytes, length)) {
+                Ok(bytes) => return Ok((index, at, bytes)),
+                Err(error) => {
+                    if !is_last && failed.lock().insert(at) {
+                        let origin = origin.name();
+                        warn!(file = name, origin, %error, "passed over");
+                    }
+                    problem = error;
+                }
+            }
         }
-        let fetched = self.objects.fetch(name, start..start + length).await;
-        let bytes = fetched.map_err(|source| PullError::Request {
+        Err(PullError::Request {
             name: name.to_owned(),
-            source,
-        })?;
-        Ok((index, bytes))
+            source: problem,
+        })
     }
 
     fn finish(
@@ -132,25 +179,44 @@ impl VersionFetcher<'_> {
         }
     }
 
-    /// Empty where there is none that fits.
-    fn read_note(&self, path: &Path, len_bytes: u64) -> Note {
-        let known = self.disk.read(path).ok();
-        let known: Option<Note> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let count = len_bytes.div_ceil(RANGE_BYTES);
-        let fits = |note: &Note| {
-            (note.len_bytes, note.range_bytes) == (len_bytes, RANGE_BYTES)
-                && note.have.iter().all(|index| *index < count)
-        };
-        known.filter(fits).unwrap_or(Note {
-            len_bytes,
-            range_bytes: RANGE_BYTES,
-            have: BTreeSet::new(),
-        })
-    }
-
     fn write_note(&self, path: &Path, note: &Note) -> io::Result<()> {
         let bytes = serde_json::to_vec(note).map_err(io::Error::other)?;
         replace_file(self.disk, path, &bytes)
+    }
+}
+
+/// Empty where there is none that fits.
+fn read_note(disk: &dyn Disk, path: &Path, len_bytes: u64) -> Note {
+    let known = disk.read(path).ok();
+    let known: Option<Note> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let count = len_bytes.div_ceil(RANGE_BYTES);
+    let fits = |note: &Note| {
+        (note.len_bytes, note.range_bytes) == (len_bytes, RANGE_BYTES)
+            && note.have.iter().all(|index| *index < count)
+    };
+    known.filter(fits).unwrap_or(Note {
+        len_bytes,
+        range_bytes: RANGE_BYTES,
+        have: BTreeSet::new(),
+    })
+}
+
+fn whole(bytes: Bytes, length: u64) -> io::Result<Bytes> {
+    if bytes.len() as u64 == length {
+        return Ok(bytes);
+    }
+    let text = format!("{} bytes were sent of {length}", bytes.len());
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, text))
+}
+
+/// How many bytes of a file an earlier fetch, which was cut short, has brought.
+pub fn came_bytes(disk: &dyn Disk, file: &VersionFile) -> u64 {
+    match disk.exists(&beside(&file.path, ".part")) {
+        Ok(true) => {
+            let note = read_note(disk, &beside(&file.path, ".part.json"), file.len_bytes);
+            note.bytes()
+        }
+        _ => 0,
     }
 }
 

@@ -8,12 +8,18 @@
 //! reach.
 
 mod bring;
+#[cfg(test)]
+mod bring_tests;
+mod bringing;
 mod claim;
 pub(crate) mod error;
 mod fetch;
+mod origin;
 mod pace;
 #[cfg(test)]
 mod pace_tests;
+mod pulled_store;
+mod size_turns;
 mod state;
 mod throttle;
 mod watch;
@@ -31,15 +37,16 @@ use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
-pub use bring::Prepared;
+pub use bring::{Bringer, Prepared, Room};
 pub use error::PullError;
+pub use origin::{DirectoryOrigin, Origin, Origins, object_origin};
+pub use pulled_store::PulledVersion;
 pub use state::{PullState, TablePull};
 pub use throttle::PullRate;
 
-use bring::Bringer;
 use claim::claim;
 use pace::Pacer;
-use state::SharedState;
+use pulled_store::PulledStore;
 use watch::Watcher;
 
 /// How to pull.
@@ -77,7 +84,7 @@ pub trait Served: Send + Sync {
 /// A store in object storage, as a source of versions for a local store.
 #[derive(Debug, Clone)]
 pub struct Puller {
-    bringer: Arc<Bringer>,
+    pulled: Arc<PulledStore>,
     options: PullOptions,
 }
 
@@ -110,49 +117,64 @@ impl Puller {
         local: forebay_engine::Store,
         options: PullOptions,
     ) -> Self {
-        let state = Arc::new(SharedState::default());
-        let bringer = Bringer::new(objects, local, options.clone(), state);
+        let runtime = Arc::clone(objects.runtime());
+        let bringer = Bringer::with(runtime, local, options.rate);
         Self {
-            bringer: Arc::new(bringer),
+            pulled: Arc::new(PulledStore::new(bringer, objects, options.keep)),
             options,
         }
     }
 
     /// What is pulled now, and what is wrong.
     pub fn state(&self) -> PullState {
-        let mut state = self.bringer.state.get(self.bringer.objects.requests());
-        let limit = self.bringer.throttle.limit_bytes();
-        state.rate_bytes = (limit < u64::MAX).then_some(limit);
-        state.slowed = self.bringer.throttle.slowed();
-        state
+        let requests = self.pulled.objects.requests();
+        PullState {
+            requests,
+            ..self.pulled.bringer.state()
+        }
     }
 
     /// The tables there.
     pub fn tables(&self) -> Result<Vec<TableName>, PullError> {
-        self.bringer.tables()
+        self.pulled.tables()
     }
 
     /// Brings the version of a table that serves there, and verifies it; it does not serve here
     /// yet.
-    pub fn prepare(&self, table: &TableName) -> Result<Prepared, PullError> {
-        self.bringer.prepare_serving(table)
+    pub fn prepare(&self, table: &TableName) -> Result<PulledVersion, PullError> {
+        self.pulled.prepare_serving(table)
     }
 
     /// Lets a version serve here that was prepared.
-    pub fn activate(&self, prepared: &Prepared) -> Result<(), PullError> {
-        self.bringer.activate(prepared)
+    pub fn activate(&self, pulled: &PulledVersion) -> Result<(), PullError> {
+        self.pulled.activate(pulled)
     }
 
     /// Follows the pointers until the result is dropped.
     pub fn start(&self, served: Arc<dyn Served>) -> Result<Pulling, StoreError> {
+        let mut pulling = self.pulled.bringer.pace(Arc::clone(&served))?;
+        let mut watcher = Watcher::new(
+            Arc::clone(&self.pulled),
+            self.options.poll,
+            served,
+            Arc::clone(&pulling.stop),
+        );
+        pulling.spawn("forebay-pull", move || watcher.run())?;
+        Ok(pulling)
+    }
+}
+
+impl Bringer {
+    /// Follows what commands take, where the rate is adaptive, until the result is dropped.
+    pub fn pace(&self, served: Arc<dyn Served>) -> Result<Pulling, StoreError> {
         let mut pulling = Pulling {
             stop: Arc::default(),
             threads: Vec::new(),
         };
-        if self.options.rate.adaptive {
-            let (stop, served) = (Arc::clone(&pulling.stop), Arc::clone(&served));
-            let clock = Arc::clone(self.bringer.local.clock());
-            let mut pacer = Pacer::new(Arc::clone(&self.bringer.throttle));
+        if self.shared.throttle.is_adaptive() {
+            let stop = Arc::clone(&pulling.stop);
+            let clock = Arc::clone(self.local().clock());
+            let mut pacer = Pacer::new(Arc::clone(&self.shared.throttle));
             pulling.spawn("forebay-pace", move || {
                 while !stop.load(Ordering::Relaxed) {
                     clock.sleep(pace::LOOK);
@@ -160,14 +182,16 @@ impl Puller {
                 }
             })?;
         }
-        let mut watcher = Watcher::new(
-            Arc::clone(&self.bringer),
-            self.options.poll,
-            served,
-            Arc::clone(&pulling.stop),
-        );
-        pulling.spawn("forebay-pull", move || watcher.run())?;
         Ok(pulling)
+    }
+
+    /// What is brought now; of requests it knows nothing.
+    pub fn state(&self) -> PullState {
+        let mut state = self.shared.state.get();
+        let limit = self.shared.throttle.limit_bytes();
+        state.rate_bytes = (limit < u64::MAX).then_some(limit);
+        state.slowed = self.shared.throttle.slowed();
+        state
     }
 }
 

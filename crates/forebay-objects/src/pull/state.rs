@@ -43,10 +43,8 @@ pub struct PullState {
 pub struct SharedState(Mutex<PullState>);
 
 impl SharedState {
-    pub fn get(&self, requests: u64) -> PullState {
-        let mut state = self.0.lock().clone();
-        state.requests = requests;
-        state
+    pub fn get(&self) -> PullState {
+        self.0.lock().clone()
     }
 
     pub fn table(&self, table: &TableName, change: impl FnOnce(&mut TablePull)) {

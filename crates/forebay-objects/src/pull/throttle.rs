@@ -52,6 +52,10 @@ impl PullThrottle {
         }
     }
 
+    pub fn is_adaptive(&self) -> bool {
+        self.rate.adaptive
+    }
+
     pub fn ceiling_bytes(&self) -> u64 {
         self.rate.ceiling_bytes.unwrap_or(u64::MAX).max(1)
     }

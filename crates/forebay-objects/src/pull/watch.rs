@@ -11,7 +11,7 @@ use forebay_io::start_thread;
 use object_store::UpdateVersion;
 use tracing::{info, warn};
 
-use super::bring::{Bringer, parse_pointer, pointer_name};
+use super::pulled_store::{PulledStore, parse_pointer, pointer_name};
 use super::{PullError, Served};
 use crate::objects::News;
 
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 
 pub struct Watcher {
-    bringer: Arc<Bringer>,
+    pulled: Arc<PulledStore>,
     poll: Duration,
     served: Arc<dyn Served>,
     stop: Arc<AtomicBool>,
@@ -72,13 +72,13 @@ struct Job {
 
 impl Watcher {
     pub fn new(
-        bringer: Arc<Bringer>,
+        pulled: Arc<PulledStore>,
         poll: Duration,
         served: Arc<dyn Served>,
         stop: Arc<AtomicBool>,
     ) -> Self {
         Self {
-            bringer,
+            pulled,
             poll,
             served,
             stop,
@@ -89,10 +89,10 @@ impl Watcher {
 
     pub fn run(&mut self) {
         // What is here is looked after even when the object store is never reached.
-        for table in self.bringer.local.tables().unwrap_or_default() {
+        for table in self.pulled.bringer.local().tables().unwrap_or_default() {
             self.tables.entry(table).or_default();
         }
-        let clock = Arc::clone(self.bringer.local.clock());
+        let clock = Arc::clone(self.pulled.bringer.local().clock());
         while !self.stop.load(Ordering::Relaxed) {
             let begun = clock.monotonic();
             self.look(begun);
@@ -110,7 +110,7 @@ impl Watcher {
 
     fn look(&mut self, now: Duration) {
         if now >= self.list_at {
-            let listed = self.bringer.tables();
+            let listed = self.pulled.tables();
             self.reached(listed.as_ref().err());
             if let Ok(names) = listed {
                 self.list_at = now + LIST;
@@ -137,7 +137,7 @@ impl Watcher {
 
     fn reached(&self, problem: Option<&PullError>) {
         let text = problem.map(ToString::to_string);
-        if self.bringer.state.store(text.clone()) {
+        if self.pulled.bringer.shared.state.store(text.clone()) {
             match text {
                 Some(problem) => warn!(
                     problem,
@@ -153,7 +153,7 @@ impl Watcher {
             let Some(watched) = self.tables.get(name) else {
                 return;
             };
-            self.bringer
+            self.pulled
                 .objects
                 .news(&pointer_name(name), watched.seen.as_ref())
         };
@@ -187,7 +187,7 @@ impl Watcher {
         match parse_pointer(&pointer_name(name), &bytes) {
             Ok(pointer) if pointer.serving.is_some() && !pointer.dropped => {
                 watched.seen = Some(seen);
-                self.bringer.state.table(name, |state| {
+                self.pulled.bringer.shared.state.table(name, |state| {
                     state.wanted = pointer.serving;
                     state.problem = None;
                 });
@@ -199,7 +199,9 @@ impl Watcher {
             }
             Ok(_) => watched.seen = Some(seen),
             Err(error) => self
+                .pulled
                 .bringer
+                .shared
                 .state
                 .table(name, |state| state.problem = Some(error.to_string())),
         }
@@ -210,20 +212,20 @@ impl Watcher {
         let Some(watched) = self.tables.get_mut(name) else {
             return;
         };
-        let bringer = &self.bringer;
+        let pulled = &self.pulled;
         // A version that is here needs no job: a rollback is instant even while another one is
         // pulled.
         if let Some(pointer) = &watched.wanted
             && now >= watched.retry_at
             && watched.bringing.as_ref().is_none_or(Job::is_cancelled)
-            && bringer.activate_if_here(name, pointer).unwrap_or(false)
+            && pulled.activate_if_here(name, pointer).unwrap_or(false)
         {
             watched.wanted = None;
         }
         if let Some(job) = watched.bringing.take_if(|job| job.thread.is_finished()) {
             let cancelled = job.is_cancelled();
             let ended = job.end();
-            report(bringer, name, &ended);
+            report(pulled, name, &ended);
             match ended {
                 Ok(()) if !cancelled => (watched.wanted, watched.failures) = (None, 0),
                 Ok(()) | Err(PullError::Superseded) => {}
@@ -233,38 +235,38 @@ impl Watcher {
                 }
             }
         }
-        watched.end_mending(bringer, name, now);
+        watched.end_mending(pulled, name, now);
         if let Some(repair) = watched.next_mend(now) {
-            watched.repairing = started(name, repair_job(bringer, name, repair, &self.served));
+            watched.repairing = started(name, repair_job(pulled, name, repair, &self.served));
         }
         if watched.bringing.is_none()
             && now >= watched.retry_at
             && !watched.is_to_mend(now)
             && let Some(pointer) = watched.wanted.clone()
         {
-            watched.bringing = started(name, bring_job(bringer, name, pointer, &self.served));
+            watched.bringing = started(name, bring_job(pulled, name, pointer, &self.served));
         }
     }
 
     /// Tables that are no longer there go here too, while the store itself is there.
     fn drop_gone(&mut self, there: &BTreeSet<TableName>) {
-        for name in self.bringer.local.tables().unwrap_or_default() {
+        for name in self.pulled.bringer.local().tables().unwrap_or_default() {
             let absent = self.tables.get(&name).is_some_and(|watched| watched.absent);
             if there.contains(&name) && !(absent && self.is_emptied(&name)) {
                 continue;
             }
-            match self.bringer.local.drop_table(&name) {
+            match self.pulled.bringer.local().drop_table(&name) {
                 Ok(()) => info!(table = %name, "it was dropped in the object store"),
                 Err(error) => warn!(table = %name, %error, "a dropped table stays for now"),
             }
             self.tables.remove(&name);
-            self.bringer.state.forget(&name);
+            self.pulled.bringer.shared.state.forget(&name);
         }
     }
 
     /// Whether nothing but locks is left of a table there: some stores list what is empty.
     fn is_emptied(&self, name: &TableName) -> bool {
-        let objects = &self.bringer.objects;
+        let objects = &self.pulled.objects;
         let none = |dir: &str| {
             let found = objects.list(&format!("tables/{name}/{dir}"));
             found.is_ok_and(|names| names.is_empty())
@@ -274,7 +276,7 @@ impl Watcher {
 }
 
 impl Watched {
-    fn end_mending(&mut self, bringer: &Bringer, name: &TableName, now: Duration) {
+    fn end_mending(&mut self, pulled: &PulledStore, name: &TableName, now: Duration) {
         let Some(job) = self.repairing.take_if(|job| job.thread.is_finished()) else {
             return;
         };
@@ -284,9 +286,13 @@ impl Watched {
         match &ended {
             // What a pull has to say stays.
             Ok(()) if self.repair_failures == 0 => {
-                bringer.state.table(name, |state| state.doing = None);
+                pulled
+                    .bringer
+                    .shared
+                    .state
+                    .table(name, |state| state.doing = None);
             }
-            ended => report(bringer, name, ended),
+            ended => report(pulled, name, ended),
         }
         match ended {
             Ok(()) => self.repair_failures = 0,
@@ -350,7 +356,7 @@ impl Job {
 }
 
 /// Notes how a job ended.
-fn report(bringer: &Bringer, name: &TableName, ended: &Result<(), PullError>) {
+fn report(pulled: &PulledStore, name: &TableName, ended: &Result<(), PullError>) {
     let problem = match ended {
         Err(PullError::Superseded) => None,
         ended => ended.as_ref().err().map(ToString::to_string),
@@ -358,7 +364,7 @@ fn report(bringer: &Bringer, name: &TableName, ended: &Result<(), PullError>) {
     if let Some(problem) = &problem {
         warn!(table = %name, problem, "not pulled; what is here serves on");
     }
-    bringer.state.table(name, |state| {
+    pulled.bringer.shared.state.table(name, |state| {
         state.doing = None;
         state.problem = problem;
     });
@@ -370,53 +376,55 @@ fn started(name: &TableName, job: std::io::Result<Job>) -> Option<Job> {
 }
 
 fn bring_job(
-    bringer: &Arc<Bringer>,
+    pulled: &Arc<PulledStore>,
     name: &TableName,
     pointer: Pointer,
     served: &Arc<dyn Served>,
 ) -> std::io::Result<Job> {
-    spawn(bringer, name, served, move |bringer, name, stopped| {
-        let Some(prepared) = bringer.prepare(name, &pointer, stopped)? else {
+    spawn(pulled, name, served, move |pulled, name, stopped| {
+        let Some(prepared) = pulled.prepare(name, &pointer, stopped)? else {
             return Ok(0);
         };
-        bringer.activate(&prepared)?;
+        pulled.activate(&prepared)?;
         Ok(prepared.repaired)
     })
 }
 
 fn repair_job(
-    bringer: &Arc<Bringer>,
+    pulled: &Arc<PulledStore>,
     name: &TableName,
     repair: Repair,
     served: &Arc<dyn Served>,
 ) -> std::io::Result<Job> {
     spawn(
-        bringer,
+        pulled,
         name,
         served,
-        move |bringer, name, stopped| match repair {
-            Repair::Lengths => bringer.repair(name, false, stopped),
-            Repair::Whole => bringer.repair(name, true, stopped),
-            Repair::Met(version, runs) => bringer.repair_met(name, (version, runs), stopped),
+        move |pulled, name, stopped| match repair {
+            Repair::Lengths => pulled.repair(name, false, stopped),
+            Repair::Whole => pulled.repair(name, true, stopped),
+            Repair::Met(version, runs) => pulled.repair_met(name, (version, runs), stopped),
         },
     )
 }
 
 /// Starts a thread for work that says how many damaged files of what serves it replaced.
 fn spawn(
-    bringer: &Arc<Bringer>,
+    pulled: &Arc<PulledStore>,
     name: &TableName,
     served: &Arc<dyn Served>,
-    work: impl FnOnce(&Bringer, &TableName, &AtomicBool) -> Result<u64, PullError> + Send + 'static,
+    work: impl FnOnce(&PulledStore, &TableName, &AtomicBool) -> Result<u64, PullError> + Send + 'static,
 ) -> std::io::Result<Job> {
     let cancelled = Arc::new(AtomicBool::new(false));
-    let (bringer, name, stopped) = (Arc::clone(bringer), name.clone(), Arc::clone(&cancelled));
+    let (pulled, name, stopped) = (Arc::clone(pulled), name.clone(), Arc::clone(&cancelled));
     let served = Arc::clone(served);
     let bring = move || {
-        let repaired = work(&bringer, &name, &stopped)?;
+        let repaired = work(&pulled, &name, &stopped)?;
         if repaired > 0 {
             served.reopen(&name);
-            bringer
+            pulled
+                .bringer
+                .shared
                 .state
                 .table(&name, |state| state.repaired += repaired);
         }

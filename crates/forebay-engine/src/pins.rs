@@ -1,0 +1,72 @@
+//! What is not removed although no pointer names it, while somebody in this process says so:
+//! versions, and files that a version on its way goes on with.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::name::TableName;
+
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    /// How often each version is pinned.
+    versions: Mutex<BTreeMap<(TableName, u64), usize>>,
+    files: Mutex<Vec<Weak<PinnedFiles>>>,
+}
+
+/// Until it is dropped, [`Table::retain`](crate::Table::retain) keeps the version. It holds in this
+/// process only, and ends with it.
+#[derive(Debug)]
+pub struct Pinned {
+    pins: Arc<Pins>,
+    version: (TableName, u64),
+}
+
+/// Files in a table's directory of runs, by their names.
+#[derive(Debug)]
+pub(crate) struct PinnedFiles {
+    pub table: TableName,
+    pub names: HashSet<String>,
+}
+
+impl Pins {
+    pub fn pin(self: &Arc<Self>, table: &TableName, version: u64) -> Pinned {
+        let version = (table.clone(), version);
+        *self.versions.lock().entry(version.clone()).or_default() += 1;
+        let pins = Arc::clone(self);
+        Pinned { pins, version }
+    }
+
+    pub fn holds(&self, table: &TableName, version: u64) -> bool {
+        let version = (table.clone(), version);
+        self.versions.lock().contains_key(&version)
+    }
+
+    /// They are pinned until the result is dropped.
+    pub fn pin_files(&self, files: PinnedFiles) -> Arc<PinnedFiles> {
+        let files = Arc::new(files);
+        let mut all = self.files.lock();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&files));
+        files
+    }
+
+    pub fn holds_file(&self, table: &TableName, name: &str) -> bool {
+        let all = self.files.lock();
+        let mut pinned = all.iter().filter_map(Weak::upgrade);
+        pinned.any(|files| files.table == *table && files.names.contains(name))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let mut versions = self.pins.versions.lock();
+        if let Some(count) = versions.get_mut(&self.version) {
+            *count -= 1;
+            if *count == 0 {
+                versions.remove(&self.version);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! How many versions are brought at once: a few, and small ones never behind large ones.
+//!
+//! There are lines by size, each with places of its own, and within a line who came first goes
+//! first. So a version waits for those of its own size only, and none waits for ever.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::PullError;
+
+/// Up to how many bytes a version is of a line, and the places of that.
+const LINES: [(u64, usize); 3] = [(64 << 20, 2), (4 << 30, 1), (u64::MAX, 1)];
+/// How often who waits looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+pub struct SizeTurns {
+    lines: Mutex<[Line; LINES.len()]>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    next: u64,
+    waiting: VecDeque<u64>,
+    active: usize,
+}
+
+/// A place in a line; dropping it gives it back.
+#[derive(Debug)]
+pub struct SizeTurn<'a> {
+    turns: &'a SizeTurns,
+    line: usize,
+}
+
+impl SizeTurns {
+    /// Waits for a place for so many bytes; [`PullError::Superseded`] when it is no longer wanted.
+    pub fn wait(&self, bytes: u64, cancelled: &AtomicBool) -> Result<SizeTurn<'_>, PullError> {
+        let line = LINES.iter().position(|(most, _)| bytes <= *most);
+        let line = line.unwrap_or(LINES.len() - 1);
+        let mut lines = self.lines.lock();
+        let ticket = lines[line].next;
+        lines[line].next += 1;
+        lines[line].waiting.push_back(ticket);
+        loop {
+            let mine = &mut lines[line];
+            if cancelled.load(Ordering::Relaxed) {
+                mine.waiting.retain(|waits| *waits != ticket);
+                self.changed.notify_all();
+                return Err(PullError::Superseded);
+            }
+            if mine.active < LINES[line].1 && mine.waiting.front() == Some(&ticket) {
+                mine.waiting.pop_front();
+                mine.active += 1;
+                self.changed.notify_all();
+                return Ok(SizeTurn { turns: self, line });
+            }
+            self.changed.wait_for(&mut lines, LOOK);
+        }
+    }
+}
+
+impl Drop for SizeTurn<'_> {
+    fn drop(&mut self) {
+        self.turns.lines.lock()[self.line].active -= 1;
+        self.turns.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn small_ones_pass_large_ones_and_wait_for_their_own_size() {
+        let (turns, wanted) = (SizeTurns::default(), AtomicBool::new(false));
+        let large = turns.wait(1 << 40, &wanted).unwrap();
+        let middle = turns.wait(1 << 30, &wanted).unwrap();
+        let small = [1, 64 << 20].map(|bytes| turns.wait(bytes, &wanted).unwrap());
+        let (began, begun) = channel();
+        std::thread::scope(|scope| {
+            for bytes in [1u64 << 41, 1 << 31, 5] {
+                let (turns, wanted, began) = (&turns, &wanted, began.clone());
+                scope.spawn(move || {
+                    let turn = turns.wait(bytes, wanted).unwrap();
+                    began.send(bytes).unwrap();
+                    drop(turn);
+                });
+            }
+            assert!(begun.try_recv().is_err());
+            drop(small);
+            assert_eq!(begun.recv().unwrap(), 5);
+            drop(middle);
+            assert_eq!(begun.recv().unwrap(), 1 << 31);
+            drop(large);
+            assert_eq!(begun.recv().unwrap(), 1 << 41);
+        });
+    }
+
+    #[test]
+    fn who_is_no_longer_wanted_leaves_the_line() {
+        let (turns, wanted) = (SizeTurns::default(), AtomicBool::new(false));
+        let first = turns.wait(1 << 40, &wanted).unwrap();
+        let gone = AtomicBool::new(true);
+        assert!(matches!(
+            turns.wait(1 << 40, &gone),
+            Err(PullError::Superseded)
+        ));
+        drop(first);
+        turns.wait(1 << 40, &wanted).unwrap();
+    }
+}
