@@ -263,7 +263,28 @@ fn ports_know_their_own_commands_only() {
     assert_eq!(forward(b"1", b"7", b"", &get), replied);
     assert_eq!(forward(b"1", b"7", b"few 1", &get), replied);
     let told = forward(b"1", b"7", b"few 9", &get);
-    assert!(told.starts_with("NOVERSION version 9 of table few is asked for, and 1 serves here"));
+    let wanted = "NOVERSION version 9 of table few is asked for, which is not open here: 1 serves";
+    assert_eq!(told, wanted);
+    // One that was replaced is open still.
+    push(&cluster.fixture, "few", Order::Hashed, 2);
+    cluster.servers[0]
+        .as_ref()
+        .expect("started")
+        .serving()
+        .refresh();
+    let new = value(n, 2);
+    let replied_now = format!("${}\r\n{new}\r\n", new.len());
+    for (versions, wanted) in [
+        ("", &replied_now),
+        ("few 1", &replied),
+        ("few 2", &replied_now),
+    ] {
+        assert_eq!(
+            forward(b"1", b"7", versions.as_bytes(), &get),
+            *wanted,
+            "{versions}"
+        );
+    }
     assert!(forward(b"2", b"7", b"", &get).contains("this node speaks format 1"));
     assert!(forward(b"1", b"8", b"", &get).contains("two nodes have one address"));
     assert_eq!(

@@ -234,20 +234,27 @@ fn pinned(shared: &Shared, versions: &str) -> Result<Option<TableView>, String> 
         return Ok(None);
     }
     let tables = shared.tables().keep();
-    let mut words = versions.split(' ');
+    let (mut others, mut words) = (Vec::new(), versions.split(' '));
     while let (Some(table), Some(number)) = (words.next(), words.next()) {
-        let serves = tables
-            .batch
-            .get(table.as_bytes())
-            .map(|version| version.version());
-        if serves.map(|serves| serves.to_string()).as_deref() != Some(number) {
-            let serves = serves.map_or("none".to_owned(), |serves| serves.to_string());
-            return Err(format!(
-                "NOVERSION version {number} of table {table} is asked for, and {serves} serves here"
-            ));
+        let serves = tables.batch.get(table.as_bytes());
+        let serves = serves.map(|version| version.version());
+        let wanted = number.parse::<u64>().ok();
+        if wanted.is_some() && serves == wanted {
+            continue;
         }
+        let open = wanted.and_then(|wanted| tables.batch.at(table.as_bytes(), wanted));
+        others.push(Arc::clone(open.ok_or_else(|| {
+            let serves = serves.map_or("none".to_owned(), |serves| serves.to_string());
+            format!(
+                "NOVERSION version {number} of table {table} is asked for, which is not open here: {serves} \
+                 serves"
+            )
+        })?));
     }
-    Ok(Some(tables))
+    Ok(Some(match others.is_empty() {
+        true => tables,
+        false => tables.with(&others),
+    }))
 }
 
 async fn control(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {
