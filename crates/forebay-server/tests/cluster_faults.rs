@@ -64,6 +64,43 @@ fn nodes_that_disagree_say_so_and_the_asker_tries_again() {
 }
 
 #[test]
+fn a_key_that_comes_here_meanwhile_is_read_here() {
+    let cluster = InOneProcess::new();
+    let wire = key_in("few", 1);
+    let few = [TableName::new("few").expect("a name")];
+    let wanted = bulk(value(number(&wire), 0));
+    let (get, strlen) = (format!("GET {wire}"), format!("STRLEN {wire}"));
+    for commands in [vec![&*get], vec![&*strlen], vec!["MULTI", &*get, "EXEC"]] {
+        let serving = cluster.servers[0].as_ref().expect("started").serving();
+        cluster.member(1).change(second_class_at([3, 2]));
+        serving.rehold(&few).expect("reheld");
+        let mut client = cluster.client(1, GATEWAY);
+        let asked = commands
+            .iter()
+            .map(|command| command.to_string())
+            .collect::<Vec<_>>();
+        let asks = spawn(move || {
+            let replies = asked.iter().map(|command| client.ask(command));
+            replies.last().expect("a reply")
+        });
+        SystemClock.sleep(Duration::from_millis(100));
+        // Held first, told of then, as a node does it.
+        let (member, model) = (cluster.member(1), second_class_at([1, 3]));
+        member.change_quietly(model);
+        serving.rehold(&few).expect("reheld");
+        member.change(|_| {});
+        match asks.join().expect("joined") {
+            Reply::Int(len) => assert_eq!(len as usize, value(number(&wire), 0).len()),
+            Reply::Error(words) => assert!(
+                words.starts_with("TRYAGAIN the keys of this MULTI came"),
+                "{words}"
+            ),
+            reply => assert_eq!(reply, wanted),
+        }
+    }
+}
+
+#[test]
 fn no_reply_mixes_versions_whatever_is_swapped_meanwhile() {
     let cluster = InOneProcess::new();
     let done = Arc::new(AtomicBool::new(false));

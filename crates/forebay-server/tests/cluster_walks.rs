@@ -219,7 +219,7 @@ fn random_ranges_are_those_of_a_model() {
     let random = forebay_io::SystemRandom;
     for _ in 0..150 {
         let [a, b] = [random.next_u64(), random.next_u64()].map(|n| (n % 300) as u32);
-        let [open_a, open_b, back] = [(); 3].map(|()| random.next_u64() % 2 == 0);
+        let [open_a, open_b, back] = [(); 3].map(|()| random.next_u64().is_multiple_of(2));
         let limit = 1 + random.next_u64() % 120;
         let mark = |open| if open { "(" } else { "[" };
         let (start, end) = (

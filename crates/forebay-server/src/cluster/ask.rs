@@ -15,7 +15,7 @@ use forebay_cluster::map::{ClusterMap, MapNode};
 use super::frame::ForwardHeader;
 use super::link::PeerAnswer;
 use super::node::Cluster;
-use super::place::KeyPlace;
+use super::place::{KeyPlace, moved_to};
 use super::split;
 use crate::command::{COMMANDS, CommandError};
 use crate::execute::{Outcome, View};
@@ -252,8 +252,7 @@ impl<'w> Asker<'w> {
         } else {
             &class.primary
         };
-        // As Redis writes it: without brackets around an address of IPv6.
-        (!to.host.is_empty()).then(|| format!("MOVED {slot} {}:{}", to.host, to.port))
+        (!to.host.is_empty()).then(|| moved_to(slot, to))
     }
 
     /// Ends the command with this error.

@@ -72,6 +72,11 @@ impl StandIn {
         told.revision += 1;
     }
 
+    /// The same, within one revision.
+    pub fn change_quietly(&self, change: impl FnOnce(&mut Model)) {
+        change(&mut self.told.lock().expect("not poisoned").model);
+    }
+
     /// Whom it was told to suspect, and to trust again.
     pub fn told_of(&self) -> (Vec<u32>, Vec<u32>) {
         let told = self.told.lock().expect("not poisoned");
@@ -123,25 +128,24 @@ impl Member for StandIn {
     }
 }
 
-/// What a node holds, by the model.
+/// What a node holds, by what it was told.
 #[derive(Debug)]
 struct ByModel {
-    me: NodeId,
-    model: Model,
+    member: Arc<StandIn>,
 }
 
 impl Holding for ByModel {
     fn held(&self, manifest: &Manifest) -> Held {
-        let Some(table) = self.model.table(&manifest.table) else {
+        let model = self.member.told.lock().expect("not poisoned").model.clone();
+        let me = self.member.me;
+        let Some(table) = model.table(&manifest.table) else {
             return Held::Only(BTreeSet::new());
         };
-        let layout = self.model.layout_of(table).expect("a layout");
+        let layout = model.layout_of(table).expect("a layout");
         let is_held = |lower: &Bound| {
             let range = layout.ranges().filter(|range| range.lower <= *lower).last();
             let list = range.map_or(&[][..], |range| &range.list);
-            list.iter()
-                .take(table.replicas)
-                .any(|node| *node == self.me)
+            list.iter().take(table.replicas).any(|node| *node == me)
         };
         let held = manifest.partitions.iter();
         let held = held.filter(|partition| is_held(&partition.bounds.lower));
@@ -272,10 +276,9 @@ impl InOneProcess {
             ..ServerConfig::default()
         };
         change(id, &mut config);
-        let me = NodeId(id);
-        let model = model();
         let store = self.fixture.store.clone();
-        let store = store.holding(Arc::new(ByModel { me, model }));
+        let member = Arc::clone(&self.members[id as usize - 1]);
+        let store = store.holding(Arc::new(ByModel { member }));
         Server::start(config, store).expect("a server")
     }
 
