@@ -402,3 +402,23 @@ fn aware_clients_are_nudged_when_a_class_has_other_nodes() {
         assert!((0..100).all(|_| !is_moved(client, &changed)));
     }
 }
+
+#[test]
+fn clients_are_told_how_to_put_replies_of_several_nodes_together() {
+    let cluster = InOneProcess::new();
+    let mut client = cluster.client(1, LISTEN);
+    for (name, tips) in [
+        (
+            "dbsize",
+            &["request_policy:all_shards", "response_policy:agg_sum"][..],
+        ),
+        ("mget", &["request_policy:multi_shard"]),
+        ("get", &[]),
+    ] {
+        let told = items(items(client.ask(&format!("COMMAND INFO {name}"))).remove(0));
+        assert_eq!(
+            items(told[7].clone()).iter().map(text).collect::<Vec<_>>(),
+            tips
+        );
+    }
+}

@@ -64,6 +64,18 @@ fn nodes_that_disagree_say_so_and_the_asker_tries_again() {
 }
 
 #[test]
+fn a_node_that_has_not_opened_what_it_alone_has_says_so() {
+    let cluster = InOneProcess::new();
+    cluster.member(3).change_quietly(second_class_at([3, 2]));
+    let mut client = cluster.client(3, LISTEN);
+    let told = client.text(&format!("GET {}", key_in("few", 1)));
+    assert_eq!(
+        told,
+        "-TRYAGAIN by map 5 this node alone has the key, and it is not open here"
+    );
+}
+
+#[test]
 fn a_key_that_comes_here_meanwhile_is_read_here() {
     let cluster = InOneProcess::new();
     let wire = key_in("few", 1);

@@ -134,6 +134,13 @@ impl<'w> Asker<'w> {
         frame: Bytes,
         take: impl Fn(&Bytes, NodeId) -> Option<T>,
     ) -> Result<T, Unanswered> {
+        if holders.contains(&self.map.me) && holders.len() == 1 {
+            // Until it has opened what came to it, or learns that it went.
+            return Err(Unanswered::OtherMap(format!(
+                "by map {} this node alone has the key, and it is not open here",
+                self.map.revision
+            )));
+        }
         let mut problems = Vec::new();
         let mut is_late = false;
         let links = self.cluster.links(self.work.worker);

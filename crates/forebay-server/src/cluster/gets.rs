@@ -5,7 +5,7 @@ use forebay_cluster::NodeId;
 
 use super::ask::{Asker, PeerReplies, Unanswered, all};
 use super::counts::Led;
-use super::frame::command;
+use super::frame::push_get;
 use super::node::Cluster;
 use super::place::{KeyPlace, TablePlaces};
 use crate::config::HIGH_WATER;
@@ -120,8 +120,7 @@ fn asked<'m>(
     let NodeKeys {
         commands, count, ..
     } = &mut groups[group];
-    let wire = [table, b":", key].concat();
-    commands.extend(command([&b"GET"[..], &wire].into_iter()));
+    push_get(commands, table, key);
     *count += 1;
     KeyWay::Asked {
         group,

@@ -60,7 +60,7 @@ async fn scan(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Un
     };
     let mut next = ScanCursor::default();
     let ScanCursor { table, place } = request.cursor;
-    for (number, source) in numbered(asker.scope().readable()) {
+    for (number, source) in numbered(asker.readable()) {
         let Source::Batch(version) = source else {
             continue;
         };
@@ -142,7 +142,7 @@ async fn scan_table(
 async fn keys(asker: &Asker<'_>, args: &Args<'_>) -> Result<(Reply, Outcome), Unanswered> {
     let pattern = args.get(1);
     let shown = asker.scope().shown_keys(Some(pattern));
-    let mut tables = asker.scope().readable();
+    let mut tables = asker.readable();
     tables.retain(|source| shown.may_match(*source));
     let coverage = Coverage::of(&asker.map, asker.work.client.port);
     check_walked(
@@ -183,7 +183,7 @@ fn rows(source: Source<'_>, coverage: &Coverage) -> u64 {
 
 fn dbsize(asker: &Asker<'_>) -> (Reply, Outcome) {
     let coverage = Coverage::of(&asker.map, asker.work.client.port);
-    let tables = asker.scope().readable();
+    let tables = asker.readable();
     let rows: u64 = tables.iter().map(|table| rows(*table, &coverage)).sum();
     let mut reply = asker.work.reply();
     reply.int(i64::try_from(rows).unwrap_or(i64::MAX));
@@ -214,6 +214,13 @@ impl<'w> Asker<'w> {
             user: &self.work.user,
             shared: &self.work.shared,
         }
+    }
+
+    /// The tables of the cluster that the user may read.
+    fn readable(&self) -> Vec<Source<'_>> {
+        let mut tables = self.scope().readable();
+        tables.retain(|source| self.map.table(source.table()).is_some());
+        tables
     }
 
     fn segments(&self, coverage: &Coverage, version: &Version) -> Vec<Segment<'_>> {
@@ -262,7 +269,7 @@ impl<'w> Asker<'w> {
 
     /// Who has a partition drawn by chance; `None`: this node.
     fn draw(&self) -> Option<Vec<forebay_cluster::NodeId>> {
-        let tables = self.scope().readable();
+        let tables = self.readable();
         let versions = tables.iter().filter_map(|source| match source {
             Source::Batch(version) => Some(*version),
             Source::Live(_) => None,

@@ -49,6 +49,8 @@ struct Told {
     suspects: BTreeSet<NodeId>,
     suspected: Vec<NodeId>,
     trusted: Vec<NodeId>,
+    /// None: it is to be made anew.
+    map: Option<Arc<ClusterMap>>,
 }
 
 impl StandIn {
@@ -59,6 +61,7 @@ impl StandIn {
             suspects: BTreeSet::new(),
             suspected: Vec::new(),
             trusted: Vec::new(),
+            map: None,
         };
         Self {
             me: NodeId(me),
@@ -70,11 +73,14 @@ impl StandIn {
         let mut told = self.told.lock().expect("not poisoned");
         change(&mut told.model);
         told.revision += 1;
+        told.map = None;
     }
 
     /// The same, within one revision.
     pub fn change_quietly(&self, change: impl FnOnce(&mut Model)) {
-        change(&mut self.told.lock().expect("not poisoned").model);
+        let mut told = self.told.lock().expect("not poisoned");
+        change(&mut told.model);
+        told.map = None;
     }
 
     /// Whom it was told to suspect, and to trust again.
@@ -87,15 +93,24 @@ impl StandIn {
 
 impl Member for StandIn {
     fn map(&self) -> Arc<ClusterMap> {
-        let told = self.told.lock().expect("not poisoned");
+        let mut told = self.told.lock().expect("not poisoned");
         let Told {
             model,
             revision,
             suspects,
+            map,
             ..
-        } = &*told;
-        let map = ClusterMap::new(ClusterId(7), *revision, self.me, model, suspects);
-        Arc::new(map)
+        } = &mut *told;
+        let make = || {
+            Arc::new(ClusterMap::new(
+                ClusterId(7),
+                *revision,
+                self.me,
+                model,
+                suspects,
+            ))
+        };
+        Arc::clone(map.get_or_insert_with(make))
     }
 
     fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {
@@ -118,12 +133,14 @@ impl Member for StandIn {
     fn suspect(&self, node: NodeId) {
         let mut told = self.told.lock().expect("not poisoned");
         told.suspects.insert(node);
+        told.map = None;
         told.suspected.push(node);
     }
 
     fn trust(&self, node: NodeId) {
         let mut told = self.told.lock().expect("not poisoned");
         told.suspects.remove(&node);
+        told.map = None;
         told.trusted.push(node);
     }
 }
