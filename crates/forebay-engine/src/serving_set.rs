@@ -85,6 +85,19 @@ impl Tables {
         self.get(name).filter(is_it).or_else(other)
     }
 
+    /// The same set, in which these versions serve their tables.
+    #[must_use]
+    pub fn with(&self, versions: &[Arc<Version>]) -> Self {
+        let mut entries = self.entries.to_vec();
+        for version in versions {
+            match entries.binary_search_by(|(table, _)| table.cmp(version.table())) {
+                Ok(at) => entries[at].1 = Arc::clone(version),
+                Err(at) => entries.insert(at, (version.table().clone(), Arc::clone(version))),
+            }
+        }
+        Self::new(entries, self.others.to_vec())
+    }
+
     /// The serving version of the table of that name.
     #[inline]
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Version>> {

@@ -57,6 +57,11 @@ impl Dispatch<'_> {
 
     fn run_now(&mut self, place: usize, command: &Command, args: Args<'_>) -> Ran {
         let start = self.reply.len();
+        if self.session.nudges.is_some()
+            && let Some(moved) = self.nudge(command, &args)
+        {
+            return Ran::just(settle(Err(CommandError::error(moved)), start, self.reply));
+        }
         let answer = match (command.run, &self.session.user) {
             (Run::Session(run), _) => run(&mut SessionCall {
                 args,
@@ -87,6 +92,19 @@ impl Dispatch<'_> {
             (_, None) => Err(no_auth()),
         };
         Ran::just(settle(answer, start, self.reply))
+    }
+
+    /// Where the client is led to, so that it asks for the classes again.
+    fn nudge(&mut self, command: &Command, args: &Args<'_>) -> Option<String> {
+        let nudges = self.session.nudges.as_mut()?;
+        let key = command.key_places(args.len()).next();
+        let key = key.filter(|_| matches!(command.run, Run::Read(_)));
+        let map = self.shared.cluster.as_ref()?.map();
+        let moved = key.and_then(|key| nudges.take(&map, self.tables, args.get(key)));
+        if nudges.is_over() {
+            self.session.nudges = None;
+        }
+        moved
     }
 
     /// Runs what was queued, unless some of it was refused.

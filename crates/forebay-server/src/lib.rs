@@ -44,7 +44,7 @@ mod wait;
 mod work;
 mod worker;
 
-pub use cluster::{ClusterConfig, ForwardLimits, PeerClient, PeerTls};
+pub use cluster::{ClusterConfig, ForwardLimits, PeerClient, PeerTls, Pin, PinnedPeers, pin_of};
 pub use config::{DEFAULT_HTTP_PORT, DEFAULT_RESP_PORT, Limits, ServerConfig, TlsFiles};
 pub use pulls::{Pulled, Pulls, TablePulled};
 pub use resp::{Args, OwnedArgs, Parser, ProtocolError, Reply, RequestLimits, Span};

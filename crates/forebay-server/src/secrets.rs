@@ -29,7 +29,7 @@ pub struct Secrets {
 #[derive(Debug)]
 pub struct SecretFiles {
     current: ArcSwap<Secrets>,
-    /// Rises when they were read anew.
+    /// Rises when they were read anew, and when connections have to look for other news.
     generation: AtomicU64,
 }
 
@@ -74,6 +74,11 @@ impl SecretFiles {
         self.current.store(Arc::new(Secrets::read(config, disk)?));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Has connections look for news.
+    pub fn touch(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     pub fn load(&self) -> Guard<Arc<Secrets>> {

@@ -106,9 +106,14 @@ impl Server {
             descriptors,
         ));
 
-        shared.live.look(&shared.store);
+        // Live tables are of a server alone: a node's store is its part of the cluster's tables.
+        let has_live = shared.cluster.is_none();
+        if has_live {
+            shared.live.look(&shared.store);
+        }
         shared.warn_of_default_table();
         shared.share_descriptors();
+        shared.look_at_classes();
         let mut handle = Handle {
             shared: Arc::clone(&shared),
             resp_address,
@@ -123,22 +128,7 @@ impl Server {
             let name = format!("forebay-resp-{}", worker.index);
             handle.spawn(name, move || worker.run(runtime))?;
         }
-        let following = Arc::clone(&shared);
-        handle.spawn("forebay-live".to_owned(), move || {
-            while !following.is_stopping() {
-                following.store.clock().sleep(LOOK);
-                following.live.look(&following.store);
-                following.share_descriptors();
-            }
-        })?;
-        let taking = Arc::clone(&shared);
-        handle.spawn("forebay-loads".to_owned(), move || {
-            let mut loads = Loads::default();
-            while !taking.is_stopping() {
-                taking.store.clock().sleep(LOOK);
-                loads.take(&taking.live);
-            }
-        })?;
+        handle.follow(has_live)?;
         if let Some(http) = http {
             handle.spawn("forebay-http".to_owned(), move || http.run())?;
         }
@@ -204,6 +194,29 @@ impl Handle {
     /// and the live tables are written to runs and closed.
     pub fn shutdown(mut self) {
         self.stop();
+    }
+
+    /// Starts the threads that look for what others do: tables, loads, classes of a cluster.
+    fn follow(&mut self, has_live: bool) -> Result<(), StartError> {
+        let following = Arc::clone(&self.shared);
+        self.spawn("forebay-live".to_owned(), move || {
+            while !following.is_stopping() {
+                following.store.clock().sleep(LOOK);
+                if has_live {
+                    following.live.look(&following.store);
+                }
+                following.share_descriptors();
+                following.look_at_classes();
+            }
+        })?;
+        let taking = Arc::clone(&self.shared);
+        self.spawn("forebay-loads".to_owned(), move || {
+            let mut loads = Loads::default();
+            while !taking.is_stopping() {
+                taking.store.clock().sleep(LOOK);
+                loads.take(&taking.live);
+            }
+        })
     }
 
     fn spawn(

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::cluster::Nudges;
 use crate::command::{Queued, Watches};
+use crate::port::Port;
 use crate::resp::RequestLimits;
 use crate::shared::Shared;
 use crate::users::User;
@@ -23,6 +25,12 @@ pub struct Session {
     pub replies: Replies,
     /// Set by QUIT: the connection ends after the reply.
     pub closing: bool,
+    /// READONLY was asked for: the client is one of a cluster, and reads replicas.
+    pub reads_replicas: bool,
+    /// Redirects that tell the client of other classes.
+    pub nudges: Option<Nudges>,
+    /// How many changes of the classes were there, as of the last look.
+    changes: u64,
     /// Which reading of the users file `user` is from.
     generation: u64,
     wrong_secrets: u32,
@@ -49,6 +57,12 @@ impl Session {
             watches: Watches::default(),
             replies: Replies::On,
             closing: false,
+            reads_replicas: false,
+            nudges: None,
+            changes: shared
+                .cluster
+                .as_ref()
+                .map_or(0, |cluster| cluster.changes.number()),
             generation: shared.secrets.generation(),
             wrong_secrets: 0,
             pause: None,
@@ -69,6 +83,7 @@ impl Session {
     pub fn reset(&mut self, shared: &Shared) {
         self.queued = None;
         self.watches.clear();
+        self.reads_replicas = false;
         self.replies = Replies::On;
         self.user = None;
         let mut details = self.client.details.lock();
@@ -93,6 +108,7 @@ impl Session {
 
     fn renew_user(&mut self, shared: &Shared) -> Result<(), String> {
         self.generation = shared.secrets.generation();
+        self.renew_nudges(shared);
         let secrets = shared.secrets.load();
         let (Some(users), Some(user)) = (&secrets.users, &self.user) else {
             return Ok(());
@@ -102,6 +118,22 @@ impl Session {
         match self.user {
             Some(_) => Ok(()),
             None => Err(name),
+        }
+    }
+
+    /// Lets clients that know classes find out about other ones.
+    fn renew_nudges(&mut self, shared: &Shared) {
+        let Some(cluster) = &shared.cluster else {
+            return;
+        };
+        let knows_classes = match self.client.port {
+            Port::Class(_) => true,
+            Port::Cluster => self.reads_replicas,
+            Port::Alone | Port::Gateway | Port::Peer => false,
+        };
+        let before = std::mem::replace(&mut self.changes, cluster.changes.number());
+        if knows_classes && before != self.changes && shared.config.default_table.is_none() {
+            self.nudges = Some(cluster.changes.nudges());
         }
     }
 
@@ -127,6 +159,9 @@ impl Session {
 
     /// Whether commands run as they come, all replies being wanted.
     pub fn is_plain(&self) -> bool {
-        self.user.is_some() && self.queued.is_none() && self.replies == Replies::On
+        self.user.is_some()
+            && self.queued.is_none()
+            && self.replies == Replies::On
+            && self.nudges.is_none()
     }
 }

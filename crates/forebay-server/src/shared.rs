@@ -235,6 +235,15 @@ impl Shared {
         }
     }
 
+    /// Has connections learn that the classes of the cluster have changed.
+    pub fn look_at_classes(&self) {
+        if let Some(cluster) = &self.cluster
+            && cluster.changes.look(&cluster.map())
+        {
+            self.secrets.touch();
+        }
+    }
+
     /// Enters a new connection into the list of clients.
     pub fn register(&self, addresses: (SocketAddr, SocketAddr), port: Port) -> Arc<Client> {
         let id = self.next_client.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use forebay_engine::live::LiveTable;
-use forebay_engine::{Source, Tables};
+use forebay_engine::{Source, Tables, Version};
 
 use crate::live::LiveMap;
 
@@ -20,6 +20,14 @@ impl TableView {
     pub fn keep(&self) -> Self {
         Self {
             batch: Guard::from_inner(Arc::clone(&self.batch)),
+            live: Guard::from_inner(Arc::clone(&self.live)),
+        }
+    }
+
+    /// The same set, in which these versions serve their tables.
+    pub fn with(&self, versions: &[Arc<Version>]) -> Self {
+        Self {
+            batch: Guard::from_inner(Arc::new(self.batch.with(versions))),
             live: Guard::from_inner(Arc::clone(&self.live)),
         }
     }

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::Reply;
 use common::cluster::{
-    CLASS_PORTS, CLASSES, GATEWAY, InOneProcess, LISTEN, NODES, RANGES, key_in, node,
+    CLASS_PORTS, CLASSES, GATEWAY, InOneProcess, LISTEN, NODES, RANGES, key_in, node, range,
 };
 use forebay_cluster::HostPort;
-use forebay_cluster::model::Model;
+use forebay_cluster::model::{Layout, LayoutName, Model};
+use forebay_engine::Bound;
+use forebay_run::Order;
 
 fn text(reply: &Reply) -> String {
     match reply {
@@ -351,4 +353,72 @@ fn ranges_and_versions_are_told() {
             .text("KV.VERSION none")
             .starts_with("-ERR no table 'none'")
     );
+}
+
+/// Has the second class lie with nodes 2, 3 and 1.
+fn with_a_third_replica(model: &mut Model) {
+    let lists: [(u16, &[u32]); 3] = [(0, &[1, 2]), (4096, &[2, 3, 1]), (9000, &[3, 1])];
+    let main = lists.map(|(slot, list)| range(Bound::Slot(slot), list));
+    let main = Layout::new(Order::Hashed, main.to_vec());
+    model.layouts.insert(LayoutName::Main, main);
+}
+
+#[test]
+fn aware_clients_are_nudged_when_a_class_has_other_nodes() {
+    let cluster = InOneProcess::new();
+    let (changed, other) = (key_in("words", 1), key_in("words", 2));
+    let mut of_class = cluster.client(3, CLASS_PORTS[0]);
+    let mut of_replica = cluster.client(3, LISTEN);
+    assert_eq!(of_replica.text("READONLY"), "OK");
+    let mut plain = cluster.client(3, LISTEN);
+    let mut gateway = cluster.client(3, GATEWAY);
+    let is_moved = |client: &mut common::Client<_>, wire: &str| {
+        let reply = client.text(&format!("GET {wire}"));
+        assert!(
+            reply.starts_with("value") || reply.ends_with(" 127.0.0.2:7381"),
+            "{reply}"
+        );
+        reply.starts_with("-MOVED")
+    };
+    for client in [&mut of_class, &mut of_replica, &mut plain, &mut gateway] {
+        assert!((0..20).all(|_| !is_moved(client, &changed)));
+    }
+    cluster.member(3).change(with_a_third_replica);
+    for client in [&mut of_class, &mut of_replica] {
+        let nudged = (0..100_000).any(|_| is_moved(client, &changed));
+        assert!(
+            nudged && !is_moved(client, &changed),
+            "the same command passes"
+        );
+        let more = (0..200).filter(|_| is_moved(client, &changed)).count();
+        assert_eq!(more, 4);
+        assert!((0..20).all(|_| !is_moved(client, &other)));
+    }
+    for client in [
+        &mut plain,
+        &mut gateway,
+        &mut cluster.client(3, CLASS_PORTS[0]),
+    ] {
+        assert!((0..100).all(|_| !is_moved(client, &changed)));
+    }
+}
+
+#[test]
+fn clients_are_told_how_to_put_replies_of_several_nodes_together() {
+    let cluster = InOneProcess::new();
+    let mut client = cluster.client(1, LISTEN);
+    for (name, tips) in [
+        (
+            "dbsize",
+            &["request_policy:all_shards", "response_policy:agg_sum"][..],
+        ),
+        ("mget", &["request_policy:multi_shard"]),
+        ("get", &[]),
+    ] {
+        let told = items(items(client.ask(&format!("COMMAND INFO {name}"))).remove(0));
+        assert_eq!(
+            items(told[7].clone()).iter().map(text).collect::<Vec<_>>(),
+            tips
+        );
+    }
 }

@@ -64,6 +64,55 @@ fn nodes_that_disagree_say_so_and_the_asker_tries_again() {
 }
 
 #[test]
+fn a_node_that_has_not_opened_what_it_alone_has_says_so() {
+    let cluster = InOneProcess::new();
+    cluster.member(3).change_quietly(second_class_at([3, 2]));
+    let mut client = cluster.client(3, LISTEN);
+    let told = client.text(&format!("GET {}", key_in("few", 1)));
+    assert_eq!(
+        told,
+        "-TRYAGAIN by map 5 this node alone has the key, and it is not open here"
+    );
+}
+
+#[test]
+fn a_key_that_comes_here_meanwhile_is_read_here() {
+    let cluster = InOneProcess::new();
+    let wire = key_in("few", 1);
+    let few = [TableName::new("few").expect("a name")];
+    let wanted = bulk(value(number(&wire), 0));
+    let (get, strlen) = (format!("GET {wire}"), format!("STRLEN {wire}"));
+    for commands in [vec![&*get], vec![&*strlen], vec!["MULTI", &*get, "EXEC"]] {
+        let serving = cluster.servers[0].as_ref().expect("started").serving();
+        cluster.member(1).change(second_class_at([3, 2]));
+        serving.rehold(&few).expect("reheld");
+        let mut client = cluster.client(1, GATEWAY);
+        let asked = commands
+            .iter()
+            .map(|command| command.to_string())
+            .collect::<Vec<_>>();
+        let asks = spawn(move || {
+            let replies = asked.iter().map(|command| client.ask(command));
+            replies.last().expect("a reply")
+        });
+        SystemClock.sleep(Duration::from_millis(100));
+        // Held first, told of then, as a node does it.
+        let (member, model) = (cluster.member(1), second_class_at([1, 3]));
+        member.change_quietly(model);
+        serving.rehold(&few).expect("reheld");
+        member.change(|_| {});
+        match asks.join().expect("joined") {
+            Reply::Int(len) => assert_eq!(len as usize, value(number(&wire), 0).len()),
+            Reply::Error(words) => assert!(
+                words.starts_with("TRYAGAIN the keys of this MULTI came"),
+                "{words}"
+            ),
+            reply => assert_eq!(reply, wanted),
+        }
+    }
+}
+
+#[test]
 fn no_reply_mixes_versions_whatever_is_swapped_meanwhile() {
     let cluster = InOneProcess::new();
     let done = Arc::new(AtomicBool::new(false));
@@ -263,7 +312,28 @@ fn ports_know_their_own_commands_only() {
     assert_eq!(forward(b"1", b"7", b"", &get), replied);
     assert_eq!(forward(b"1", b"7", b"few 1", &get), replied);
     let told = forward(b"1", b"7", b"few 9", &get);
-    assert!(told.starts_with("NOVERSION version 9 of table few is asked for, and 1 serves here"));
+    let wanted = "NOVERSION version 9 of table few is asked for, which is not open here: 1 serves";
+    assert_eq!(told, wanted);
+    // One that was replaced is open still.
+    push(&cluster.fixture, "few", Order::Hashed, 2);
+    cluster.servers[0]
+        .as_ref()
+        .expect("started")
+        .serving()
+        .refresh();
+    let new = value(n, 2);
+    let replied_now = format!("${}\r\n{new}\r\n", new.len());
+    for (versions, wanted) in [
+        ("", &replied_now),
+        ("few 1", &replied),
+        ("few 2", &replied_now),
+    ] {
+        assert_eq!(
+            forward(b"1", b"7", versions.as_bytes(), &get),
+            *wanted,
+            "{versions}"
+        );
+    }
     assert!(forward(b"2", b"7", b"", &get).contains("this node speaks format 1"));
     assert!(forward(b"1", b"8", b"", &get).contains("two nodes have one address"));
     assert_eq!(

@@ -15,7 +15,7 @@ use forebay_cluster::map::{ClusterMap, MapNode};
 use super::frame::ForwardHeader;
 use super::link::PeerAnswer;
 use super::node::Cluster;
-use super::place::KeyPlace;
+use super::place::{KeyPlace, moved_to};
 use super::split;
 use crate::command::{COMMANDS, CommandError};
 use crate::execute::{Outcome, View};
@@ -134,6 +134,13 @@ impl<'w> Asker<'w> {
         frame: Bytes,
         take: impl Fn(&Bytes, NodeId) -> Option<T>,
     ) -> Result<T, Unanswered> {
+        if holders.contains(&self.map.me) && holders.len() == 1 {
+            // Until it has opened what came to it, or learns that it went.
+            return Err(Unanswered::OtherMap(format!(
+                "by map {} this node alone has the key, and it is not open here",
+                self.map.revision
+            )));
+        }
         let mut problems = Vec::new();
         let mut is_late = false;
         let links = self.cluster.links(self.work.worker);
@@ -252,8 +259,7 @@ impl<'w> Asker<'w> {
         } else {
             &class.primary
         };
-        // As Redis writes it: without brackets around an address of IPv6.
-        (!to.host.is_empty()).then(|| format!("MOVED {slot} {}:{}", to.host, to.port))
+        (!to.host.is_empty()).then(|| moved_to(slot, to))
     }
 
     /// Ends the command with this error.

@@ -1,6 +1,7 @@
 //! Commands whose keys are not here: clients are led to them, or they are forwarded.
 
 use forebay_cluster::NodeId;
+use forebay_engine::TableName;
 
 use super::ask::{Asker, PeerReplies, Unanswered, all};
 use super::counts::Led;
@@ -10,6 +11,7 @@ use super::gets;
 use super::node::Cluster;
 use super::place::{KeyPlace, place_of};
 use super::split;
+use super::walk;
 use crate::command::{COMMANDS, CommandError, Queued, no_permission, split as split_key};
 use crate::execute::Outcome;
 use crate::resp::{Args, OwnedArgs, Reply};
@@ -37,8 +39,24 @@ pub async fn elsewhere(work: Work) -> Done {
     cluster.counts.took(time, done.answered);
     Done {
         elsewhere: true,
+        table: first_table(&work, cluster),
         ..done
     }
+}
+
+/// The table of the first key, for the metrics.
+fn first_table(work: &Work, cluster: &Cluster) -> Option<TableName> {
+    let name = match &work.task {
+        Task::Gets(gets) => gets.table(),
+        Task::One(place, args) => {
+            let args = args.borrow();
+            let key = COMMANDS[*place].key_places(args.len()).next()?;
+            split_key(args.get(key)).ok()?.0
+        }
+        Task::Exec(_) => return None,
+    };
+    let name = TableName::new(std::str::from_utf8(name).ok()?).ok()?;
+    cluster.map().table(&name).is_some().then_some(name)
 }
 
 /// Tries, and once more where nodes have different maps or versions.
@@ -87,15 +105,23 @@ async fn one(
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
+    if COMMANDS[place].is_of_all_tables() {
+        return walk::answer(asker, place, args).await;
+    }
     let args = args.borrow();
     let places = places(asker, place, &args)?;
     let Some(first) = places.first() else {
         let name = asker.name(place);
-        return Ok(asker.fail(&format!("ERR {name} is about more than one node has")));
+        return Ok(asker.fail(&format!("ERR {name} names no key")));
     };
     let is_one_slot = first.slot.is_some() && places.iter().all(|at| at.slot == first.slot);
     if is_one_slot && let Some(moved) = asker.moved(first) {
         return Ok(asker.fail(&moved));
+    }
+    if places.iter().all(|at| at.is_here) {
+        // It has come meanwhile.
+        let replies = asker.run_here(place, args.to_owned()).await;
+        return Ok(asker.pass(replies.one()));
     }
     if places.iter().any(|at| at.is_here) || places.iter().any(|at| at.holders != first.holders) {
         return gather(asker, place, &args, &places).await;
@@ -130,7 +156,7 @@ async fn gather(
 
 /// MULTI, what was queued, and EXEC, at one node that has all of its keys.
 async fn exec(asker: &Asker<'_>, queued: &Queued) -> Result<(Reply, Outcome), Unanswered> {
-    let mut common: Option<Vec<NodeId>> = None;
+    let (mut common, mut are_here): (Option<Vec<NodeId>>, _) = (None, true);
     let mut commands = command([&b"MULTI"[..]].into_iter());
     for (place, args) in &queued.commands {
         let args = args.borrow();
@@ -142,6 +168,7 @@ async fn exec(asker: &Asker<'_>, queued: &Queued) -> Result<(Reply, Outcome), Un
         }
         commands.extend(command(args.iter()));
         for at in places(asker, *place, &args)? {
+            are_here &= at.is_here;
             let mut holders = at.holders.to_vec();
             holders.retain(|node| common.as_ref().is_none_or(|common| common.contains(node)));
             common = Some(holders);
@@ -155,9 +182,15 @@ async fn exec(asker: &Asker<'_>, queued: &Queued) -> Result<(Reply, Outcome), Un
              read them one by one",
         ));
     }
+    if are_here {
+        let words = "the keys of this MULTI came here meanwhile: ask again";
+        return Err(Unanswered::OtherMap(words.to_owned()));
+    }
     let count = queued.commands.len() + 2;
     let replies = asker.ask(&common, &commands, count, "").await?;
-    let last = replies.get(count - 1).unwrap_or_default();
+    let Some(last) = replies.get(count - 1) else {
+        return Ok(asker.fail("ERR this MULTI has more commands than another node takes at a time"));
+    };
     if let Some(differ) = asker.not_there(&replies, last) {
         return Err(differ);
     }

@@ -14,6 +14,8 @@
 //! to read, `table number table number ...`; of other tables the serving ones are read. `REVISION`
 //! is that of the asker's map, `RESP` the protocol that its client speaks.
 
+use std::io::Write;
+
 use bytes::Bytes;
 use forebay_cluster::{ClusterId, NodeId};
 
@@ -100,7 +102,17 @@ pub fn frame(args: &[&[u8]]) -> Bytes {
     Bytes::from(command(args.iter().copied()))
 }
 
-/// The same, to be put together with others.
+/// Adds a GET of a table's key.
+pub fn push_get(commands: &mut Vec<u8>, table: &[u8], key: &[u8]) {
+    commands.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$");
+    // Writing to a vector does not fail.
+    let _ = write!(commands, "{}\r\n", table.len() + 1 + key.len());
+    for part in [table, b":", key, b"\r\n"] {
+        commands.extend_from_slice(part);
+    }
+}
+
+/// A command, to be put together with others.
 pub fn command<'a>(args: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
     let mut out = Reply::new(false);
     out.array(args.clone().count());

@@ -5,14 +5,17 @@ use forebay_cluster::NodeId;
 
 use super::ask::{Asker, PeerReplies, Unanswered, all};
 use super::counts::Led;
-use super::frame::command;
+use super::frame::push_get;
 use super::node::Cluster;
 use super::place::{KeyPlace, TablePlaces};
 use crate::config::HIGH_WATER;
 use crate::execute::Outcome;
-use crate::gets::OwnedGets;
+use crate::gets::{GET, OwnedGets};
 use crate::resp::Reply;
 use crate::work::{Done, Work};
+
+/// Of the keys that are asked for at a time; one may be longer.
+const FRAME_BYTES: usize = 1 << 20;
 
 /// Keys of the same nodes.
 struct NodeKeys<'m> {
@@ -48,12 +51,22 @@ pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Done {
         tried = answer_once(&asker, gets).await;
     }
     match tried.differ {
+        None if tried.done.answered == 0 => first_here(&asker, gets).await,
         None => tried.done,
         Some(differ) => {
             let (reply, outcome) = asker.fail(&differ.into_words());
             Done::of(reply, outcome, None)
         }
     }
+}
+
+/// The first key, which came here meanwhile and has to wait for the device.
+async fn first_here(asker: &Asker<'_>, gets: &OwnedGets) -> Done {
+    let wire = [gets.table(), b":", gets.keys().get(0)].concat();
+    let args = [&b"GET"[..], &wire].into_iter().collect();
+    let replies = asker.run_here(GET, args).await;
+    let (reply, outcome) = asker.pass(replies.one());
+    Done::of(reply, outcome, None)
 }
 
 async fn answer_once(asker: &Asker<'_>, gets: &OwnedGets) -> Tried {
@@ -65,7 +78,12 @@ async fn answer_once(asker: &Asker<'_>, gets: &OwnedGets) -> Tried {
         }
     };
     let (mut ways, mut groups) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
     for key in gets.keys().iter() {
+        bytes += key.len();
+        if bytes > FRAME_BYTES && !ways.is_empty() {
+            break;
+        }
         let place = places.place(key);
         ways.push(match asker.moved(&place) {
             _ if place.is_here => KeyWay::Here,
@@ -102,8 +120,7 @@ fn asked<'m>(
     let NodeKeys {
         commands, count, ..
     } = &mut groups[group];
-    let wire = [table, b":", key].concat();
-    commands.extend(command([&b"GET"[..], &wire].into_iter()));
+    push_get(commands, table, key);
     *count += 1;
     KeyWay::Asked {
         group,

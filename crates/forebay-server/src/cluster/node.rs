@@ -1,6 +1,7 @@
 //! What a server knows of its cluster, for all its connections.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use forebay_cluster::map::ClusterMap;
@@ -10,6 +11,7 @@ use forebay_io::{Clock, Net};
 use super::config::{ClusterConfig, ForwardLimits};
 use super::counts::ClusterCounts;
 use super::link::{Dialer, Links};
+use super::nudge::ClassChanges;
 use crate::config::HIGH_WATER;
 
 /// Connections of a worker to one other node.
@@ -24,6 +26,9 @@ pub struct Cluster {
     member: Arc<dyn Member>,
     pub config: ClusterConfig,
     pub counts: ClusterCounts,
+    pub changes: ClassChanges,
+    /// All tables served at one time.
+    pub has_served: AtomicBool,
     /// Of each worker.
     links: Vec<Links>,
 }
@@ -50,6 +55,8 @@ impl Cluster {
                 .map(|_| Links::new(dialer.clone(), LINKS))
                 .collect(),
             counts: ClusterCounts::default(),
+            changes: ClassChanges::default(),
+            has_served: AtomicBool::new(false),
             config,
         }
     }

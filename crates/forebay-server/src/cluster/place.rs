@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use forebay_cluster::NodeId;
 use forebay_cluster::map::{ClusterMap, MapTable};
+use forebay_cluster::{HostPort, NodeId};
 use forebay_engine::{TableName, Version};
 use forebay_run::Order;
 use forebay_run::hash::KeyHasher;
@@ -64,6 +64,12 @@ impl<'m> TablePlaces<'m> {
                 .is_some_and(|version| version.partition_of(key).is_some()),
         }
     }
+}
+
+/// The error that leads a client to where a slot is, as Redis writes it: without brackets around an
+/// address of IPv6.
+pub fn moved_to(slot: u16, address: &HostPort) -> String {
+    format!("MOVED {slot} {}:{}", address.host, address.port)
 }
 
 /// Where a wire key is.

@@ -10,13 +10,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::frame::{CONTROL, FETCH, FORWARD, ForwardHeader, check_format};
 use super::node::Cluster;
+use super::page::PageRequest;
 use crate::client::Client;
+use crate::command::{CommandError, no_permission, no_table};
 use crate::config::HIGH_WATER;
+use crate::execute::settle;
 use crate::pipeline::{Next, Pipeline};
 use crate::resp::{Args, Parser, Reply, RequestLimits};
 use crate::shared::Shared;
 use crate::table_view::TableView;
-use crate::users::User;
+use crate::users::{User, Verb};
 
 const READ_BYTES: usize = 64 << 10;
 /// Of a frame beside the commands or the message in it.
@@ -137,6 +140,14 @@ async fn forwarded(
     check_cluster(cluster, &header)?;
     let user = user_of(shared, header.user)?;
     let pinned = pinned(shared, header.versions)?;
+    let order = |table: &[u8]| {
+        let tables = pinned.as_ref()?;
+        tables.batch.get(table).map(|version| version.order())
+    };
+    if let Some(request) = PageRequest::parse(commands, order) {
+        let asked = (user, header.resp3, pinned);
+        return page(shared, pipeline, asked, request).await;
+    }
     pipeline.begin(commands, user, header.resp3, pinned);
     // When it would send, what is not answered is asked for again.
     while let Next::Wait(wait) = pipeline.advance() {
@@ -146,6 +157,45 @@ async fn forwarded(
         true => Err(wrong("no whole command came".to_owned())),
         false => Ok(()),
     }
+}
+
+/// Answers a part of a walk.
+async fn page(
+    shared: &Arc<Shared>,
+    pipeline: &mut Pipeline,
+    (user, resp3, pinned): (Arc<User>, bool, Option<TableView>),
+    request: Result<PageRequest, CommandError>,
+) -> Result<(), String> {
+    pipeline.begin(b"", Arc::clone(&user), resp3, None);
+    let read = move || {
+        let request = request?;
+        let tables = pinned
+            .as_ref()
+            .and_then(|tables| tables.batch.get(&request.table));
+        match tables {
+            _ if !user.may(Verb::Read, &request.table) => {
+                Err(no_permission(&user, &request.table, "read"))
+            }
+            Some(version) => request.read_here(version),
+            None => Err(no_table(&request.table)),
+        }
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    let read = read.map_err(|_| wrong("internal error: see the server's log".to_owned()))?;
+    let revision = shared
+        .cluster
+        .as_ref()
+        .map_or(0, |cluster| cluster.map().revision);
+    match read {
+        Ok(page) => page.write(&mut pipeline.reply),
+        Err(CommandError::NotHere(words)) => {
+            pipeline.reply.error(&format!("NOTHERE {revision} {words}"));
+        }
+        Err(error) => {
+            settle(Err(error), 0, &mut pipeline.reply);
+        }
+    }
+    Ok(())
 }
 
 fn wrong(problem: String) -> String {
@@ -184,20 +234,27 @@ fn pinned(shared: &Shared, versions: &str) -> Result<Option<TableView>, String> 
         return Ok(None);
     }
     let tables = shared.tables().keep();
-    let mut words = versions.split(' ');
+    let (mut others, mut words) = (Vec::new(), versions.split(' '));
     while let (Some(table), Some(number)) = (words.next(), words.next()) {
-        let serves = tables
-            .batch
-            .get(table.as_bytes())
-            .map(|version| version.version());
-        if serves.map(|serves| serves.to_string()).as_deref() != Some(number) {
-            let serves = serves.map_or("none".to_owned(), |serves| serves.to_string());
-            return Err(format!(
-                "NOVERSION version {number} of table {table} is asked for, and {serves} serves here"
-            ));
+        let serves = tables.batch.get(table.as_bytes());
+        let serves = serves.map(|version| version.version());
+        let wanted = number.parse::<u64>().ok();
+        if wanted.is_some() && serves == wanted {
+            continue;
         }
+        let open = wanted.and_then(|wanted| tables.batch.at(table.as_bytes(), wanted));
+        others.push(Arc::clone(open.ok_or_else(|| {
+            let serves = serves.map_or("none".to_owned(), |serves| serves.to_string());
+            format!(
+                "NOVERSION version {number} of table {table} is asked for, which is not open here: {serves} \
+                 serves"
+            )
+        })?));
     }
-    Ok(Some(tables))
+    Ok(Some(match others.is_empty() {
+        true => tables,
+        false => tables.with(&others),
+    }))
 }
 
 async fn control(cluster: &Cluster, args: &Args<'_>) -> Result<Bytes, String> {

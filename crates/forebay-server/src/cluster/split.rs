@@ -60,6 +60,13 @@ pub fn integer(reply: &[u8]) -> Option<i64> {
     text.parse().ok()
 }
 
+/// What a bulk string holds; `None` where the reply is something else, a null too.
+pub fn bulk(reply: &[u8]) -> Option<&[u8]> {
+    let (kind, text, start) = line(reply, 0)?;
+    let len = length(text)?.filter(|_| kind == b'$')?;
+    reply.get(start..start.checked_add(len)?)
+}
+
 /// The text of an error.
 pub fn error(reply: &[u8]) -> Option<String> {
     let (kind, text, _) = line(reply, 0)?;

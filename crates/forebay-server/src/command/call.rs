@@ -35,6 +35,14 @@ pub struct Call<'a> {
     pub held: Held<'a>,
 }
 
+/// What a walk sees.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    pub tables: &'a TableView,
+    pub user: &'a User,
+    pub shared: &'a Shared,
+}
+
 /// How keys are read.
 pub struct Reading<'a> {
     /// Whether it may wait for the device.
@@ -131,15 +139,32 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// How a walk shows the keys that match a pattern.
-    pub fn shown_keys(&self, pattern: Option<&'a [u8]>) -> ShownKeys<'a> {
-        let names = KeyNames::of(self.shared, self.tables, self.user);
-        ShownKeys::new(names, pattern)
+    pub fn scope(&self) -> Scope<'a> {
+        Scope {
+            tables: self.tables,
+            user: self.user,
+            shared: self.shared,
+        }
     }
 
     /// Ends a command whose reply grew beyond the limit; called between its parts.
     pub fn check_size(&self) -> Result<(), CommandError> {
         self.reading().check(self.reply, self.reply_start)
+    }
+}
+
+impl<'a> Scope<'a> {
+    /// The tables that the user may read.
+    pub fn readable(self) -> Vec<Source<'a>> {
+        let user = self.user;
+        let may = |source: &Source<'_>| user.may(Verb::Read, source.table().as_str().as_bytes());
+        self.tables.iter().filter(may).collect()
+    }
+
+    /// How a walk shows the keys that match a pattern.
+    pub fn shown_keys(self, pattern: Option<&'a [u8]>) -> ShownKeys<'a> {
+        let names = KeyNames::of(self.shared, self.tables, self.user);
+        ShownKeys::new(names, pattern)
     }
 }
 

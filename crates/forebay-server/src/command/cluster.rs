@@ -61,6 +61,7 @@ pub fn mode(call: &mut SessionCall<'_>) -> Answer {
     if !call.session.client.port.is_clustered() {
         return Err(no_cluster());
     }
+    call.session.reads_replicas |= call.args.is(0, "readonly");
     call.reply.ok();
     Ok(())
 }

@@ -204,9 +204,42 @@ fn describe(reply: &mut Reply, command: &Command) {
     categories
         .iter()
         .for_each(|name| reply.simple(&format!("@{name}")));
-    // Tips, key specifications and subcommands.
-    for _ in 0..3 {
+    let tips = tips(command.name);
+    reply.array(tips.len());
+    tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    // Key specifications and subcommands.
+    for _ in 0..2 {
         reply.array(0);
+    }
+}
+
+/// How clients of a cluster route a command to several nodes, and put the replies together.
+fn tips(name: &str) -> &'static [&'static str] {
+    match name {
+        "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
+        "keys" => &["request_policy:all_shards", "nondeterministic_output_order"],
+        "scan" => &[
+            "nondeterministic_output",
+            "request_policy:special",
+            "response_policy:special",
+        ],
+        "randomkey" => &[
+            "request_policy:all_shards",
+            "response_policy:special",
+            "nondeterministic_output",
+        ],
+        "exists" | "touch" | "del" | "unlink" => {
+            &["request_policy:multi_shard", "response_policy:agg_sum"]
+        }
+        "mget" => &["request_policy:multi_shard"],
+        "mset" => &[
+            "request_policy:multi_shard",
+            "response_policy:all_succeeded",
+        ],
+        "ping" => &["request_policy:all_shards", "response_policy:all_succeeded"],
+        "wait" => &["request_policy:all_shards", "response_policy:agg_min"],
+        "flushdb" => &["request_policy:all_shards", "response_policy:all_succeeded"],
+        _ => &[],
     }
 }
 

@@ -6,7 +6,6 @@ use forebay_run::scan::{Direction, ScanRange};
 
 use super::call::Call;
 use super::{Answer, CommandError, shown as printable};
-use crate::users::Verb;
 use forebay_engine::Source;
 
 /// KEYS walks at most so many keys.
@@ -60,15 +59,8 @@ pub fn object(call: &mut Call<'_>) -> Answer {
     Ok(())
 }
 
-/// The tables that the user may read.
-pub fn readable<'a>(call: &Call<'a>) -> Vec<Source<'a>> {
-    let user = call.user;
-    let may = |source: &Source<'_>| user.may(Verb::Read, source.table().as_str().as_bytes());
-    call.tables.iter().filter(may).collect()
-}
-
 pub fn dbsize(call: &mut Call<'_>) -> Answer {
-    let tables = readable(call);
+    let tables = call.scope().readable();
     let rows = tables
         .iter()
         .map(|source| source.rows())
@@ -79,7 +71,7 @@ pub fn dbsize(call: &mut Call<'_>) -> Answer {
 
 /// A key by chance, of a table chosen by its share of all keys.
 pub fn randomkey(call: &mut Call<'_>) -> Answer {
-    let tables = readable(call);
+    let tables = call.scope().readable();
     // A live table may have rows in memory alone.
     let weight = |source: Source<'_>| match source {
         Source::Batch(_) => source.rows(),
@@ -98,7 +90,7 @@ pub fn randomkey(call: &mut Call<'_>) -> Answer {
         place = 0;
         if let Some(key) = some_key(source, random)? {
             call.first = Some(source.table());
-            let key = call.shown_keys(None).show(source, &key);
+            let key = call.scope().shown_keys(None).show(source, &key);
             call.reply.bulk(&key.unwrap_or_default());
             return Ok(());
         }
@@ -123,21 +115,24 @@ fn some_key(source: Source<'_>, random: &dyn Random) -> Result<Option<Vec<u8>>, 
     Ok(drawn_from.into_iter().nth(drawn as usize))
 }
 
-/// KEYS pattern, where few enough keys have to be looked at.
-pub fn keys(call: &mut Call<'_>) -> Answer {
-    let pattern = call.args.get(1);
-    let shown = call.shown_keys(Some(pattern));
-    let tables: Vec<_> = readable(call)
-        .into_iter()
-        .filter(|source| shown.may_match(*source))
-        .collect();
-    let check = |rows: u64| match rows {
+/// Refuses a KEYS that walks so many keys.
+pub fn check_walked(pattern: &[u8], rows: u64) -> Answer {
+    match rows {
         0..=KEYS_LIMIT => Ok(()),
         _ => Err(CommandError::error(format!(
             "ERR KEYS '{}' would walk {rows} keys, more than {KEYS_LIMIT}: use SCAN with MATCH",
             printable(pattern)
         ))),
-    };
+    }
+}
+
+/// KEYS pattern, where few enough keys have to be looked at.
+pub fn keys(call: &mut Call<'_>) -> Answer {
+    let pattern = call.args.get(1);
+    let shown = call.scope().shown_keys(Some(pattern));
+    let mut tables = call.scope().readable();
+    tables.retain(|source| shown.may_match(*source));
+    let check = |rows| check_walked(pattern, rows);
     check(tables.iter().map(|source| source.rows()).sum())?;
     let (mut found, mut walked) = (Vec::new(), 0);
     for source in tables {

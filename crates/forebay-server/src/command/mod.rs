@@ -42,11 +42,13 @@ use std::sync::LazyLock;
 use forebay_engine::{Source, ValueKind};
 
 use crate::resp::{Args, Reply};
-pub use call::{Call, Reading, SessionCall, find_source, no_permission, no_table, split};
+pub use call::{Call, Reading, Scope, SessionCall, find_source, no_permission, no_table, split};
 pub use get::{KEYS_AT_ONCE, reply_values};
 pub use held::Held;
+pub use keyspace::check_walked;
 pub use names::KeyNames;
-pub use scan::ScanCursors;
+pub use range::{REPLY_BYTES as RANGE_BYTES, RangePiece, RangeRequest};
+pub use scan::{ScanCursor, ScanCursors, ScanRequest, first_hash, numbered, place_of_hash};
 pub use table::COMMANDS;
 pub use transaction::Queued;
 use txn::Edit;

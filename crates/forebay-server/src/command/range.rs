@@ -20,19 +20,133 @@ use super::names::wire_key;
 use super::value::reply_value;
 use super::write::RangeDelete;
 use super::{Answer, CommandError, find_source, positive, shown};
-use crate::resp::{Args, Reply};
+use crate::resp::{Args, OwnedArgs, Reply};
 use forebay_engine::Source;
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 10_000;
 /// A reply of this size ends early, with a `next`.
-const REPLY_BYTES: usize = 4 << 20;
+pub const REPLY_BYTES: usize = 4 << 20;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RangeOptions {
     limit: usize,
     reverse: bool,
     keys: bool,
     values: bool,
+}
+
+/// A KV.RANGE, taken apart so that several nodes can be asked for their part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RangeRequest<'a> {
+    pub table: &'a [u8],
+    start: Bound<Cow<'a, [u8]>>,
+    end: Bound<Cow<'a, [u8]>>,
+    options: RangeOptions,
+}
+
+/// A part of a range of keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RangePiece {
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+}
+
+impl<'a> RangeRequest<'a> {
+    pub fn parse(args: &Args<'a>) -> Result<Self, CommandError> {
+        let options = options(args)?;
+        let (table, start, end) = bounds(args)?;
+        Ok(Self {
+            table,
+            start,
+            end,
+            options,
+        })
+    }
+
+    pub fn limit(&self) -> usize {
+        self.options.limit
+    }
+
+    /// How many items a record is in the reply.
+    pub fn parts(&self) -> usize {
+        usize::from(self.options.keys) + usize::from(self.options.values)
+    }
+
+    /// Its part of what lies from `lower` to below `upper`, or to the end; `None`: it has none.
+    pub fn piece(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangePiece> {
+        let owned = |bound: &Bound<Cow<'_, [u8]>>| bound.as_ref().map(|key| key.to_vec());
+        let start = match &self.start {
+            Bound::Included(key) | Bound::Excluded(key) if **key >= *lower => owned(&self.start),
+            _ if lower.is_empty() => Bound::Unbounded,
+            _ => Bound::Included(lower.to_vec()),
+        };
+        let end = match (&self.end, upper) {
+            (Bound::Included(key), Some(upper)) if **key >= *upper => {
+                Bound::Excluded(upper.to_vec())
+            }
+            (Bound::Excluded(key), Some(upper)) if **key > *upper => {
+                Bound::Excluded(upper.to_vec())
+            }
+            (Bound::Unbounded, Some(upper)) => Bound::Excluded(upper.to_vec()),
+            (end, _) => owned(end),
+        };
+        let is_any = !is_empty(
+            &start.as_ref().map(Vec::as_slice),
+            &end.as_ref().map(Vec::as_slice),
+        );
+        is_any.then_some(RangePiece { start, end })
+    }
+
+    pub fn is_reverse(&self) -> bool {
+        self.options.reverse
+    }
+
+    /// The command that asks for at most so many records of a piece.
+    pub fn args_of(&self, piece: &RangePiece, limit: usize) -> OwnedArgs {
+        let bound = |bound: &Bound<Vec<u8>>| {
+            let (mark, key): (&[u8], &[u8]) = match bound {
+                Bound::Unbounded => (b"", b""),
+                Bound::Included(key) => (b"[", key),
+                Bound::Excluded(key) => (b"(", key),
+            };
+            [mark, self.table, b":", key].concat()
+        };
+        let mut args = OwnedArgs::default();
+        for arg in [
+            b"KV.RANGE",
+            &bound(&piece.start)[..],
+            &bound(&piece.end),
+            b"LIMIT",
+        ] {
+            args.push(arg);
+        }
+        args.push(limit.to_string().as_bytes());
+        let RangeOptions {
+            reverse,
+            keys,
+            values,
+            ..
+        } = self.options;
+        for (word, is_given) in [("REV", reverse), ("KEYS", !values), ("VALUES", !keys)] {
+            if is_given {
+                args.push(word.as_bytes());
+            }
+        }
+        args
+    }
+
+    /// What `next` is where a reply ends with the piece before this one.
+    pub fn next_at(&self, piece: &RangePiece) -> Vec<u8> {
+        let (mark, key): (&[u8], &[u8]) = match (self.options.reverse, &piece.start, &piece.end) {
+            (false, Bound::Included(key), _) => (b"[", key),
+            (false, Bound::Excluded(key), _) => (b"(", key),
+            (true, _, Bound::Included(key)) => (b"[", key),
+            (true, _, Bound::Excluded(key)) => (b"(", key),
+            _ => (b"", b""),
+        };
+        [mark, self.table, b":", key].concat()
+    }
 }
 
 /// One bound: the table it names, if any, and the place in it.

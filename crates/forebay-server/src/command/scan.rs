@@ -20,10 +20,11 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::call::Call;
-use super::keyspace::{readable, type_name};
+use super::call::{Call, Scope};
+use super::keyspace::type_name;
 use super::names::ShownKeys;
 use super::{Answer, CommandError, positive};
+use crate::resp::{Args, Reply};
 use forebay_engine::Source;
 
 const PLACE_BITS: u32 = 42;
@@ -40,18 +41,30 @@ const KEPT_PLACES: usize = 16_384;
 /// Where walks through ordered tables go on.
 #[derive(Debug, Default)]
 pub struct ScanCursors {
-    /// Oldest first: a number below 2^41, with [`KEPT`], and the last key that was returned.
+    /// Oldest first: a number below 2^41, with [`KEPT`], and the key to go on from.
     places: Mutex<VecDeque<(u64, Vec<u8>)>>,
 }
 
-struct ScanOptions<'a> {
-    shown: ShownKeys<'a>,
-    count: usize,
+/// What a SCAN asks for.
+pub struct ScanRequest<'a> {
+    pub cursor: ScanCursor,
+    pub shown: ShownKeys<'a>,
+    pub count: usize,
     kind: Option<&'a [u8]>,
 }
 
+/// Where a SCAN begins, or the next one goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScanCursor {
+    /// A table's number; from it on.
+    pub table: u64,
+    /// In that table.
+    pub place: u64,
+}
+
 impl ScanCursors {
-    fn keep(&self, random: &dyn Random, key: &[u8]) -> u64 {
+    /// The place in an ordered table from which a key is the next.
+    pub fn keep(&self, random: &dyn Random, key: &[u8]) -> u64 {
         let number = random.next_u64() >> CUT_BITS | KEPT;
         let mut places = self.places.lock();
         if places.len() >= KEPT_PLACES {
@@ -61,7 +74,11 @@ impl ScanCursors {
         number
     }
 
-    fn find(&self, number: u64) -> Option<Vec<u8>> {
+    /// The key that a place of an ordered table begins with, if it is known.
+    pub fn find(&self, number: u64) -> Option<Vec<u8>> {
+        if number & KEPT == 0 {
+            return None;
+        }
         let places = self.places.lock();
         places
             .iter()
@@ -73,24 +90,16 @@ impl ScanCursors {
 
 /// SCAN cursor [MATCH pattern] [COUNT n] [TYPE type].
 pub fn scan(call: &mut Call<'_>) -> Answer {
-    let cursor = std::str::from_utf8(call.args.get(1))
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let cursor: u64 = cursor.ok_or_else(|| CommandError::error("ERR invalid cursor"))?;
-    let options = options(call)?;
-    let tables = numbered(readable(call));
-    let (table, mut place) = (cursor >> PLACE_BITS, cursor & ((1 << PLACE_BITS) - 1));
-    let (mut keys, mut seen, mut next) = (Vec::new(), 0, 0);
+    let options = ScanRequest::parse(&call.args, call.scope())?;
+    let tables = numbered(call.scope().readable());
+    let ScanCursor { table, place } = options.cursor;
+    let (mut keys, mut seen, mut next) = (Vec::new(), 0, ScanCursor::default());
     for (number, source) in tables.into_iter().filter(|(number, _)| *number >= table) {
         if seen >= options.count {
-            next = number << PLACE_BITS;
+            next = ScanCursor::table(number);
             break;
         }
-        let from = if number == table {
-            std::mem::take(&mut place)
-        } else {
-            0
-        };
+        let from = if number == table { place } else { 0 };
         if !options.accepts(source) {
             continue;
         }
@@ -99,44 +108,73 @@ pub fn scan(call: &mut Call<'_>) -> Answer {
             Order::Ordered => walk_ordered(call, source, from, &options, &mut seen, &mut keys)?,
         };
         if let Some(place) = stopped {
-            next = number << PLACE_BITS | place;
+            next = ScanCursor {
+                table: number,
+                place,
+            };
             break;
         }
     }
-    call.reply.array(2);
-    call.reply.bulk(next.to_string().as_bytes());
-    call.reply.array(keys.len());
-    keys.iter().for_each(|key| call.reply.bulk(key));
+    next.reply(&keys, call.reply);
     Ok(())
 }
 
-fn options<'a>(call: &Call<'a>) -> Result<ScanOptions<'a>, CommandError> {
-    let args = call.args;
-    let mut options = ScanOptions {
-        shown: call.shown_keys(None),
-        count: 10,
-        kind: None,
-    };
-    for at in (2..args.len()).step_by(2) {
-        if at + 1 >= args.len() {
-            return Err(CommandError::syntax());
-        }
-        let value = args.get(at + 1);
-        if args.is(at, "match") {
-            options.shown = call.shown_keys(Some(value));
-        } else if args.is(at, "count") {
-            options.count = positive(value)?.min(MAX_COUNT);
-        } else if args.is(at, "type") {
-            options.kind = Some(value);
-        } else {
-            return Err(CommandError::syntax());
+impl ScanCursor {
+    /// The beginning of a table.
+    pub fn table(number: u64) -> Self {
+        Self {
+            table: number,
+            place: 0,
         }
     }
-    Ok(options)
+
+    fn parse(text: &[u8]) -> Result<Self, CommandError> {
+        let text = std::str::from_utf8(text).ok();
+        let cursor: Option<u64> = text.and_then(|text| text.parse().ok());
+        let cursor = cursor.ok_or_else(|| CommandError::error("ERR invalid cursor"))?;
+        Ok(Self {
+            table: cursor >> PLACE_BITS,
+            place: cursor & ((1 << PLACE_BITS) - 1),
+        })
+    }
+
+    /// The reply of a SCAN that found these keys and goes on here.
+    pub fn reply(self, keys: &[Vec<u8>], reply: &mut Reply) {
+        let cursor = self.table << PLACE_BITS | self.place;
+        reply.array(2);
+        reply.bulk(cursor.to_string().as_bytes());
+        reply.array(keys.len());
+        keys.iter().for_each(|key| reply.bulk(key));
+    }
 }
 
-impl ScanOptions<'_> {
-    fn accepts(&self, source: Source<'_>) -> bool {
+impl<'a> ScanRequest<'a> {
+    pub fn parse(args: &Args<'a>, scope: Scope<'a>) -> Result<Self, CommandError> {
+        let mut request = Self {
+            cursor: ScanCursor::parse(args.get(1))?,
+            shown: scope.shown_keys(None),
+            count: 10,
+            kind: None,
+        };
+        for at in (2..args.len()).step_by(2) {
+            if at + 1 >= args.len() {
+                return Err(CommandError::syntax());
+            }
+            let value = args.get(at + 1);
+            if args.is(at, "match") {
+                request.shown = scope.shown_keys(Some(value));
+            } else if args.is(at, "count") {
+                request.count = positive(value)?.min(MAX_COUNT);
+            } else if args.is(at, "type") {
+                request.kind = Some(value);
+            } else {
+                return Err(CommandError::syntax());
+            }
+        }
+        Ok(request)
+    }
+
+    pub fn accepts(&self, source: Source<'_>) -> bool {
         let kind = type_name(source).as_bytes();
         self.kind
             .is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
@@ -146,7 +184,7 @@ impl ScanOptions<'_> {
 
 /// Gives every table its number, and sorts by it. A table keeps its number when others come and go,
 /// but for the rare case that two names want the same one.
-fn numbered(tables: Vec<Source<'_>>) -> Vec<(u64, Source<'_>)> {
+pub fn numbered(tables: Vec<Source<'_>>) -> Vec<(u64, Source<'_>)> {
     let wanted =
         |source: Source<'_>| 1 + xxh3_64(source.table().as_str().as_bytes()) % TABLE_NUMBERS;
     let mut numbered: Vec<_> = tables
@@ -162,22 +200,34 @@ fn numbered(tables: Vec<Source<'_>>) -> Vec<(u64, Source<'_>)> {
     numbered
 }
 
+/// The hash that a place begins with; that of an ordered table is none here.
+pub fn first_hash(place: u64) -> u64 {
+    if place & KEPT == 0 {
+        place << CUT_BITS
+    } else {
+        0
+    }
+}
+
+/// The place of a hash.
+pub fn place_of_hash(hash: u64) -> u64 {
+    hash >> CUT_BITS
+}
+
 /// Walks on from `place` until enough keys were seen; answers where to go on, `None` at the end.
 /// Keys of one place are never parted.
 fn walk_hashed(
     source: Source<'_>,
     place: u64,
-    options: &ScanOptions<'_>,
+    options: &ScanRequest<'_>,
     seen: &mut usize,
     keys: &mut Vec<Vec<u8>>,
 ) -> Result<Option<u64>, CommandError> {
-    // A place of an ordered table is none here.
-    let from = if place & KEPT == 0 { place } else { 0 };
-    let range = ScanRange::hashes(from << CUT_BITS, None);
+    let range = ScanRange::hashes(first_hash(place), None);
     let mut scan = source.scan(range, Direction::Forward);
     let mut last = None;
     while scan.advance()? {
-        let place = scan.hash() >> CUT_BITS;
+        let place = place_of_hash(scan.hash());
         if *seen >= options.count && last != Some(place) {
             return Ok(Some(place));
         }
@@ -192,24 +242,23 @@ fn walk_ordered(
     call: &Call<'_>,
     source: Source<'_>,
     place: u64,
-    options: &ScanOptions<'_>,
+    options: &ScanRequest<'_>,
     seen: &mut usize,
     keys: &mut Vec<Vec<u8>>,
 ) -> Result<Option<u64>, CommandError> {
     let cursors = &call.shared.scan_cursors;
-    let after = (place & KEPT != 0).then(|| cursors.find(place)).flatten();
-    let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let first = cursors.find(place);
+    let from = first.as_deref().map_or(Bound::Unbounded, Bound::Included);
     // Not `scan_keys`: what is not here is for others to tell.
     let range = ScanRange::keys(from, Bound::Unbounded);
     let mut scan = source.scan(range, Direction::Forward);
-    let mut last = Vec::new();
     while scan.advance()? {
         if *seen >= options.count {
-            return Ok(Some(cursors.keep(&**call.shared.store.random(), &last)));
+            return Ok(Some(
+                cursors.keep(&**call.shared.store.random(), scan.key()),
+            ));
         }
         *seen += 1;
-        last.clear();
-        last.extend_from_slice(scan.key());
         keys.extend(options.shown.show(source, scan.key()));
     }
     Ok(None)

@@ -1,7 +1,6 @@
 //! CONFIG, SLOWLOG, LATENCY and MEMORY: how the server does, and the few settings that can change.
 
 use super::call::{Call, SessionCall};
-use super::keyspace::readable;
 use super::{Answer, CommandError, integer, shown};
 use crate::glob;
 use crate::metrics::bucket_bound_us;
@@ -251,7 +250,11 @@ fn memory_usage(call: &mut Call<'_>) -> Answer {
 fn memory_stats(call: &mut Call<'_>) {
     let (own, mapped) = call.shared.resident_bytes();
     let live = call.shared.live.budget().used_bytes() as u64;
-    let keys = readable(call).into_iter().map(|source| source.rows());
+    let keys = call
+        .scope()
+        .readable()
+        .into_iter()
+        .map(|source| source.rows());
     let keys = keys.fold(0, u64::saturating_add);
     let figures = [
         ("total.allocated", own),

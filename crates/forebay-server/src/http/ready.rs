@@ -25,6 +25,7 @@ pub async fn health() -> Json<Value> {
 /// writes.
 pub async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     let mut problems = table_problems(&shared);
+    problems.extend(cluster_problems(&shared));
     problems.extend(live_problems(&shared));
     problems.extend(super::pulls::problems(&shared));
     let workers = shared.metrics.workers();
@@ -63,6 +64,27 @@ fn table_problems(shared: &Shared) -> Vec<String> {
             _ => {}
         }
     }
+    problems
+}
+
+/// A node should get traffic from when it serves all tables of its cluster. Later it serves on,
+/// whatever it hears of the cluster.
+fn cluster_problems(shared: &Shared) -> Vec<String> {
+    let Some(cluster) = &shared.cluster else {
+        return Vec::new();
+    };
+    if cluster.has_served.load(Ordering::Relaxed) {
+        return Vec::new();
+    }
+    let (map, tables) = (cluster.map(), shared.serving.load());
+    let wanted = map.tables().filter(|(_, table)| table.serving.is_some());
+    let missing = wanted.filter(|(name, _)| tables.get(name.as_str().as_bytes()).is_none());
+    let problems: Vec<String> = missing
+        .map(|(name, _)| format!("table {name} of the cluster is not open here yet"))
+        .collect();
+    cluster
+        .has_served
+        .store(problems.is_empty(), Ordering::Relaxed);
     problems
 }
 

@@ -7,7 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use forebay_engine::{Source, ValueKind, show_key};
+use forebay_engine::{ReadError, Source, SourceError, ValueKind, show_key};
 
 use super::answer::{Refused, not_found};
 use super::guard::Caller;
@@ -89,7 +89,14 @@ impl AsRef<[u8]> for HeldText {
 fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, Refused> {
     let failed = |what: String| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what);
     let value = source.get(key);
-    let Some(value) = value.map_err(|error| failed(error.to_string()))? else {
+    let unread = |error: SourceError| match error {
+        SourceError::Batch(ReadError::NotHere { .. }) => Refused::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            format!("{error}: KV.MAP {} tells where", source.table()),
+        ),
+        error => failed(error.to_string()),
+    };
+    let Some(value) = value.map_err(unread)? else {
         let text = format!("table {} has no key {}", source.table(), show_key(key));
         return Err(Refused::new(StatusCode::NOT_FOUND, text));
     };

@@ -49,6 +49,8 @@ struct Told {
     suspects: BTreeSet<NodeId>,
     suspected: Vec<NodeId>,
     trusted: Vec<NodeId>,
+    /// None: it is to be made anew.
+    map: Option<Arc<ClusterMap>>,
 }
 
 impl StandIn {
@@ -59,6 +61,7 @@ impl StandIn {
             suspects: BTreeSet::new(),
             suspected: Vec::new(),
             trusted: Vec::new(),
+            map: None,
         };
         Self {
             me: NodeId(me),
@@ -70,6 +73,14 @@ impl StandIn {
         let mut told = self.told.lock().expect("not poisoned");
         change(&mut told.model);
         told.revision += 1;
+        told.map = None;
+    }
+
+    /// The same, within one revision.
+    pub fn change_quietly(&self, change: impl FnOnce(&mut Model)) {
+        let mut told = self.told.lock().expect("not poisoned");
+        change(&mut told.model);
+        told.map = None;
     }
 
     /// Whom it was told to suspect, and to trust again.
@@ -82,15 +93,24 @@ impl StandIn {
 
 impl Member for StandIn {
     fn map(&self) -> Arc<ClusterMap> {
-        let told = self.told.lock().expect("not poisoned");
+        let mut told = self.told.lock().expect("not poisoned");
         let Told {
             model,
             revision,
             suspects,
+            map,
             ..
-        } = &*told;
-        let map = ClusterMap::new(ClusterId(7), *revision, self.me, model, suspects);
-        Arc::new(map)
+        } = &mut *told;
+        let make = || {
+            Arc::new(ClusterMap::new(
+                ClusterId(7),
+                *revision,
+                self.me,
+                model,
+                suspects,
+            ))
+        };
+        Arc::clone(map.get_or_insert_with(make))
     }
 
     fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {
@@ -113,35 +133,36 @@ impl Member for StandIn {
     fn suspect(&self, node: NodeId) {
         let mut told = self.told.lock().expect("not poisoned");
         told.suspects.insert(node);
+        told.map = None;
         told.suspected.push(node);
     }
 
     fn trust(&self, node: NodeId) {
         let mut told = self.told.lock().expect("not poisoned");
         told.suspects.remove(&node);
+        told.map = None;
         told.trusted.push(node);
     }
 }
 
-/// What a node holds, by the model.
+/// What a node holds, by what it was told.
 #[derive(Debug)]
 struct ByModel {
-    me: NodeId,
-    model: Model,
+    member: Arc<StandIn>,
 }
 
 impl Holding for ByModel {
     fn held(&self, manifest: &Manifest) -> Held {
-        let Some(table) = self.model.table(&manifest.table) else {
+        let model = self.member.told.lock().expect("not poisoned").model.clone();
+        let me = self.member.me;
+        let Some(table) = model.table(&manifest.table) else {
             return Held::Only(BTreeSet::new());
         };
-        let layout = self.model.layout_of(table).expect("a layout");
+        let layout = model.layout_of(table).expect("a layout");
         let is_held = |lower: &Bound| {
             let range = layout.ranges().filter(|range| range.lower <= *lower).last();
             let list = range.map_or(&[][..], |range| &range.list);
-            list.iter()
-                .take(table.replicas)
-                .any(|node| *node == self.me)
+            list.iter().take(table.replicas).any(|node| *node == me)
         };
         let held = manifest.partitions.iter();
         let held = held.filter(|partition| is_held(&partition.bounds.lower));
@@ -272,10 +293,9 @@ impl InOneProcess {
             ..ServerConfig::default()
         };
         change(id, &mut config);
-        let me = NodeId(id);
-        let model = model();
         let store = self.fixture.store.clone();
-        let store = store.holding(Arc::new(ByModel { me, model }));
+        let member = Arc::clone(&self.members[id as usize - 1]);
+        let store = store.holding(Arc::new(ByModel { member }));
         Server::start(config, store).expect("a server")
     }
 

@@ -1,0 +1,157 @@
+//! Redirects that make clients ask for the classes again when these have changed.
+//!
+//! Any node that holds a key answers for it, so that a client of an old list would never learn of
+//! another replica, or that another node heads the class. Some commands on a connection are
+//! answered with MOVED therefore: up to five for each change, as some clients take in one slot with
+//! each and ask for all with the fifth; with others in between, as clients take several redirects
+//! of one command for an error. Only who is known to follow redirects gets them: who came to a
+//! class's port, or asked for reads of replicas by READONLY.
+
+use std::sync::Arc;
+
+use forebay_cluster::map::{Class, ClusterMap};
+use forebay_cluster::{HostPort, NodeId};
+use parking_lot::Mutex;
+
+use super::place::{moved_to, place_of};
+use crate::table_view::TableView;
+
+/// Redirects for one change.
+const NUDGES: u8 = 5;
+/// One command in so many.
+const ONE_IN: u16 = 8;
+/// Commands of a connection until the change is left to itself.
+const COMMANDS: u16 = 1024;
+
+/// The classes of the last map that was looked at, and what was new in it.
+#[derive(Debug, Default)]
+pub struct ClassChanges {
+    state: Mutex<ClassState>,
+}
+
+#[derive(Debug, Default)]
+struct ClassState {
+    known: Vec<Class>,
+    changed: Arc<[(u16, u16)]>,
+    /// How many changes there were.
+    number: u64,
+}
+
+/// The redirects that a connection is to get.
+#[derive(Debug)]
+pub struct Nudges {
+    /// First and last slots.
+    changed: Arc<[(u16, u16)]>,
+    left: u8,
+    /// Commands on keys of these slots.
+    hits: u16,
+    commands: u16,
+}
+
+impl ClassChanges {
+    /// Compares a map's classes with those before; answers whether some have changed.
+    pub fn look(&self, map: &ClusterMap) -> bool {
+        let mut state = self.state.lock();
+        if state.known == map.classes() {
+            return false;
+        }
+        let is_first = state.known.is_empty();
+        let before = std::mem::replace(&mut state.known, map.classes().to_vec());
+        let told = |class: &Class| -> (u16, u16, Vec<NodeId>, HostPort) {
+            let mut nodes = class.nodes.clone();
+            nodes.sort();
+            (class.first, class.last, nodes, class.primary.clone())
+        };
+        let before: Vec<_> = before.iter().map(told).collect();
+        let changed = map
+            .classes()
+            .iter()
+            .filter(|class| !before.contains(&told(class)));
+        let changed: Vec<(u16, u16)> = changed.map(|class| (class.first, class.last)).collect();
+        if is_first || changed.is_empty() {
+            return false;
+        }
+        state.changed = changed.into();
+        state.number += 1;
+        true
+    }
+
+    /// How many changes there were.
+    pub fn number(&self) -> u64 {
+        self.state.lock().number
+    }
+
+    /// The redirects for the last change.
+    pub fn nudges(&self) -> Nudges {
+        Nudges {
+            changed: Arc::clone(&self.state.lock().changed),
+            left: NUDGES,
+            hits: 0,
+            commands: 0,
+        }
+    }
+}
+
+impl Nudges {
+    /// Where a client is led to that comes with a command on this key, if it is its turn.
+    pub fn take(&mut self, map: &ClusterMap, tables: &TableView, wire: &[u8]) -> Option<String> {
+        let place = place_of(map, tables, wire).ok()?;
+        if !self.is_due(place.slot) {
+            return None;
+        }
+        let class = map.class_of(place.slot?)?;
+        let heads = class
+            .nodes
+            .first()
+            .is_some_and(|node| place.holders.contains(node));
+        heads.then(|| moved_to(place.slot.unwrap_or_default(), &class.primary))
+    }
+
+    fn is_due(&mut self, slot: Option<u16>) -> bool {
+        self.commands = self.commands.saturating_add(1);
+        let is_changed = |slot| {
+            let mut changed = self.changed.iter();
+            changed.any(|(first, last)| (*first..=*last).contains(&slot))
+        };
+        let is_hit = slot.is_some_and(is_changed);
+        let is_due = is_hit && self.hits.is_multiple_of(ONE_IN) && self.left > 0;
+        self.hits = self.hits.saturating_add(u16::from(is_hit));
+        self.left -= u8::from(is_due);
+        is_due
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.left == 0 || self.commands >= COMMANDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_command_in_eight_is_redirected_five_times() {
+        let mut nudges = Nudges {
+            changed: [(5, 7), (100, 100)].into(),
+            left: NUDGES,
+            hits: 0,
+            commands: 0,
+        };
+        let slots = [4, 5, 6, 7, 8, 100, 101];
+        let mut due = Vec::new();
+        for turn in 0..500 {
+            let slot = slots[turn % slots.len()];
+            if nudges.is_due(Some(slot)) {
+                assert!([5, 6, 7, 100].contains(&slot));
+                due.push(turn);
+            }
+            assert!(!nudges.is_due(None));
+            assert_eq!(
+                nudges.is_over(),
+                due.len() == 5 || nudges.commands >= COMMANDS
+            );
+        }
+        assert_eq!(due.len(), 5);
+        assert!(due.windows(2).all(|pair| pair[1] - pair[0] >= 8), "{due:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! Pages of keys: a walk through a table over nodes reads it segment by segment, so many keys at a
+//! time, from who has the segment.
+//!
+//! A page is asked for by a command within a forwarded frame, `fb.page TABLE FROM UNTIL COUNT`, and
+//! is an array: where to go on (empty: the segment ends), then the keys. Places are hashes in
+//! decimal, or keys, both as the beginning of what is meant; `UNTIL` may be empty.
+
+use std::ops::Bound as Edge;
+use std::sync::Arc;
+
+use forebay_engine::{Bound, SourceError, Version};
+use forebay_run::Order;
+use forebay_run::hash::{first_hash_of, slot_of};
+use forebay_run::scan::{Direction, ScanRange};
+
+use super::frame::command;
+use crate::command::{CommandError, first_hash, place_of_hash};
+use crate::resp::{Args, Parser, Reply, RequestLimits};
+
+pub const PAGE: &str = "fb.page";
+/// The most keys of a page.
+const MOST_KEYS: usize = 10_000;
+/// A page of this size ends early.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// A place in a table's order, from which on something is meant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spot {
+    Hash(u64),
+    Key(Vec<u8>),
+}
+
+/// What is asked for of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageRequest {
+    pub table: Vec<u8>,
+    pub from: Spot,
+    pub until: Option<Spot>,
+    pub count: usize,
+}
+
+/// Keys, and where to go on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyPage {
+    pub next: Option<Spot>,
+    pub keys: Vec<Vec<u8>>,
+}
+
+impl Spot {
+    pub fn of(bound: &Bound) -> Self {
+        match bound {
+            Bound::Slot(slot) => Spot::Hash(first_hash_of(u32::from(*slot)).unwrap_or(u64::MAX)),
+            Bound::Key(key) => Spot::Key(key.clone()),
+        }
+    }
+
+    fn text(&self) -> Vec<u8> {
+        match self {
+            Spot::Hash(hash) => hash.to_string().into_bytes(),
+            Spot::Key(key) => key.clone(),
+        }
+    }
+
+    fn parse(text: &[u8], order: Order) -> Option<Self> {
+        match order {
+            Order::Ordered => Some(Spot::Key(text.to_vec())),
+            Order::Hashed => {
+                let hash = std::str::from_utf8(text).ok()?.parse().ok()?;
+                Some(Spot::Hash(hash))
+            }
+        }
+    }
+
+    fn bound(&self) -> Bound {
+        match self {
+            Spot::Hash(hash) => Bound::Slot(slot_of(*hash)),
+            Spot::Key(key) => Bound::Key(key.clone()),
+        }
+    }
+}
+
+impl PageRequest {
+    pub fn command(&self) -> Vec<u8> {
+        let until = self.until.as_ref().map(Spot::text).unwrap_or_default();
+        let (from, count) = (self.from.text(), self.count.to_string());
+        let args = [
+            PAGE.as_bytes(),
+            &self.table,
+            &from,
+            &until,
+            count.as_bytes(),
+        ];
+        command(args.into_iter())
+    }
+
+    /// The request that commands are, if they are one. `order` is that of the table.
+    pub fn parse(
+        commands: &[u8],
+        order: impl FnOnce(&[u8]) -> Option<Order>,
+    ) -> Option<Result<Self, CommandError>> {
+        let limits = RequestLimits {
+            bulk_bytes: commands.len(),
+            arguments: 5,
+            command_bytes: commands.len(),
+        };
+        let mut parser = Parser::default();
+        let len = parser.advance(commands, &limits).ok()??;
+        let args = parser.args(&commands[..len]);
+        let is_page = args.is(0, PAGE) && args.len() == 5;
+        is_page.then(|| Self::of(&args, order))
+    }
+
+    fn of(
+        args: &Args<'_>,
+        order: impl FnOnce(&[u8]) -> Option<Order>,
+    ) -> Result<Self, CommandError> {
+        let table = args.get(1);
+        let unknown = || CommandError::NotHere("the table is not served here".to_owned());
+        let order = order(table).ok_or_else(unknown)?;
+        let place = |index| {
+            let place = Spot::parse(args.get(index), order);
+            place
+                .ok_or_else(|| CommandError::NotHere("the table has another order here".to_owned()))
+        };
+        Ok(Self {
+            table: table.to_vec(),
+            from: place(2)?,
+            until: match args.get(3) {
+                b"" => None,
+                _ => Some(place(3)?),
+            },
+            count: crate::command::positive(args.get(4))?,
+        })
+    }
+
+    /// Whether all of it is open in the version.
+    pub fn is_here(&self, version: &Version) -> bool {
+        let mut at = self.from.bound();
+        for open in version.partitions() {
+            if open.bounds.lower > at {
+                break;
+            }
+            match open.bounds.upper {
+                None => return true,
+                Some(upper) => at = at.max(upper),
+            }
+            if self.until.as_ref().is_some_and(|until| until.bound() <= at) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads it from what is open of the version.
+    pub fn read_here(&self, version: &Arc<Version>) -> Result<KeyPage, CommandError> {
+        if self.is_here(version) {
+            return self.read(version);
+        }
+        Err(CommandError::NotHere(format!(
+            "version {} of table {}: not all of the range is open here",
+            version.version(),
+            version.table()
+        )))
+    }
+
+    /// Reads it, waiting for the device where it must. REQUIRES: all of it is here.
+    fn read(&self, version: &Arc<Version>) -> Result<KeyPage, CommandError> {
+        let mut scan = version.scan_range(self.range(), Direction::Forward);
+        let (mut page, mut bytes, mut last) = (KeyPage::default(), 0, None);
+        let most = self.count.min(MOST_KEYS);
+        while scan.advance().map_err(SourceError::from)? {
+            // Keys of one place are never parted: cursors cannot tell them apart.
+            let place = place_of_hash(scan.hash());
+            let is_parted = matches!(self.from, Spot::Key(_)) || last != Some(place);
+            if (page.keys.len() >= most || bytes >= PAGE_BYTES) && is_parted {
+                page.next = Some(match &self.from {
+                    Spot::Hash(_) => Spot::Hash(first_hash(place)),
+                    Spot::Key(_) => Spot::Key(scan.key().to_vec()),
+                });
+                break;
+            }
+            last = Some(place);
+            bytes += scan.key().len();
+            page.keys.push(scan.key().to_vec());
+        }
+        Ok(page)
+    }
+
+    fn range(&self) -> ScanRange {
+        match (&self.from, &self.until) {
+            (Spot::Key(from), Some(Spot::Key(until))) => {
+                ScanRange::keys(Edge::Included(from), Edge::Excluded(until))
+            }
+            (Spot::Key(from), _) => ScanRange::keys(Edge::Included(from), Edge::Unbounded),
+            (Spot::Hash(from), Some(Spot::Hash(until))) => ScanRange::hashes(*from, Some(*until)),
+            (Spot::Hash(from), _) => ScanRange::hashes(*from, None),
+        }
+    }
+}
+
+impl KeyPage {
+    pub fn write(&self, reply: &mut Reply) {
+        reply.array(1 + self.keys.len());
+        let next = self.next.as_ref().map(Spot::text).unwrap_or_default();
+        reply.bulk(&next);
+        self.keys.iter().for_each(|key| reply.bulk(key));
+    }
+
+    /// What [`KeyPage::write`] wrote, of such a table; `None`: it is something else.
+    pub fn read(reply: &[u8], order: Order) -> Option<Self> {
+        let items = super::split::items(reply)?;
+        let mut texts = items
+            .into_iter()
+            .map(|item| super::split::bulk(&reply[item]));
+        let next = match texts.next()?? {
+            b"" => None,
+            text => Some(Spot::parse(text, order)?),
+        };
+        let keys: Option<Vec<Vec<u8>>> = texts.map(|text| Some(text?.to_vec())).collect();
+        Some(Self { next, keys: keys? })
+    }
+}

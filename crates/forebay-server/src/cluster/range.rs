@@ -1,0 +1,158 @@
+//! KV.RANGE over the nodes that have parts of the range, in its order.
+
+use forebay_cluster::NodeId;
+use forebay_run::Order;
+
+use super::ask::{Asker, PeerReplies, Unanswered};
+use super::coverage::{Coverage, Segment};
+use super::frame::command;
+use super::page::{PageRequest, Spot};
+use super::split;
+use crate::command::{RANGE_BYTES, RangePiece, RangeRequest, find_source};
+use crate::execute::Outcome;
+use crate::port::Port;
+use crate::resp::{Args, OwnedArgs, Reply};
+
+/// What was found of a range so far.
+#[derive(Debug, Default)]
+struct Found {
+    records: usize,
+    /// Replies, one behind the other.
+    items: Vec<u8>,
+    next: Option<Vec<u8>>,
+}
+
+pub async fn answer(
+    asker: &Asker<'_>,
+    place: usize,
+    args: &Args<'_>,
+) -> Result<(Reply, Outcome), Unanswered> {
+    let request = RangeRequest::parse(args)?;
+    let source = find_source(&asker.tables, &asker.work.user, request.table)?;
+    let table = asker.map.table(source.table());
+    let Some(table) = table.filter(|_| source.order() == Order::Ordered) else {
+        let replies = asker.run_here(place, args.to_owned()).await;
+        return Ok(asker.pass(replies.one()));
+    };
+    // Ranges are asked for at any port: each lies at one node after the other, whoever is asked.
+    let mut segments = Coverage::of(&asker.map, Port::Gateway).segments(table);
+    if request.is_reverse() {
+        segments.reverse();
+    }
+    let pieces = segments.iter().filter_map(|segment| {
+        let (Spot::Key(lower), until) = (&segment.from, &segment.until) else {
+            return None;
+        };
+        let upper = until.as_ref().map(|until| match until {
+            Spot::Key(upper) => &upper[..],
+            Spot::Hash(_) => &[],
+        });
+        Some((segment, request.piece(lower, upper)?))
+    });
+    let versions = asker.version_of(request.table);
+    let mut found = Found::default();
+    for (segment, piece) in pieces {
+        if found.records >= request.limit() || found.items.len() >= RANGE_BYTES {
+            found.next = Some(request.next_at(&piece));
+            break;
+        }
+        ask(
+            asker,
+            (place, &request),
+            (segment, &piece),
+            &versions,
+            &mut found,
+        )
+        .await?;
+        if found.next.is_some() {
+            break;
+        }
+    }
+    Ok(found.reply(asker, request.parts()))
+}
+
+/// Adds what a piece has.
+async fn ask(
+    asker: &Asker<'_>,
+    (place, request): (usize, &RangeRequest<'_>),
+    (segment, piece): (&Segment<'_>, &RangePiece),
+    versions: &str,
+    found: &mut Found,
+) -> Result<(), Unanswered> {
+    let args = request.args_of(piece, request.limit() - found.records);
+    let whole = PageRequest {
+        table: request.table.to_vec(),
+        from: segment.from.clone(),
+        until: segment.until.clone(),
+        count: 1,
+    };
+    let is_here = asker.tables.batch.get(request.table);
+    let is_here = is_here.is_some_and(|version| whole.is_here(version));
+    let replies = asker
+        .run_at((!is_here).then_some(segment.holders), place, args, versions)
+        .await?;
+    found.add(replies.one(), request.parts())
+}
+
+impl Found {
+    fn add(&mut self, reply: &[u8], parts: usize) -> Result<(), Unanswered> {
+        let garbled =
+            || Unanswered::Told("ERR a node's reply is not what was asked for".to_owned());
+        if let Some(words) = split::error(reply) {
+            return Err(Unanswered::Told(words));
+        }
+        let both = split::items(reply).filter(|both| both.len() == 2);
+        let both = both.ok_or_else(garbled)?;
+        let list = &reply[both[1].clone()];
+        let items = split::items(list).ok_or_else(garbled)?;
+        self.records += items.len() / parts.max(1);
+        if let (Some(first), Some(last)) = (items.first(), items.last()) {
+            self.items.extend_from_slice(&list[first.start..last.end]);
+        }
+        self.next = split::bulk(&reply[both[0].clone()]).map(<[u8]>::to_vec);
+        Ok(())
+    }
+
+    fn reply(self, asker: &Asker<'_>, parts: usize) -> (Reply, Outcome) {
+        let mut reply = Reply::new(asker.work.resp3);
+        reply.array(2);
+        match &self.next {
+            Some(next) => reply.bulk(next),
+            None => reply.null(),
+        }
+        reply.array(self.records * parts);
+        reply.append(&self.items);
+        asker.pass(reply.bytes())
+    }
+}
+
+impl Asker<'_> {
+    /// The version that a table is read by, as in a frame.
+    pub fn version_of(&self, table: &[u8]) -> String {
+        let version = self.tables.batch.get(table);
+        version.map_or(String::new(), |version| {
+            format!("{} {}", version.table(), version.version())
+        })
+    }
+
+    /// Runs a command at these nodes, or here.
+    pub async fn run_at(
+        &self,
+        holders: Option<&[NodeId]>,
+        place: usize,
+        args: OwnedArgs,
+        versions: &str,
+    ) -> Result<PeerReplies, Unanswered> {
+        let replies = match holders {
+            None => self.run_here(place, args).await,
+            Some(holders) => {
+                let commands = command(args.borrow().iter());
+                self.ask(holders, &commands, 1, versions).await?
+            }
+        };
+        match self.not_there(&replies, replies.one()) {
+            Some(differ) => Err(differ),
+            None => Ok(replies),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What HTTP says of a node of a cluster.
+
+mod common;
+
+use std::io::{Read, Write};
+
+use common::cluster::{GATEWAY, InOneProcess, LISTEN, at, holders, key_in, node};
+use forebay_cluster::model::{NodeEntry, NodeState, TableEntry};
+use forebay_engine::TableName;
+use forebay_io::sim::Wire;
+
+/// Status and body.
+fn get(cluster: &InOneProcess, id: u32, path: &str) -> (u16, String) {
+    let mut client = cluster
+        .net
+        .connect(at(id, 7380), Wire::default())
+        .expect("connected");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer");
+    let status = answer[9..12].parse().expect("a status");
+    let body = answer.split_once("\r\n\r\n").expect("a body").1;
+    (status, body.to_owned())
+}
+
+fn metric(cluster: &InOneProcess, id: u32, line: &str) -> f64 {
+    let (_, page) = get(cluster, id, "/metrics");
+    let found = page.lines().find_map(|found| found.strip_prefix(line));
+    found.expect(line).trim().parse().expect("a number")
+}
+
+#[test]
+fn commands_elsewhere_are_counted_by_what_became_of_them() {
+    let mut cluster = InOneProcess::new();
+    let mut gateway = cluster.client(1, GATEWAY);
+    let few = key_in("few", 1);
+    for _ in 0..5 {
+        gateway.text(&format!("GET {few}"));
+    }
+    gateway.text(&format!("HGET {few} x"));
+    cluster.client(1, LISTEN).text(&format!("GET {few}"));
+    cluster.stop(2);
+    gateway.text(&format!("GET {few}"));
+    for (outcome, count) in [
+        ("answered", 5.0),
+        ("failed", 1.0),
+        ("redirected", 1.0),
+        ("unanswered", 1.0),
+    ] {
+        let line = format!("forebay_commands_elsewhere_total{{outcome=\"{outcome}\"}}");
+        assert!(metric(&cluster, 1, &line) == count, "{outcome}");
+    }
+    assert!(metric(&cluster, 1, "forebay_forward_seconds_count") == 8.0);
+    assert!(metric(&cluster, 1, "forebay_peers_suspected_total") == 1.0);
+    assert!(metric(&cluster, 1, "forebay_cluster_nodes{state=\"away\"}") == 1.0);
+    assert!(metric(&cluster, 1, "forebay_cluster_revision") == 5.0);
+    // Here nothing waited for the device.
+    let misses = "forebay_page_cache_misses_total{table=\"few\"}";
+    let (_, page) = get(&cluster, 1, "/metrics");
+    assert!(
+        page.lines()
+            .all(|line| !line.starts_with(misses) || line.ends_with(" 0"))
+    );
+}
+
+#[test]
+fn a_node_is_ready_once_it_serves_all_tables_and_stays_so() {
+    let cluster = InOneProcess::changed(|_, _| {});
+    let late = TableName::new("late").expect("a name");
+    let add = |member: u32| {
+        let late = late.clone();
+        cluster.member(member).change(move |model| {
+            let few = TableName::new("few").expect("a name");
+            let entry: TableEntry = model.table(&few).expect("a table").clone();
+            model.put_table(&late, entry);
+        });
+    };
+    add(1);
+    let (status, body) = get(&cluster, 1, "/ready");
+    assert_eq!(status, 503);
+    assert!(
+        body.contains("table late of the cluster is not open here yet"),
+        "{body}"
+    );
+    assert_eq!(get(&cluster, 2, "/ready").0, 200);
+    add(2);
+    cluster.member(2).change(|model| {
+        let state = NodeState::Down { since_unix_ms: 1 };
+        for id in [1, 3] {
+            model.put_node(NodeEntry { state, ..node(id) });
+        }
+    });
+    assert_eq!(get(&cluster, 2, "/ready").0, 200);
+}
+
+#[test]
+fn a_row_that_is_elsewhere_is_not_said_to_be_absent() {
+    let cluster = InOneProcess::new();
+    let wire = key_in("words", 1);
+    let path = format!("/v1/tables/words/rows/{}", &wire[6..]);
+    assert!(!holders(&wire).contains(&1));
+    let (status, body) = get(&cluster, 1, &path);
+    assert_eq!(status, 421);
+    assert!(body.contains("KV.MAP words tells where"), "{body}");
+    assert_eq!(get(&cluster, 2, &path).0, 200);
+    assert_eq!(get(&cluster, 2, "/v1/tables/words/rows/none").0 / 100, 4);
+}
