@@ -10,7 +10,7 @@ use super::members::down_since;
 use super::{CoordinatorAction, Step, Summary};
 use crate::ids::{NodeId, NodeName};
 use crate::model::{
-    Aim, Answered, LayoutName, Model, Outcome, Phase, RequestId, Rollout, RolloutId,
+    Aim, Answered, LayoutName, Model, NodeState, Outcome, Phase, RequestId, Rollout, RolloutId,
     RolloutOptions, RolloutTable, TableEntry,
 };
 use crate::request::{REPLICAS, Request, SwapTo};
@@ -175,8 +175,10 @@ impl Step<'_> {
         entries: Vec<(TableName, TableEntry)>,
         options: &RolloutOptions,
     ) -> TakenUp {
-        let up = self.model.all_nodes().filter(|node| node.is_up());
-        let participants = up.map(|node| node.id).collect();
+        // Who is down may answer still: it is waited for, too, until it is safe to leave it out.
+        let nodes = self.model.all_nodes();
+        let not_left = nodes.filter(|node| !matches!(node.state, NodeState::Left { .. }));
+        let participants = not_left.map(|node| node.id).collect();
         let work = self.model.work.edit();
         let id = RolloutId(work.next_rollout);
         work.next_rollout += 1;
