@@ -53,19 +53,31 @@ pub enum CoordinatorEvent {
         token: u64,
         beat: Box<Beat>,
     },
-    Committed(SeenTag),
-    /// The head is another one than was seen.
-    Conflict,
-    /// The commit was done or not.
-    Unknown,
+    /// What came of the commit of the head with this stamp. One that an earlier coordinator of this
+    /// process began may end only now.
+    Wrote {
+        stamp: u64,
+        outcome: CommitOutcome,
+    },
     /// What was found among the requests of the catalog.
     Requests(BTreeMap<RequestId, Request>),
+    /// The requests cannot be read now.
+    NotListed,
     Summary {
         table: TableName,
         version: u64,
         /// Else why it cannot be read.
         summary: Result<VersionSummary, String>,
     },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitOutcome {
+    Done(SeenTag),
+    /// The head is another one than was seen.
+    Conflict,
+    /// It was done or not.
+    Unknown,
 }
 
 /// What is to be done.
@@ -106,6 +118,8 @@ pub struct Coordinator {
     suspects: BTreeSet<NodeId>,
     took_over: Duration,
     names: u64,
+    /// The requests could not be read: they are read again then.
+    list_at: Option<Duration>,
     /// Whether there is something to decide, and when that was done last.
     is_due: bool,
     stepped: Duration,
@@ -173,6 +187,7 @@ impl Coordinator {
             suspects: BTreeSet::new(),
             took_over: now.monotonic,
             names: 0,
+            list_at: None,
             is_due: true,
             stepped: Duration::ZERO,
         };
@@ -206,18 +221,10 @@ impl Coordinator {
                 }
             }
             CoordinatorEvent::Beat { token, beat } => self.hear(now, token, *beat, &mut actions),
-            CoordinatorEvent::Committed(seen) => self.committed(seen),
-            CoordinatorEvent::Conflict => {
-                self.state = State::Loading { retry: None };
-                actions.push(CoordinatorAction::Load);
+            CoordinatorEvent::Wrote { stamp, outcome } => {
+                self.wrote(now, stamp, outcome, &mut actions)
             }
-            CoordinatorEvent::Unknown => {
-                if let State::Standing(standing) = &mut self.state
-                    && let Some(writing) = &mut standing.writing
-                {
-                    writing.retry = Some(now.monotonic + RETRY);
-                }
-            }
+            CoordinatorEvent::NotListed => self.list_at = Some(now.monotonic + RETRY),
             CoordinatorEvent::Requests(found) => self.take_requests(found),
             CoordinatorEvent::Summary {
                 table,
@@ -242,6 +249,9 @@ impl Coordinator {
 
     fn tick(&mut self, now: Now, actions: &mut Vec<CoordinatorAction>) {
         let is_due = |at: &mut Option<Duration>| at.take_if(|at| *at <= now.monotonic).is_some();
+        if is_due(&mut self.list_at) {
+            actions.push(CoordinatorAction::ListRequests);
+        }
         match &mut self.state {
             State::Loading { retry } => {
                 if is_due(retry) {
@@ -279,14 +289,37 @@ impl Coordinator {
         });
     }
 
-    fn committed(&mut self, seen: SeenTag) {
-        if let State::Standing(standing) = &mut self.state
-            && let Some(writing) = standing.writing.take()
-        {
-            standing.head = writing.head;
-            standing.model = writing.model;
-            standing.seen = seen;
-            standing.is_own_term = true;
+    fn wrote(
+        &mut self,
+        now: Now,
+        stamp: u64,
+        outcome: CommitOutcome,
+        actions: &mut Vec<CoordinatorAction>,
+    ) {
+        let State::Standing(standing) = &mut self.state else {
+            return;
+        };
+        let Some(mut writing) = standing
+            .writing
+            .take_if(|writing| writing.head.stamp == stamp)
+        else {
+            return;
+        };
+        match outcome {
+            CommitOutcome::Done(seen) => {
+                standing.head = writing.head;
+                standing.model = writing.model;
+                standing.seen = seen;
+                standing.is_own_term = true;
+            }
+            CommitOutcome::Conflict => {
+                self.state = State::Loading { retry: None };
+                actions.push(CoordinatorAction::Load);
+            }
+            CommitOutcome::Unknown => {
+                writing.retry = Some(now.monotonic + RETRY);
+                standing.writing = Some(writing);
+            }
         }
     }
 
@@ -318,7 +351,7 @@ impl Coordinator {
         step.lay_out();
         step.take_up(&mut self.requests);
         step.drive();
-        step.tidy();
+        step.tidy(&self.requests);
         let model = step.model;
         // The first commit of a term has to come, whatever there is to say.
         if !standing.is_own_term || model.is_changed(&standing.head) {

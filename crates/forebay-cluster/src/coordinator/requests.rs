@@ -1,6 +1,7 @@
 //! Taking up what clients ask for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use forebay_engine::TableName;
 use forebay_run::Order;
@@ -10,14 +11,16 @@ use super::members::down_since;
 use super::{CoordinatorAction, Step, Summary};
 use crate::ids::{NodeId, NodeName};
 use crate::model::{
-    Aim, Answered, LayoutName, Model, Outcome, Phase, RequestId, Rollout, RolloutId,
+    Aim, Answered, LayoutName, Model, NodeState, Outcome, Phase, RequestId, Rollout, RolloutId,
     RolloutOptions, RolloutTable, TableEntry,
 };
 use crate::request::{REPLICAS, Request, SwapTo};
 
-/// How long, and how many at most, answers and ended rollouts are told.
+/// How long answers are told at least, and for how long a coordinator forgets none.
 const KEPT_MS: u64 = 3600 * 1000;
-const KEPT: usize = 256;
+const ANSWERS_STAY: Duration = Duration::from_secs(600);
+/// How many ended rollouts are told.
+const KEPT: usize = 64;
 
 /// What becomes of a request now.
 enum TakenUp {
@@ -175,8 +178,10 @@ impl Step<'_> {
         entries: Vec<(TableName, TableEntry)>,
         options: &RolloutOptions,
     ) -> TakenUp {
-        let up = self.model.all_nodes().filter(|node| node.is_up());
-        let participants = up.map(|node| node.id).collect();
+        // Who is down may answer still: it is waited for, too, until it is safe to leave it out.
+        let nodes = self.model.all_nodes();
+        let not_left = nodes.filter(|node| !matches!(node.state, NodeState::Left { .. }));
+        let participants = not_left.map(|node| node.id).collect();
         let work = self.model.work.edit();
         let id = RolloutId(work.next_rollout);
         work.next_rollout += 1;
@@ -292,31 +297,27 @@ impl Step<'_> {
         Ok(TakenUp::Answered(Outcome::Done))
     }
 
-    /// Removes what is no longer told.
-    pub fn tidy(&mut self) {
-        let oldest = self.now.unix_ms.saturating_sub(KEPT_MS);
-        let work = &*self.model.work;
-        let mut over: Vec<RolloutId> = work
-            .rollouts
-            .values()
-            .filter(|rollout| rollout.phase.is_over() && rollout.begun_unix_ms < oldest)
-            .map(|rollout| rollout.id)
-            .collect();
-        let ended = work
-            .rollouts
-            .values()
-            .filter(|rollout| rollout.phase.is_over());
-        let ended: Vec<RolloutId> = ended.map(|rollout| rollout.id).collect();
-        over.extend(ended.iter().take(ended.len().saturating_sub(KEPT)));
-        let old: Vec<RequestId> = work
-            .answers
-            .iter()
-            .filter(|(_, answer)| answer.unix_ms < oldest)
-            .map(|(id, _)| id.clone())
-            .collect();
+    /// Removes what is no longer told. An answer whose request may be found again stays: it would
+    /// be done again.
+    pub fn tidy(&mut self, requests: &BTreeMap<RequestId, Request>) {
         for layout in unused(&self.model) {
             self.model.layouts.remove(&layout);
         }
+        let work = &*self.model.work;
+        let ended = work.rollouts.values();
+        let ended = ended.filter(|rollout| rollout.phase.is_over());
+        let ended: Vec<RolloutId> = ended.map(|rollout| rollout.id).collect();
+        let over: Vec<RolloutId> = ended[..ended.len().saturating_sub(KEPT)].to_vec();
+        // By the time of day alone, a clock that is an hour ahead would forget what was just said.
+        let is_tidying = self.now.since(self.took_over) >= ANSWERS_STAY;
+        let oldest = self.now.unix_ms.saturating_sub(KEPT_MS);
+        let old: Vec<RequestId> = work
+            .answers
+            .iter()
+            .filter(|(id, answer)| answer.unix_ms < oldest && !requests.contains_key(id))
+            .filter(|_| is_tidying)
+            .map(|(id, _)| id.clone())
+            .collect();
         if over.is_empty() && old.is_empty() {
             return;
         }

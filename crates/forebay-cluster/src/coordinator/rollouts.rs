@@ -14,14 +14,13 @@ use std::time::Duration;
 
 use forebay_engine::{Bounds, Pointer, TableName};
 
-use super::members::down_since;
 use super::{Step, Summary};
 use crate::ids::NodeId;
 use crate::message::Readiness;
 use crate::model::{
     Aim, NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry,
 };
-use crate::time::{CONFIRM, LEFT_OUT_AFTER, Now};
+use crate::time::{CONFIRM, LEFT_OUT_AFTER, NODE_LEASE, Now};
 use crate::version::ranges_of;
 
 /// What is known of a rollout besides what the catalog says.
@@ -29,6 +28,8 @@ use crate::version::ranges_of;
 pub struct Watch {
     /// How much nodes had brought, and since when.
     progress: BTreeMap<NodeId, (u64, Duration)>,
+    /// Since when this coordinator knows of it.
+    known_since: Option<Duration>,
     /// Since when the commit, or the revert, is known to stand.
     stands_since: Option<Duration>,
 }
@@ -198,15 +199,14 @@ impl Step<'_> {
     }
 
     /// Whether whatever the node answered from its old state is over, or known to be possible: it
-    /// was stopped in order, or is down for long enough.
+    /// was stopped in order, or was not heard of for long enough. By this coordinator's own clock:
+    /// the times of day of two nodes may be hours apart.
     fn is_safe_to_leave_out(&self, node: NodeId) -> bool {
-        let since = match self.model.node(node).map(|entry| entry.state) {
-            None | Some(NodeState::Left { .. }) => return true,
-            _ => down_since(&self.model, node),
-        };
-        since.is_some_and(|since| {
-            self.now.unix_ms >= since.saturating_add(LEFT_OUT_AFTER.as_millis() as u64)
-        })
+        match self.model.node(node).map(|entry| entry.state) {
+            None | Some(NodeState::Left { .. }) => true,
+            Some(NodeState::Up) => false,
+            Some(NodeState::Down { .. }) => self.silent_for(node) >= NODE_LEASE + LEFT_OUT_AFTER,
+        }
     }
 
     /// Whether a node that was left out may go on answering from its old state: it was not stopped
@@ -215,11 +215,16 @@ impl Step<'_> {
         let Some(entry) = self.model.node(node) else {
             return false;
         };
-        let NodeState::Down { since_unix_ms } = entry.state else {
-            return entry.is_up();
-        };
-        let refuses = |after_ms| self.now.unix_ms >= since_unix_ms.saturating_add(after_ms);
-        !entry.cut_off_ms.is_some_and(refuses)
+        let limit = entry.cut_off_ms.map(Duration::from_millis);
+        let refuses = limit.is_some_and(|limit| self.silent_for(node) >= limit + NODE_LEASE);
+        !matches!(entry.state, NodeState::Left { .. }) && !refuses
+    }
+
+    /// For how long a node was not heard of, as far as this coordinator can know.
+    fn silent_for(&self, node: NodeId) -> Duration {
+        let heard = self.heard.get(&node).map(|heard| heard.at);
+        let heard = heard.unwrap_or(self.took_over);
+        self.now.since(heard.max(self.took_over))
     }
 
     /// Whether each range of the tables is with enough of these nodes.
@@ -249,9 +254,10 @@ impl Step<'_> {
 
     /// Too few nodes are there: it is waited for them until the deadline.
     fn lack(&mut self, rollout: Rollout, problem: String) {
-        let deadline = rollout.options.deadline_ms;
-        let waited = self.now.unix_ms.saturating_sub(rollout.begun_unix_ms);
-        if waited >= deadline {
+        let deadline = Duration::from_millis(rollout.options.deadline_ms);
+        let watch = self.watches.entry(rollout.id).or_default();
+        let since = *watch.known_since.get_or_insert(self.now.monotonic);
+        if self.now.since(since) >= deadline {
             let reason = format!("{problem}, and that did not change in time");
             return self.abort(rollout.id, reason);
         }

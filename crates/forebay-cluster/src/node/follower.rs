@@ -136,7 +136,7 @@ pub struct Follower {
     known: Option<(Head, Model)>,
     /// The head whose model is being read.
     loading: Option<Head>,
-    /// No reading before that: one has failed.
+    /// Nothing is read before that: it has failed.
     load_from: Duration,
     copies: Copies,
     tries: BTreeMap<VersionPlace, u32>,
@@ -158,6 +158,8 @@ pub struct Follower {
     started: Duration,
     remembering: bool,
     cut_off: bool,
+    /// This node is the coordinator: it knows the head by having written it.
+    coordinates: bool,
     leaving: bool,
     left: bool,
     free_bytes: Option<u64>,
@@ -202,6 +204,7 @@ impl Follower {
             started: now.monotonic,
             remembering: false,
             cut_off: false,
+            coordinates: false,
             leaving: false,
             left: false,
             free_bytes: None,
@@ -226,6 +229,11 @@ impl Follower {
     /// Whether the coordinator has been silent for so long that a new one is wanted.
     pub fn is_alone(&self, now: Now) -> bool {
         now.since(self.heard) >= BEAT_LOST || self.coordinator.is_none()
+    }
+
+    /// Says whether this node is the coordinator.
+    pub fn coordinate(&mut self, coordinates: bool) {
+        self.coordinates = coordinates;
     }
 
     /// Whom to pass over.
@@ -448,8 +456,10 @@ impl Follower {
         };
         let wanted = wanted(model, me);
         let kept: BTreeSet<VersionPlace> = kept(model).collect();
-        // What still serves here stays until the activation that ends it.
-        let active = self.active.iter();
+        // What still serves here stays until the activation that ends it, and what is about to serve
+        // until that has come about.
+        let begun = self.activating.iter().flat_map(|(_, tables)| tables);
+        let active = self.active.iter().chain(begun);
         let active = active.map(|(table, serve)| (table.clone(), serve.version));
         let kept = kept.into_iter().chain(active).collect();
         let work = self.copies.reconcile(now, &wanted, &kept);
@@ -494,7 +504,9 @@ impl Follower {
         }
         let is_serving = target == self.active && self.refused.is_empty();
         if is_serving {
-            self.serves = self.serves.max(head.revision);
+            if !lacks(model, &self.active) {
+                self.serves = self.serves.max(head.revision);
+            }
         } else if self.refused.is_empty() || now.monotonic >= self.retry_at {
             let gone = |table: &&TableName| model.table(table).is_none();
             let dropped = self.active.keys().filter(gone).cloned().collect();
@@ -525,20 +537,8 @@ impl Follower {
         self.active = tables;
         self.refused = problems;
         self.retry_at = now.monotonic + RETRY;
-        // A node on which a new version does not serve has not confirmed it.
-        let is_concerned = self.known.as_ref().is_some_and(|(_, model)| {
-            let committed = |phase| matches!(phase, Phase::Committed | Phase::Reverting);
-            let rollouts = model.work.under_way();
-            rollouts
-                .filter(|rollout| committed(rollout.phase))
-                .any(|rollout| {
-                    rollout
-                        .tables
-                        .keys()
-                        .any(|table| self.refused.contains_key(table))
-                })
-        });
-        if !is_concerned {
+        let known = self.known.as_ref();
+        if known.is_some_and(|(_, model)| !lacks(model, &self.active)) {
             self.serves = self.serves.max(revision);
         }
         actions.push(FollowerAction::Route);
@@ -547,12 +547,13 @@ impl Follower {
     fn look(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         let is_alone = self.is_alone(now);
         let pause = if is_alone { LOOK_ALONE } else { LOOK };
-        if !self.looking && now.since(self.looked) >= pause {
+        let is_due = now.since(self.looked) >= pause && (is_alone || !self.coordinates);
+        if !self.looking && is_due {
             (self.looking, self.looked) = (true, now.monotonic);
             actions.push(FollowerAction::ReadHead);
         }
         let is_lost = self.known.is_none() && now.since(self.started) >= REMEMBER_AFTER;
-        if is_lost && !self.remembering {
+        if is_lost && !self.remembering && now.monotonic >= self.load_from {
             self.remembering = true;
             actions.push(FollowerAction::Remember);
         }
@@ -641,6 +642,18 @@ impl Follower {
         let refused = refused.map(|(table, problem)| format!("{table}: {problem}"));
         copies.chain(refused).collect()
     }
+}
+
+/// Whether something does not serve here that a rollout waits for.
+fn lacks(model: &Model, active: &BTreeMap<TableName, Serve>) -> bool {
+    let rollouts = model.work.under_way();
+    let mut tables = rollouts
+        .filter(|rollout| matches!(rollout.phase, Phase::Committed | Phase::Reverting))
+        .flat_map(|rollout| rollout.tables.keys());
+    tables.any(|table| {
+        let serving = model.table(table).and_then(|entry| entry.serving);
+        serving != active.get(table).map(|serve| serve.version)
+    })
 }
 
 fn is_news(before: &Said, now: &Said) -> bool {

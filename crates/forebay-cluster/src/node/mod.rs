@@ -86,22 +86,23 @@ impl Node {
 
     pub fn handle(&mut self, now: Now, event: NodeEvent) -> Vec<NodeAction> {
         let mut actions = Vec::new();
-        let mut todo = VecDeque::new();
+        // A process that was stopped for a while finds heartbeats waiting. Before the first of them
+        // it has to know that its lease is over: by its clock all nodes have been silent.
+        self.seat
+            .want(self.follower.is_alone(now) || self.coordinator.is_some());
+        self.tell(now, Told::Seat(SeatEvent::Tick), &mut actions);
         match event {
             NodeEvent::Tick => {
-                self.seat
-                    .want(self.follower.is_alone(now) || self.coordinator.is_some());
-                todo.push_back(Told::Seat(SeatEvent::Tick));
-                todo.push_back(Told::Coordinator(CoordinatorEvent::Tick));
-                todo.push_back(Told::Follower(FollowerEvent::Tick));
+                self.tell(now, Told::Coordinator(CoordinatorEvent::Tick), &mut actions);
+                self.tell(now, Told::Follower(FollowerEvent::Tick), &mut actions);
             }
-            NodeEvent::Follower(event) => todo.push_back(Told::Follower(event)),
-            NodeEvent::Seat(event) => todo.push_back(Told::Seat(event)),
-            NodeEvent::Coordinator(event) => todo.push_back(Told::Coordinator(event)),
+            NodeEvent::Follower(event) => self.tell(now, Told::Follower(event), &mut actions),
+            NodeEvent::Seat(event) => self.tell(now, Told::Seat(event), &mut actions),
+            NodeEvent::Coordinator(event) => self.tell(now, Told::Coordinator(event), &mut actions),
             NodeEvent::Beat { token, beat } => match self.coordinator {
                 Some(_) => {
                     let event = CoordinatorEvent::Beat { token, beat };
-                    todo.push_back(Told::Coordinator(event));
+                    self.tell(now, Told::Coordinator(event), &mut actions);
                 }
                 None => actions.push(self.lead_on(token)),
             },
@@ -110,16 +111,19 @@ impl Node {
             }
             NodeEvent::Nudged => {}
         }
+        actions
+    }
+
+    /// Tells a part of the node something, and the others what comes of it, one after the other.
+    fn tell(&mut self, now: Now, told: Told, actions: &mut Vec<NodeAction>) {
+        let mut todo = VecDeque::from([told]);
         while let Some(told) = todo.pop_front() {
             match told {
-                Told::Follower(event) => self.tell_follower(now, event, &mut todo, &mut actions),
-                Told::Seat(event) => self.tell_seat(now, event, &mut todo, &mut actions),
-                Told::Coordinator(event) => {
-                    self.tell_coordinator(now, event, &mut todo, &mut actions);
-                }
+                Told::Follower(event) => self.tell_follower(now, event, &mut todo, actions),
+                Told::Seat(event) => self.tell_seat(now, event, &mut todo, actions),
+                Told::Coordinator(event) => self.tell_coordinator(now, event, &mut todo, actions),
             }
         }
-        actions
     }
 
     /// The answer to a heartbeat that belongs to another node.
@@ -137,6 +141,8 @@ impl Node {
         todo: &mut VecDeque<Told>,
         actions: &mut Vec<NodeAction>,
     ) {
+        // Only what was just read is news: the node may have been told better since.
+        let is_news = !matches!(event, SeatEvent::Tick);
         for action in self.seat.handle(now, event) {
             match action {
                 SeatAction::Won => {
@@ -151,7 +157,8 @@ impl Node {
                 action => actions.push(NodeAction::Seat(action)),
             }
         }
-        if let Some(holder) = self.seat.holder() {
+        self.follower.coordinate(self.coordinator.is_some());
+        if let Some(holder) = self.seat.holder().filter(|_| is_news) {
             let event = FollowerEvent::Coordinator(holder.peer.clone());
             todo.push_back(Told::Follower(event));
         }
