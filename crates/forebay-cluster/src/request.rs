@@ -6,6 +6,7 @@ use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeName;
+use crate::message::Introduction;
 use crate::model::{RequestId, RolloutOptions};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub enum Request {
         tables: BTreeSet<TableName>,
         options: RolloutOptions,
     },
+    /// A node that shows a certificate wants to be let in: other nodes let in only those that the
+    /// catalog names.
+    Join { who: Box<Introduction> },
     /// A rollout is given up, unless it was committed.
     Cancel { rollout: RequestId },
     /// Tables cease to be.

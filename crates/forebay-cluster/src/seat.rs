@@ -12,14 +12,37 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::SeenTag;
+use crate::catalog::{Catalog, SeenTag, Written};
 use crate::ids::{ClusterId, HostPort, NodeName};
+use crate::model::{parsed, written};
 use crate::time::{Now, SEAT_LEASE, SEAT_RENEWAL};
 
 /// Between two looks of who wants the seat.
 const LOOK: Duration = Duration::from_millis(2500);
 /// After a failure of the catalog.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Between a renewal of the holder and this, one write may be overtaken.
+const RINGS: usize = 3;
+
+/// The name of the document.
+pub const SEAT: &str = "seat";
+
+/// Has the holder look for requests when it renews. That it cannot be told is no error.
+pub fn ring(catalog: &dyn Catalog, bell: u64) {
+    let rung = || -> Option<Written> {
+        let (bytes, seen) = catalog.get(SEAT).ok()??;
+        let seat: SeatDocument = parsed(SEAT, &bytes).ok()?;
+        let bytes = written(&SeatDocument { bell, ..seat }).ok()?;
+        catalog.put_if(SEAT, bytes.into(), Some(&seen)).ok()
+    };
+    for _ in 0..RINGS {
+        match rung() {
+            Some(Written::Changed) => {}
+            Some(Written::Done(_)) | None => return,
+        }
+    }
+}
 
 /// The document `seat`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,6 +13,10 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
     /// Creates a file for writing; `AlreadyExists` when there is one.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// [`Disk::create`] of a file that nobody else may read.
+    fn create_secret(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.create(path)
+    }
     /// Creates a file that grows at its end while others sync it; `AlreadyExists` when there is
     /// one.
     fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>>;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,6 +40,12 @@ impl Disk for OsDisk {
         Ok(Box::new(OsWriteFile(
             OpenOptions::new().write(true).create_new(true).open(path)?,
         )))
+    }
+
+    fn create_secret(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        Ok(Box::new(OsWriteFile(options.open(path)?)))
     }
 
     fn create_log(&self, path: &Path) -> io::Result<Arc<dyn LogFile>> {

@@ -76,6 +76,7 @@ mod key;
 mod library;
 mod log;
 mod memory;
+mod node_key;
 mod output;
 mod progress;
 mod pulling;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use forebay_io::{Clock, Random};
 use thiserror::Error;
 
-use crate::catalog::{Catalog, CatalogError, Documented, Written};
+use crate::catalog::{Catalog, CatalogError, Documented};
 use crate::ids::HostPort;
 use crate::model::{Head, Identity, Model, Outcome, RequestId, Rollout, WorkPage, parsed, written};
 use crate::request::Request;
-use crate::seat::SeatDocument;
+use crate::seat::ring;
 use crate::status::Status;
 
 pub use pointers::{ClusterPointers, RolloutWish};
@@ -147,26 +147,7 @@ impl ClusterClient {
             }
         }
         if !self.catalog.is_near() {
-            for _ in 0..3 {
-                if self.ring_once().is_some() {
-                    return;
-                }
-            }
-        }
-    }
-
-    fn ring_once(&self) -> Option<()> {
-        let (bytes, seen) = self.catalog.get("seat").ok()??;
-        let mut seat: SeatDocument = parsed("seat", &bytes).ok()?;
-        seat.bell = self.random.next_u64();
-        let bytes = written(&seat).ok()?;
-        match self
-            .catalog
-            .put_if("seat", bytes.into(), Some(&seen))
-            .ok()?
-        {
-            Written::Done(_) => Some(()),
-            Written::Changed => None,
+            ring(&*self.catalog, self.random.next_u64());
         }
     }
 

@@ -233,8 +233,7 @@ impl Step<'_> {
         for (_, beat) in strangers {
             if self.model.node_named(&beat.who.name).is_none() {
                 let id = self.model.work.edit().next_node();
-                self.model
-                    .put_node(entry(id, &beat.who, NodeState::Up, None));
+                self.model.put_node(entry_of(id, &beat.who, NodeState::Up));
             }
         }
         let heard = self.heard.iter();
@@ -244,7 +243,10 @@ impl Step<'_> {
             let is_lost = self.now.since(heard.at) >= NODE_LEASE;
             let paused = before.paused_until_unix_ms;
             let paused = paused.filter(|until| *until > self.now.unix_ms);
-            (!is_lost).then(|| entry(*id, &heard.who, state, paused))
+            (!is_lost).then(|| NodeEntry {
+                paused_until_unix_ms: paused,
+                ..entry_of(*id, &heard.who, state)
+            })
         });
         for entry in entries.collect::<Vec<_>>() {
             self.model.put_node(entry);
@@ -290,7 +292,8 @@ fn state_of(before: &NodeEntry, heard: &Heard, now: Now) -> NodeState {
     }
 }
 
-fn entry(id: NodeId, who: &Introduction, state: NodeState, paused: Option<u64>) -> NodeEntry {
+/// A node's entry, by what it says of itself.
+pub fn entry_of(id: NodeId, who: &Introduction, state: NodeState) -> NodeEntry {
     let who = who.clone();
     NodeEntry {
         id,
@@ -298,7 +301,7 @@ fn entry(id: NodeId, who: &Introduction, state: NodeState, paused: Option<u64>) 
         zone: who.zone,
         incarnation: who.incarnation,
         state,
-        paused_until_unix_ms: paused,
+        paused_until_unix_ms: None,
         listen: who.listen,
         class_ports: who.class_ports,
         peer: who.peer,

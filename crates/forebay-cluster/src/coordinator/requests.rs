@@ -7,12 +7,13 @@ use forebay_engine::TableName;
 use forebay_run::Order;
 
 use super::layouts::unused;
-use super::members::down_since;
+use super::members::{down_since, entry_of};
 use super::{CoordinatorAction, Step, Summary};
 use crate::ids::{NodeId, NodeName};
+use crate::message::Introduction;
 use crate::model::{
-    Aim, Answered, LayoutName, Model, NodeState, Outcome, Phase, RequestId, Rollout, RolloutId,
-    RolloutOptions, RolloutTable, TableEntry,
+    Aim, Answered, LayoutName, Model, NodeEntry, NodeState, Outcome, Phase, RequestId, Rollout,
+    RolloutId, RolloutOptions, RolloutTable, TableEntry,
 };
 use crate::request::{REPLICAS, Request, SwapTo};
 
@@ -67,6 +68,7 @@ impl Step<'_> {
                 force,
             } => self.take_swap(id, tables, options, *force),
             Request::Rollback { tables, options } => self.take_rollback(id, tables, options),
+            Request::Join { who } => self.take_join(who),
             Request::Cancel { rollout } => self.take_cancel(rollout),
             Request::Drop { table } => self.take_drop(table),
             Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),
@@ -236,6 +238,30 @@ impl Step<'_> {
         }
         self.abort(id, format!("table {table} was rolled back meanwhile"));
         Ok(())
+    }
+
+    /// Enters a node's certificate. Who could write the request could write the catalog.
+    fn take_join(&mut self, who: &Introduction) -> Result<TakenUp, String> {
+        let since_unix_ms = self.now.unix_ms;
+        let entry = match self.model.node_named(&who.name) {
+            None => {
+                let id = self.model.work.edit().next_node();
+                entry_of(id, who, NodeState::Left { since_unix_ms })
+            }
+            Some(known) if known.key == who.key => return Ok(TakenUp::Answered(Outcome::Done)),
+            Some(known) if known.is_up() && known.peer != who.peer => {
+                return Err(format!(
+                    "node {} runs already, at {}",
+                    known.name, known.peer
+                ));
+            }
+            Some(known) => NodeEntry {
+                key: who.key.clone(),
+                ..known.clone()
+            },
+        };
+        self.model.put_node(entry);
+        Ok(TakenUp::Answered(Outcome::Done))
     }
 
     fn take_cancel(&mut self, request: &RequestId) -> Result<TakenUp, String> {

@@ -13,9 +13,8 @@ use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
 use crate::model::{Documents, Head, RequestId, parsed, written};
 use crate::node::{NodeEvent, VersionPlace};
 use crate::request::Request;
-use crate::seat::{SeatAction, SeatDocument, SeatEvent};
+use crate::seat::{SEAT, SeatAction, SeatDocument, SeatEvent, ring};
 
-const SEAT: &str = "seat";
 /// How long the store is asked for a manifest before the coordinator is told that it cannot be had.
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(60);
 const MANIFEST_RETRY: Duration = Duration::from_millis(500);
@@ -166,6 +165,24 @@ impl Shell {
                 read => return read.map_err(|error| error.to_string()),
             }
         }
+    }
+
+    /// Asks to be let in by the other nodes, until they do.
+    pub(super) fn join(self: &Arc<Self>, tried: u64) {
+        self.background("forebay-join", move |shell| {
+            let who = &shell.parts.who;
+            let request = Request::Join {
+                who: Box::new(who.clone()),
+            };
+            // A name of its own each time: an answered request is not taken up again.
+            let name = format!("requests/join-{}-{:x}-{tried}", who.name, who.incarnation);
+            let put = written(&request).map_err(io::Error::other);
+            let put = put.and_then(|bytes| shell.parts.catalog.put_if(&name, bytes.into(), None));
+            match put {
+                Ok(_) => ring(&*shell.parts.catalog, shell.parts.random.next_u64()),
+                Err(error) => warn!(%error, "the catalog cannot be told of this node"),
+            }
+        });
     }
 
     fn read_requests(&self) -> io::Result<BTreeMap<RequestId, Request>> {

@@ -7,7 +7,7 @@ mod catalog_work;
 mod known;
 mod peers_work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,6 +41,8 @@ const TICK: Duration = Duration::from_millis(50);
 const FREE: Duration = Duration::from_secs(5);
 /// Between two looks for requests, where they cost nothing.
 const REQUESTS: Duration = Duration::from_millis(200);
+/// Between two tries of a node to be let in.
+const JOIN: Duration = Duration::from_secs(5);
 /// Between two reports of how much has come.
 const ADVANCE: Duration = Duration::from_millis(200);
 
@@ -53,9 +55,16 @@ pub struct NodeParts {
     pub peers: Arc<dyn Peers>,
     pub versions: Arc<dyn Versions>,
     pub versions_at: Arc<dyn VersionSummaries>,
+    pub trusted: Arc<dyn Trusted>,
     pub remembered: Remembered,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
+}
+
+/// Whose certificates are let in.
+pub trait Trusted: std::fmt::Debug + Send + Sync {
+    /// These, as [`Introduction::key`] has them, and no others.
+    fn trust(&self, keys: BTreeSet<String>);
 }
 
 /// Where manifests are read for the coordinator.
@@ -202,6 +211,7 @@ impl Shell {
     fn drive(self: &Arc<Self>, inbox: &Receiver<NodeEvent>) {
         let mut next_tick = Duration::ZERO;
         let mut next_free = Duration::ZERO;
+        let (mut next_join, mut joins) = (Duration::ZERO, 0);
         let mut next_requests = Duration::ZERO;
         while !self.stop.load(Ordering::Relaxed) {
             let now = self.now();
@@ -214,6 +224,11 @@ impl Shell {
             if now.monotonic >= next_requests && self.parts.catalog.is_near() {
                 next_requests = now.monotonic + REQUESTS;
                 self.handle(NodeEvent::Nudged);
+            }
+            if self.parts.who.key.is_some() && now.monotonic >= next_join && !self.is_let_in() {
+                next_join = now.monotonic + JOIN;
+                joins += 1;
+                self.join(joins);
             }
             if now.monotonic >= next_tick {
                 next_tick = now.monotonic + TICK;
@@ -300,9 +315,21 @@ impl Shell {
         }
     }
 
+    /// Whether the catalog names this node's certificate.
+    fn is_let_in(&self) -> bool {
+        let node = self.node.lock();
+        let known = node.follower().known();
+        let entry = known.and_then(|(_, model)| model.node_named(&self.parts.who.name));
+        entry.is_some_and(|entry| entry.key == self.parts.who.key)
+    }
+
     fn route(&self) {
         let node = self.node.lock();
         let follower = node.follower();
+        if let Some((_, model)) = follower.known() {
+            let keys = model.all_nodes().filter_map(|node| node.key.clone());
+            self.parts.trusted.trust(keys.collect());
+        }
         let (Some((head, model)), Some(me)) = (follower.known(), follower.id()) else {
             return;
         };

@@ -20,6 +20,7 @@ use forebay_server::{ClusterConfig, PeerClient, ServerConfig};
 
 use crate::context::Context;
 use crate::human;
+use crate::node_key::NodeKey;
 
 /// The most classes that a node can have ports for.
 const MOST_CLASS_PORTS: usize = 16;
@@ -164,19 +165,26 @@ impl ClusterArgs {
         else {
             bail!("--cluster wants --cache, --node, --zone and --peer");
         };
-        let who = self.introduction(context, config, name, zone, peer)?;
+        let mut who = self.introduction(context, config, name, zone, peer)?;
         let catalog = context.catalog(Patience::Little)?;
         let identity = Documented(&*catalog).identity()?;
         let store = context.open_or_create_directory(cache)?;
         let words = format!("cluster {} ({})", identity.name, identity.id);
         claim_cache(&store, &words)?;
+        // On loopback the clear will do.
+        let is_far = !peer.ip().is_loopback();
+        let key = is_far.then(|| NodeKey::of(&*context.disk, cache, name.as_str()));
+        let key = key.transpose()?;
+        who.key = key.as_ref().map(|key| key.key.clone());
+        let tls = key.as_ref().map(|key| key.tls.clone());
+        let trusted = key.map(|key| key.trusted).unwrap_or_default();
         let held = Arc::new(HeldRanges::default());
         let store = store.holding(held.clone());
         let serving = Arc::new(Serving::commanded(store.clone(), DEFAULT_POLL)?);
         let origin = origin(context)?;
         let versions = LocalVersions::new(store.clone(), held, serving.clone(), origin, rate)?;
         let versions = Arc::new(versions);
-        let peers = PeerClient::start(config.net.clone(), context.clock.clone(), None)?;
+        let peers = PeerClient::start(config.net.clone(), context.clock.clone(), tls.as_ref())?;
         let handle = NodeHandle::new(NodeParts {
             identity,
             who,
@@ -184,6 +192,7 @@ impl ClusterArgs {
             peers: Arc::new(peers),
             versions: versions.clone(),
             versions_at: versions.clone(),
+            trusted,
             remembered: Remembered {
                 disk: context.disk.clone(),
                 dir: cache.join("cluster"),
@@ -198,7 +207,7 @@ impl ClusterArgs {
             gateway: self.gateway,
             class_ports: self.ports(),
             peer,
-            peer_tls: None,
+            peer_tls: tls,
             forward: forebay_server::ForwardLimits::default(),
         });
         Ok(ClusterNode {
