@@ -102,6 +102,11 @@ impl CollectedGets {
 }
 
 impl OwnedGets {
+    pub fn new(table: &[u8], keys: OwnedArgs) -> Self {
+        let table = table.to_vec();
+        Self { table, keys }
+    }
+
     pub fn table(&self) -> &[u8] {
         &self.table
     }

@@ -4,7 +4,8 @@ mod common;
 
 use std::io::{Read, Write};
 
-use common::cluster::{GATEWAY, InOneProcess, LISTEN, at, holders, key_in, node};
+use common::cluster::{GATEWAY, InOneProcess, LISTEN, ROWS, at, holders, key, key_in, node, value};
+use common::{Reply, encode};
 use forebay_cluster::model::{NodeEntry, NodeState, TableEntry};
 use forebay_engine::TableName;
 use forebay_io::sim::Wire;
@@ -105,4 +106,19 @@ fn a_row_that_is_elsewhere_is_not_said_to_be_absent() {
     assert!(body.contains("KV.MAP words tells where"), "{body}");
     assert_eq!(get(&cluster, 2, &path).0, 200);
     assert_eq!(get(&cluster, 2, "/v1/tables/words/rows/none").0 / 100, 4);
+}
+
+#[test]
+fn a_pipeline_over_several_nodes_waits_by_batches_and_not_by_keys() {
+    let cluster = InOneProcess::new();
+    let mut gateway = cluster.client(2, GATEWAY);
+    let get = |n: u32| encode(&[b"GET", format!("words:{}", key(n % ROWS)).as_bytes()]);
+    // On this disk nothing is in memory: what is here is waited for, too.
+    gateway.send(&(0..6400).flat_map(get).collect::<Vec<u8>>());
+    for n in 0..6400 {
+        let wanted = Reply::Bulk(value(n % ROWS, 0).into_bytes());
+        assert_eq!(gateway.read(), wanted);
+    }
+    let line = "forebay_page_cache_misses_total{table=\"words\"}";
+    assert!(metric(&cluster, 2, line) <= 640.0);
 }

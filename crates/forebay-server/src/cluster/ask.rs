@@ -206,8 +206,13 @@ impl<'w> Asker<'w> {
 
     /// Runs a command on what is here. Its reply is as another node would give it.
     pub async fn run_here(&self, place: usize, args: OwnedArgs) -> PeerReplies {
+        self.read_here(Task::One(place, args), 1).await
+    }
+
+    /// The same of a task, which has so many replies at most.
+    pub async fn read_here(&self, task: Task, count: usize) -> PeerReplies {
         let work = Work {
-            task: Task::One(place, args),
+            task,
             tables: self.tables.keep(),
             user: Arc::clone(&self.work.user),
             client: Arc::clone(&self.work.client),
@@ -224,7 +229,10 @@ impl<'w> Asker<'w> {
             }
         };
         let bytes = Bytes::from(reply.into_bytes());
-        let each = std::iter::once(0..bytes.len()).collect();
+        let each = match count {
+            1 => std::iter::once(0..bytes.len()).collect(),
+            _ => split::replies(&bytes).unwrap_or_default(),
+        };
         let from = None;
         PeerReplies { bytes, each, from }
     }

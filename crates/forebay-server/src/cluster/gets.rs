@@ -1,6 +1,10 @@
 //! GETs of one table that follow each other, of which some are at other nodes: each node is asked
 //! for all of its keys at once.
 
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+
 use forebay_cluster::NodeId;
 
 use super::ask::{Asker, PeerReplies, Unanswered, all};
@@ -10,9 +14,11 @@ use super::node::Cluster;
 use super::place::{KeyPlace, TablePlaces};
 use crate::config::HIGH_WATER;
 use crate::execute::Outcome;
-use crate::gets::{GET, OwnedGets};
-use crate::resp::Reply;
-use crate::work::{Done, Work};
+use crate::gets::OwnedGets;
+use crate::resp::{OwnedArgs, Reply};
+use crate::work::{Done, Task, Work};
+
+type AskedNode<'a> = Pin<Box<dyn Future<Output = Result<PeerReplies, Unanswered>> + Send + 'a>>;
 
 /// Of the keys that are asked for at a time; one may be longer.
 const FRAME_BYTES: usize = 1 << 20;
@@ -26,13 +32,25 @@ struct NodeKeys<'m> {
 
 /// How the answer to a key is to be had.
 enum KeyWay {
-    Here,
+    /// It is here: it lies there among the replies that were made at once.
+    Made(Range<usize>),
     Told(String),
+    /// It is here, and waits for the device: the reply at that place.
+    Read(usize),
     /// The reply at that place of a group's.
     Asked {
         group: usize,
         index: usize,
     },
+}
+
+/// What is to be done for GETs.
+struct Plan<'m> {
+    ways: Vec<KeyWay>,
+    made: Reply,
+    /// Keys that are read on a thread that may wait.
+    read: OwnedArgs,
+    groups: Vec<NodeKeys<'m>>,
 }
 
 /// What one try came to.
@@ -51,22 +69,12 @@ pub async fn answer(work: &Work, cluster: &Cluster, gets: &OwnedGets) -> Done {
         tried = answer_once(&asker, gets).await;
     }
     match tried.differ {
-        None if tried.done.answered == 0 => first_here(&asker, gets).await,
         None => tried.done,
         Some(differ) => {
             let (reply, outcome) = asker.fail(&differ.into_words());
             Done::of(reply, outcome, None)
         }
     }
-}
-
-/// The first key, which came here meanwhile and has to wait for the device.
-async fn first_here(asker: &Asker<'_>, gets: &OwnedGets) -> Done {
-    let wire = [gets.table(), b":", gets.keys().get(0)].concat();
-    let args = [&b"GET"[..], &wire].into_iter().collect();
-    let replies = asker.run_here(GET, args).await;
-    let (reply, outcome) = asker.pass(replies.one());
-    Done::of(reply, outcome, None)
 }
 
 async fn answer_once(asker: &Asker<'_>, gets: &OwnedGets) -> Tried {
@@ -77,26 +85,60 @@ async fn answer_once(asker: &Asker<'_>, gets: &OwnedGets) -> Tried {
             return Tried::of(Done::of(reply, outcome, None));
         }
     };
-    let (mut ways, mut groups) = (Vec::new(), Vec::new());
-    let mut bytes = 0;
-    for key in gets.keys().iter() {
-        bytes += key.len();
-        if bytes > FRAME_BYTES && !ways.is_empty() {
-            break;
-        }
-        let place = places.place(key);
-        ways.push(match asker.moved(&place) {
-            _ if place.is_here => KeyWay::Here,
-            Some(moved) => KeyWay::Told(moved),
-            None => asked(&mut groups, &place, gets.table(), key),
-        });
+    let plan = Plan::of(asker, gets, &places);
+    let mut works: Vec<AskedNode<'_>> = Vec::new();
+    for group in &plan.groups {
+        works.push(Box::pin(asker.ask(
+            group.holders,
+            &group.commands,
+            group.count,
+            "",
+        )));
     }
-    let asking = groups.iter().map(|group| {
-        let asking = asker.ask(group.holders, &group.commands, group.count, "");
-        Box::pin(asking) as std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>>
-    });
-    let answers = all(asking.collect()).await;
-    put_together(asker, gets, &ways, &answers)
+    // The last one, where there is any.
+    let read = plan.read.borrow().len();
+    if read > 0 {
+        let task = Task::Gets(OwnedGets::new(gets.table(), plan.read.clone()));
+        works.push(Box::pin(
+            async move { Ok(asker.read_here(task, read).await) },
+        ));
+    }
+    let answers = all(works).await;
+    put_together(asker, &plan, &answers)
+}
+
+impl<'m> Plan<'m> {
+    fn of(asker: &Asker<'_>, gets: &OwnedGets, places: &TablePlaces<'m>) -> Self {
+        let mut plan = Self {
+            ways: Vec::new(),
+            made: asker.work.reply(),
+            read: OwnedArgs::default(),
+            groups: Vec::new(),
+        };
+        let (view, mut bytes) = (asker.view(), 0);
+        for (at, key) in gets.keys().iter().enumerate() {
+            bytes += key.len();
+            let is_full = bytes > FRAME_BYTES || plan.made.len() >= HIGH_WATER;
+            if is_full && !plan.ways.is_empty() {
+                break;
+            }
+            let (place, start) = (places.place(key), plan.made.len());
+            let way = if place.is_here {
+                if gets.answer_one(&view, at, &mut plan.made) {
+                    KeyWay::Made(start..plan.made.len())
+                } else {
+                    plan.read.push(key);
+                    KeyWay::Read(plan.read.borrow().len() - 1)
+                }
+            } else if let Some(moved) = asker.moved(&place) {
+                KeyWay::Told(moved)
+            } else {
+                asked(&mut plan.groups, &place, gets.table(), key)
+            };
+            plan.ways.push(way);
+        }
+        plan
+    }
 }
 
 /// Puts a key to those of the same nodes.
@@ -131,46 +173,44 @@ fn asked<'m>(
 /// The replies in order, up to the first that is not there yet.
 fn put_together(
     asker: &Asker<'_>,
-    gets: &OwnedGets,
-    ways: &[KeyWay],
+    plan: &Plan<'_>,
     answers: &[Result<PeerReplies, Unanswered>],
 ) -> Tried {
     let mut reply = asker.work.reply();
     let (mut answered, mut failed) = (0, 0);
     let mut differ = None;
-    for (at, way) in ways.iter().enumerate() {
+    for way in &plan.ways {
         if reply.len() >= HIGH_WATER {
             break;
         }
         let before = reply.len();
-        match way {
-            KeyWay::Here => {
-                if !answer_here(asker, gets, at, &mut reply) {
-                    break;
-                }
+        let (group, index) = match way {
+            KeyWay::Made(range) => {
+                reply.append(&plan.made.bytes()[range.clone()]);
+                answered += 1;
+                failed += usize::from(reply.bytes()[before] == b'-');
+                continue;
             }
-            KeyWay::Told(words) => reply.error(words),
-            KeyWay::Asked { group, index } => match &answers[*group] {
-                Ok(replies) => match replies.get(*index) {
-                    None => break,
-                    Some(one) => match asker.not_there(replies, one) {
-                        None => reply.append(one),
-                        found => {
-                            differ = found;
-                            break;
-                        }
-                    },
-                },
-                Err(Unanswered::Told(words)) => reply.error(words),
-                Err(found) => {
-                    differ = Some(found.clone());
-                    break;
-                }
-            },
+            KeyWay::Read(index) => (plan.groups.len(), *index),
+            KeyWay::Asked { group, index } => (*group, *index),
+            KeyWay::Told(words) => {
+                reply.error(words);
+                asker.cluster.counts.led(Led::Redirected);
+                (answered, failed) = (answered + 1, failed + 1);
+                continue;
+            }
+        };
+        match taken(asker, &answers[group], index, &mut reply) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(found) => {
+                differ = Some(found);
+                break;
+            }
         }
         answered += 1;
         failed += usize::from(reply.bytes()[before] == b'-');
-        if !matches!(way, KeyWay::Here) {
+        if group < plan.groups.len() {
             asker.cluster.counts.led(Led::of(&reply.bytes()[before..]));
         }
     }
@@ -185,10 +225,25 @@ fn put_together(
     }
 }
 
-/// Whether what is here could be read without waiting.
-fn answer_here(asker: &Asker<'_>, gets: &OwnedGets, at: usize, reply: &mut Reply) -> bool {
-    let view = asker.view();
-    gets.answer_one(&view, at, reply)
+/// Takes one reply of a node's; `false`: it is to be asked for again.
+fn taken(
+    asker: &Asker<'_>,
+    answer: &Result<PeerReplies, Unanswered>,
+    index: usize,
+    reply: &mut Reply,
+) -> Result<bool, Unanswered> {
+    match answer {
+        Ok(replies) => match replies.get(index) {
+            None => return Ok(false),
+            Some(one) => match asker.not_there(replies, one) {
+                None => reply.append(one),
+                Some(differ) => return Err(differ),
+            },
+        },
+        Err(Unanswered::Told(words)) => reply.error(words),
+        Err(differ) => return Err(differ.clone()),
+    }
+    Ok(true)
 }
 
 impl Tried {
