@@ -2,8 +2,8 @@
 //!
 //! Whoever holds the seat rewrites its document every [`SEAT_RENEWAL`]. Who wants it, and sees it
 //! unchanged for [`SEAT_LEASE`] by the own clock, takes it by a conditional write: one of several
-//! gets it. Nothing depends on there being one holder only: what a coordinator writes is conditional
-//! on the head that it read, and a new one raises the head's term first.
+//! gets it. Nothing depends on there being one holder only: what a coordinator writes is
+//! conditional on the head that it read, and a new one raises the head's term first.
 //!
 //! A client that asks for something rings: it rewrites the document with another `bell`. The holder
 //! notices when it renews, so that being asked costs an idle coordinator no request of its own.

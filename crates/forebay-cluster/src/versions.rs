@@ -34,8 +34,8 @@ pub trait Versions: Debug + Send + Sync {
     /// to the operator.
     fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String>;
 
-    /// Lets these versions serve, and no others, at one moment; removes dropped tables. Returns the tables for which that
-    /// failed: nothing of them serves.
+    /// Lets these versions serve, and no others, at one moment; removes dropped tables. Returns the
+    /// tables for which that failed: nothing of them serves.
     fn activate(
         &self,
         tables: &BTreeMap<TableName, Serve>,
@@ -50,6 +50,10 @@ pub trait Versions: Debug + Send + Sync {
 
     /// Nothing is to be answered until this is taken back.
     fn cut_off(&self, cut_off: bool);
+
+    /// Looks after what is here: brings anew what was cut, lost or found damaged, and with `whole`
+    /// reads all of it for that.
+    fn look_after(&self, whole: bool);
 
     /// Bytes that are free on the disk.
     fn free_bytes(&self) -> Option<u64>;

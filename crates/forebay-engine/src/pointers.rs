@@ -11,7 +11,15 @@ use std::fmt::Debug;
 use crate::error::StoreError;
 use crate::name::TableName;
 use crate::pointer::Pointer;
-use crate::table::Swapped;
+
+/// What a swap or a rollback did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swapped {
+    /// What served before; the same as `to` when there was nothing to do.
+    pub from: Option<u64>,
+    /// What serves now.
+    pub to: u64,
+}
 
 /// What is asked of a table's pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

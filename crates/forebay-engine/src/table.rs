@@ -14,7 +14,7 @@ use crate::name::TableName;
 use crate::partition::Held;
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
-use crate::pointers::PointerMove;
+use crate::pointers::{PointerMove, Swapped};
 use crate::store::Store;
 use crate::version::Version;
 
@@ -49,15 +49,6 @@ pub struct VersionInfo {
     pub previous: bool,
     /// Why its manifest cannot be read; the counts are 0 then.
     pub problem: Option<String>,
-}
-
-/// What a swap or a rollback did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Swapped {
-    /// What served before; the same as `to` when there was nothing to do.
-    pub from: Option<u64>,
-    /// What serves now.
-    pub to: u64,
 }
 
 impl Store {

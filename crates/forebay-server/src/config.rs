@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_engine::{Serving, TableName};
+use forebay_engine::{Serving, Store, TableName};
 use forebay_io::{Net, OsNet};
 
 use crate::cluster::ClusterConfig;
@@ -48,6 +48,8 @@ pub struct ServerConfig {
     pub pulls: Option<Arc<dyn Pulls>>,
     /// What serves, where somebody else commands it; none: the server follows the store's pointers.
     pub serving: Option<Arc<Serving>>,
+    /// Whose versions HTTP administration lists and swaps, where that is not the store served from.
+    pub administered: Option<Store>,
     /// The cluster that this is a node of.
     pub cluster: Option<ClusterConfig>,
     /// How many files the process may have open; `None`: there is no limit.
@@ -111,6 +113,7 @@ impl Default for ServerConfig {
             live_memory_bytes: 256 << 20,
             pulls: None,
             serving: None,
+            administered: None,
             cluster: None,
             open_files: None,
             net: Arc::new(OsNet),

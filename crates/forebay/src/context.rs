@@ -14,7 +14,7 @@ use forebay_load::sources::Spool;
 use forebay_objects::{Patience, RemoteDisk, RemoteStore};
 use serde::Serialize;
 
-use crate::clustered::{Clustered, is_in_cluster};
+use crate::cluster_handle::{Clustered, is_in_cluster};
 use crate::exit::{Outcome, is_closed_pipe};
 use crate::global::Global;
 use crate::memory;

@@ -62,6 +62,7 @@ macro_rules! wrong {
 
 mod choices;
 mod cli;
+mod cluster_handle;
 mod clustered;
 mod commands;
 mod context;

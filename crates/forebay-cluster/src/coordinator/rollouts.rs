@@ -38,7 +38,7 @@ pub struct Watch {
 type Expected = BTreeMap<NodeId, BTreeMap<TableName, Proof>>;
 
 /// How a participant stands.
-enum Standing {
+enum Readied {
     Ready(BTreeMap<TableName, Proof>),
     /// It is not ready yet, and may still come.
     Coming,
@@ -86,14 +86,14 @@ impl Step<'_> {
         let mut is_waiting = false;
         for node in &rollout.participants {
             match self.standing(&rollout, *node, &expected) {
-                Standing::Ready(proofs) => {
+                Readied::Ready(proofs) => {
                     proved.insert(*node, proofs);
                 }
-                Standing::Coming => is_waiting = true,
-                Standing::Away => {
+                Readied::Coming => is_waiting = true,
+                Readied::Away => {
                     away.insert(*node);
                 }
-                Standing::Failed(problem) => return self.abort(rollout.id, problem),
+                Readied::Failed(problem) => return self.abort(rollout.id, problem),
             }
         }
         // What others may still answer has to be over, or known to be possible.
@@ -139,11 +139,11 @@ impl Step<'_> {
         self.model.table(table).and_then(held).unwrap_or_default()
     }
 
-    fn standing(&mut self, rollout: &Rollout, node: NodeId, expected: &Expected) -> Standing {
+    fn standing(&mut self, rollout: &Rollout, node: NodeId, expected: &Expected) -> Readied {
         if !self.is_alive(node) {
             return match self.is_safe_to_leave_out(node) {
-                true => Standing::Away,
-                false => Standing::Coming,
+                true => Readied::Away,
+                false => Readied::Coming,
             };
         }
         let name = |step: &Self| {
@@ -156,19 +156,19 @@ impl Step<'_> {
             .and_then(|heard| heard.rollouts.get(&rollout.id));
         match readiness {
             Some(Readiness::Ready { proofs }) => match expected.get(&node) {
-                Some(expected) if expected == proofs => Standing::Ready(proofs.clone()),
+                Some(expected) if expected == proofs => Readied::Ready(proofs.clone()),
                 // The layout has changed since: the node hears of that.
-                Some(_) | None if !self.knows_this(node) => Standing::Coming,
-                Some(expected) => Standing::Failed(format!(
+                Some(_) | None if !self.knows_this(node) => Readied::Coming,
+                Some(expected) => Readied::Failed(format!(
                     "node {} proved {}, and the manifests say {}",
                     name(self),
                     shown(proofs),
                     shown(expected)
                 )),
-                None => Standing::Coming,
+                None => Readied::Coming,
             },
             Some(Readiness::Failed { problem }) => {
-                Standing::Failed(format!("node {}: {problem}", name(self)))
+                Readied::Failed(format!("node {}: {problem}", name(self)))
             }
             Some(Readiness::Bringing { done_bytes, .. }) => {
                 let done_bytes = *done_bytes;
@@ -184,7 +184,7 @@ impl Step<'_> {
         heard.is_some_and(|heard| heard.holds + 1 >= self.revision)
     }
 
-    fn watch_progress(&mut self, rollout: &Rollout, node: NodeId, done_bytes: u64) -> Standing {
+    fn watch_progress(&mut self, rollout: &Rollout, node: NodeId, done_bytes: u64) -> Readied {
         let watch = self.watches.entry(rollout.id).or_default();
         let now = self.now.monotonic;
         let (before, since) = watch.progress.entry(node).or_insert((done_bytes, now));
@@ -193,8 +193,8 @@ impl Step<'_> {
         }
         let deadline = Duration::from_millis(rollout.options.deadline_ms);
         match self.now.since(*since) >= deadline {
-            true => Standing::Away,
-            false => Standing::Coming,
+            true => Readied::Away,
+            false => Readied::Coming,
         }
     }
 

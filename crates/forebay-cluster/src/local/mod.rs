@@ -282,6 +282,32 @@ impl Versions for LocalVersions {
         self.activate(&active, &BTreeSet::new());
     }
 
+    fn look_after(&self, whole: bool) {
+        let origins = Origins::of(Arc::clone(&self.origin));
+        let goes_on = AtomicBool::new(false);
+        let met = self.serving.damaged().into_iter();
+        let met: BTreeMap<TableName, (u64, Vec<RunId>)> = met
+            .map(|(table, version, runs)| (table, (version, runs)))
+            .collect();
+        let active: Vec<TableName> = self.active.lock().keys().cloned().collect();
+        for table in active {
+            let repaired = match met.get(&table) {
+                Some(met) => self
+                    .bringer
+                    .repair_met(&table, met.clone(), &origins, &goes_on),
+                None => self.bringer.repair(&table, whole, &origins, &goes_on),
+            };
+            match repaired {
+                Ok(0) => {}
+                Ok(files) => {
+                    warn!(%table, files, "damaged here: brought anew");
+                    self.serving.reopen(&table);
+                }
+                Err(error) => warn!(%table, %error, "what is damaged here stays so for now"),
+            }
+        }
+    }
+
     fn free_bytes(&self) -> Option<u64> {
         let cache = self.cache();
         cache.disk().free_bytes(cache.root()).ok().flatten()

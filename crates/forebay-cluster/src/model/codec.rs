@@ -16,7 +16,7 @@ const FORMAT_FIELD: &str = "forebay_document";
 
 /// What a document's file has.
 #[derive(Serialize, Deserialize)]
-struct Written<T> {
+struct WrittenDocument<T> {
     forebay_document: u64,
     content: T,
 }
@@ -36,7 +36,7 @@ pub enum ModelError {
 
 /// The bytes of a document's file.
 pub fn written<T: Serialize>(content: T) -> Result<Vec<u8>, ModelError> {
-    let written = Written {
+    let written = WrittenDocument {
         forebay_document: CLUSTER_FORMAT,
         content,
     };
@@ -49,7 +49,7 @@ pub fn written<T: Serialize>(content: T) -> Result<Vec<u8>, ModelError> {
 
 /// What a document's file says.
 pub fn parsed<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, ModelError> {
-    let read: Result<(Written<T>, u64), DocumentError> =
+    let read: Result<(WrittenDocument<T>, u64), DocumentError> =
         unseal(bytes, FORMAT_FIELD, CLUSTER_FORMAT);
     let (written, _) = read.map_err(|problem| ModelError::Damaged {
         name: name.to_owned(),

@@ -8,6 +8,7 @@ mod codec;
 mod doc;
 mod head;
 mod layout;
+mod names;
 mod nodes;
 mod rollout;
 mod tables;
@@ -17,10 +18,11 @@ pub use codec::{Documents, ModelError, parsed, written};
 pub use doc::{Doc, DocRef};
 pub use head::{CLUSTER_FORMAT, Head, Identity};
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};
+pub use names::{RequestId, RolloutId};
 pub use nodes::{NodeEntry, NodeState, NodesPage};
-pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutOptions, RolloutTable};
+pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutOptions, RolloutTable};
 pub use tables::{TableEntry, TablesPage};
-pub use work::{Answered, Outcome, RequestId, WorkPage};
+pub use work::{Answered, Outcome, WorkPage};
 
 use std::collections::BTreeMap;
 

@@ -1,18 +1,13 @@
 //! Rollouts: other versions come to serve, on all nodes or on none.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use forebay_engine::TableName;
 use forebay_run::content::ContentSum;
 use serde::{Deserialize, Serialize};
 
-use super::work::RequestId;
+use super::names::{RequestId, RolloutId};
 use crate::ids::NodeId;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RolloutId(pub u64);
 
 /// A rollout, and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,11 +132,5 @@ impl Default for RolloutOptions {
             min_replicas: None,
             on_failure: OnFailure::Revert,
         }
-    }
-}
-
-impl fmt::Display for RolloutId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

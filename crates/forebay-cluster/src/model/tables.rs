@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::layout::LayoutName;
-use super::rollout::RolloutId;
+use super::names::RolloutId;
 
 /// Over so many documents tables are spread, by their names.
 const PAGES: u64 = 64;

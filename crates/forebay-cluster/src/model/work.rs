@@ -1,18 +1,13 @@
 //! What is under way, and what came of it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
-use super::rollout::{Rollout, RolloutId};
+use super::names::{RequestId, RolloutId};
+use super::rollout::Rollout;
 use crate::ids::NodeId;
-
-/// Drawn by who asks: a request that is found again is no other one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RequestId(pub String);
 
 /// See the module's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,11 +56,5 @@ impl WorkPage {
         let id = NodeId(self.next_node);
         self.next_node += 1;
         id
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }

@@ -11,9 +11,11 @@ use std::time::Duration;
 use forebay_engine::{Bounds, TableName};
 
 use super::copies::{Copies, CopyState, VersionPlace, kept, places_of, wanted};
+use super::events::{FollowerAction, FollowerEvent, Serve};
+use super::said::{Said, is_news};
 use crate::ids::{ClusterId, HostPort, NodeId};
-use crate::message::{Beat, BeatReply, Introduction, Readiness};
-use crate::model::{Head, Model, Phase, Proof, RolloutId};
+use crate::message::{Beat, BeatReply, Introduction};
+use crate::model::{Head, Model, Phase};
 use crate::time::{BEAT, BEAT_LOST, LOOK, LOOK_ALONE, Now};
 
 /// A node that hears of no catalog at all serves what it served before, after so long.
@@ -22,110 +24,6 @@ const REMEMBER_AFTER: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(1);
 /// A node that was suspected is asked again after so long.
 const SUSPECTED_FOR: Duration = Duration::from_secs(5);
-
-/// What a follower is told.
-#[derive(Debug, Clone)]
-pub enum FollowerEvent {
-    Tick,
-    Reply {
-        seq: u64,
-        reply: Box<BeatReply>,
-    },
-    /// A heartbeat was not answered.
-    Lost {
-        seq: u64,
-    },
-    /// Where the coordinator is.
-    Coordinator(HostPort),
-    /// A head, and its model. `remembered`: as this node knew it before it stopped.
-    Loaded {
-        head: Box<Head>,
-        model: Box<Model>,
-        remembered: bool,
-    },
-    NotLoaded,
-    /// The head as it is in the catalog, or as another node knows it.
-    Head(Box<Head>),
-    /// The catalog does not answer.
-    NoHead,
-    Advanced {
-        place: VersionPlace,
-        done_bytes: u64,
-        total_bytes: u64,
-    },
-    Came {
-        place: VersionPlace,
-        ranges: Vec<Bounds>,
-        proof: Proof,
-    },
-    Failed {
-        place: VersionPlace,
-        ranges: Vec<Bounds>,
-        problem: String,
-    },
-    /// All that was to serve does, but for these.
-    Activated {
-        revision: u64,
-        problems: BTreeMap<TableName, String>,
-    },
-    Suspect(NodeId),
-    Trust(NodeId),
-    /// Bytes that are free on the disk.
-    Free(u64),
-    /// The node is told to stop.
-    Leave,
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, PartialEq)]
-pub enum FollowerAction {
-    Beat {
-        to: HostPort,
-        beat: Box<Beat>,
-    },
-    /// Look at the head in the catalog; where that does not answer, ask a node.
-    ReadHead,
-    /// Read what the head names: from these, else from the catalog.
-    Load {
-        head: Box<Head>,
-    },
-    /// Read what this node knew before it stopped.
-    Remember,
-    /// Bring the version, of these ranges, and open it. What is being brought of it with other
-    /// ranges is given up.
-    Prepare {
-        place: VersionPlace,
-        ranges: Vec<Bounds>,
-    },
-    Forget {
-        place: VersionPlace,
-    },
-    /// Let these versions serve, and no others, at one moment.
-    Activate {
-        revision: u64,
-        tables: BTreeMap<TableName, Serve>,
-        /// Tables that served, and are none any more.
-        dropped: BTreeSet<TableName>,
-    },
-    /// Route by what is known.
-    Route,
-    /// The head was heard of too long ago: serve nothing, or serve again.
-    CutOff(bool),
-    /// It has left: the process may end.
-    Left,
-    /// It cannot be a node of this cluster.
-    Refused {
-        problem: String,
-    },
-}
-
-/// What serves of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Serve {
-    pub version: u64,
-    pub history: Vec<u64>,
-    pub ranges: Vec<Bounds>,
-}
 
 /// See the module's text.
 #[derive(Debug)]
@@ -166,16 +64,6 @@ pub struct Follower {
     /// As the coordinator has it, and as this node found out.
     suspects: BTreeSet<NodeId>,
     own_suspects: BTreeMap<NodeId, Duration>,
-}
-
-/// What of a heartbeat makes another one worth sending before the answer.
-#[derive(Debug, Clone, PartialEq)]
-struct Said {
-    revision: u64,
-    serves: u64,
-    holds: u64,
-    leaving: bool,
-    rollouts: BTreeMap<RolloutId, Readiness>,
 }
 
 impl Follower {
@@ -293,6 +181,30 @@ impl Follower {
                 self.heard_of(now, *head, actions);
             }
             FollowerEvent::NoHead => self.looking = false,
+            FollowerEvent::Advanced { .. }
+            | FollowerEvent::Came { .. }
+            | FollowerEvent::Failed { .. } => self.take_copy(now, event),
+            FollowerEvent::Activated { revision, problems } => {
+                self.activated(now, revision, problems, actions);
+            }
+            FollowerEvent::Suspect(node) => {
+                if self.own_suspects.insert(node, now.monotonic).is_none() {
+                    actions.push(FollowerAction::Route);
+                }
+            }
+            FollowerEvent::Trust(node) => {
+                if self.own_suspects.remove(&node).is_some() {
+                    actions.push(FollowerAction::Route);
+                }
+            }
+            FollowerEvent::Free(bytes) => self.free_bytes = Some(bytes),
+            FollowerEvent::Leave => self.leaving = true,
+        }
+    }
+
+    /// What became of a version that is brought.
+    fn take_copy(&mut self, now: Now, event: FollowerEvent) {
+        match event {
             FollowerEvent::Advanced {
                 place,
                 done_bytes,
@@ -317,21 +229,7 @@ impl Follower {
                 self.copies.failed(now, &place, &ranges, problem, *tries);
                 *tries += 1;
             }
-            FollowerEvent::Activated { revision, problems } => {
-                self.activated(now, revision, problems, actions);
-            }
-            FollowerEvent::Suspect(node) => {
-                if self.own_suspects.insert(node, now.monotonic).is_none() {
-                    actions.push(FollowerAction::Route);
-                }
-            }
-            FollowerEvent::Trust(node) => {
-                if self.own_suspects.remove(&node).is_some() {
-                    actions.push(FollowerAction::Route);
-                }
-            }
-            FollowerEvent::Free(bytes) => self.free_bytes = Some(bytes),
-            FollowerEvent::Leave => self.leaving = true,
+            _ => {}
         }
     }
 
@@ -456,8 +354,8 @@ impl Follower {
         };
         let wanted = wanted(model, me);
         let kept: BTreeSet<VersionPlace> = kept(model).collect();
-        // What still serves here stays until the activation that ends it, and what is about to serve
-        // until that has come about.
+        // What still serves here stays until the activation that ends it, and what is about to
+        // serve until that has come about.
         let begun = self.activating.iter().flat_map(|(_, tables)| tables);
         let active = self.active.iter().chain(begun);
         let active = active.map(|(table, serve)| (table.clone(), serve.version));
@@ -654,16 +552,4 @@ fn lacks(model: &Model, active: &BTreeMap<TableName, Serve>) -> bool {
         let serving = model.table(table).and_then(|entry| entry.serving);
         serving != active.get(table).map(|serve| serve.version)
     })
-}
-
-fn is_news(before: &Said, now: &Said) -> bool {
-    let steady = |said: &Said| {
-        let rollouts = said.rollouts.iter();
-        let rollouts: Vec<_> = rollouts
-            .filter(|(_, readiness)| !matches!(readiness, Readiness::Bringing { .. }))
-            .map(|(id, readiness)| (*id, readiness.clone()))
-            .collect();
-        (said.revision, said.serves, said.leaving, rollouts)
-    };
-    steady(before) != steady(now) || before.holds < now.holds
 }

@@ -2,12 +2,15 @@
 //! does.
 
 mod copies;
+mod events;
 mod follower;
+mod said;
 
 use std::collections::{BTreeMap, VecDeque};
 
 pub use copies::{Copies, VersionPlace};
-pub use follower::{Follower, FollowerAction, FollowerEvent, Serve};
+pub use events::{FollowerAction, FollowerEvent, Serve};
+pub use follower::Follower;
 
 use crate::coordinator::{Coordinator, CoordinatorAction, CoordinatorEvent};
 use crate::dice::Dice;

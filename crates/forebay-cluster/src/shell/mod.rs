@@ -41,6 +41,9 @@ const TICK: Duration = Duration::from_millis(50);
 const FREE: Duration = Duration::from_secs(5);
 /// Between two looks for requests, where they cost nothing.
 const REQUESTS: Duration = Duration::from_millis(200);
+/// Between two looks at the lengths of the files that serve, and two readings of them.
+const CARE: Duration = Duration::from_secs(5);
+const READING: Duration = Duration::from_secs(24 * 3600);
 /// Between two tries of a node to be let in.
 const JOIN: Duration = Duration::from_secs(5);
 /// Between two reports of how much has come.
@@ -213,6 +216,8 @@ impl Shell {
         let mut next_free = Duration::ZERO;
         let (mut next_join, mut joins) = (Duration::ZERO, 0);
         let mut next_requests = Duration::ZERO;
+        let (mut next_care, mut next_reading) = (CARE, READING);
+        let caring = Arc::new(AtomicBool::new(false));
         while !self.stop.load(Ordering::Relaxed) {
             let now = self.now();
             if now.monotonic >= next_free {
@@ -220,6 +225,18 @@ impl Shell {
                 if let Some(bytes) = self.parts.versions.free_bytes() {
                     self.handle(NodeEvent::Follower(FollowerEvent::Free(bytes)));
                 }
+            }
+            if now.monotonic >= next_care && !caring.swap(true, Ordering::Relaxed) {
+                next_care = now.monotonic + CARE;
+                let whole = now.monotonic >= next_reading;
+                if whole {
+                    next_reading = now.monotonic + READING;
+                }
+                let caring = Arc::clone(&caring);
+                self.background("forebay-care", move |shell| {
+                    shell.parts.versions.look_after(whole);
+                    caring.store(false, Ordering::Relaxed);
+                });
             }
             if now.monotonic >= next_requests && self.parts.catalog.is_near() {
                 next_requests = now.monotonic + REQUESTS;

@@ -53,8 +53,10 @@ impl From<StoreError> for Refused {
             | StoreError::Incomplete { .. }
             | StoreError::IsLive { .. }
             | StoreError::InUse { .. }
+            | StoreError::NotRolledOut { .. }
             | StoreError::Locked { .. }
             | StoreError::PushRuns { .. } => StatusCode::CONFLICT,
+            StoreError::Catalog { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())

@@ -265,7 +265,9 @@ async fn change(
 
 fn open(shared: &Shared, table: &str) -> Result<Table, Refused> {
     let name = TableName::new(table).map_err(StoreError::Name)?;
-    Ok(shared.store.table(&name)?)
+    // The versions of a node of a cluster are those of the cluster.
+    let store = shared.config.administered.as_ref();
+    Ok(store.unwrap_or(&shared.store).table(&name)?)
 }
 
 /// Runs what waits for the disk on a thread that may.

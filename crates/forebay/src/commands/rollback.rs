@@ -5,7 +5,7 @@ use forebay_cluster::client::RolloutWish;
 use forebay_engine::TableName;
 
 use super::swap;
-use crate::clustered::Drawing;
+use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
 

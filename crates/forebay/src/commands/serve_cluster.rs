@@ -85,8 +85,8 @@ pub struct ClusterArgs {
     )]
     gateway: Option<SocketAddr>,
 
-    /// Ports, beside --listen, of the parts that the node heads, so that clients read from replicas:
-    /// four are enough
+    /// Ports, beside --listen, of the parts that the node heads, so that clients read from
+    /// replicas: four are enough
     #[arg(
         long,
         value_name = "A-B|off",
@@ -201,6 +201,7 @@ impl ClusterArgs {
             random: context.random.clone(),
         });
         let handle = handle.context("cannot start the node")?;
+        config.administered = Some(context.open_store()?);
         config.serving = Some(serving);
         config.cluster = Some(ClusterConfig {
             member: handle.member(),

@@ -7,7 +7,7 @@ use forebay_cluster::client::RolloutWish;
 use forebay_engine::{Swapped, TableName};
 use serde_json::{Value, json};
 
-use crate::clustered::Drawing;
+use crate::cluster_handle::Drawing;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::rolled_out::RolledOut;
@@ -18,8 +18,8 @@ use crate::target::Target;
 ///   forebay swap flights 7
 ///   forebay swap flights@7 carriers@3
 ///
-/// With --json one object {table, version, previous}, of several tables a list of them; in a cluster
-/// each has rollout, {proved, left_out}.
+/// With --json one object {table, version, previous}, of several tables a list of them; in a
+/// cluster each has rollout, {proved, left_out}.
 #[derive(Debug, Args)]
 pub struct Swap {
     /// TABLE V, or TABLE@V of each table

@@ -9,7 +9,7 @@ use forebay_engine::{Store, TableName};
 use forebay_objects::Patience;
 use serde_json::json;
 
-use crate::clustered::is_in_cluster;
+use crate::cluster_handle::is_in_cluster;
 use crate::context::Context;
 use crate::exit::Outcome;
 
@@ -17,10 +17,10 @@ use crate::exit::Outcome;
 ///
 /// From then on the store is the cluster's: which version of a table serves is said by the
 /// cluster's catalog, which lies in the store, and older programs and servers without --cluster
-/// refuse it. With --json one object {cluster, id, tables}, where tables lists what is to be swapped
-/// in, of a store that had tables.
+/// refuse it. With --json one object {cluster, id, tables}, where tables lists what is to be
+/// swapped in, of a store that had tables.
 #[derive(Debug, Args)]
-pub struct Create {
+pub struct CreateCluster {
     /// What people call it
     #[arg(long, value_name = "NAME", default_value = "forebay")]
     name: String,
@@ -31,7 +31,7 @@ pub struct Create {
     adopt: bool,
 }
 
-pub fn run(args: &Create, context: &Context) -> anyhow::Result<Outcome> {
+pub fn run(args: &CreateCluster, context: &Context) -> anyhow::Result<Outcome> {
     let store = match open_or_make(context) {
         Err(error) if is_in_cluster(&error) => return Err(exists(context)),
         store => store?,

@@ -22,7 +22,7 @@ pub struct Cluster {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    Create(create::Create),
+    Create(create::CreateCluster),
     Status(status::StatusArgs),
     Pause(ask::Pause),
     Remove(ask::Remove),

@@ -1,0 +1,114 @@
+//! What a follower is told, and what it has done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::{Bounds, TableName};
+
+use super::copies::VersionPlace;
+use crate::ids::{HostPort, NodeId};
+use crate::message::{Beat, BeatReply};
+use crate::model::{Head, Model, Proof};
+
+/// What a follower is told.
+#[derive(Debug, Clone)]
+pub enum FollowerEvent {
+    Tick,
+    Reply {
+        seq: u64,
+        reply: Box<BeatReply>,
+    },
+    /// A heartbeat was not answered.
+    Lost {
+        seq: u64,
+    },
+    /// Where the coordinator is.
+    Coordinator(HostPort),
+    /// A head, and its model. `remembered`: as this node knew it before it stopped.
+    Loaded {
+        head: Box<Head>,
+        model: Box<Model>,
+        remembered: bool,
+    },
+    NotLoaded,
+    /// The head as it is in the catalog, or as another node knows it.
+    Head(Box<Head>),
+    /// The catalog does not answer.
+    NoHead,
+    Advanced {
+        place: VersionPlace,
+        done_bytes: u64,
+        total_bytes: u64,
+    },
+    Came {
+        place: VersionPlace,
+        ranges: Vec<Bounds>,
+        proof: Proof,
+    },
+    Failed {
+        place: VersionPlace,
+        ranges: Vec<Bounds>,
+        problem: String,
+    },
+    /// All that was to serve does, but for these.
+    Activated {
+        revision: u64,
+        problems: BTreeMap<TableName, String>,
+    },
+    Suspect(NodeId),
+    Trust(NodeId),
+    /// Bytes that are free on the disk.
+    Free(u64),
+    /// The node is told to stop.
+    Leave,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FollowerAction {
+    Beat {
+        to: HostPort,
+        beat: Box<Beat>,
+    },
+    /// Look at the head in the catalog; where that does not answer, ask a node.
+    ReadHead,
+    /// Read what the head names: from these, else from the catalog.
+    Load {
+        head: Box<Head>,
+    },
+    /// Read what this node knew before it stopped.
+    Remember,
+    /// Bring the version, of these ranges, and open it. What is being brought of it with other
+    /// ranges is given up.
+    Prepare {
+        place: VersionPlace,
+        ranges: Vec<Bounds>,
+    },
+    Forget {
+        place: VersionPlace,
+    },
+    /// Let these versions serve, and no others, at one moment.
+    Activate {
+        revision: u64,
+        tables: BTreeMap<TableName, Serve>,
+        /// Tables that served, and are none any more.
+        dropped: BTreeSet<TableName>,
+    },
+    /// Route by what is known.
+    Route,
+    /// The head was heard of too long ago: serve nothing, or serve again.
+    CutOff(bool),
+    /// It has left: the process may end.
+    Left,
+    /// It cannot be a node of this cluster.
+    Refused {
+        problem: String,
+    },
+}
+
+/// What serves of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serve {
+    pub version: u64,
+    pub history: Vec<u64>,
+    pub ranges: Vec<Bounds>,
+}
