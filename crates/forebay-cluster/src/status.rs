@@ -109,7 +109,7 @@ impl NodeStatus {
         let state = match node.state {
             NodeState::Up if is_silent => "silent",
             NodeState::Up => "up",
-            NodeState::Down { .. } if node.paused_until_unix_ms.is_some() => "paused",
+            _ if node.paused_until_unix_ms.is_some() => "paused",
             NodeState::Down { .. } => "down",
             NodeState::Left { .. } => "left",
         };
@@ -184,6 +184,10 @@ fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<
         match node.state.as_str() {
             "silent" => problems.push(format!(
                 "node {} is silent: look at its log, and at the network",
+                node.name
+            )),
+            "left" => problems.push(format!(
+                "node {} is stopped: start it again; until then what it holds is on a node less",
                 node.name
             )),
             "down" => problems.push(format!(

@@ -30,7 +30,14 @@ pub enum StoreError {
         root.display()
     )]
     InCluster { root: PathBuf },
-    /// What a cluster says of a change that it did not make, or not everywhere.
+    /// What a cluster says of a change that it did not begin.
+    #[error("{problem}")]
+    Refused {
+        problem: String,
+        /// Something else is under way.
+        is_busy: bool,
+    },
+    /// What a cluster says of a change that it began, and took back.
     #[error("{problem}")]
     NotRolledOut {
         problem: String,

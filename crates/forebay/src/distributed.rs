@@ -73,8 +73,10 @@ impl DistributedPush {
         let store = context.whole_store_name()?;
         let drawing: Box<dyn Progress + Send> = Box::new(Silent);
         let drawing = Arc::new(drawing);
+        let wanted = wish.replicas;
         let cluster = context.cluster_if_any(wish, &drawing)?;
         if let Some(cluster) = &cluster {
+            push::check(cluster, &request, wanted)?;
             request.cuts = push::cuts(cluster, &request)?;
         }
         let opened = context.open_for_push(&drawing)?;

@@ -205,7 +205,9 @@ fn of_checkpoint(error: &CheckpointError) -> ErrorKind {
 
 fn of_store(error: &StoreError) -> ErrorKind {
     match error {
-        StoreError::Locked { .. } | StoreError::PushRuns { .. } => ErrorKind::Busy,
+        StoreError::Locked { .. }
+        | StoreError::PushRuns { .. }
+        | StoreError::Refused { is_busy: true, .. } => ErrorKind::Busy,
         StoreError::InUse { .. } => ErrorKind::InUse,
         StoreError::NoStore { .. }
         | StoreError::NoTable { .. }
@@ -215,6 +217,7 @@ fn of_store(error: &StoreError) -> ErrorKind {
         StoreError::Name(_)
         | StoreError::IsLive { .. }
         | StoreError::InCluster { .. }
+        | StoreError::Refused { .. }
         | StoreError::NotEmpty { .. } => ErrorKind::Usage,
         StoreError::NotRolledOut { gave_way: true, .. } => ErrorKind::GaveWay,
         StoreError::NotRolledOut { .. } => ErrorKind::NotRolledOut,

@@ -28,8 +28,8 @@ pub enum CatalogError {
     #[error("the store belongs to cluster '{0}' already")]
     Exists(String),
     #[error(
-        "the catalog names document {0}, and there is none: forebay cluster restore makes it anew from \
-         what the nodes know"
+        "the catalog names document {0}, and there is none: restore the folder cluster of the store from a \
+         backup; the nodes serve on meanwhile"
     )]
     Lost(DocRef),
 }

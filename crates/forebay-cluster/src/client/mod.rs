@@ -47,9 +47,11 @@ pub struct ClusterClient {
 pub enum ClientError {
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// The coordinator's words.
+    /// The coordinator's words; nothing was changed.
     #[error("{0}")]
     Refused(String),
+    #[error("{0}")]
+    Busy(String),
     #[error(
         "no node of cluster {cluster} has taken the request up in {seconds} s, and it was withdrawn: are its \
          nodes running? (forebay cluster status)"
@@ -209,6 +211,7 @@ impl ClusterClient {
         let rollout = match &answer.outcome {
             Outcome::Done => return Ok(Some(Ok(Ended::Done))),
             Outcome::Refused(words) => return Ok(Some(Err(ClientError::Refused(words.clone())))),
+            Outcome::Busy(words) => return Ok(Some(Err(ClientError::Busy(words.clone())))),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };
         let Some(rollout) = rollout else {

@@ -115,7 +115,7 @@ impl ClusterPointers {
     fn roll_out(&self, request: &Request) -> Result<Rollout, StoreError> {
         let failed = |problem: String, gave_way| StoreError::NotRolledOut { problem, gave_way };
         let ended = self.client.carry_out(request);
-        let rollout = match ended.map_err(|error| failed(error.to_string(), false))? {
+        let rollout = match ended.map_err(refused)? {
             Ended::Rollout(rollout) => *rollout,
             Ended::Done => {
                 return Err(failed("it was taken for another request".to_owned(), false));
@@ -192,16 +192,15 @@ impl ClusterPointers {
         };
         match self.client.carry_out(&request) {
             Ok(_) => Ok(swapped),
-            Err(error @ (ClientError::Refused(_) | ClientError::NobodyHome { .. })) => {
-                Err(StoreError::NotRolledOut {
-                    problem: error.to_string(),
-                    gave_way: false,
-                })
-            }
-            Err(ClientError::Catalog(error)) => Err(StoreError::Catalog {
-                table: table.clone(),
-                problem: error.to_string(),
-            }),
+            Err(error) => Err(refused(error)),
         }
+    }
+}
+
+/// Why a request was not begun.
+fn refused(error: ClientError) -> StoreError {
+    StoreError::Refused {
+        is_busy: matches!(error, ClientError::Busy(_)),
+        problem: error.to_string(),
     }
 }

@@ -253,8 +253,25 @@ impl Step<'_> {
         }
     }
 
+    fn end_pauses(&mut self) {
+        let now_ms = self.now.unix_ms;
+        let is_over = |node: &&NodeEntry| {
+            let until = node.paused_until_unix_ms;
+            until.is_some_and(|until| until <= now_ms)
+        };
+        let over = self.model.all_nodes().filter(is_over);
+        let over = over.map(|node| NodeEntry {
+            paused_until_unix_ms: None,
+            ..node.clone()
+        });
+        for entry in over.collect::<Vec<_>>() {
+            self.model.put_node(entry);
+        }
+    }
+
     /// Notes who is down. A new coordinator has to hear of nobody for a lease.
     pub fn expire(&mut self) {
+        self.end_pauses();
         if self.now.since(self.took_over) < NODE_LEASE {
             return;
         }

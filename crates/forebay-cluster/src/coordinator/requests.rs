@@ -30,6 +30,23 @@ enum TakenUp {
     Answered(Outcome),
 }
 
+/// Why a request is not carried out.
+enum Refusal {
+    /// The words say why, and what to do.
+    Words(String),
+    Busy(String),
+}
+
+fn words<T>(words: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Words(words.into()))
+}
+
+impl From<String> for Refusal {
+    fn from(words: String) -> Self {
+        Refusal::Words(words)
+    }
+}
+
 impl Step<'_> {
     pub fn take_up(&mut self, requests: &mut BTreeMap<RequestId, Request>) {
         let mut answered = BTreeSet::new();
@@ -42,7 +59,8 @@ impl Step<'_> {
             let outcome = match self.take(id, request) {
                 Ok(TakenUp::Later) => continue,
                 Ok(TakenUp::Answered(outcome)) => outcome,
-                Err(refusal) => Outcome::Refused(refusal),
+                Err(Refusal::Words(words)) => Outcome::Refused(words),
+                Err(Refusal::Busy(words)) => Outcome::Busy(words),
             };
             let unix_ms = self.now.unix_ms;
             let answer = Answered { unix_ms, outcome };
@@ -60,7 +78,7 @@ impl Step<'_> {
             .retain(|_, summary| !matches!(summary, Summary::Failed(_)));
     }
 
-    fn take(&mut self, id: &RequestId, request: &Request) -> Result<TakenUp, String> {
+    fn take(&mut self, id: &RequestId, request: &Request) -> Result<TakenUp, Refusal> {
         match request {
             Request::Swap {
                 tables,
@@ -82,7 +100,7 @@ impl Step<'_> {
         tables: &BTreeMap<TableName, SwapTo>,
         options: &RolloutOptions,
         force: bool,
-    ) -> Result<TakenUp, String> {
+    ) -> Result<TakenUp, Refusal> {
         let mut parts = BTreeMap::new();
         let mut entries = Vec::new();
         for (table, to) in tables {
@@ -97,7 +115,7 @@ impl Step<'_> {
             let known = self.model.table(table).cloned();
             let mut entry = match known {
                 Some(entry) if entry.order == summary.order => entry,
-                Some(entry) => return Err(other_order(table, version, entry.order)),
+                Some(entry) => return words(other_order(table, version, entry.order)),
                 None => TableEntry {
                     order: summary.order,
                     layout: self.layout_for(table, &summary)?,
@@ -134,7 +152,7 @@ impl Step<'_> {
         id: &RequestId,
         tables: &BTreeSet<TableName>,
         options: &RolloutOptions,
-    ) -> Result<TakenUp, String> {
+    ) -> Result<TakenUp, Refusal> {
         let mut parts = BTreeMap::new();
         let mut entries = Vec::new();
         for table in tables {
@@ -144,12 +162,12 @@ impl Step<'_> {
                 .ok_or_else(|| no_table(table))?
                 .clone();
             let Some(serving) = entry.serving else {
-                return Err(format!(
+                return words(format!(
                     "table {table} serves nothing yet: there is nothing to go back to"
                 ));
             };
             let Some(&to) = entry.history.last() else {
-                return Err(format!(
+                return words(format!(
                     "before version {serving} of table {table} none served that is kept: there is nothing to \
                      go back to"
                 ));
@@ -210,22 +228,22 @@ impl Step<'_> {
         TakenUp::Answered(Outcome::Rollout(id))
     }
 
-    fn refuse_busy(&self, table: &TableName) -> Result<(), String> {
+    fn refuse_busy(&self, table: &TableName) -> Result<(), Refusal> {
         match self.model.work.rollout_of(table) {
             None => Ok(()),
             Some(rollout) => {
                 let to = rollout.tables[table].to;
-                Err(format!(
+                Err(Refusal::Busy(format!(
                     "version {to} of table {table} is being rolled out: wait for it, or end it \
                      (forebay cluster cancel {})",
                     rollout.request
-                ))
+                )))
             }
         }
     }
 
     /// A rollback does not wait for what is only being prepared: that ends.
-    fn make_way(&mut self, table: &TableName) -> Result<(), String> {
+    fn make_way(&mut self, table: &TableName) -> Result<(), Refusal> {
         let Some(rollout) = self.model.work.rollout_of(table) else {
             return Ok(());
         };
@@ -241,7 +259,7 @@ impl Step<'_> {
     }
 
     /// Enters a node's certificate. Who could write the request could write the catalog.
-    fn take_join(&mut self, who: &Introduction) -> Result<TakenUp, String> {
+    fn take_join(&mut self, who: &Introduction) -> Result<TakenUp, Refusal> {
         let since_unix_ms = self.now.unix_ms;
         let entry = match self.model.node_named(&who.name) {
             None => {
@@ -250,7 +268,7 @@ impl Step<'_> {
             }
             Some(known) if known.key == who.key => return Ok(TakenUp::Answered(Outcome::Done)),
             Some(known) if known.is_up() && known.peer != who.peer => {
-                return Err(format!(
+                return words(format!(
                     "node {} runs already, at {}",
                     known.name, known.peer
                 ));
@@ -264,13 +282,13 @@ impl Step<'_> {
         Ok(TakenUp::Answered(Outcome::Done))
     }
 
-    fn take_cancel(&mut self, request: &RequestId) -> Result<TakenUp, String> {
+    fn take_cancel(&mut self, request: &RequestId) -> Result<TakenUp, Refusal> {
         let rollout = self.model.work.rollouts.values();
         let rollout = rollout
             .into_iter()
             .find(|rollout| rollout.request == *request);
         let Some((id, phase)) = rollout.map(|rollout| (rollout.id, rollout.phase)) else {
-            return Err(format!(
+            return words(format!(
                 "there is no rollout {request}: it ended long ago, or was never begun"
             ));
         };
@@ -280,13 +298,13 @@ impl Step<'_> {
                 Ok(TakenUp::Answered(Outcome::Done))
             }
             Phase::Aborted => Ok(TakenUp::Answered(Outcome::Done)),
-            _ => Err("it serves already: forebay rollback takes it back".to_owned()),
+            _ => words("it serves already: forebay rollback takes it back"),
         }
     }
 
-    fn take_drop(&mut self, table: &TableName) -> Result<TakenUp, String> {
+    fn take_drop(&mut self, table: &TableName) -> Result<TakenUp, Refusal> {
         if self.model.table(table).is_none() {
-            return Err(no_table(table));
+            return words(no_table(table));
         }
         self.refuse_busy(table)?;
         self.model.remove_table(table);
@@ -296,7 +314,7 @@ impl Step<'_> {
         Ok(TakenUp::Answered(Outcome::Done))
     }
 
-    fn take_pause(&mut self, node: &NodeName, for_ms: u64) -> Result<TakenUp, String> {
+    fn take_pause(&mut self, node: &NodeName, for_ms: u64) -> Result<TakenUp, Refusal> {
         let mut entry = self
             .model
             .node_named(node)
@@ -308,14 +326,15 @@ impl Step<'_> {
         Ok(TakenUp::Answered(Outcome::Done))
     }
 
-    fn take_remove(&mut self, node: &NodeName) -> Result<TakenUp, String> {
+    fn take_remove(&mut self, node: &NodeName) -> Result<TakenUp, Refusal> {
         let id = self.model.node_named(node).ok_or_else(|| no_node(node))?.id;
         if down_since(&self.model, id).is_none() {
-            return Err(format!("node {node} runs: stop it before it is removed"));
+            return words(format!("node {node} runs: stop it before it is removed"));
         }
         if is_listed(&self.model, id) {
-            return Err(format!(
-                "node {node} is to hold parts of tables: forebay cluster drain {node} gives them to others first"
+            return words(format!(
+                "node {node} is to hold parts of tables, and cannot be left out: start it again, or another one under its \
+                 name, which brings them anew"
             ));
         }
         self.model.remove_node(id);
@@ -386,15 +405,15 @@ fn replicas(
     }
     if entry.serving.is_some() && wanted != entry.replicas {
         return Err(format!(
-            "table {table} has {} replicas: forebay cluster replicas {table} {wanted} changes that, a push \
-             does not",
+            "table {table} has {} replicas, and a push does not change that: drop the table first, or leave \
+             --replicas away",
             entry.replicas
         ));
     }
     match model.layouts.contains_key(&entry.layout) {
         true => Ok(wanted),
         false => Err(format!(
-            "table {table} has no layout: forebay cluster restore makes one"
+            "table {table} has no layout: the catalog is damaged"
         )),
     }
 }

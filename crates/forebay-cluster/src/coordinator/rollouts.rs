@@ -425,6 +425,8 @@ fn moved(entry: &TableEntry, part: &RolloutTable) -> TableEntry {
         .len()
         .saturating_sub(part.keep.saturating_sub(1));
     next.history.drain(..too_many);
+    // It was let serve all the same.
+    next.bad.retain(|bad| *bad != part.to);
     if part.aim == Aim::Rollback {
         next.bad
             .extend(part.from.filter(|from| !next.bad.contains(from)));

@@ -37,6 +37,8 @@ pub enum Outcome {
     Rollout(RolloutId),
     /// The words say why, and what to do.
     Refused(String),
+    /// Something else is under way.
+    Busy(String),
 }
 
 impl WorkPage {

@@ -291,7 +291,8 @@ impl Follower {
             }
             BeatReply::NotCoordinator { coordinator } if is_last => {
                 self.next_beat = now.monotonic + BEAT / 4;
-                self.coordinator = coordinator;
+                // Who does not know better may be the coordinator itself, and still reading.
+                self.coordinator = coordinator.or(self.coordinator.take());
             }
             BeatReply::NotCoordinator { .. } => {}
             BeatReply::Refused { problem } => {

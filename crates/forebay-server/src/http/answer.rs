@@ -54,6 +54,7 @@ impl From<StoreError> for Refused {
             | StoreError::IsLive { .. }
             | StoreError::InUse { .. }
             | StoreError::NotRolledOut { .. }
+            | StoreError::Refused { .. }
             | StoreError::Locked { .. }
             | StoreError::PushRuns { .. } => StatusCode::CONFLICT,
             StoreError::Catalog { .. } => StatusCode::SERVICE_UNAVAILABLE,

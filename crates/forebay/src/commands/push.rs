@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_cluster::client::{ClusterPointers, RolloutWish};
 use forebay_cluster::model::{Layout, LayoutName};
-use forebay_engine::{Bound, TableName, Ttl};
+use forebay_engine::{Bound, StoreError, TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
@@ -226,8 +226,10 @@ fn carry_out(
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let drawing = Arc::new(context.progress());
+    let wanted = wish.replicas;
     let cluster = context.cluster_if_any(wish, &drawing)?;
     if let Some(cluster) = &cluster {
+        check(cluster, &request, wanted)?;
         request.cuts = cuts(cluster, &request)?;
     }
     let request = &request;
@@ -277,6 +279,41 @@ pub fn rolled_out(cluster: &ClusterPointers) -> anyhow::Result<Option<RolledOut>
     };
     let (_, model) = cluster.client().model()?;
     Ok(Some(RolledOut::of(&rollout, &model)))
+}
+
+/// What the cluster would refuse is told before anything is read.
+pub fn check(
+    cluster: &ClusterPointers,
+    request: &PushRequest,
+    replicas: Option<usize>,
+) -> anyhow::Result<()> {
+    let (_, model) = cluster.client().model()?;
+    let (name, table) = (&cluster.client().identity().name, &request.table);
+    if !request.swap {
+        return Ok(());
+    }
+    if model.all_nodes().next().is_none() {
+        bail!(
+            "cluster {name} has no nodes yet: start some (forebay serve --cluster), or push with --no-swap"
+        );
+    }
+    if let (Some(entry), Some(replicas)) = (model.table(table), replicas)
+        && entry.replicas != replicas
+    {
+        wrong!(
+            "table {table} has {} replicas, and a push does not change that: leave --replicas away",
+            entry.replicas
+        );
+    }
+    if let Some(rollout) = model.work.rollout_of(table) {
+        let is_busy = true;
+        let problem = format!(
+            "table {table} is being rolled out: wait for it, or end it (forebay cluster cancel {})",
+            rollout.request
+        );
+        return Err(StoreError::Refused { problem, is_busy }.into());
+    }
+    Ok(())
 }
 
 /// Where the nodes of a cluster divide the table.

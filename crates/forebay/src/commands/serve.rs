@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use forebay_engine::TableName;
 use forebay_io::raw;
@@ -260,6 +260,10 @@ fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     let served = Arc::new(ServedBy(running.inside()));
     let pacing = node.versions.bringer().pace(served)?;
     node.handle.start().context("cannot start the node")?;
+    if let Some(problem) = node.taken_in(&*context.clock) {
+        running.shutdown();
+        bail!("{problem}");
+    }
     let signals = Signals::catch().context("cannot catch signals")?;
     let (listen, http) = (running.resp_address(), running.http_address());
     let (gateway, peer) = (running.gateway_address(), running.peer_address());

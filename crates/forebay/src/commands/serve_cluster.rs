@@ -15,6 +15,7 @@ use forebay_cluster::model::CLUSTER_FORMAT;
 use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
 use forebay_cluster::{HostPort, NodeName, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
+use forebay_io::Clock;
 use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
 use forebay_server::{ClusterConfig, PeerClient, ServerConfig};
 
@@ -22,6 +23,9 @@ use crate::context::Context;
 use crate::human;
 use crate::node_key::NodeKey;
 
+/// How long a node that starts waits to hear whether it is taken in.
+const TAKEN_IN: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
 /// The most classes that a node can have ports for.
 const MOST_CLASS_PORTS: usize = 16;
 
@@ -149,6 +153,21 @@ pub struct ClusterNode {
     pub store: Store,
     pub handle: NodeHandle,
     pub versions: Arc<LocalVersions>,
+}
+
+impl ClusterNode {
+    /// Waits a while for the cluster to know the node. Returns why it is not taken in, where that
+    /// was said; a cluster that does not answer is waited for meanwhile.
+    pub fn taken_in(&self, clock: &dyn Clock) -> Option<String> {
+        let end = clock.monotonic() + TAKEN_IN;
+        while clock.monotonic() < end && !self.handle.is_known() {
+            if let Some(problem) = self.handle.refusal() {
+                return Some(problem);
+            }
+            clock.sleep(LOOK);
+        }
+        self.handle.refusal()
+    }
 }
 
 impl ClusterArgs {

@@ -21,6 +21,7 @@ use crate::target::Target;
 /// With --json one object {table, version, previous}, of several tables a list of them; in a
 /// cluster each has rollout, {proved, left_out}.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Swap {
     /// TABLE V, or TABLE@V of each table
     #[arg(required = true, value_name = "TABLE@V")]

@@ -1,12 +1,20 @@
 //! `forebay cluster status`.
 
+use std::time::Duration;
+
 use clap::Args;
+use forebay_cluster::model::Model;
 use forebay_cluster::status::{Status, TableStatus};
+use forebay_objects::page;
 
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 use crate::render::Columns;
+
+/// How many nodes are asked, and how long each is waited for.
+const TRIED: usize = 4;
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// Say how the cluster is, what is wrong, and what to do
 ///
@@ -18,9 +26,23 @@ pub struct StatusArgs {}
 
 pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     let cluster = context.cluster()?;
-    let status = cluster.client().status()?;
+    let (_, model) = cluster.client().model()?;
+    let status = match told_by_nodes(&model) {
+        Some(status) => status,
+        None => cluster.client().status()?,
+    };
     context.print(&status, || text(&status))?;
     Ok(Outcome::Done)
+}
+
+/// What the coordinator knows is more than what the catalog says. Any node passes it on that can be
+/// reached and tells it to everybody.
+fn told_by_nodes(model: &Model) -> Option<Status> {
+    let nodes = model.all_nodes().filter(|node| node.is_up());
+    let https = nodes.filter_map(|node| node.http.as_ref()).take(TRIED);
+    https
+        .filter_map(|http| page(&format!("http://{http}"), "v1/cluster", ANSWER).ok())
+        .find_map(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
 fn text(status: &Status) -> String {
@@ -50,6 +72,9 @@ fn text(status: &Status) -> String {
             replicas(table),
             rollout(table),
         ]);
+    }
+    if let Some(coordinator) = &status.coordinator {
+        text += &format!("coordinator: {coordinator}\n");
     }
     format!("{text}\n{nodes}\n{tables}")
 }
