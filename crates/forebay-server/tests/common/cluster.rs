@@ -186,6 +186,7 @@ pub fn node(id: u32) -> NodeEntry {
         zone: Zone::new(["a", "b"][id as usize % 2]).expect("a name"),
         incarnation: 1,
         state: NodeState::Up,
+        paused_until_unix_ms: None,
         listen: address(LISTEN),
         class_ports: CLASS_PORTS.to_vec(),
         peer: address(PEER),
