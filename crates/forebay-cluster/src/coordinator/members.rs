@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::{Beat, BeatReply, Introduction, Readiness};
 use crate::model::{CLUSTER_FORMAT, Model, NodeEntry, NodeState, RolloutId};
@@ -120,7 +121,9 @@ impl Coordinator {
     ) {
         let before = self.heard.get_mut(&id);
         let is_overtaken = before.as_ref().is_some_and(|before| {
-            before.incarnation == beat.who.incarnation && before.seq >= beat.seq
+            let is_same = before.incarnation == beat.who.incarnation;
+            let is_late = is_same || now.since(before.at) < NODE_LEASE;
+            before.seq >= beat.seq && is_late && (is_same || !is_planted(Bug::HearsStale))
         });
         let nothing = || BeatReply::NotCoordinator { coordinator: None };
         if is_overtaken {

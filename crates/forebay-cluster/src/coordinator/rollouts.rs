@@ -15,12 +15,13 @@ use std::time::Duration;
 use forebay_engine::{Bounds, Pointer, TableName};
 
 use super::{Step, Summary};
+use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
 use crate::model::{
     Aim, NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry,
 };
-use crate::time::{CONFIRM, LEFT_OUT_AFTER, NODE_LEASE, Now};
+use crate::time::{BEAT_LOST, CONFIRM, LEFT_OUT_AFTER, NODE_LEASE, Now};
 use crate::version::ranges_of;
 
 /// What is known of a rollout besides what the catalog says.
@@ -52,7 +53,8 @@ impl Step<'_> {
     pub fn drive(&mut self) {
         let under_way: Vec<RolloutId> = self.model.work.under_way().map(|one| one.id).collect();
         self.watches.retain(|id, _| under_way.contains(id));
-        for id in under_way {
+        let first_new = self.first_new;
+        for id in under_way.into_iter().filter(|id| *id < first_new) {
             let Some(rollout) = self.model.work.rollouts.get(&id).cloned() else {
                 continue;
             };
@@ -96,7 +98,7 @@ impl Step<'_> {
                 Standing::Failed(problem) => return self.abort(rollout.id, problem),
             }
         }
-        if is_waiting {
+        if is_waiting && !is_planted(Bug::CommitsEarly) {
             return;
         }
         let ready: BTreeSet<NodeId> = proved.keys().copied().collect();
@@ -150,7 +152,9 @@ impl Step<'_> {
             .and_then(|heard| heard.rollouts.get(&rollout.id));
         match readiness {
             Some(Readiness::Ready { proofs }) => match expected.get(&node) {
-                Some(expected) if expected == proofs => Standing::Ready(proofs.clone()),
+                Some(expected) if expected == proofs || is_planted(Bug::BelievesProofs) => {
+                    Standing::Ready(proofs.clone())
+                }
                 // The layout has changed since: the node hears of that.
                 Some(_) | None if !self.knows_this(node) => Standing::Coming,
                 Some(expected) => Standing::Failed(format!(
@@ -199,6 +203,7 @@ impl Step<'_> {
         match self.model.node(node).map(|entry| entry.state) {
             None | Some(NodeState::Left { .. }) => true,
             Some(NodeState::Up) => false,
+            Some(NodeState::Down { .. }) if is_planted(Bug::LeavesOutEarly) => true,
             Some(NodeState::Down { .. }) => {
                 let heard = self
                     .heard
@@ -278,6 +283,14 @@ impl Step<'_> {
         if !self.is_time_over(rollout.id) {
             return;
         }
+        // Who is silent may be dead: its lease tells.
+        let is_silent = |node: &NodeId| {
+            let heard = self.heard.get(node);
+            heard.is_none_or(|heard| self.now.since(heard.at) >= BEAT_LOST)
+        };
+        if missing.iter().all(is_silent) && missing.iter().any(|node| self.is_alive(*node)) {
+            return;
+        }
         let serving = rollout.participants.difference(&missing).copied().collect();
         let is_enough = self.is_enough(&rollout, &serving).is_ok();
         // Who is alive, and does not serve what it proved to have, is out of order.
@@ -324,7 +337,10 @@ impl Step<'_> {
         let Some(reverted) = rollout.reverted else {
             return;
         };
-        let missing = self.not_serving(&rollout, reverted);
+        let mut missing = self.not_serving(&rollout, reverted);
+        if is_planted(Bug::ForgetsANode) {
+            missing.pop_first();
+        }
         let are_all_down = missing.iter().all(|node| !self.is_alive(*node));
         if missing.is_empty() || (are_all_down && self.is_time_over(rollout.id)) {
             rollout.left_out.extend(missing);
