@@ -23,6 +23,8 @@ pub mod node;
 pub mod request;
 pub mod seat;
 pub mod shell;
+#[cfg(test)]
+mod sim_tests;
 pub mod status;
 pub mod time;
 pub mod version;

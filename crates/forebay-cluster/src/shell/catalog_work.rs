@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::Shell;
 use crate::catalog::{Documented, Written};
-use crate::coordinator::{CoordinatorAction, CoordinatorEvent};
+use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
 use crate::model::{Documents, Head, RequestId, parsed, written};
 use crate::node::{NodeEvent, VersionPlace};
 use crate::request::Request;
@@ -81,7 +81,10 @@ impl Shell {
                 }
                 CoordinatorAction::ListRequests => match shell.read_requests() {
                     Ok(requests) => CoordinatorEvent::Requests(requests),
-                    Err(error) => return debug!(%error, "requests cannot be read now"),
+                    Err(error) => {
+                        debug!(%error, "requests cannot be read now");
+                        CoordinatorEvent::NotListed
+                    }
                 },
                 CoordinatorAction::ForgetRequests(ids) => {
                     for id in ids {
@@ -131,17 +134,19 @@ impl Shell {
         let put = catalog
             .put_documents(&documents)
             .and_then(|()| catalog.put_head(head, Some(seen)));
-        match put {
+        let outcome = match put {
             Ok(Written::Done(seen)) => {
                 self.known.add(documents);
-                CoordinatorEvent::Committed(seen)
+                CommitOutcome::Done(seen)
             }
-            Ok(Written::Changed) => CoordinatorEvent::Conflict,
+            Ok(Written::Changed) => CommitOutcome::Conflict,
             Err(error) => {
                 warn!(%error, "a change of the catalog is tried again");
-                CoordinatorEvent::Unknown
+                CommitOutcome::Unknown
             }
-        }
+        };
+        let stamp = head.stamp;
+        CoordinatorEvent::Wrote { stamp, outcome }
     }
 
     /// A store that is away is waited for.
