@@ -7,6 +7,7 @@
 //! The protocols are state machines without I/O: they are given the time and an event, and return
 //! what is to be done.
 
+mod bugs;
 pub mod catalog;
 pub mod client;
 pub mod coordinator;
@@ -22,6 +23,8 @@ pub mod node;
 pub mod request;
 pub mod seat;
 pub mod shell;
+#[cfg(test)]
+mod sim_tests;
 pub mod status;
 pub mod time;
 pub mod version;

@@ -29,7 +29,7 @@ pub struct Status {
 pub struct NodeStatus {
     pub name: String,
     pub zone: String,
-    /// up, silent, down, left or paused.
+    /// up, starting, silent, down, left or paused.
     pub state: String,
     pub listen: HostPort,
     /// The revision whose tables it serves, where that is known.
@@ -106,7 +106,9 @@ impl NodeStatus {
         let heard = coordinator.and_then(|(coordinator, _)| coordinator.heard().get(&node.id));
         let is_silent =
             coordinator.is_some_and(|(coordinator, _)| coordinator.suspects().contains(&node.id));
+        let is_starting = heard.is_some_and(|heard| heard.serves == 0);
         let state = match node.state {
+            NodeState::Up if is_starting => "starting",
             NodeState::Up if is_silent => "silent",
             NodeState::Up => "up",
             _ if node.paused_until_unix_ms.is_some() => "paused",

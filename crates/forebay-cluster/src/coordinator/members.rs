@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::{Beat, BeatReply, Introduction, Readiness};
 use crate::model::{CLUSTER_FORMAT, Model, NodeEntry, NodeState, RolloutId};
@@ -120,7 +121,9 @@ impl Coordinator {
     ) {
         let before = self.heard.get_mut(&id);
         let is_overtaken = before.as_ref().is_some_and(|before| {
-            before.incarnation == beat.who.incarnation && before.seq >= beat.seq
+            let is_same = before.incarnation == beat.who.incarnation;
+            let is_late = is_same || now.since(before.at) < NODE_LEASE;
+            before.seq >= beat.seq && is_late && (is_same || !is_planted(Bug::HearsStale))
         });
         let nothing = || BeatReply::NotCoordinator { coordinator: None };
         if is_overtaken {
@@ -330,12 +333,13 @@ pub fn entry_of(id: NodeId, who: &Introduction, state: NodeState) -> NodeEntry {
     }
 }
 
-/// Nodes that should send heartbeats, and are silent.
+/// Nodes that are not to be led to: they should send heartbeats and are silent, or serve nothing
+/// yet.
 fn suspects(model: &Model, heard: &BTreeMap<NodeId, Heard>, now: Now) -> BTreeSet<NodeId> {
     let up = model.all_nodes().filter(|node| node.is_up());
     let silent = up.filter(|node| {
         let heard = heard.get(&node.id);
-        heard.is_some_and(|heard| now.since(heard.at) >= BEAT_LOST)
+        heard.is_some_and(|heard| now.since(heard.at) >= BEAT_LOST || heard.serves == 0)
     });
     silent.map(|node| node.id).collect()
 }

@@ -167,6 +167,8 @@ struct Step<'a> {
     /// The revision that a commit of this step makes.
     revision: u64,
     took_over: Duration,
+    /// Rollouts from this one on begin with this step: nobody has heard of them.
+    first_new: RolloutId,
     heard: &'a mut BTreeMap<NodeId, Heard>,
     watches: &'a mut BTreeMap<RolloutId, Watch>,
     summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
@@ -341,6 +343,7 @@ impl Coordinator {
             model: standing.model.clone(),
             revision: standing.head.revision + 1,
             took_over: self.took_over,
+            first_new: RolloutId(standing.model.work.next_rollout),
             heard: &mut self.heard,
             watches: &mut self.watches,
             summaries: &mut self.summaries,

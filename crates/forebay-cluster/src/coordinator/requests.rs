@@ -9,6 +9,7 @@ use forebay_run::Order;
 use super::layouts::unused;
 use super::members::{down_since, entry_of};
 use super::{CoordinatorAction, Step, Summary};
+use crate::bugs::{Bug, is_planted};
 use crate::ids::{NodeId, NodeName};
 use crate::message::Introduction;
 use crate::model::{
@@ -52,7 +53,7 @@ impl Step<'_> {
         let mut answered = BTreeSet::new();
         for (id, request) in requests.iter() {
             // It was answered, and the coordinator ended before its document was removed.
-            if self.model.work.answers.contains_key(id) {
+            if self.model.work.answers.contains_key(id) && !is_planted(Bug::DoesTwice) {
                 answered.insert(id.clone());
                 continue;
             }

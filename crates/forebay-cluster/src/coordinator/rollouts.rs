@@ -15,12 +15,13 @@ use std::time::Duration;
 use forebay_engine::{Bounds, Pointer, TableName};
 
 use super::{Step, Summary};
+use crate::bugs::{Bug, is_planted};
 use crate::ids::NodeId;
 use crate::message::Readiness;
 use crate::model::{
     Aim, NodeState, OnFailure, Phase, Proof, Rollout, RolloutId, RolloutTable, TableEntry,
 };
-use crate::time::{CONFIRM, LEFT_OUT_AFTER, NODE_LEASE, Now};
+use crate::time::{BEAT_LOST, CONFIRM, LEFT_OUT_AFTER, NODE_LEASE, Now};
 use crate::version::ranges_of;
 
 /// What is known of a rollout besides what the catalog says.
@@ -52,7 +53,8 @@ impl Step<'_> {
     pub fn drive(&mut self) {
         let under_way: Vec<RolloutId> = self.model.work.under_way().map(|one| one.id).collect();
         self.watches.retain(|id, _| under_way.contains(id));
-        for id in under_way {
+        let first_new = self.first_new;
+        for id in under_way.into_iter().filter(|id| *id < first_new) {
             let Some(rollout) = self.model.work.rollouts.get(&id).cloned() else {
                 continue;
             };
@@ -99,7 +101,7 @@ impl Step<'_> {
         // What others may still answer has to be over, or known to be possible.
         let others = self.others(&rollout.participants);
         is_waiting |= !others.iter().all(|node| self.is_safe_to_leave_out(*node));
-        if is_waiting {
+        if is_waiting && !is_planted(Bug::CommitsEarly) {
             return;
         }
         let ready: BTreeSet<NodeId> = proved.keys().copied().collect();
@@ -156,7 +158,9 @@ impl Step<'_> {
             .and_then(|heard| heard.rollouts.get(&rollout.id));
         match readiness {
             Some(Readiness::Ready { proofs }) => match expected.get(&node) {
-                Some(expected) if expected == proofs => Readied::Ready(proofs.clone()),
+                Some(expected) if expected == proofs || is_planted(Bug::BelievesProofs) => {
+                    Readied::Ready(proofs.clone())
+                }
                 // The layout has changed since: the node hears of that.
                 Some(_) | None if !self.knows_this(node) => Readied::Coming,
                 Some(expected) => Readied::Failed(format!(
@@ -205,19 +209,16 @@ impl Step<'_> {
         match self.model.node(node).map(|entry| entry.state) {
             None | Some(NodeState::Left { .. }) => true,
             Some(NodeState::Up) => false,
+            Some(NodeState::Down { .. }) if is_planted(Bug::LeavesOutEarly) => true,
             Some(NodeState::Down { .. }) => self.silent_for(node) >= NODE_LEASE + LEFT_OUT_AFTER,
         }
     }
 
     /// Whether a node that was left out may go on answering from its old state: it was not stopped
-    /// in order, and does not refuse by itself when it hears of nothing.
+    /// in order. One that refuses when it is cut off may be cut off of this coordinator alone.
     fn may_answer_still(&self, node: NodeId) -> bool {
-        let Some(entry) = self.model.node(node) else {
-            return false;
-        };
-        let limit = entry.cut_off_ms.map(Duration::from_millis);
-        let refuses = limit.is_some_and(|limit| self.silent_for(node) >= limit + NODE_LEASE);
-        !matches!(entry.state, NodeState::Left { .. }) && !refuses
+        let entry = self.model.node(node);
+        entry.is_some_and(|entry| !matches!(entry.state, NodeState::Left { .. }))
     }
 
     /// For how long a node was not heard of, as far as this coordinator can know.
@@ -296,6 +297,14 @@ impl Step<'_> {
         if !self.is_time_over(rollout.id) {
             return;
         }
+        // Who is silent may be dead: its lease tells.
+        let is_silent = |node: &NodeId| {
+            let heard = self.heard.get(node);
+            heard.is_none_or(|heard| self.now.since(heard.at) >= BEAT_LOST)
+        };
+        if missing.iter().all(is_silent) && missing.iter().any(|node| self.is_alive(*node)) {
+            return;
+        }
         let serving = rollout.participants.difference(&missing).copied().collect();
         let is_enough = self.is_enough(&rollout, &serving).is_ok();
         // Who is alive, and does not serve what it proved to have, is out of order.
@@ -342,7 +351,10 @@ impl Step<'_> {
         let Some(reverted) = rollout.reverted else {
             return;
         };
-        let missing = self.not_serving(&rollout, reverted);
+        let mut missing = self.not_serving(&rollout, reverted);
+        if is_planted(Bug::ForgetsANode) {
+            missing.pop_first();
+        }
         let are_all_down = missing.iter().all(|node| !self.is_alive(*node));
         if missing.is_empty() || (are_all_down && self.is_time_over(rollout.id)) {
             rollout.left_out.extend(missing);

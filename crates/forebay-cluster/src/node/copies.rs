@@ -80,10 +80,14 @@ pub fn held(model: &Model, entry: &TableEntry, me: NodeId) -> Vec<Bounds> {
     layout.map_or(Vec::new(), |layout| ranges_of(layout, entry.replicas, me))
 }
 
-/// The versions that are kept once they are here: what a rollback would go to.
+/// The versions that are kept once they are here: what a rollback would go to, and what served
+/// before a rollout that is not over, as not all nodes have ended it yet.
 pub fn kept(model: &Model) -> impl Iterator<Item = VersionPlace> {
     let tables = model.all_tables();
-    tables.filter_map(|(name, entry)| Some((name.clone(), *entry.history.last()?)))
+    let before = tables.filter_map(|(name, entry)| Some((name.clone(), *entry.history.last()?)));
+    let rollouts = model.work.under_way();
+    let tables = rollouts.flat_map(|rollout| &rollout.tables);
+    before.chain(tables.filter_map(|(name, part)| Some((name.clone(), part.from?))))
 }
 
 impl Copies {

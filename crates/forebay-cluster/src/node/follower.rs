@@ -13,6 +13,7 @@ use forebay_engine::{Bounds, TableName};
 use super::copies::{Copies, CopyState, VersionPlace, kept, places_of, wanted};
 use super::events::{FollowerAction, FollowerEvent, Serve};
 use super::said::{Said, is_news};
+use crate::bugs::{Bug, is_planted};
 use crate::ids::{ClusterId, HostPort, NodeId};
 use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{Head, Model, Phase};
@@ -40,6 +41,8 @@ pub struct Follower {
     tries: BTreeMap<VersionPlace, u32>,
     active: BTreeMap<TableName, Serve>,
     activating: Option<(u64, BTreeMap<TableName, Serve>)>,
+    /// What was to serve last: the same is tried again after a pause only.
+    tried: BTreeMap<TableName, Serve>,
     /// Tables that could not be let serve, and why.
     refused: BTreeMap<TableName, String>,
     retry_at: Duration,
@@ -79,11 +82,13 @@ impl Follower {
             tries: BTreeMap::new(),
             active: BTreeMap::new(),
             activating: None,
+            tried: BTreeMap::new(),
             refused: BTreeMap::new(),
             retry_at: Duration::ZERO,
             serves: 0,
             coordinator: None,
-            seq: 0,
+            // Above that of the process before, whose last heartbeats may arrive late.
+            seq: now.unix_ms.saturating_mul(1000),
             waiting: None,
             next_beat: Duration::ZERO,
             looking: false,
@@ -397,6 +402,10 @@ impl Follower {
                 (Some(copy), _) if matches!(copy.state, CopyState::Ready(_)) => serve(&copy.ranges),
                 // Other ranges of it are being brought: what is here serves on.
                 (_, Some(before)) => serve(&before.ranges),
+                (_, None) if is_planted(Bug::AnswersFromOld) => match self.active.get(table) {
+                    Some(old) => old.clone(),
+                    None => continue,
+                },
                 (_, None) => continue,
             };
             target.insert(table.clone(), next);
@@ -406,7 +415,8 @@ impl Follower {
             if !lacks(model, &self.active) {
                 self.serves = self.serves.max(head.revision);
             }
-        } else if self.refused.is_empty() || now.monotonic >= self.retry_at {
+        } else if target != self.tried || now.monotonic >= self.retry_at {
+            self.tried.clone_from(&target);
             let gone = |table: &&TableName| model.table(table).is_none();
             let dropped = self.active.keys().filter(gone).cloned().collect();
             self.activating = Some((head.revision, target.clone()));

@@ -124,15 +124,22 @@ impl<'w> Asker<'w> {
             versions,
         };
         let take = |bytes: &Bytes, node| PeerReplies::of(bytes.clone(), count, node);
-        self.ask_frame(holders, header.frame(commands), take).await
+        let is_whole = |replies: &PeerReplies| {
+            let mut each = (0..count).filter_map(|index| replies.get(index));
+            !each.any(|reply| split::is_error(reply, "NOTHERE"))
+        };
+        let frame = header.frame(commands);
+        self.ask_frame(holders, frame, take, is_whole).await
     }
 
-    /// Sends a frame to these nodes until one answers with what `take` understands.
+    /// Sends a frame to these nodes until one answers with what `take` understands. A node that has
+    /// not opened all of it, or not that version, is passed over while there are others.
     pub async fn ask_frame<T>(
         &self,
         holders: &[NodeId],
         frame: Bytes,
         take: impl Fn(&Bytes, NodeId) -> Option<T>,
+        is_whole: impl Fn(&T) -> bool,
     ) -> Result<T, Unanswered> {
         if holders.contains(&self.map.me) && holders.len() == 1 {
             // Until it has opened what came to it, or learns that it went.
@@ -141,6 +148,7 @@ impl<'w> Asker<'w> {
                 self.map.revision
             )));
         }
+        let (mut part, mut other_version) = (None, None);
         let mut problems = Vec::new();
         let mut is_late = false;
         let links = self.cluster.links(self.work.worker);
@@ -152,7 +160,13 @@ impl<'w> Asker<'w> {
             }
             let garbled = || io::Error::other("its answer cannot be understood");
             let taken = match links.ask(&node.peer, frame.clone(), limit).await {
-                Ok(PeerAnswer::Refused(text)) => return Err(self.refused(node, text)),
+                Ok(PeerAnswer::Refused(text)) => match self.refused(node, text) {
+                    told @ Unanswered::OtherVersion(_) => {
+                        other_version.get_or_insert(told);
+                        continue;
+                    }
+                    told => return Err(told),
+                },
                 Ok(PeerAnswer::Bytes(bytes)) => take(&bytes, node.id).ok_or_else(garbled),
                 Err(error) => Err(error),
             };
@@ -161,7 +175,10 @@ impl<'w> Asker<'w> {
                     if !node.is_available {
                         self.cluster.member().trust(node.id);
                     }
-                    return Ok(taken);
+                    if is_whole(&taken) {
+                        return Ok(taken);
+                    }
+                    part.get_or_insert(taken);
                 }
                 Err(error) => {
                     is_late |= error.kind() == io::ErrorKind::TimedOut;
@@ -169,6 +186,11 @@ impl<'w> Asker<'w> {
                     problems.push(format!("{} ({}): {error}", node.name, node.peer));
                 }
             }
+        }
+        match (part, other_version) {
+            (Some(part), _) => return Ok(part),
+            (None, Some(told)) => return Err(told),
+            (None, None) => {}
         }
         let code = if is_late { "TRYAGAIN" } else { "CLUSTERDOWN" };
         let problems = match problems.is_empty() {

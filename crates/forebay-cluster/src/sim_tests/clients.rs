@@ -1,0 +1,237 @@
+//! Operators: they write requests into the catalog, ring, and watch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::TableName;
+
+use super::shell::NO_VERSION;
+use super::world::{MS, SECOND, World, table};
+use crate::ids::NodeId;
+use crate::model::{Model, OnFailure, Outcome, Phase, RequestId, RolloutOptions};
+use crate::node::NodeEvent;
+use crate::request::{Request, SwapTo};
+
+/// What an operator asked for, and was told.
+#[derive(Debug, Clone)]
+pub struct Op {
+    pub id: RequestId,
+    pub request: Request,
+    pub report: Option<Report>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// Without left-out nodes: exit code 0, else 6.
+    Done {
+        left_out: BTreeSet<NodeId>,
+    },
+    /// Aborted or reverted.
+    Undone {
+        phase: Phase,
+        reason: String,
+    },
+    Refused(String),
+}
+
+/// Operators that ask for something now and then, until the end.
+pub fn schedule(world: &mut World, seconds: u64) {
+    let end = world.now + seconds * SECOND;
+    next_request(world, end, 0);
+    next_gather(world);
+}
+
+fn next_gather(world: &mut World) {
+    let pause = world.dice.between(200, 600) * MS;
+    world.after(pause, |world| {
+        let at = world.dice.below(world.hosts.len() as u64) as usize;
+        world.gather(at);
+        next_gather(world);
+    });
+}
+
+fn next_request(world: &mut World, end: u64, version: u64) {
+    let pause = world.dice.between(100, 9000) * MS;
+    if world.now + pause > end {
+        return;
+    }
+    world.after(pause, move |world| {
+        let request = draw(world, version + 1);
+        world.submit(request);
+        next_request(world, end, version + 2);
+    });
+}
+
+fn draw(world: &mut World, version: u64) -> Request {
+    let (one, other) = (table(world.dice.below(3)).0, table(world.dice.below(3)).0);
+    let options = RolloutOptions {
+        deadline_ms: [12_000, 30_000, 60_000][world.dice.below(3) as usize],
+        min_replicas: world.dice.chance(300).then_some(1),
+        on_failure: match world.dice.chance(300) {
+            true => OnFailure::Keep,
+            false => OnFailure::Revert,
+        },
+    };
+    match world.dice.below(100) {
+        0..15 => Request::Rollback {
+            tables: BTreeSet::from([one]),
+            options,
+        },
+        15..20 => Request::Rollback {
+            tables: BTreeSet::from([one, other]),
+            options,
+        },
+        20..26 => match world.ops.last() {
+            Some(op) => Request::Cancel {
+                rollout: op.id.clone(),
+            },
+            None => Request::Drop { table: one },
+        },
+        26..29 => Request::Drop { table: one },
+        drawn => {
+            let known = 1 + world.dice.below(version);
+            let version = match drawn {
+                29..39 => known,
+                39..41 => NO_VERSION,
+                _ => version,
+            };
+            let mut tables = BTreeMap::from([(one, swap_to(world, version))]);
+            if world.dice.chance(400) {
+                tables.insert(other, swap_to(world, version));
+            }
+            Request::Swap {
+                tables,
+                options,
+                force: world.dice.chance(200),
+            }
+        }
+    }
+}
+
+fn swap_to(world: &mut World, version: u64) -> SwapTo {
+    SwapTo {
+        version,
+        replicas: None,
+        keep: world.dice.between(1, 4) as usize,
+        replaces: None,
+    }
+}
+
+impl World {
+    /// An operator's command: it goes on until it has an end.
+    pub fn submit(&mut self, request: Request) -> usize {
+        self.count("requests");
+        let at = self.ops.len();
+        let id = RequestId(format!("{:03}-{:x}", at, self.dice.below(1 << 16)));
+        self.ops.push(Op {
+            id,
+            request,
+            report: None,
+        });
+        self.put_request(at);
+        at
+    }
+
+    fn put_request(&mut self, at: usize) {
+        let Op { id, request, .. } = self.ops[at].clone();
+        let reaches = !self.store.is_away;
+        self.operate(
+            reaches,
+            None,
+            move |world| world.store.requests.insert(id, request),
+            move |world, done| match done {
+                Some(_) => {
+                    world.ring();
+                    world.watch(at);
+                }
+                None => world.after(SECOND, move |world| world.put_request(at)),
+            },
+        );
+    }
+
+    /// By the seat's document, and sometimes by a nudge to every node.
+    fn ring(&mut self) {
+        if self.dice.chance(300) {
+            for host in 0..self.hosts.len() {
+                let life = self.life(host);
+                self.tell(life, NodeEvent::Nudged);
+            }
+        }
+        let bell = self.dice.draw();
+        let reaches = !self.store.is_away;
+        self.operate(
+            reaches,
+            None,
+            move |world| {
+                if let Some((mut seat, number)) = world.store.seat.clone() {
+                    seat.bell = bell;
+                    world.store.put_seat(seat, Some(&super::store::tag(number)));
+                }
+            },
+            |world, done| {
+                if done.is_none() {
+                    world.after(SECOND, World::ring);
+                }
+            },
+        );
+    }
+
+    fn watch(&mut self, at: usize) {
+        let reaches = !self.store.is_away;
+        self.operate(
+            reaches,
+            None,
+            |world| world.store.current().clone(),
+            move |world, model| {
+                if let Some(model) = model {
+                    world.seen(at, &model);
+                }
+                if world.ops[at].report.is_none() {
+                    world.after(SECOND, move |world| world.watch(at));
+                }
+            },
+        );
+    }
+
+    fn seen(&mut self, at: usize, model: &Model) {
+        let id = self.ops[at].id.clone();
+        let Some(answer) = model.work.answers.get(&id) else {
+            return;
+        };
+        let report = match &answer.outcome {
+            Outcome::Done => Report::Done {
+                left_out: BTreeSet::new(),
+            },
+            Outcome::Refused(problem) | Outcome::Busy(problem) => {
+                self.count("refused");
+                Report::Refused(problem.clone())
+            }
+            Outcome::Rollout(rollout) => {
+                let Some(rollout) = model.work.rollouts.get(rollout) else {
+                    return self.fail(format!("what became of request {id} is not told"));
+                };
+                let tables = || rollout.tables.keys().cloned().collect::<Vec<_>>();
+                let reason = rollout.reason.clone().unwrap_or_default();
+                match rollout.phase {
+                    Phase::Confirmed => {
+                        self.told(&tables(), rollout.committed, &rollout.left_out);
+                        let left_out = rollout.left_out.clone();
+                        Report::Done { left_out }
+                    }
+                    phase @ (Phase::Reverted | Phase::Aborted) => {
+                        self.told(&tables(), rollout.reverted, &rollout.left_out);
+                        Report::Undone { phase, reason }
+                    }
+                    _ => return,
+                }
+            }
+        };
+        self.ops[at].report = Some(report);
+    }
+
+    fn told(&mut self, tables: &[TableName], revision: Option<u64>, left_out: &BTreeSet<NodeId>) {
+        for table in tables {
+            let told = self.checks.told.entry(table.clone()).or_default();
+            told.extend(revision.map(|revision| (revision, left_out.clone())));
+        }
+    }
+}

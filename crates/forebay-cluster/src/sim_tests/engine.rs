@@ -1,0 +1,314 @@
+//! What a node's engine does: versions are brought, opened, and let serve.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::{Bound, Bounds, TableName};
+use forebay_run::Order;
+use forebay_run::content::ContentSum;
+use forebay_run::hash::SLOTS;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::world::{Life, MS, Moment, SECOND, World};
+use crate::model::{Head, Model, Proof};
+use crate::node::{FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
+use crate::version::{PartitionSummary, VersionSummary};
+
+const PARTITIONS: u64 = 8;
+
+/// What is on a host's disk, and stays when its process dies.
+#[derive(Debug, Default)]
+pub struct SimDiskState {
+    pub remembered: Option<(Head, Model)>,
+    pub copies: BTreeMap<VersionPlace, Vec<Bounds>>,
+}
+
+/// What is wrong with a host's engine.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Trouble {
+    pub is_full: bool,
+    /// What it brings proves to be something else.
+    pub is_damaged: bool,
+    /// Nothing makes progress.
+    pub is_stuck: bool,
+    pub is_slow: bool,
+    pub refuses_activation: bool,
+}
+
+#[derive(Debug)]
+pub struct SimProcess {
+    pub node: Node,
+    pub incarnation: u64,
+    /// How often it came to be the coordinator.
+    pub terms_of: u64,
+    /// What answers.
+    pub active: BTreeMap<TableName, Serve>,
+    /// The last revision by which each version was let serve.
+    pub served: BTreeMap<VersionPlace, u64>,
+    pub is_activating: bool,
+    pub is_cut_off: bool,
+    pub open: BTreeMap<VersionPlace, Vec<Bounds>>,
+    jobs: BTreeMap<VersionPlace, u64>,
+    pub unanswered: BTreeSet<u64>,
+    pub checked_revision: Option<u64>,
+}
+
+impl SimProcess {
+    pub fn new(node: Node, incarnation: u64) -> Self {
+        Self {
+            node,
+            incarnation,
+            terms_of: 0,
+            active: BTreeMap::new(),
+            served: BTreeMap::new(),
+            is_activating: false,
+            is_cut_off: false,
+            open: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
+            checked_revision: None,
+        }
+    }
+}
+
+/// What the store's manifest of a version says. Every version has other rows.
+pub fn summary(table: &TableName, order: Order, version: u64) -> VersionSummary {
+    let bound = |at: u64| match order {
+        Order::Hashed => Bound::Slot((at * SLOTS as u64 / PARTITIONS) as u16),
+        Order::Ordered if at == 0 => Bound::Key(Vec::new()),
+        Order::Ordered => Bound::Key(vec![b'a' + at as u8]),
+    };
+    let partitions = (0..PARTITIONS).map(|at| PartitionSummary {
+        bounds: Bounds {
+            lower: bound(at),
+            upper: (at + 1 < PARTITIONS).then(|| bound(at + 1)),
+        },
+        rows: 1000 + version + at,
+        content: ContentSum(xxh3_64_with_seed(
+            table.as_str().as_bytes(),
+            version * 100 + at,
+        )),
+        file_bytes: 1 << 20,
+    });
+    VersionSummary {
+        order,
+        partitions: partitions.collect(),
+    }
+}
+
+pub fn order_of(table: &TableName) -> Order {
+    match table.as_str() {
+        "words" => Order::Ordered,
+        _ => Order::Hashed,
+    }
+}
+
+/// A copy that is being made.
+#[derive(Clone)]
+struct Bringing {
+    by: Life,
+    job: u64,
+    place: VersionPlace,
+    ranges: Vec<Bounds>,
+    /// Tenths that are here.
+    done: u64,
+}
+
+impl World {
+    pub fn prepare(&mut self, by: Life, place: VersionPlace, ranges: Vec<Bounds>) {
+        let job = self.dice.draw();
+        let has = self.hosts[by.host].disk.copies.get(&place) == Some(&ranges);
+        if let Some(process) = self.process(by) {
+            process.jobs.insert(place.clone(), job);
+        }
+        let bringing = Bringing {
+            by,
+            job,
+            place,
+            ranges,
+            done: if has { 10 } else { 0 },
+        };
+        let pause = self.dice.between(5, 50) * MS;
+        self.after(pause, |world| world.bring(bringing));
+    }
+
+    fn bring(&mut self, mut copy: Bringing) {
+        let is_current = |process: &SimProcess| process.jobs.get(&copy.place) == Some(&copy.job);
+        let id = copy.job;
+        let Some(process) = self.process(copy.by) else {
+            return;
+        };
+        let is_current = is_current(process) && process.jobs.get(&copy.place) == Some(&id);
+        if !is_current {
+            return;
+        }
+        let host = &self.hosts[copy.by.host];
+        if host.trouble.is_stuck || host.paused {
+            return self.after(SECOND, |world| world.bring(copy));
+        }
+        if copy.done < 10 {
+            if host.trouble.is_full {
+                return self.fail_copy(copy, "the disk is full");
+            }
+            if !self.has_source(copy.by.host, &copy.place) {
+                return self.fail_copy(copy, "nobody who has it is reached");
+            }
+            copy.done += self.dice.between(2, 5);
+            let advanced = FollowerEvent::Advanced {
+                place: copy.place.clone(),
+                done_bytes: copy.done,
+                total_bytes: 10,
+            };
+            self.tell(copy.by, NodeEvent::Follower(advanced));
+            let most = if self.hosts[copy.by.host].trouble.is_slow {
+                4000
+            } else {
+                400
+            };
+            let pause = self.dice.between(20, most) * MS;
+            return self.after(pause, |world| world.bring(copy));
+        }
+        self.came(copy);
+    }
+
+    fn came(&mut self, copy: Bringing) {
+        self.at_moment(Moment::Verifying);
+        let (table, version) = &copy.place;
+        let mut proof = summary(table, order_of(table), *version).proof(&copy.ranges);
+        let host = &mut self.hosts[copy.by.host];
+        if host.trouble.is_damaged {
+            proof.content += ContentSum(1);
+        }
+        host.disk
+            .copies
+            .insert(copy.place.clone(), copy.ranges.clone());
+        if let Some(process) = self.process(copy.by) {
+            process.jobs.remove(&copy.place);
+            process.open.insert(copy.place.clone(), copy.ranges.clone());
+        }
+        let Bringing { place, ranges, .. } = copy;
+        let came = FollowerEvent::Came {
+            place,
+            ranges,
+            proof,
+        };
+        self.tell(copy.by, NodeEvent::Follower(came));
+    }
+
+    fn fail_copy(&mut self, copy: Bringing, problem: &str) {
+        if let Some(process) = self.process(copy.by) {
+            process.jobs.remove(&copy.place);
+        }
+        let failed = FollowerEvent::Failed {
+            place: copy.place,
+            ranges: copy.ranges,
+            problem: problem.to_owned(),
+        };
+        self.tell(copy.by, NodeEvent::Follower(failed));
+    }
+
+    fn has_source(&self, host: usize, place: &VersionPlace) -> bool {
+        let peers = self.hosts.iter().enumerate();
+        let mut having = peers.filter(|(_, peer)| {
+            let process = peer.process.as_ref().filter(|_| !peer.paused);
+            process.is_some_and(|process| process.open.contains_key(place))
+        });
+        self.reaches_store(host)
+            || having.any(|(at, _)| {
+                let cuts = &self.net.cuts;
+                at != host && !cuts.contains(&(host, at)) && !cuts.contains(&(at, host))
+            })
+    }
+
+    pub fn forget(&mut self, by: Life, place: &VersionPlace) {
+        let Some(process) = self.process(by) else {
+            return;
+        };
+        process.jobs.remove(place);
+        process.open.remove(place);
+        let active = process.active.get(&place.0);
+        if active.is_some_and(|active| active.version == place.1) {
+            let text = format!(
+                "version {} of {} is forgotten where it serves",
+                place.1, place.0
+            );
+            self.fail(text);
+        }
+        self.hosts[by.host].disk.copies.remove(place);
+    }
+
+    pub fn activate(&mut self, by: Life, revision: u64, tables: BTreeMap<TableName, Serve>) {
+        if let Some(process) = self.process(by) {
+            process.is_activating = true;
+        }
+        let host = &mut self.hosts[by.host];
+        let is_slow = host.trouble.is_slow;
+        // What it is to serve from now on, it serves after a restart too.
+        if let Some(process) = &host.process
+            && let Some((head, model)) = process.node.follower().known()
+        {
+            host.disk.remembered = Some((head.clone(), model.clone()));
+        }
+        let pause = self.dice.between(1, if is_slow { 3000 } else { 60 }) * MS;
+        self.after(pause, move |world| world.activated(by, revision, tables));
+    }
+
+    fn activated(&mut self, by: Life, revision: u64, mut tables: BTreeMap<TableName, Serve>) {
+        if self.hosts[by.host].paused {
+            return self.after(SECOND, move |world| world.activated(by, revision, tables));
+        }
+        let mut problems = BTreeMap::new();
+        if self.hosts[by.host].trouble.refuses_activation
+            && let Some(table) = tables.keys().next().cloned()
+        {
+            problems.insert(table, "it cannot be mapped".to_owned());
+        }
+        tables.retain(|table, _| !problems.contains_key(table));
+        let Some(process) = self.process(by) else {
+            return;
+        };
+        let closed = tables.iter().find(|(table, serve)| {
+            !process
+                .open
+                .contains_key(&((*table).clone(), serve.version))
+        });
+        if let Some((table, serve)) = closed {
+            let text = format!(
+                "version {} of {table} is to serve, and closed",
+                serve.version
+            );
+            return self.fail(text);
+        }
+        let places = tables
+            .iter()
+            .map(|(table, serve)| ((table.clone(), serve.version), revision));
+        process.served.extend(places);
+        (process.active, process.is_activating) = (tables, false);
+        self.read_at(by.host);
+        let activated = FollowerEvent::Activated { revision, problems };
+        self.tell(by, NodeEvent::Follower(activated));
+    }
+
+    /// What a process begins with.
+    pub fn restarted(&mut self, at: usize) {
+        let host = &mut self.hosts[at];
+        if self.wrong.serves_at_once
+            && let Some((_, model)) = &host.disk.remembered
+            && let Some(process) = &mut host.process
+        {
+            let serving = model.all_tables().filter_map(|(table, entry)| {
+                let serve = Serve {
+                    version: entry.serving?,
+                    history: Vec::new(),
+                    ranges: Vec::new(),
+                };
+                Some((table.clone(), serve))
+            });
+            process.active = serving.collect();
+        }
+    }
+}
+
+/// The proof that a version's rows are there.
+pub fn expected_proof(place: &VersionPlace, ranges: &[Bounds]) -> Proof {
+    summary(&place.0, order_of(&place.0), place.1).proof(ranges)
+}

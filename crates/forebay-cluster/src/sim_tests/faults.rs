@@ -1,0 +1,148 @@
+//! Faults, as a seed draws them.
+
+use super::engine::Trouble;
+use super::world::{MS, SECOND, World};
+use super::{Setup, engine::SimDiskState};
+use crate::node::{FollowerEvent, NodeEvent};
+
+/// Faults now and then, until the storm is over.
+pub fn schedule(world: &mut World, setup: &Setup) {
+    if !setup.faults {
+        return;
+    }
+    if world.dice.chance(300) {
+        world.net.loss = world.dice.below(50);
+        world.net.doubles = world.dice.below(50);
+        world.net.late = world.dice.below(50);
+    }
+    if world.dice.chance(300) {
+        world.store.fails = world.dice.below(150);
+        world.store.slow = world.dice.below(100);
+    }
+    world.is_stormy = true;
+    let end = world.now + setup.stormy_s * SECOND;
+    next_fault(world, end);
+}
+
+fn next_fault(world: &mut World, end: u64) {
+    let pause = world.dice.between(200, 9000) * MS;
+    if world.now + pause > end {
+        return;
+    }
+    world.after(pause, move |world| {
+        world.count("faults");
+        let at = world.dice.below(world.hosts.len() as u64) as usize;
+        let long = world.dice.between(100, 35_000) * MS;
+        fault(world, at, long);
+        next_fault(world, end);
+    });
+}
+
+/// When a rollout goes from one phase to the next, faults matter most.
+pub fn at_phase(world: &mut World) {
+    if !world.is_stormy || !world.dice.chance(250) {
+        return;
+    }
+    let pause = world.dice.below(300) * MS;
+    world.after(pause, |world| {
+        let at = world.dice.below(world.hosts.len() as u64) as usize;
+        let long = world.dice.between(100, 35_000) * MS;
+        if world.is_stormy {
+            fault(world, at, long);
+        }
+    });
+}
+
+fn fault(world: &mut World, at: usize, long: u64) {
+    let other = world.dice.below(world.hosts.len() as u64) as usize;
+    match world.dice.below(15) {
+        0..=2 => {
+            world.kill(at);
+            // Disks are seldom lost, and then nothing is there.
+            if world.dice.chance(200) {
+                world.hosts[at].disk = SimDiskState::default();
+            }
+            let quick = world.dice.chance(400);
+            let pause = if quick { long / 40 } else { long };
+            world.after(pause, move |world| world.start(at));
+        }
+        3 => {
+            world.pause(at);
+            world.after(long, move |world| world.resume(at));
+        }
+        14 => {
+            // What it said last arrives when the next process runs already.
+            let late = std::mem::replace(&mut world.net.late, 600);
+            world.after(2 * SECOND, move |world| {
+                world.net.late = late;
+                world.kill(at);
+                if world.dice.chance(500) {
+                    world.hosts[at].disk = SimDiskState::default();
+                }
+                world.after(200 * MS, move |world| world.start(at));
+            });
+        }
+        4 => {
+            world.net.cuts.insert((at, other));
+            world.after(long, move |world| {
+                world.net.cuts.remove(&(at, other));
+            });
+        }
+        5 => {
+            world.isolate(at);
+            let long = long + 15 * SECOND;
+            let is_from_store = world.dice.chance(600);
+            if is_from_store {
+                world.store.cut.insert(at);
+            }
+            world.after(long, move |world| {
+                world.net.cuts.retain(|(from, to)| *from != at && *to != at);
+                world.store.cut.remove(&at);
+            });
+        }
+        6 => {
+            world.store.is_away = true;
+            world.after(long / 2, |world| world.store.is_away = false);
+        }
+        7 => {
+            world.store.cut.insert(at);
+            world.after(long, move |world| {
+                world.store.cut.remove(&at);
+            });
+        }
+        8 => {
+            let life = world.life(at);
+            world.tell(life, NodeEvent::Follower(FollowerEvent::Leave));
+        }
+        kind => {
+            let trouble = &mut world.hosts[at].trouble;
+            match kind {
+                9 => trouble.is_full = true,
+                10 => trouble.is_damaged = true,
+                11 => trouble.is_stuck = true,
+                12 => trouble.refuses_activation = true,
+                _ => trouble.is_slow = true,
+            }
+            world.after(long, move |world| {
+                world.hosts[at].trouble = Trouble::default()
+            });
+        }
+    }
+}
+
+impl World {
+    /// Everything is well again, and everybody runs.
+    pub fn heal(&mut self) {
+        self.is_stormy = false;
+        self.net.cuts.clear();
+        (self.net.loss, self.net.doubles, self.net.late) = (0, 0, 0);
+        self.store.is_away = false;
+        self.store.cut.clear();
+        (self.store.fails, self.store.slow) = (0, 0);
+        for at in 0..self.hosts.len() {
+            self.hosts[at].trouble = Trouble::default();
+            self.resume(at);
+            self.start(at);
+        }
+    }
+}

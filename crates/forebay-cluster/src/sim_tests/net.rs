@@ -1,0 +1,115 @@
+//! The network between nodes: messages that are lost, late, doubled, or out of order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::world::{Life, MS, SECOND, World};
+use crate::ids::HostPort;
+use crate::message::{Beat, BeatReply};
+use crate::node::{FollowerEvent, NodeEvent};
+use crate::time::BEAT_LOST;
+
+#[derive(Debug, Default)]
+pub struct SimNet {
+    /// From, to: nothing arrives.
+    pub cuts: BTreeSet<(usize, usize)>,
+    /// Of a thousand messages so many are lost, doubled, or late.
+    pub loss: u64,
+    pub doubles: u64,
+    pub late: u64,
+    asked: BTreeMap<u64, Asked>,
+    tokens: u64,
+}
+
+/// A heartbeat that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    by: Life,
+    seq: u64,
+}
+
+impl World {
+    /// How long a message is under way; `None`: it does not arrive.
+    pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
+        if self.net.cuts.contains(&(from, to)) || self.dice.chance(self.net.loss) {
+            return None;
+        }
+        let late = self.dice.chance(self.net.late);
+        let most = if late { 8 * SECOND } else { 4 * MS };
+        Some(200 + self.dice.below(most))
+    }
+
+    pub fn send_beat(&mut self, by: Life, to: &HostPort, beat: Box<Beat>) {
+        self.checks.beats[by.host] += 1;
+        let seq = beat.seq;
+        self.check_beat(by, &beat);
+        if let Some(process) = self.process(by) {
+            process.unanswered.insert(seq);
+        }
+        let timeout = BEAT_LOST.as_micros() as u64;
+        self.after(timeout, move |world| world.beat_lost(by, seq));
+        let Some(target) = self.hosts.iter().position(|host| host.peer == *to) else {
+            return self.fail(format!("a heartbeat to {to}, where nobody is"));
+        };
+        let copies = 1 + u64::from(self.dice.chance(self.net.doubles));
+        for _ in 0..copies {
+            if let Some(delay) = self.transit(by.host, target) {
+                let beat = beat.clone();
+                self.after(delay, move |world| world.beat_arrives(by, target, beat));
+            }
+        }
+    }
+
+    fn beat_lost(&mut self, by: Life, seq: u64) {
+        let process = self.process(by);
+        if process.is_some_and(|process| process.unanswered.remove(&seq)) {
+            self.tell(by, NodeEvent::Follower(FollowerEvent::Lost { seq }));
+        }
+    }
+
+    fn beat_arrives(&mut self, by: Life, target: usize, beat: Box<Beat>) {
+        let seq = beat.seq;
+        let life = self.life(target);
+        if self.hosts[target].process.is_none() {
+            // The connection is refused.
+            if let Some(delay) = self.transit(target, by.host) {
+                self.after(delay, move |world| world.beat_lost(by, seq));
+            }
+            return;
+        }
+        self.net.tokens += 1;
+        let token = self.net.tokens;
+        self.net.asked.insert(token, Asked { by, seq });
+        self.checks.beat_arrived(self.now, life, by.life, &beat);
+        self.tell(life, NodeEvent::Beat { token, beat });
+    }
+
+    pub fn reply(&mut self, from: Life, token: u64, reply: Box<BeatReply>) {
+        let Some(Asked { by, seq }) = self.net.asked.remove(&token) else {
+            return self.fail(format!("heartbeat {token} was answered twice"));
+        };
+        if let BeatReply::Refused { problem } = &*reply {
+            return self.fail(format!(
+                "{} was refused: {problem}",
+                self.hosts[by.host].name
+            ));
+        }
+        let Some(delay) = self.transit(from.host, by.host) else {
+            return;
+        };
+        self.after(delay, move |world| {
+            // Who asked does not wait any longer after a while.
+            let process = world.process(by);
+            if process.is_some_and(|process| process.unanswered.remove(&seq)) {
+                let event = FollowerEvent::Reply { seq, reply };
+                world.tell(by, NodeEvent::Follower(event));
+            }
+        });
+    }
+
+    /// Cuts a node off from all others.
+    pub fn isolate(&mut self, at: usize) {
+        for other in (0..self.hosts.len()).filter(|other| *other != at) {
+            self.net.cuts.extend([(at, other), (other, at)]);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Clients that read through nodes.
+
+use std::collections::BTreeMap;
+
+use forebay_engine::{Bound, TableName};
+
+use super::world::{Life, MS, World};
+use crate::ids::NodeId;
+use crate::model::Model;
+
+/// A command that reads several places of several tables through one node.
+struct Gather {
+    by: Life,
+    /// The tables' versions, as the node had them when the command began.
+    versions: BTreeMap<TableName, u64>,
+    places: Vec<(TableName, u16)>,
+    /// What was read: of which version.
+    read: Vec<(TableName, u64)>,
+    is_second: bool,
+}
+
+impl World {
+    /// Reads one place of all that a node answers.
+    pub fn read_at(&mut self, at: usize) {
+        let host = &self.hosts[at];
+        let Some(process) = host.process.as_ref().filter(|process| !process.is_cut_off) else {
+            return;
+        };
+        if host.paused {
+            return;
+        }
+        let problem = process
+            .active
+            .iter()
+            .find_map(|(table, serve)| self.wrong_read(at, table, serve.version));
+        if let Some(problem) = problem {
+            self.fail(problem);
+        }
+    }
+
+    /// Whether a node must not answer a version now.
+    fn wrong_read(&self, at: usize, table: &TableName, version: u64) -> Option<String> {
+        let name = &self.hosts[at].name;
+        let model = self.store.current();
+        let id = model
+            .node_named(name)
+            .map_or(NodeId(u32::MAX), |node| node.id);
+        let told = self.checks.told.get(table).into_iter().flatten();
+        let told = told.filter(|(_, left_out)| !left_out.contains(&id));
+        let least = told.map(|(revision, _)| *revision).max().unwrap_or(0);
+        let mut log = self.checks.log.get(table).into_iter().flatten();
+        let fits = log.any(|(revision, serving)| *revision >= least && *serving == Some(version));
+        (!fits).then(|| {
+            format!(
+                "{name} answers version {version} of {table}, and revision {least} was reported: {:?}",
+                self.checks.log.get(table)
+            )
+        })
+    }
+
+    /// A command of two tables and four places, through a node.
+    pub fn gather(&mut self, at: usize) {
+        let by = self.life(at);
+        self.begin_gather(by, false);
+    }
+
+    fn begin_gather(&mut self, by: Life, is_second: bool) {
+        if self.hosts[by.host].paused {
+            return;
+        }
+        let Some(process) = self.process(by).filter(|process| !process.is_cut_off) else {
+            return;
+        };
+        let active = process.active.iter();
+        let versions: BTreeMap<TableName, u64> = active
+            .map(|(table, serve)| (table.clone(), serve.version))
+            .collect();
+        let mut places = Vec::new();
+        for table in versions.keys().take(2) {
+            places.extend((0..2).map(|_| (table.clone(), self.dice.below(16384) as u16)));
+        }
+        if !places.is_empty() {
+            let gather = Gather {
+                by,
+                versions,
+                places,
+                read: Vec::new(),
+                is_second,
+            };
+            self.go_on(gather, 0);
+        }
+    }
+
+    /// Asks the replicas of the next place one after the other.
+    fn go_on(&mut self, mut gather: Gather, replica: usize) {
+        let by = gather.by;
+        let Some((table, place)) = gather.places.last().cloned() else {
+            return self.gathered(&gather);
+        };
+        let Some(process) = self.process(by) else {
+            return;
+        };
+        let version = gather.versions[&table];
+        let Some((_, model)) = process.node.follower().known() else {
+            return;
+        };
+        let replicas = replicas(model, &table, place);
+        let names: Vec<_> = replicas
+            .iter()
+            .filter_map(|id| Some(model.node(*id)?.name.clone()))
+            .collect();
+        let Some(name) = names.get(replica) else {
+            self.count("no replica");
+            return;
+        };
+        let Some(target) = self.hosts.iter().position(|host| host.name == *name) else {
+            return;
+        };
+        let path = (self.transit(by.host, target), self.transit(target, by.host));
+        let host = &self.hosts[target];
+        let is_there = host.process.is_some() && !host.paused;
+        let (true, (Some(there), Some(back))) = (is_there, path) else {
+            return self.after(300 * MS, move |world| world.go_on(gather, replica + 1));
+        };
+        self.after(there + back, move |world| {
+            let process = world.hosts[target].process.as_ref();
+            let opened = process.and_then(|process| process.open.get(&(table.clone(), version)));
+            if opened.is_some() {
+                gather.places.pop();
+                gather.read.push((table, version));
+                world.go_on(gather, 0);
+            } else if !gather.is_second {
+                world.begin_gather(gather.by, true);
+            } else {
+                world.count("try again");
+            }
+        });
+    }
+
+    fn gathered(&mut self, gather: &Gather) {
+        self.count("gathered");
+        let mut seen: BTreeMap<&TableName, u64> = BTreeMap::new();
+        for (table, version) in &gather.read {
+            if *seen.entry(table).or_insert(*version) != *version {
+                self.fail(format!("one command read two versions of {table}"));
+            }
+        }
+    }
+}
+
+fn replicas(model: &Model, table: &TableName, place: u16) -> Vec<NodeId> {
+    let Some(entry) = model.table(table) else {
+        return Vec::new();
+    };
+    let at = match super::engine::order_of(table) {
+        forebay_run::Order::Hashed => Bound::Slot(place),
+        forebay_run::Order::Ordered => Bound::Key(vec![b'a' + (place % 26) as u8]),
+    };
+    let ranges = model
+        .layout_of(entry)
+        .into_iter()
+        .flat_map(|layout| layout.ranges());
+    let range = ranges.take_while(|range| range.lower <= at).last();
+    range.map_or(Vec::new(), |range| {
+        range.list.iter().take(entry.replicas).copied().collect()
+    })
+}

@@ -1,0 +1,178 @@
+//! The catalog: one map with conditional writes, which may be slow, away, or leave it open whether
+//! a write was done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::world::{Life, MS, SECOND, World};
+use crate::catalog::{SeenTag, Written};
+use crate::ids::ClusterId;
+use crate::model::{Documents, Head, Model, RequestId};
+use crate::request::Request;
+use crate::seat::SeatDocument;
+
+#[derive(Debug)]
+pub struct SimStore {
+    pub head: Head,
+    head_tag: u64,
+    pub seat: Option<(SeatDocument, u64)>,
+    pub requests: BTreeMap<RequestId, Request>,
+    documents: Documents,
+    /// What heads say whose documents were written, by their stamps.
+    models: BTreeMap<u64, Model>,
+    /// The stamps of the heads that there were, by revision.
+    pub committed: BTreeMap<u64, u64>,
+    tags: u64,
+    /// Nobody reaches it, or these do not.
+    pub is_away: bool,
+    pub cut: BTreeSet<usize>,
+    /// Of a thousand operations so many fail, done or not, and so many are slow.
+    pub fails: u64,
+    pub slow: u64,
+}
+
+/// What becomes of an operation.
+enum Fate {
+    Fine,
+    /// It is not done, done without its answer, or done after its answer was given up.
+    NotDone,
+    Unheard,
+    Late,
+}
+
+pub fn tag(number: u64) -> SeenTag {
+    SeenTag(number.to_string())
+}
+
+impl SimStore {
+    pub fn new(cluster: ClusterId) -> Self {
+        let mut head = Head::first(cluster, 1);
+        let mut model = Model::default();
+        let name = || crate::model::DocRef::new("0");
+        let (documents, roots) = model.write(name).unwrap();
+        head.roots = roots;
+        Self {
+            models: BTreeMap::from([(head.stamp, model)]),
+            committed: BTreeMap::from([(head.revision, head.stamp)]),
+            head,
+            head_tag: 0,
+            seat: None,
+            requests: BTreeMap::new(),
+            documents,
+            tags: 0,
+            is_away: false,
+            cut: BTreeSet::new(),
+            fails: 0,
+            slow: 0,
+        }
+    }
+
+    pub fn head_and_tag(&self) -> (Head, SeenTag) {
+        (self.head.clone(), tag(self.head_tag))
+    }
+
+    /// The model of a head whose documents were written.
+    pub fn model(&self, head: &Head) -> Option<&Model> {
+        self.models.get(&head.stamp)
+    }
+
+    pub fn current(&self) -> &Model {
+        &self.models[&self.head.stamp]
+    }
+
+    /// As [`crate::catalog::Catalog::put_if`].
+    pub fn put_seat(&mut self, document: SeatDocument, seen: Option<&SeenTag>) -> Written {
+        if let Some((known, number)) = &self.seat
+            && *known == document
+        {
+            return Written::Done(tag(*number));
+        }
+        if self.seat.as_ref().map(|(_, number)| tag(*number)).as_ref() != seen {
+            return Written::Changed;
+        }
+        self.tags += 1;
+        self.seat = Some((document, self.tags));
+        Written::Done(tag(self.tags))
+    }
+
+    /// Documents of a head that is to be written.
+    pub fn put_documents(&mut self, documents: &Documents, head: &Head) {
+        if !self.models.contains_key(&head.stamp) {
+            self.documents.extend(documents.clone());
+            let model = Model::read(head, &self.documents, self.current());
+            self.models.insert(head.stamp, model.unwrap());
+        }
+    }
+
+    pub fn put_head(&mut self, head: &Head, seen: &SeenTag) -> Written {
+        if self.head == *head {
+            return Written::Done(tag(self.head_tag));
+        }
+        if tag(self.head_tag) != *seen {
+            return Written::Changed;
+        }
+        self.tags += 1;
+        (self.head, self.head_tag) = (head.clone(), self.tags);
+        self.committed.insert(head.revision, head.stamp);
+        Written::Done(tag(self.tags))
+    }
+}
+
+impl World {
+    pub fn reaches_store(&self, host: usize) -> bool {
+        !self.store.is_away && !self.store.cut.contains(&host)
+    }
+
+    /// An operation of a process on the store: what it does there, and what the process learns;
+    /// `None`: that it failed.
+    pub fn with_store<T: 'static>(
+        &mut self,
+        by: Life,
+        operation: impl FnOnce(&mut World) -> T + 'static,
+        then: impl FnOnce(&mut World, Option<T>) + 'static,
+    ) {
+        self.checks.requests[by.host] += 1;
+        let (reaches, host) = (self.reaches_store(by.host), by.host);
+        self.operate(reaches, Some(host), operation, then);
+    }
+
+    /// As [`with_store`](Self::with_store), of a client outside of the cluster.
+    pub fn operate<T: 'static>(
+        &mut self,
+        reaches: bool,
+        host: Option<usize>,
+        operation: impl FnOnce(&mut World) -> T + 'static,
+        then: impl FnOnce(&mut World, Option<T>) + 'static,
+    ) {
+        let fate = match self.dice.chance(self.store.fails) {
+            _ if !reaches => Fate::NotDone,
+            false => Fate::Fine,
+            true => match self.dice.below(3) {
+                0 => Fate::NotDone,
+                1 => Fate::Unheard,
+                _ => Fate::Late,
+            },
+        };
+        let is_slow = self.dice.chance(self.store.slow);
+        let most = if is_slow { 6 * SECOND } else { 30 * MS };
+        let (there, back) = (MS + self.dice.below(most), MS + self.dice.below(most));
+        match fate {
+            Fate::Fine => self.after(there, move |world| {
+                // It may have been cut off meanwhile.
+                let reaches = host.map_or(!world.store.is_away, |host| world.reaches_store(host));
+                let done = reaches.then(|| operation(world));
+                world.after(back, |world| then(world, done));
+            }),
+            Fate::NotDone => self.after(there + back, |world| then(world, None)),
+            Fate::Unheard => self.after(there, move |world| {
+                operation(world);
+                world.after(back, |world| then(world, None));
+            }),
+            Fate::Late => {
+                self.after(there, |world| then(world, None));
+                self.after(there + back + SECOND, move |world| {
+                    operation(world);
+                });
+            }
+        }
+    }
+}

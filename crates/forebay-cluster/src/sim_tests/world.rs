@@ -1,0 +1,395 @@
+//! Time, what happens when, and the run as a whole.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_run::Order;
+
+use super::checks::Checks;
+use super::clients::Op;
+use super::engine::{SimDiskState, SimProcess, Trouble};
+use super::net::SimNet;
+use super::store::SimStore;
+use super::{Outcome, Setup};
+use crate::dice::Dice;
+use crate::ids::{ClusterId, HostPort, NodeName, Zone};
+use crate::message::{BeatReply, Introduction};
+use crate::node::{Node, NodeEvent};
+use crate::time::Now;
+
+pub const MS: u64 = 1000;
+pub const SECOND: u64 = 1000 * MS;
+
+/// How long what is left may take once all faults are gone, and how long it is idle then.
+const SETTLE_S: u64 = 150;
+const IDLE_S: u64 = 100;
+
+/// Defects that a test plants outside of the machines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wrong {
+    /// A restarted process serves what served there, before it knows the catalog.
+    pub serves_at_once: bool,
+    /// Heads are written whatever is there.
+    pub overwrites: bool,
+}
+
+pub type Job = Box<dyn FnOnce(&mut World)>;
+
+/// Moments of a push at which a test wants a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    Preparing,
+    Verifying,
+    Committing,
+    Confirming,
+    Reverting,
+}
+
+/// Random numbers, as the simulation asks for them.
+#[derive(Debug)]
+pub struct SimDice(Dice);
+
+impl SimDice {
+    pub fn draw(&mut self) -> u64 {
+        self.0.draw()
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.draw() % bound.max(1)
+    }
+
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// True so many times of a thousand.
+    pub fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1000) < per_mille
+    }
+}
+
+/// A machine with one node on it.
+#[derive(Debug)]
+pub struct SimHost {
+    pub name: NodeName,
+    pub zone: Zone,
+    pub peer: HostPort,
+    /// Raised whenever its process starts or ends: what was meant for an earlier one is lost.
+    pub life: u64,
+    pub process: Option<SimProcess>,
+    pub disk: SimDiskState,
+    pub trouble: Trouble,
+    /// Its process is stopped (SIGSTOP), and what comes meanwhile waits.
+    pub paused: bool,
+    pub backlog: Vec<NodeEvent>,
+    /// How its clocks go: so many millionths too fast, and by so much another time of day.
+    pub drift: i64,
+    pub unix_offset_ms: i64,
+    pub cut_off_ms: Option<u64>,
+}
+
+/// A process on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Life {
+    pub host: usize,
+    pub life: u64,
+}
+
+pub struct World {
+    pub now: u64,
+    queue: BTreeMap<(u64, u64), Job>,
+    queued: u64,
+    pub dice: SimDice,
+    trace: u64,
+    pub cluster: ClusterId,
+    pub hosts: Vec<SimHost>,
+    pub store: SimStore,
+    pub net: SimNet,
+    pub checks: Checks,
+    pub ops: Vec<Op>,
+    pub counts: BTreeMap<&'static str, u64>,
+    /// What is to happen at a moment of a push.
+    pub hook: Option<(Moment, Job)>,
+    /// Whether faults come.
+    pub is_stormy: bool,
+    /// What a test has planted outside of the machines.
+    pub wrong: Wrong,
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut dice = SimDice(Dice::new(seed));
+        let cluster = ClusterId(dice.draw());
+        Self {
+            now: SECOND,
+            queue: BTreeMap::new(),
+            queued: 0,
+            dice,
+            trace: seed,
+            cluster,
+            hosts: Vec::new(),
+            store: SimStore::new(cluster),
+            net: SimNet::default(),
+            checks: Checks::default(),
+            ops: Vec::new(),
+            counts: BTreeMap::new(),
+            hook: None,
+            is_stormy: false,
+            wrong: Wrong::default(),
+        }
+    }
+
+    /// The machines, and their processes' start.
+    pub fn build(&mut self, setup: &Setup) {
+        for at in 0..setup.nodes {
+            let name = NodeName::new(&format!("n{at}")).unwrap();
+            let zone = Zone::new(&format!("z{}", at % setup.zones)).unwrap();
+            let hour_ms = 3_700_000;
+            let host = SimHost {
+                name,
+                zone,
+                peer: HostPort::new(&format!("10.0.0.{at}"), 7400),
+                life: 0,
+                process: None,
+                disk: SimDiskState::default(),
+                trouble: Trouble::default(),
+                paused: false,
+                backlog: Vec::new(),
+                drift: self.dice.below(10_001) as i64 - 5000,
+                unix_offset_ms: [0, 0, hour_ms, -hour_ms][self.dice.below(4) as usize],
+                cut_off_ms: self.dice.chance(200).then_some(10_000),
+            };
+            self.hosts.push(host);
+            self.checks.add_host();
+            let delay = SECOND + self.dice.below(500) * MS;
+            self.after(delay, move |world| world.start(at));
+        }
+    }
+
+    pub fn after(&mut self, delay: u64, job: impl FnOnce(&mut World) + 'static) {
+        self.queued += 1;
+        self.queue
+            .insert((self.now + delay, self.queued), Box::new(job));
+    }
+
+    /// Goes on until then, or until something did not hold.
+    pub fn go_on_until(&mut self, end: u64) {
+        while self.checks.violation.is_none() {
+            let Some(entry) = self
+                .queue
+                .first_entry()
+                .filter(|entry| entry.key().0 <= end)
+            else {
+                break;
+            };
+            let ((at, _), job) = entry.remove_entry();
+            self.now = at;
+            job(self);
+        }
+        self.now = self.now.max(end);
+    }
+
+    pub fn go_on_for_s(&mut self, seconds: u64) {
+        self.go_on_until(self.now + seconds * SECOND);
+    }
+
+    pub fn trace(&mut self, word: u64) {
+        self.trace = (self.trace.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// What waits for a moment, happens shortly after it.
+    pub fn at_moment(&mut self, moment: Moment) {
+        if let Some((_, job)) = self.hook.take_if(|(awaited, _)| *awaited == moment) {
+            let pause = match moment {
+                Moment::Committing => 0,
+                _ => self.dice.below(40) * MS,
+            };
+            self.after(pause, job);
+        }
+    }
+
+    pub fn clock(&self, host: usize) -> Now {
+        let host = &self.hosts[host];
+        let drift = self.now as i64 * host.drift / 1_000_000;
+        let unix_ms = 1_700_000_000_000 + host.unix_offset_ms + (self.now / MS) as i64;
+        Now {
+            monotonic: Duration::from_micros(1000 * SECOND + (self.now as i64 + drift) as u64),
+            unix_ms: unix_ms as u64,
+        }
+    }
+
+    pub fn life(&self, host: usize) -> Life {
+        let life = self.hosts[host].life;
+        Life { host, life }
+    }
+
+    /// The process, if it lives still.
+    pub fn process(&mut self, life: Life) -> Option<&mut SimProcess> {
+        let host = &mut self.hosts[life.host];
+        host.process.as_mut().filter(|_| host.life == life.life)
+    }
+
+    pub fn start(&mut self, at: usize) {
+        if self.hosts[at].process.is_some() {
+            return;
+        }
+        self.count("starts");
+        let incarnation = self.dice.draw();
+        let seed = self.dice.draw();
+        let now = self.clock(at);
+        let host = &mut self.hosts[at];
+        host.life += 1;
+        host.paused = false;
+        let who = Introduction {
+            name: host.name.clone(),
+            zone: host.zone.clone(),
+            incarnation,
+            listen: host.peer.at(7379),
+            class_ports: Vec::new(),
+            peer: host.peer.clone(),
+            http: None,
+            cut_off_ms: host.cut_off_ms,
+            formats: [1, 1],
+            program: String::new(),
+            key: None,
+        };
+        let node = Node::new(now, self.cluster, who, seed);
+        host.process = Some(SimProcess::new(node, incarnation));
+        self.restarted(at);
+        let life = self.life(at);
+        self.tick(life);
+    }
+
+    fn tick(&mut self, life: Life) {
+        if self.process(life).is_none() {
+            return;
+        }
+        self.tell(life, NodeEvent::Tick);
+        self.read_at(life.host);
+        let pause = self.dice.between(150, 250) * MS;
+        self.after(pause, move |world| world.tick(life));
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, at: usize) {
+        self.count("kills");
+        self.trace(at as u64);
+        let host = &mut self.hosts[at];
+        host.life += 1;
+        (host.process, host.paused) = (None, false);
+        host.backlog.clear();
+    }
+
+    pub fn pause(&mut self, at: usize) {
+        if self.hosts[at].process.is_some() {
+            self.count("pauses");
+            self.hosts[at].paused = true;
+        }
+    }
+
+    pub fn resume(&mut self, at: usize) {
+        if !std::mem::take(&mut self.hosts[at].paused) {
+            return;
+        }
+        // A client may be faster than all that has come meanwhile.
+        self.read_at(at);
+        let life = self.life(at);
+        for event in std::mem::take(&mut self.hosts[at].backlog) {
+            self.tell(life, event);
+        }
+    }
+
+    /// Gives an event to a node's machine, and does what it says.
+    pub fn tell(&mut self, life: Life, event: NodeEvent) {
+        let now = self.clock(life.host);
+        if self.process(life).is_none() {
+            return;
+        }
+        if self.hosts[life.host].paused {
+            // One tick is as good as many.
+            if !matches!(event, NodeEvent::Tick) {
+                self.hosts[life.host].backlog.push(event);
+            }
+            return;
+        }
+        let code = event_code(&event);
+        let Some(process) = self.process(life) else {
+            return;
+        };
+        let was_coordinator = process.node.coordinator().is_some();
+        let actions = process.node.handle(now, event);
+        if process.node.coordinator().is_some() && !was_coordinator {
+            process.terms_of += 1;
+            self.count("coordinators");
+        }
+        self.trace(self.now ^ code << 40 ^ (life.host as u64) << 56 ^ (actions.len() as u64) << 48);
+        for action in actions {
+            self.perform(life, action);
+        }
+        self.check_node(life);
+    }
+
+    /// All faults end; what is under way ends; nothing happens any more.
+    pub fn calm_down(&mut self) {
+        self.heal();
+        let end = self.now + SETTLE_S * SECOND;
+        while self.now < end && self.checks.violation.is_none() {
+            self.go_on_for_s(2);
+            if self.unsettled().is_none() {
+                break;
+            }
+        }
+        if self.checks.violation.is_none()
+            && let Some(problem) = self.unsettled()
+        {
+            self.fail(format!("{SETTLE_S} s after the last fault {problem}"));
+        }
+        self.go_on_for_s(15);
+        let before = self.checks.costs();
+        self.go_on_for_s(IDLE_S);
+        self.check_idle(&before, IDLE_S);
+        if self.checks.violation.is_none()
+            && let Some(problem) = self.unsettled()
+        {
+            self.fail(format!("idle, and {problem}"));
+        }
+    }
+
+    pub fn outcome(self) -> Outcome {
+        Outcome {
+            trace: self.trace,
+            violation: self.checks.violation,
+            counts: self.counts,
+        }
+    }
+}
+
+fn event_code(event: &NodeEvent) -> u64 {
+    use crate::node::FollowerEvent;
+    match event {
+        NodeEvent::Tick => 1,
+        NodeEvent::Follower(FollowerEvent::Reply { reply, .. }) => match **reply {
+            BeatReply::Known { .. } => 2,
+            _ => 3,
+        },
+        NodeEvent::Follower(_) => 4,
+        NodeEvent::Seat(_) => 5,
+        NodeEvent::Coordinator(_) => 6,
+        NodeEvent::Beat { .. } => 7,
+        NodeEvent::Nudged => 8,
+    }
+}
+
+/// The tables of every run.
+pub fn table(at: u64) -> (forebay_engine::TableName, Order) {
+    let (name, order) = [
+        ("flights", Order::Hashed),
+        ("hotels", Order::Hashed),
+        ("words", Order::Ordered),
+    ][at as usize % 3];
+    (forebay_engine::TableName::new(name).unwrap(), order)
+}
