@@ -286,8 +286,8 @@ impl Step<'_> {
     }
 }
 
-/// Whether the catalog says already what a node said of itself: most do, and cost nothing then. What
-/// a process says of itself does not change.
+/// Whether the catalog says already what a node said of itself: most do, and cost nothing then.
+/// What a process says of itself does not change.
 fn is_entered(entry: &NodeEntry, heard: &Heard, now: Now) -> bool {
     let paused = entry.paused_until_unix_ms;
     entry.incarnation == heard.incarnation
