@@ -13,7 +13,8 @@ use crate::model::{Head, Proof, RolloutId};
 pub struct Beat {
     pub cluster: ClusterId,
     pub who: Introduction,
-    /// Rises with each heartbeat, and with each start of the process as far as the node's clock does.
+    /// Rises with each heartbeat, and with each start of the process as far as the node's clock
+    /// does.
     pub seq: u64,
     /// The revision that the node knows.
     pub revision: u64,

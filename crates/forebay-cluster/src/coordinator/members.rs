@@ -244,9 +244,12 @@ impl Step<'_> {
             let before = self.model.node(*id)?;
             let state = state_of(before, heard, self.now);
             let is_lost = self.now.since(heard.at) >= NODE_LEASE;
+            if is_lost || is_entered(before, heard, self.now) {
+                return None;
+            }
             let paused = before.paused_until_unix_ms;
             let paused = paused.filter(|until| *until > self.now.unix_ms);
-            (!is_lost).then(|| NodeEntry {
+            Some(NodeEntry {
                 paused_until_unix_ms: paused,
                 ..entry_of(*id, &heard.who, state)
             })
@@ -300,6 +303,16 @@ impl Step<'_> {
     pub fn is_alive(&self, node: NodeId) -> bool {
         self.model.node(node).is_some_and(NodeEntry::is_up)
     }
+}
+
+/// Whether the catalog says already what a node said of itself: most do, and cost nothing then.
+/// What a process says of itself does not change.
+fn is_entered(entry: &NodeEntry, heard: &Heard, now: Now) -> bool {
+    let paused = entry.paused_until_unix_ms;
+    entry.incarnation == heard.incarnation
+        && entry.is_up()
+        && !heard.leaving
+        && paused.is_none_or(|until| until > now.unix_ms)
 }
 
 fn state_of(before: &NodeEntry, heard: &Heard, now: Now) -> NodeState {

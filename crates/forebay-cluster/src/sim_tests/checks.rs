@@ -437,7 +437,8 @@ impl World {
             let requests = self.checks.requests[at] - before.0[at];
             let beats = self.checks.beats[at] - before.1[at];
             let name = self.hosts[at].name.clone();
-            if requests > seconds / 5 + 1 {
+            // A last change may be committed meanwhile.
+            if requests > seconds / 5 + 3 {
                 self.fail(format!(
                     "{name} idle: {requests} requests to the catalog in {seconds} s"
                 ));

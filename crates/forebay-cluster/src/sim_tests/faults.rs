@@ -72,9 +72,9 @@ fn fault(world: &mut World, at: usize, long: u64) {
         }
         14 => {
             // What it said last arrives when the next process runs already.
-            let late = std::mem::replace(&mut world.net.late, 600);
+            world.net.late = 600;
             world.after(2 * SECOND, move |world| {
-                world.net.late = late;
+                world.net.late = if world.is_stormy { 10 } else { 0 };
                 world.kill(at);
                 if world.dice.chance(500) {
                     world.hosts[at].disk = SimDiskState::default();

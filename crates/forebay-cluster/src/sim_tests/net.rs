@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Life, MS, SECOND, World};
-use crate::ids::HostPort;
+use crate::ids::{HostPort, NodeName};
 use crate::message::{Beat, BeatReply};
 use crate::node::{FollowerEvent, NodeEvent};
 use crate::time::BEAT_LOST;
@@ -80,7 +80,16 @@ impl World {
         let token = self.net.tokens;
         self.net.asked.insert(token, Asked { by, seq });
         self.checks.beat_arrived(self.now, life, by.life, &beat);
+        let who = (beat.who.name.clone(), beat.who.incarnation);
+        let before = self.heard_incarnation(target, &who.0);
         self.tell(life, NodeEvent::Beat { token, beat });
+        let is_late = self.hosts[by.host].life != by.life && before.is_some_and(|it| it != who.1);
+        if is_late && self.heard_incarnation(target, &who.0) == Some(who.1) {
+            let name = who.0;
+            self.fail(format!(
+                "{name} is known by a heartbeat of a process that has ended"
+            ));
+        }
     }
 
     pub fn reply(&mut self, from: Life, token: u64, reply: Box<BeatReply>) {
@@ -104,6 +113,15 @@ impl World {
                 world.tell(by, NodeEvent::Follower(event));
             }
         });
+    }
+
+    /// The process of a node that a coordinator has heard of last.
+    fn heard_incarnation(&self, at: usize, name: &NodeName) -> Option<u64> {
+        let process = self.hosts[at].process.as_ref()?;
+        let coordinator = process.node.coordinator()?;
+        let (_, model) = coordinator.standing()?;
+        let heard = coordinator.heard().get(&model.node_named(name)?.id)?;
+        Some(heard.incarnation)
     }
 
     /// Cuts a node off from all others.

@@ -10,7 +10,7 @@ use super::world::Wrong;
 use crate::bugs::Bug;
 
 /// How many runs each test run makes; `FOREBAY_TEST_SEEDS` asks for others.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 2000;
 
 #[test]
 fn the_same_seed_twice_is_the_same_run() {

@@ -22,7 +22,14 @@ impl Followed {
         let follow = self.tables.get_mut(name)?;
         self.changed = true;
         (follow.problem, follow.retry_at) = (None, None);
-        serve(name, follow, version, before)
+        let ended = follow.serving.clone();
+        let change = serve(name, follow, version, before);
+        // Others may ask for what has just ended: nodes do not change at one moment.
+        if let Some(version) = ended.filter(|_| self.commanded && follow.ahead.is_none()) {
+            let _pin = self.store.any_table(name).pin(version.version());
+            follow.ahead = Some(OpenAhead { version, _pin });
+        }
+        change
     }
 
     /// Takes note of the pointer that was written, or was to be, of what serves.
