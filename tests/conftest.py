@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from cluster import Cluster
 from data import people, write
 from harness import Store, wait_for
 from nodes import Node
@@ -105,6 +106,33 @@ def node(remote, tmp_path):
     for server in running:
         if server.alive():
             server.stop(signal.SIGKILL)
+
+
+def started(directory):
+    """Starts clusters in a directory, and ends them when the fixture does."""
+    made = []
+
+    def make(count=3, zones=3, args=(), store=None):
+        made.append(Cluster(store or Store(directory / "store"), directory, count, zones, args))
+        return made[-1].start()
+
+    yield make
+    for one in made:
+        one.end()
+    for one in made:
+        one.check_logs()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Starts a cluster of a test's own: cluster(count, zones=3, args=(), store=...)."""
+    yield from started(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cluster_of_module(tmp_path_factory):
+    """The same for the tests of a file together."""
+    yield from started(tmp_path_factory.mktemp("cluster"))
 
 
 @pytest.fixture

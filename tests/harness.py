@@ -140,14 +140,15 @@ class Server:
             assert code == 0, f"forebay serve ended with exit code {code}"
 
 
-def wait_for(condition, what, seconds=10):
-    """Waits until condition() is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"not within {seconds} s: {what}")
+def wait_for(condition, what, seconds=10, step=0.01):
+    """Waits until condition() is true, and gives the seconds it took. `what` may be a function that
+    says what there is instead."""
+    begun = time.monotonic()
+    while not condition():
+        if time.monotonic() - begun > seconds:
+            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
+        time.sleep(step)
+    return time.monotonic() - begun
 
 
 def refused(call, *words):

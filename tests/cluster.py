@@ -1,0 +1,255 @@
+"""Clusters of real processes on this machine: nodes that are started, killed, stopped and ended."""
+
+import json
+import os
+import random
+import re
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import redis
+from harness import Failed, wait_for
+
+# Between them and the ephemeral ports are those of the S3 server (object_store.py).
+FIRST_PORT, LAST_PORT = 10_000, 20_000
+CLASS_PORTS = 4
+PORTS = 4 + CLASS_PORTS
+
+# Between two looks that cost a request or a process.
+STEP_S = 0.05
+
+
+def free_block():
+    """The first of PORTS free ports in a row. They are fixed, for a node comes back to its own."""
+    # Tests run side by side: each process looks in a place of its own.
+    chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
+    for _ in range(1000):
+        first = chance.randrange(FIRST_PORT, LAST_PORT, 10)
+        try:
+            for port in range(first, first + PORTS):
+                with socket.socket() as one:
+                    one.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+    raise Failed("no free ports")
+
+
+class ClusterNode:
+    """`forebay serve --cluster`, which may be started again and again."""
+
+    def __init__(self, store, directory, name, zone, args=()):
+        self.store, self.name, self.zone, self.args = store, name, zone, args
+        self.cache = directory / f"cache-{name}"
+        self.log = directory / f"{name}.log"
+        self.port = free_block()
+        self.peer, self.gateway, self.http = (self.port + i for i in (1, 2, 3))
+        self.process = None
+
+    def words(self):
+        at = "127.0.0.1:{}".format
+        first, last = self.port + 4, self.port + PORTS - 1
+        return [
+            *["serve", "--cluster", "--json", "--cache", self.cache],
+            *["--node", self.name, "--zone", self.zone, "--listen", at(self.port)],
+            *["--peer", at(self.peer), "--gateway", at(self.gateway), "--http", at(self.http)],
+            *["--class-ports", f"{first}-{last}", *self.args],
+        ]
+
+    def start(self):
+        with self.log.open("ab") as log:
+            self.process = self.store.start(*self.words(), stderr=log)
+        return self
+
+    def comes_up(self, seconds=60):
+        """Waits until the process listens."""
+        readable, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if readable else b""
+        if not line:
+            raise Failed(f"{self.name} did not come up: {self.log.read_text()}")
+        assert json.loads(line)["listen"].endswith(f":{self.port}")
+        return self
+
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def signal(self, sign):
+        self.process.send_signal(sign)
+
+    def kill(self):
+        """As a power cut to the process: it is told nothing."""
+        if self.alive():
+            self.signal(signal.SIGKILL)
+            self.process.communicate()
+
+    def stop(self, seconds=30):
+        """As an operator ends it; gives the exit code."""
+        self.signal(signal.SIGTERM)
+        try:
+            self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{self.name} did not end: {self.log.read_text()}") from None
+        return self.process.returncode
+
+    def ask(self, path):
+        """Status and body of a page."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=10) as got:
+                return got.status, got.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return None, str(error)
+
+    def is_ready(self):
+        return self.ask("/ready")[0] == 200
+
+    def metric(self, name):
+        """A metric by its name, with labels where it has some."""
+        found = re.search(rf"^{re.escape(name)} (\S+)$", self.ask("/metrics")[1], re.M)
+        return float(found[1]) if found else None
+
+    def through_gateway(self, **options):
+        """A client that knows nothing of clusters, and sends nothing twice."""
+        return self.client(self.gateway, **options)
+
+    def client(self, port=None, **options):
+        options = {"socket_timeout": 20, "retry": None, "decode_responses": True, **options}
+        return redis.Redis(port=port or self.port, **options)
+
+    def cluster_client(self, **options):
+        options = {"socket_timeout": 10, "decode_responses": True, **options}
+        return redis.RedisCluster(host="127.0.0.1", port=self.port, **options)
+
+    def slots(self):
+        """The ports that CLUSTER SLOTS tells: [[those of a row of slots]]."""
+        with self.client(decode_responses=False) as client:
+            rows = client.execute_command("CLUSTER", "SLOTS")
+        if isinstance(rows, dict):
+            return [
+                [row["primary"][1], *(replica[1] for replica in row["replicas"])]
+                for row in rows.values()
+            ]
+        return [[address[1] for address in row[2:]] for row in rows]
+
+
+class Cluster:
+    """Nodes n1, n2, ... in the zones z1, z2, ... by turns, over one store."""
+
+    def __init__(self, store, directory, count=3, zones=3, args=()):
+        self.store = store
+        self.store.run("cluster", "create")
+        names = [(f"n{i + 1}", f"z{i % zones + 1}") for i in range(count)]
+        self.nodes = [ClusterNode(store, directory, *name, args) for name in names]
+
+    def start(self):
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.comes_up()
+        self.wait_up()
+        return self
+
+    def __getitem__(self, name):
+        return next(node for node in self.nodes if node.name == name)
+
+    def alive(self):
+        return [node for node in self.nodes if node.alive()]
+
+    def status(self):
+        """What the catalog tells."""
+        return self.store.json("cluster", "status")
+
+    def heard(self):
+        """What the coordinator knows, by the first node that gives it."""
+        for node in self.alive():
+            status, text = node.ask("/v1/cluster")
+            if status == 200:
+                return json.loads(text)
+        return None
+
+    def states(self):
+        return {node["name"]: node["state"] for node in self.status()["nodes"]}
+
+    def table(self, name):
+        return next(table for table in self.status()["tables"] if table["table"] == name)
+
+    def coordinator(self):
+        """The node that is it, once there is one."""
+        found = []
+
+        def known():
+            heard = self.heard()
+            found[:] = [heard["coordinator"]] if heard and heard["coordinator"] else []
+            return bool(found)
+
+        wait_for(known, "a coordinator", 60, STEP_S)
+        return self[found[0]]
+
+    def wait_up(self, seconds=60):
+        """Waits until all nodes are up, and each knows that all are."""
+
+        def up():
+            states = self.states()
+            return all(states.get(node.name) == "up" for node in self.nodes) and all(
+                node.is_ready()
+                and node.metric('forebay_cluster_nodes{state="available"}') == len(self.nodes)
+                for node in self.nodes
+            )
+
+        wait_for(up, lambda: f"all nodes are up: {self.states()}", seconds, STEP_S)
+
+    def end(self):
+        """Ends all that runs, whatever became of it."""
+        for node in self.nodes:
+            node.kill()
+
+    def check_logs(self):
+        for node in self.nodes:
+            if node.log.exists():
+                assert "panicked" not in node.log.read_text(), node.log.read_text()
+
+
+class Reading(threading.Thread):
+    """Reads by one client all the time; notes what the replies say, and what failed.
+
+    `read_once(client)` gives the versions that a reply shows. A reply of more than one is mixed.
+    """
+
+    def __init__(self, client, read_once, pause_s=0.005):
+        super().__init__(daemon=True)
+        self.client, self.read_once, self.pause_s = client, read_once, pause_s
+        self.replies, self.seen, self.failed, self.mixed = 0, [], [], []
+        self.slowest_s = 0.0
+        self.over = threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.over.wait(self.pause_s):
+            begun = time.monotonic()
+            try:
+                versions = self.read_once(self.client)
+            except Exception as error:
+                self.failed.append(f"{type(error).__name__}: {error}")
+                continue
+            self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
+            self.replies += 1
+            if len(versions) != 1:
+                self.mixed.append(versions)
+            elif versions != set(self.seen[-1:]):
+                self.seen += versions
+
+    def wait_for(self, version, seconds=20):
+        wait_for(lambda: self.seen[-1:] == [version], lambda: f"{version}: {self.seen}", seconds)
+
+    def end(self):
+        self.over.set()
+        self.join(30)
+        assert not self.is_alive(), "a read that never ends"
+        return self
