@@ -18,7 +18,7 @@ use crate::layout::{
     TableFiles, extent_file, is_unfinished, proven_version, run_file, store_file, tables_dir,
 };
 use crate::manifest::Manifest;
-use crate::name::RunId;
+use crate::name::{RunId, TableName};
 use crate::pointer::Pointer;
 use crate::pointers::PointerMove;
 use crate::store::{CREATION_LOCK, Store};
@@ -40,6 +40,21 @@ impl Store {
             true => disk.remove_dir(root).at("remove", root),
             false => Ok(()),
         }
+    }
+}
+
+impl Store {
+    /// Removes files of a table that no version names. Refused while a version of it is made or
+    /// brought, whose files these may be.
+    pub fn remove_debris(&self, name: &TableName) -> Result<(), StoreError> {
+        let table = self.any_table(name);
+        let dir = &table.files.runs();
+        if !self.disk().exists(dir).at("look for", dir)? {
+            return Ok(());
+        }
+        let _push = table.lock_against_pushes("a removal of debris")?;
+        let _pointer = table.lock_pointer("a removal of debris")?;
+        table.sweep(&[])
     }
 }
 

@@ -57,7 +57,7 @@ pub fn open(
     }));
     let (clock, random) = (Arc::clone(&on.clock), disk.random());
     let as_disk: Arc<dyn Disk> = disk.clone();
-    let store = if create {
+    let store = if create && on.pointers.is_none() {
         Store::open_or_create(as_disk, clock, random, Path::new(&url))?
     } else {
         let pointers = on.pointers.clone();

@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::Parser;
 use forebay_cluster::client::ClusterPointers;
-use forebay_engine::Store;
+use forebay_engine::{Store, StoreError};
 use forebay_io::{Random, SystemRandom};
 use forebay_load::distributed::{self, Recipe};
 use forebay_load::progress::{Progress, Silent};
@@ -117,6 +117,10 @@ impl DistributedPush {
         }
         if report.held() {
             listener.message(&held(&report));
+        }
+        if let Some(undone) = &report.undone {
+            let (problem, gave_way) = (undone.problem.clone(), undone.gave_way);
+            return Err(StoreError::NotRolledOut { problem, gave_way }.into());
         }
         let rolled_out = self.cluster.as_ref();
         let rolled_out = rolled_out.map(|cluster| push::rolled_out(cluster));

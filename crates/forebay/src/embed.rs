@@ -2,6 +2,7 @@
 //! as JSON. What the binary prints to a person goes to a [`Listener`].
 
 use clap::Parser;
+use forebay_engine::StoreError;
 use forebay_load::sources::Batches;
 
 use crate::cli::{self, Cli, Command};
@@ -46,7 +47,21 @@ pub fn run(
     };
     let outcome = outcome.map_err(CommandError::Failed)?;
     let text = String::from_utf8_lossy(&context.take_result()).into_owned();
-    Ok((outcome, text))
+    match outcome {
+        Outcome::Undone => Err(CommandError::Failed(undone(&text))),
+        outcome => Ok((outcome, text)),
+    }
+}
+
+/// A push that a cluster took back has failed, for a program.
+fn undone(object: &str) -> anyhow::Error {
+    let object: serde_json::Value = serde_json::from_str(object).unwrap_or_default();
+    let problem = object["undone"]
+        .as_str()
+        .unwrap_or("the version serves nowhere");
+    let problem = problem.to_owned();
+    let gave_way = false;
+    StoreError::NotRolledOut { problem, gave_way }.into()
 }
 
 /// The parser's message without what is only for a terminal.

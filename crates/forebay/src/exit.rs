@@ -15,6 +15,8 @@ pub enum Outcome {
     Done,
     /// The version was built and kept, but the gate held its swap; or would, of a dry run.
     Held,
+    /// In a cluster: the version was built and kept, and serves nowhere.
+    Undone,
     /// In a cluster: done, but for nodes that were left out.
     LeftOut,
     /// A dry run that was done and has told of a push that would fail.
@@ -33,6 +35,7 @@ pub fn report(output: Output, result: anyhow::Result<Outcome>) -> ExitCode {
     let error = match result {
         Ok(Outcome::Done) => return ExitCode::SUCCESS,
         Ok(Outcome::LeftOut) => return ExitCode::from(LEFT_OUT),
+        Ok(Outcome::Undone) => return ExitCode::from(UNDONE),
         Ok(Outcome::Held) => return ExitCode::from(HELD),
         Ok(Outcome::WouldFail) => return ExitCode::from(FAILED),
         Err(error) => error,

@@ -40,6 +40,18 @@ impl Coordinator {
         &self.heard
     }
 
+    /// The answers to all who wait, of a coordinator that is none any more.
+    pub fn dismiss(self) -> Vec<CoordinatorAction> {
+        let mut actions = Vec::new();
+        let waiting = self.heard.values().filter_map(|heard| heard.waiting);
+        let strangers = self.strangers.iter().map(|(token, _)| *token);
+        for token in waiting.map(|(token, _)| token).chain(strangers) {
+            let nothing = BeatReply::NotCoordinator { coordinator: None };
+            reply(&mut actions, token, nothing);
+        }
+        actions
+    }
+
     /// Takes a heartbeat in. Most of them say nothing new: those cost no step.
     pub(super) fn hear(
         &mut self,

@@ -100,12 +100,15 @@ impl Step<'_> {
         }
         // What others may still answer has to be over, or known to be possible.
         let others = self.others(&rollout.participants);
-        is_waiting |= !others.iter().all(|node| self.is_safe_to_leave_out(*node));
+        is_waiting |=
+            !is_rollback(&rollout) && !others.iter().all(|node| self.is_safe_to_leave_out(*node));
         if is_waiting && !is_planted(Bug::CommitsEarly) {
             return;
         }
         let ready: BTreeSet<NodeId> = proved.keys().copied().collect();
-        if let Err(problem) = self.is_enough(&rollout, &ready) {
+        if let Err(problem) = self.is_enough(&rollout, &ready)
+            && !is_rollback(&rollout)
+        {
             return self.lack(rollout, problem);
         }
         let others = self.others(&ready).into_iter();
@@ -142,6 +145,10 @@ impl Step<'_> {
     }
 
     fn standing(&mut self, rollout: &Rollout, node: NodeId, expected: &Expected) -> Readied {
+        // What is wrong is taken back at once from who can be told.
+        if is_rollback(rollout) && self.silent_for(node) >= BEAT_LOST {
+            return Readied::Away;
+        }
         if !self.is_alive(node) {
             return match self.is_safe_to_leave_out(node) {
                 true => Readied::Away,
@@ -417,6 +424,11 @@ impl Step<'_> {
             self.model.work.edit().rollouts.insert(rollout.id, rollout);
         }
     }
+}
+
+fn is_rollback(rollout: &Rollout) -> bool {
+    let mut parts = rollout.tables.values();
+    parts.all(|part| part.aim == Aim::Rollback)
 }
 
 /// A table's entry after the commit.

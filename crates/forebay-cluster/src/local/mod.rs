@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_engine::{
-    ActivateError, Bound, Manifest, Next, Pointer, RunId, Serving, Store, TableName, VersionFile,
+    ActivateError, Bound, Manifest, Next, Pointer, RunId, Serving, Store, StoreError, TableName,
+    VersionFile,
 };
 use forebay_io::start_within;
 use forebay_objects::{Bringer, Origin, Origins, Prepared, PullRate};
@@ -109,8 +110,8 @@ impl LocalVersions {
             && room.missing_bytes.saturating_add(SPARE_BYTES) > free
         {
             return Err(format!(
-                "version {version} of table {table} takes {} bytes here, and {free} are free: make room, or \
-                 give the cluster more nodes",
+                "version {version} of table {table} takes {} bytes here, {free} are free, and {SPARE_BYTES} are to be \
+                 left: make room, or give the cluster more nodes",
                 room.missing_bytes
             ));
         }
@@ -175,8 +176,13 @@ impl LocalVersions {
 
     /// Removes the files of versions that nothing needs.
     fn tidy(&self, table: &TableName) {
-        let removed = self.cache().table(table).and_then(|table| table.retain(0));
-        if let Err(error) = removed {
+        let removed = match self.cache().table(table) {
+            Ok(table) => table.retain(0).map(drop),
+            Err(StoreError::NoTable { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        let swept = removed.and_then(|()| self.cache().remove_debris(table));
+        if let Err(error) = swept {
             warn!(%table, %error, "old versions stay for now");
         }
     }
@@ -212,10 +218,15 @@ impl Versions for LocalVersions {
                 .filter(|next| matches!(next, Next::Serve(_)))
                 .for_each(|next| *next = Next::Nothing);
         }
+        let mut opened = BTreeSet::new();
         loop {
             let list: Vec<(TableName, Next)> = next.clone().into_iter().collect();
             match self.serving.activate(&list) {
                 Ok(()) => break,
+                // Another version was opened ahead since: there is one at a time.
+                Err(ActivateError::NotOpen { table, version })
+                    if opened.insert(table.clone())
+                        && self.serving.open_ahead(&table, version).is_ok() => {}
                 Err(ActivateError::NotOpen { table, version }) => {
                     problems.insert(table.clone(), format!("version {version} is not open"));
                     next.insert(table, Next::Nothing);

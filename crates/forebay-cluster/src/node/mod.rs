@@ -53,6 +53,17 @@ enum Told {
 /// Of heartbeats of this node to itself.
 const OWN: u64 = 1 << 63;
 
+/// Hands a coordinator's action on; answers to this node's own heartbeats stay here.
+fn answer(action: CoordinatorAction, todo: &mut VecDeque<Told>, actions: &mut Vec<NodeAction>) {
+    match action {
+        CoordinatorAction::Reply { token, reply } if token & OWN != 0 => {
+            let seq = token & !OWN;
+            todo.push_back(Told::Follower(FollowerEvent::Reply { seq, reply }));
+        }
+        action => actions.push(NodeAction::Coordinator(action)),
+    }
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub struct Node {
@@ -153,7 +164,12 @@ impl Node {
                     self.coordinator = Some(coordinator);
                     actions.extend(begun.into_iter().map(NodeAction::Coordinator));
                 }
-                SeatAction::Lost => self.coordinator = None,
+                SeatAction::Lost => {
+                    let ended = self.coordinator.take().into_iter();
+                    for action in ended.flat_map(Coordinator::dismiss) {
+                        answer(action, todo, actions);
+                    }
+                }
                 SeatAction::Rung => {
                     actions.push(NodeAction::Coordinator(CoordinatorAction::ListRequests));
                 }
@@ -178,14 +194,7 @@ impl Node {
             return;
         };
         for action in coordinator.handle(now, event) {
-            match action {
-                CoordinatorAction::Reply { token, reply } if token & OWN != 0 => {
-                    let seq = token & !OWN;
-                    let event = FollowerEvent::Reply { seq, reply };
-                    todo.push_back(Told::Follower(event));
-                }
-                action => actions.push(NodeAction::Coordinator(action)),
-            }
+            answer(action, todo, actions);
         }
     }
 

@@ -188,6 +188,8 @@ impl Drop for NodeHandle {
             // A panic there was reported there.
             let _ = thread.join();
         }
+        // Nobody answers them any more.
+        self.shell.waiting.lock().clear();
         for cancelled in self.shell.bringing.lock().values() {
             cancelled.store(true, Ordering::Relaxed);
         }
@@ -206,9 +208,9 @@ impl Shell {
         now(&*self.parts.clock)
     }
 
-    pub(crate) fn tell(&self, event: NodeEvent) {
-        // The driver is gone when nobody takes it.
-        let _ = self.events.send(event);
+    /// Returns whether there is somebody to tell.
+    pub(crate) fn tell(&self, event: NodeEvent) -> bool {
+        self.events.send(event).is_ok()
     }
 
     fn drive(self: &Arc<Self>, inbox: &Receiver<NodeEvent>) {

@@ -48,7 +48,7 @@ impl Shell {
     /// Tells the coordinator that there are requests.
     pub(super) fn nudge(self: &Arc<Self>) {
         match self.coordinator() {
-            None => self.tell(NodeEvent::Nudged),
+            None => drop(self.tell(NodeEvent::Nudged)),
             Some(peer) => {
                 let asked = self.ask(&peer, &Question::Nudge);
                 self.runtime.spawn(async move { drop(asked.await) });
@@ -79,12 +79,28 @@ impl Shell {
         });
     }
 
-    fn heads_of_others(&self) -> Vec<Head> {
+    /// Where other nodes are, as far as was known, if need be before this one started.
+    fn others(&self) -> Vec<HostPort> {
         let map = self.map.load_full();
-        let nodes = map.nodes().filter(|node| node.id != map.me);
-        let asked: Vec<_> = nodes
+        let known: Vec<HostPort> = map.nodes().map(|node| node.peer.clone()).collect();
+        let known = match known.is_empty() {
+            false => known,
+            true => {
+                let remembered = self.parts.remembered.read();
+                let model = remembered.map(|(_, model, _)| model).unwrap_or_default();
+                model.all_nodes().map(|node| node.peer.clone()).collect()
+            }
+        };
+        let own = &self.parts.who.peer;
+        known.into_iter().filter(|peer| peer != own).collect()
+    }
+
+    fn heads_of_others(&self) -> Vec<Head> {
+        let asked: Vec<_> = self
+            .others()
+            .iter()
             .take(8)
-            .map(|node| self.ask(&node.peer, &Question::Head))
+            .map(|peer| self.ask(peer, &Question::Head))
             .collect();
         self.runtime.block_on(async {
             let mut heads = Vec::new();
@@ -202,7 +218,9 @@ impl Shell {
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().insert(token, answer);
-        self.tell(NodeEvent::Beat { token, beat });
+        if !self.tell(NodeEvent::Beat { token, beat }) {
+            self.waiting.lock().clear();
+        }
         let reply = answered.await;
         self.waiting.lock().remove(&token);
         let nothing = BeatReply::NotCoordinator { coordinator: None };

@@ -203,6 +203,7 @@ pub(crate) fn conclude(
         swapped: outcome.swapped,
         compared_with: outcome.compared_with,
         gate: outcome.gate,
+        undone: outcome.undone,
         removed: outcome.removed,
         warnings: warnings.into_iter().collect(),
     })

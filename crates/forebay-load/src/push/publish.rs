@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use forebay_engine::{
-    Comparison, Manifest, Push, ReadError, Store, Table, Version, compare_sampled,
+    Comparison, Manifest, Push, ReadError, Store, StoreError, Table, Version, compare_sampled,
 };
 
+use super::report::Undone;
 use super::{GATE_SAMPLE_ROWS, Onto, PushError, PushRequest};
 use crate::gate::{self, Finding};
 use crate::progress::{Progress, Unit};
@@ -17,6 +18,7 @@ pub struct Outcome {
     /// The version that it was compared with.
     pub compared_with: Option<u64>,
     pub gate: Vec<Finding>,
+    pub undone: Option<Undone>,
     pub removed: Vec<u64>,
 }
 
@@ -39,9 +41,16 @@ pub fn publish(
     drop(version);
     let version = push.commit(manifest)?;
     let passed = gate.iter().all(|finding| finding.passed);
-    let swapped = request.swap && (passed || request.force);
+    let mut swapped = request.swap && (passed || request.force);
+    let mut undone = None;
     if swapped {
-        table.swap(version)?;
+        match table.swap(version) {
+            Err(StoreError::NotRolledOut { problem, gave_way }) => {
+                swapped = false;
+                undone = Some(Undone { problem, gave_way });
+            }
+            done => drop(done?),
+        }
     }
     // The version is out; that an old one could not be removed does not undo it.
     let removed = table.retain(request.keep).unwrap_or_else(|error| {
@@ -53,6 +62,7 @@ pub fn publish(
         swapped,
         compared_with,
         gate,
+        undone,
         removed,
     })
 }

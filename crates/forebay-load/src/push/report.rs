@@ -66,10 +66,20 @@ pub struct PushReport {
     pub compared_with: Option<u64>,
     /// What the gate saw; empty when there was no version to compare with.
     pub gate: Vec<Finding>,
+    /// Why a cluster did not let it serve.
+    pub undone: Option<Undone>,
     /// Versions removed because there are newer ones enough.
     pub removed: Vec<u64>,
     /// What may not have been meant.
     pub warnings: Vec<String>,
+}
+
+/// What a cluster says of a version that it did not let serve, or took back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Undone {
+    pub problem: String,
+    /// An operator's rollback went first.
+    pub gave_way: bool,
 }
 
 impl PushReport {

@@ -248,6 +248,11 @@ fn carry_out(
         true => drawing.message(&held(&report)),
         false => {}
     }
+    match &report.undone {
+        Some(undone) if context.output.quiet => tell!("forebay: {}", undone.problem),
+        Some(undone) => drawing.message(&undone.problem),
+        None => {}
+    }
     // What is drawn goes with the last who holds it.
     drop((drawing, store));
     let rolled_out = cluster
@@ -264,10 +269,12 @@ fn carry_out(
 /// How a push has ended, and what is told of it.
 pub fn ended(report: &PushReport, rolled_out: Option<RolledOut>) -> (Outcome, Pushed<'_>) {
     let left_some_out = rolled_out.as_ref().is_some_and(RolledOut::left_some_out);
-    let outcome = match report.held() {
-        true => Outcome::Held,
-        false if left_some_out => Outcome::LeftOut,
-        false => Outcome::Done,
+    let outcome = match &report.undone {
+        _ if report.held() => Outcome::Held,
+        Some(undone) if undone.gave_way => Outcome::Held,
+        Some(_) => Outcome::Undone,
+        None if left_some_out => Outcome::LeftOut,
+        None => Outcome::Done,
     };
     (outcome, Pushed::of(report, rolled_out))
 }

@@ -26,6 +26,9 @@ pub struct Pushed<'a> {
     swapped: bool,
     gate: &'a [Finding],
     warnings: &'a [String],
+    /// Why a cluster did not let it serve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undone: Option<&'a str>,
     /// In a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout: Option<RolledOut>,
@@ -57,6 +60,7 @@ impl<'a> Pushed<'a> {
             swapped: report.swapped,
             gate: &report.gate,
             warnings: &report.warnings,
+            undone: report.undone.as_ref().map(|undone| undone.problem.as_str()),
             rollout,
             changes: changes.map(|(onto, applied)| Changes {
                 rows_least: report.rows_between.0,

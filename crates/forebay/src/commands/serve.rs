@@ -278,7 +278,7 @@ fn run_node(args: Serve, context: &Context) -> anyhow::Result<Outcome> {
     signals.wait(|| drop(running.reload()));
     // Clients are led elsewhere before it stops.
     node.handle.leave(LEAVE);
-    drop(pacing);
+    drop((pacing, node));
     running.shutdown();
     Ok(Outcome::Done)
 }

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
 use forebay_objects::{Address, Patience};
@@ -78,7 +78,7 @@ impl Location {
     /// The path that a text names, if it can be one.
     pub fn path(&self, text: &str) -> Option<Path> {
         match self.base {
-            None => Path::from_absolute_path(std::path::absolute(text).ok()?).ok(),
+            None => Path::from_absolute_path(absolute(text).ok()?).ok(),
             Some(_) => Path::parse(text).ok(),
         }
     }
@@ -86,7 +86,7 @@ impl Location {
     /// A path as a pattern's text has it: from the root on.
     pub fn whole(&self, text: &str) -> Option<String> {
         match self.base {
-            None => Some(std::path::absolute(text).ok()?.to_str()?.to_owned()),
+            None => Some(absolute(text).ok()?.to_str()?.to_owned()),
             Some(_) => Some(text.to_owned()),
         }
     }
@@ -292,6 +292,18 @@ fn without_markers(mut found: Vec<ObjectMeta>, path: &Path) -> Vec<ObjectMeta> {
     let mut markers = markers.into_iter();
     found.retain(|_| !markers.next().unwrap_or(false));
     found
+}
+
+/// A path from the root on. What `..` leads to is looked up, as there may be links before it.
+fn absolute(text: &str) -> io::Result<PathBuf> {
+    let path = std::path::absolute(text)?;
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else {
+        return Ok(path);
+    };
+    let (up, rest) = parts.split_at(last + 1);
+    let up: PathBuf = up.iter().collect();
+    Ok(up.canonicalize()?.join(rest.iter().collect::<PathBuf>()))
 }
 
 #[cfg(test)]

@@ -158,3 +158,21 @@ fn schemas_are_united_by_name() {
             .contains("they have: id, x, only")
     );
 }
+
+#[test]
+fn paths_may_lead_up() {
+    use std::os::unix::fs::symlink;
+    let dir = Dir::new(&[("a/x.csv", b"id\n1\n"), ("b/c/y.csv", b"id\n2\n")]);
+    // Through the link, up is where the link leads.
+    symlink(dir.path("b/c"), dir.path("link")).unwrap();
+    for name in [
+        "b/../a/x.csv",
+        "a/../b/c/../c/y.csv",
+        "link/../c/*.csv",
+        "a/..",
+    ] {
+        assert!(dir.open(name).is_ok(), "{name}");
+    }
+    let error = dir.open("link/../a/x.csv").unwrap_err().to_string();
+    assert!(error.contains("there is no such file"), "{error}");
+}
