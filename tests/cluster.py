@@ -26,18 +26,20 @@ STEP_S = 0.05
 
 
 def free_block():
-    """The first of PORTS free ports in a row. They are fixed, for a node comes back to its own."""
-    # Tests run side by side: each process looks in a place of its own.
+    """The first of PORTS free ports in a row, and a socket that keeps other tests from taking them.
+    They are fixed, for a node comes back to its own."""
     chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
     for _ in range(1000):
-        first = chance.randrange(FIRST_PORT, LAST_PORT, 10)
+        first = chance.randrange(FIRST_PORT, LAST_PORT, PORTS + 1)
+        guard = socket.socket()
         try:
+            guard.bind(("127.0.0.1", first + PORTS))
             for port in range(first, first + PORTS):
                 with socket.socket() as one:
                     one.bind(("127.0.0.1", port))
-            return first
+            return first, guard
         except OSError:
-            continue
+            guard.close()
     raise Failed("no free ports")
 
 
@@ -48,7 +50,7 @@ class ClusterNode:
         self.store, self.name, self.zone, self.args = store, name, zone, args
         self.cache = directory / f"cache-{name}"
         self.log = directory / f"{name}.log"
-        self.port = free_block()
+        self.port, self.guard = free_block()
         self.peer, self.gateway, self.http = (self.port + i for i in (1, 2, 3))
         self.process = None
 
@@ -209,6 +211,7 @@ class Cluster:
         """Ends all that runs, whatever became of it."""
         for node in self.nodes:
             node.kill()
+            node.guard.close()
 
     def check_logs(self):
         for node in self.nodes:

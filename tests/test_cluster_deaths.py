@@ -1,0 +1,161 @@
+"""Nodes die, stand still and come back: reads go on, pushes say what is, nobody serves old data."""
+
+import json
+import shutil
+import signal
+import time
+
+import pyarrow as pa
+import pytest
+from cluster import PORTS, STEP_S, Reading
+from data import write
+from harness import wait_for
+
+KEYS = 300
+NAMES = [f"t:{i}" for i in range(KEYS)]
+
+
+@pytest.fixture
+def table(cluster, tmp_path):
+    """Five nodes in three zones; table `t` on two of them each."""
+    made = cluster(5)
+
+    def source(version):
+        values = pa.table({"id": range(KEYS), "version": [version] * KEYS})
+        return write(values, tmp_path / f"t-{version}.parquet")
+
+    def push(version, code=0, args=()):
+        words = ["--replicas", "2", "--partitions", "12", *args]
+        return made.store.push("t", source(version), args=words, code=code)
+
+    made.source, made.push_version = source, push
+    push(1)
+    return made
+
+
+def read_all(client):
+    return {json.loads(row)["version"] for row in client.mget(NAMES)}
+
+
+def read_each(client):
+    """By a client that splits what it asks: the versions of single keys, one after the other."""
+    return {json.loads(client.get(NAMES[time.monotonic_ns() % KEYS]))["version"]}
+
+
+def versions_at(node):
+    with node.through_gateway() as client:
+        return read_all(client)
+
+
+def serves(node, version):
+    """Whether a node that may be on its way up serves a version. Never an older one."""
+    try:
+        seen = versions_at(node)
+    except Exception:
+        return False
+    assert min(seen) >= version, f"{node.name} serves {seen}"
+    return seen == {version}
+
+
+def zone_without_the_coordinator(made):
+    """Two nodes of one zone, and the three others."""
+    zone = "z1" if made.coordinator().zone != "z1" else "z2"
+    lost = [node for node in made.nodes if node.zone == zone]
+    return lost, [node for node in made.nodes if node.zone != zone]
+
+
+def test_a_zone_is_killed_and_comes_back(table):
+    made = table
+    lost, others = zone_without_the_coordinator(made)
+    names = sorted(node.name for node in lost)
+    plain = [Reading(node.through_gateway(), read_all) for node in others]
+    aware = Reading(others[0].cluster_client(), read_each)
+    for node in lost:
+        node.kill()
+    # Clients are led past them soon, long before their leases end.
+    ports = {port for node in lost for port in range(node.port, node.port + PORTS)}
+    for node in others:
+        told = lambda node=node: {port for row in node.slots() for port in row}  # noqa: E731
+        wait_for(lambda told=told: not told() & ports, f"{node.name} leaves them out", 4, STEP_S)
+    pushed = made.push_version(2, code=6)
+    assert pushed["swapped"] is True and sorted(pushed["rollout"]["left_out"]) == names
+    status = made.status()
+    assert status["healthy"] is False
+    for name in names:
+        assert made.states()[name] == "down"
+        assert any(name in problem for problem in status["problems"]), status["problems"]
+    for node in others:
+        assert versions_at(node) == {2}
+    # One has lost its disk, too.
+    shutil.rmtree(lost[1].cache)
+    for node in lost:
+        node.start()
+    for node in lost:
+        node.comes_up()
+        wait_for(lambda node=node: serves(node, 2), f"version 2 at {node.name}", 30, STEP_S)
+    made.wait_up()
+    assert made.push_version(3)["rollout"]["left_out"] == []
+    for node in made.nodes:
+        assert versions_at(node) == {3}
+    for reader in [*plain, aware]:
+        reader.wait_for(3)
+        reader.end()
+        assert (reader.failed, reader.mixed) == ([], [])
+    for reader in plain:
+        assert reader.seen == [1, 2, 3]
+
+
+def test_the_coordinator_is_killed(table):
+    made = table
+    lost = made.coordinator()
+    others = [node for node in made.nodes if node is not lost]
+    readers = [Reading(node.through_gateway(), read_all) for node in others]
+    lost.kill()
+    begun = time.monotonic()
+    pushed = made.push_version(2, code=6)
+    assert time.monotonic() - begun < 45
+    assert pushed["rollout"]["left_out"] == [lost.name]
+    assert made.coordinator() is not lost
+    for reader in readers:
+        reader.wait_for(2)
+        reader.end()
+        assert (reader.failed, reader.mixed, reader.seen) == ([], [], [1, 2])
+    lost.start().comes_up()
+    wait_for(lambda: serves(lost, 2), "it serves version 2", 20, STEP_S)
+
+
+def test_a_node_stands_still_during_a_push(table):
+    made = table
+    still = next(node for node in made.nodes if node is not made.coordinator())
+    others = [node for node in made.nodes if node is not still]
+    readers = [Reading(node.through_gateway(), read_all) for node in others]
+    still.signal(signal.SIGSTOP)
+    pushed = made.push_version(2, code=6)
+    assert pushed["rollout"]["left_out"] == [still.name]
+    for reader in readers:
+        reader.wait_for(2)
+        reader.end()
+        assert (reader.mixed, reader.seen) == ([], [1, 2])
+        assert reader.failed == []
+    still.signal(signal.SIGCONT)
+    wait_for(lambda: versions_at(still) == {2}, "it hears of it", 10, STEP_S)
+    made.wait_up()
+
+
+def test_nodes_end_on_sigterm_and_start_again_with_what_they_had(table):
+    made = table
+    paused = made.store.json("cluster", "pause", "n3", "--for", "5m")
+    assert paused == {"node": "n3", "for_ms": 300_000}
+    assert made["n3"].stop() == 0
+    wait_for(lambda: made.states()["n3"] in ("paused", "left"), made.states, 30, STEP_S)
+    for node in made.nodes:
+        if node.alive():
+            assert node.stop() == 0
+    for node in made.nodes:
+        node.start()
+    for node in made.nodes:
+        node.comes_up()
+    made.wait_up()
+    for node in made.nodes:
+        assert serves(node, 1)
+    assert made.push_version(2)["rollout"]["left_out"] == []

@@ -1,0 +1,181 @@
+"""What is asked of a cluster, or of none, by mistake is refused in words and changes nothing."""
+
+import pytest
+from cluster import Cluster, ClusterNode
+from data import people, write
+from harness import Store
+
+
+@pytest.fixture(scope="module")
+def made(cluster_of_module, tmp_path_factory):
+    """One node with a table, which nothing here may change."""
+    made = cluster_of_module(1)
+    made.directory = tmp_path_factory.mktemp("misuse")
+    made.path = write(people(100), made.directory / "people.parquet")
+    made.store.push("people", made.path)
+    made.store.push("people", made.path)
+    return made
+
+
+def told(made):
+    """What status tells but for what always moves: refusals are written down, too."""
+    status = made.status()
+    nodes = [(node["name"], node["state"], node["listen"]) for node in status["nodes"]]
+    return nodes, status["tables"], status["problems"]
+
+
+@pytest.fixture(autouse=True)
+def unchanged(made):
+    before = told(made)
+    yield
+    assert told(made) == before
+    assert made.nodes[0].is_ready()
+
+
+def refused_node(made, name, *args, words=None, store=None, code=1):
+    """A further node that is not taken."""
+    node = ClusterNode(store or made.store, made.directory, name, "z1")
+    words = words(node.words()) if words else node.words()
+    try:
+        return (store or made.store).refuse(*words, *args, code=code)
+    finally:
+        node.guard.close()
+
+
+def replaced(option, value):
+    """Other words for an option of a node."""
+
+    def words(all_words):
+        place = all_words.index(option)
+        return [*all_words[: place + 1], value, *all_words[place + 2 :]]
+
+    return words
+
+
+def test_a_plain_server_on_a_clusters_store(made):
+    refused = made.store.refuse("serve", "--listen", "127.0.0.1:0", "--http", "off")
+    assert "cluster" in refused and "--cluster" in refused
+
+
+def test_a_live_table_in_a_cluster(made):
+    refused = made.store.refuse("create", "counter")
+    assert "cluster" in refused and "live" in refused
+
+
+def test_a_node_of_a_store_without_a_cluster(made, tmp_path):
+    store = Store(tmp_path / "plain")
+    store.push("people", made.path)
+    refused = refused_node(made, "n9", store=store)
+    assert "forebay cluster create" in refused
+    assert store.json("versions", "people")[0]["version"] == 1
+
+
+def test_a_cache_of_another_cluster(made, tmp_path):
+    other = Cluster(Store(tmp_path / "store"), tmp_path, 1)
+    try:
+        other.start()
+        other.nodes[0].stop()
+        refused = refused_node(made, "n9", words=replaced("--cache", other.nodes[0].cache))
+        assert str(other.nodes[0].cache) in refused and "cluster" in refused
+    finally:
+        other.end()
+    cache = tmp_path / "mine"
+    Store(cache).push("people", made.path)
+    refused = refused_node(made, "n9", words=replaced("--cache", cache))
+    assert str(cache) in refused
+
+
+def test_addresses_that_others_cannot_use(made):
+    for option, address, word in [
+        ("--listen", "0.0.0.0:7401", "--advertise"),
+        ("--peer", "0.0.0.0:7401", "--advertise-peer"),
+        ("--listen", "127.0.0.1:0", "port"),
+        ("--peer", "127.0.0.1:0", "port"),
+    ]:
+        refused = refused_node(made, "n9", words=replaced(option, address), code=None)
+        assert option in refused and word in refused, (option, address, refused)
+
+
+def test_two_nodes_of_one_name(made):
+    first = made.nodes[0]
+    other = ClusterNode(made.store, made.directory, first.name, "z2")
+    other.start()
+    try:
+        out, _ = other.process.communicate(timeout=30)
+    finally:
+        other.kill()
+        other.guard.close()
+    log = other.log.read_text()
+    assert other.process.returncode == 1, log
+    assert f"node {first.name} runs already" in log and "--node" in log
+
+
+def test_ports_that_are_taken(made):
+    first = made.nodes[0]
+    for option, port in [("--gateway", first.gateway), ("--peer", first.peer)]:
+        refused = refused_node(made, "n9", words=replaced(option, f"127.0.0.1:{port}"))
+        assert f":{port}" in refused and "in use" in refused
+
+
+def test_half_of_the_options(made):
+    for words in [
+        ["--cluster", "--node", "n9", "--zone", "z", "--peer", "127.0.0.1:7401"],
+        ["--cluster", "--cache", "c", "--zone", "z", "--peer", "127.0.0.1:7401"],
+        ["--node", "n9"],
+        ["--gateway", "127.0.0.1:7403"],
+        ["--class-ports", "7404-7408"],
+    ]:
+        made.store.refuse("serve", *words, code=2)
+
+
+def test_a_cluster_is_made_once(made):
+    assert "already" in made.store.refuse("cluster", "create")
+    assert "already" in made.store.refuse("cluster", "create", "--adopt")
+
+
+def test_tables_that_were_there_are_adopted_when_asked(made, tmp_path):
+    store = Store(tmp_path / "store")
+    store.push("people", made.path)
+    refused = store.refuse("cluster", "create")
+    assert "--adopt" in refused and "people" in refused
+    assert store.json("get", "people", "7")
+    told = store.json("cluster", "create", "--adopt")
+    assert told["tables"] == ["people@1"]
+    refused = store.refuse("push", "people", made.path, "--key", "{id}")
+    assert "forebay serve --cluster" in refused
+
+
+def test_a_store_with_a_live_table_is_not_adopted(tmp_path):
+    store = Store(tmp_path / "store")
+    store.run("create", "live")
+    assert "live" in store.refuse("cluster", "create", "--adopt")
+    store.run("checkpoint", "live", tmp_path / "copy", code=None)
+    with store.serve() as server:
+        assert server.client().set("live:a", "b")
+
+
+def test_what_only_a_cluster_can_do(made, tmp_path):
+    store = Store(tmp_path / "plain")
+    store.push("a", made.path)
+    store.push("b", made.path)
+    refused = store.refuse("swap", "a@1", "b@1", code=None)
+    assert "cluster" in refused
+    assert "cluster" in store.refuse("rollback", "a", "b", code=None)
+    for words in [["--replicas", "2"], ["--on-failure", "keep"], ["--min-replicas", "1"]]:
+        refused = store.refuse("push", "a", made.path, "--key", "{id}", *words, code=None)
+        assert "cluster" in refused, refused
+    assert store.json("versions", "a")[-1]["version"] == 1
+    for words in [["status"], ["pause", "n1"], ["remove", "n1"], ["cancel", "x"]]:
+        assert "forebay cluster create" in store.refuse("cluster", *words)
+
+
+def test_versions_and_tables_that_are_not_there(made):
+    for words, word, code in [
+        (["swap", "people", "9"], "9", 1),
+        (["swap", "people@1", "nosuch@1"], "nosuch", 1),
+        (["rollback", "nosuch"], "nosuch", 1),
+        (["drop", "nosuch"], "nosuch", 1),
+        (["swap", "people@1", "people@2"], "people", 2),
+    ]:
+        result = made.store.run(*words, code=None)
+        assert result.code == code and word in result.err, (words, result.code, result.err)

@@ -1,0 +1,109 @@
+"""Rollouts that are met by something on their way: a kill, a rollback, a cancel, another push."""
+
+import random
+import signal
+
+import pyarrow as pa
+import pytest
+from cluster import STEP_S
+from data import write
+from harness import wait_for
+
+MIB = 1 << 20
+ROWS = 10
+
+
+@pytest.fixture
+def slow(cluster, tmp_path):
+    """Three nodes that bring 2 MiB a second; `t` is on two of them. Pushes begun are of 10 MiB."""
+    made = cluster(3, args=["--pull-rate", "2M"])
+    chance = random.Random(1)
+
+    def source(version, size=MIB):
+        values = [chance.randbytes(size) for _ in range(ROWS)]
+        columns = {"id": range(ROWS), "version": [version] * ROWS, "wide": pa.array(values)}
+        return write(pa.table(columns), tmp_path / f"t-{version}.parquet")
+
+    def begin(version):
+        """Starts a push and waits until nodes prepare."""
+        process = made.store.start(*words(source(version)))
+        wait_for(lambda: phase(made) == "preparing", made.status, 30, STEP_S)
+        return process
+
+    def words(path):
+        more = ["--replicas", "2", "--partitions", "6", "--force", "--json"]
+        return ["push", "t", path, "--key", "{id}", *more]
+
+    made.begin, made.words, made.source = begin, words, source
+    made.store.run(*words(source(1, 100)))
+    return made
+
+
+def phase(made):
+    rollout = made.table("t")["rollout"]
+    return rollout and rollout["phase"]
+
+
+def serves_everywhere(made, version):
+    for node in made.nodes:
+        with node.through_gateway() as client:
+            for i in range(ROWS):
+                if client.hget(f"t:{i}", "version") != str(version):
+                    return False
+    return True
+
+
+def test_a_rollback_goes_before_a_push(slow):
+    made = slow
+    made.store.run(*made.words(made.source(2, 100)))
+    push = made.begin(3)
+    back = made.store.json("rollback", "t")
+    assert (back["version"], back["previous"]) == (1, 2)
+    assert serves_everywhere(made, 1)
+    done = made.store.finish(push)
+    assert done.code == 3, done.err
+    assert (made.table("t")["version"], made.table("t")["rollout"]) == (1, None)
+    # It was built and kept.
+    made.store.run("swap", "t", "3")
+    assert serves_everywhere(made, 3)
+
+
+def test_a_rollout_is_cancelled(slow):
+    made = slow
+    push = made.begin(2)
+    request = made.table("t")["rollout"]["request"]
+    assert made.store.json("cluster", "cancel", request) == {"rollout": request, "cancelled": True}
+    done = made.store.finish(push)
+    assert done.code == 5, done.err
+    assert "cancel" in done.err and "table t" in done.err
+    assert (made.table("t")["version"], made.table("t")["rollout"]) == (1, None)
+    assert serves_everywhere(made, 1)
+    # One that has been confirmed serves, and is not to be cancelled.
+    push = made.begin(3)
+    request = made.table("t")["rollout"]["request"]
+    assert made.store.finish(push).code == 0
+    assert "forebay rollback" in made.store.refuse("cluster", "cancel", request)
+    assert serves_everywhere(made, 3)
+
+
+def test_a_killed_push_is_rolled_out_all_the_same(slow):
+    made = slow
+    push = made.begin(2)
+    push.send_signal(signal.SIGKILL)
+    push.communicate()
+    # Another one meets the rollout, which goes on without its client.
+    refused = made.store.run(*made.words(made.source(3, 100)), code=None)
+    assert refused.code in (4, 5) and "table t" in refused.err, (refused.code, refused.err)
+    wait_for(lambda: phase(made) is None, made.status, 30, STEP_S)
+    assert made.table("t")["version"] == 2 and serves_everywhere(made, 2)
+    made.store.run(*made.words(made.source(4, 100)))
+    assert serves_everywhere(made, 4)
+
+
+def test_two_pushes_of_a_table_at_once(slow):
+    made = slow
+    first = made.begin(2)
+    second = made.store.run(*made.words(made.source(3, 100)), code=4)
+    assert "table t" in second.err, second.err
+    assert made.store.finish(first).code == 0
+    assert serves_everywhere(made, 2)
