@@ -37,6 +37,11 @@ pub enum StoreError {
         /// Something else is under way.
         is_busy: bool,
     },
+    #[error(
+        "nothing was heard of the cluster any more: {problem}; what was asked for may go on: look at it by \
+         forebay cluster status"
+    )]
+    Unheard { problem: String },
     /// What a cluster says of a change that it began, and took back.
     #[error("{problem}")]
     NotRolledOut {

@@ -227,6 +227,7 @@ fn of_store(error: &StoreError) -> ErrorKind {
         | StoreError::Incomplete { .. } => ErrorKind::Damaged,
         StoreError::Io { .. }
         | StoreError::Catalog { .. }
+        | StoreError::Unheard { .. }
         | StoreError::NotSynced { .. }
         | StoreError::Remains { .. }
         | StoreError::Thread(_) => ErrorKind::Other,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_io::{Clock, Disk, Lock, replace_file};
+use forebay_io::{Clock, Disk, Lock, dir_of, replace_file};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Catalog, SeenTag, Written};
@@ -36,6 +36,12 @@ impl DirectoryCatalog {
     }
 
     fn lock(&self) -> io::Result<Box<dyn Lock>> {
+        // One that is gone (a share that is not mounted) is not made anew.
+        let store = dir_of(&self.root);
+        if !self.disk.exists(store)? {
+            let text = format!("{} is not there", store.display());
+            return Err(io::Error::other(text));
+        }
         self.disk.create_dir_all(&self.root)?;
         let path = self.root.join("lock");
         let end = self.clock.monotonic() + PATIENCE;
@@ -121,11 +127,14 @@ mod tests {
 
     #[test]
     fn a_document_is_replaced_by_who_has_seen_it() {
+        let disk = SimDisk::new();
         let catalog = DirectoryCatalog::new(
-            Arc::new(SimDisk::new()),
+            Arc::new(disk.clone()),
             Arc::new(SystemClock),
             Path::new("/store"),
         );
+        assert!(catalog.put_if("head", "one".into(), None).is_err());
+        disk.create_dir_all(Path::new("/store")).unwrap();
         assert_eq!(catalog.get("head").unwrap(), None);
         let put = |content: &'static str, seen: Option<&SeenTag>| {
             catalog.put_if("head", content.into(), seen).unwrap()

@@ -115,6 +115,11 @@ impl ClusterPointers {
     fn roll_out(&self, request: &Request) -> Result<Rollout, StoreError> {
         let failed = |problem: String, gave_way| StoreError::NotRolledOut { problem, gave_way };
         let ended = self.client.carry_out(request);
+        if let Err(ClientError::Catalog(error)) = ended {
+            return Err(StoreError::Unheard {
+                problem: error.to_string(),
+            });
+        }
         let rollout = match ended.map_err(refused)? {
             Ended::Rollout(rollout) => *rollout,
             Ended::Done => {

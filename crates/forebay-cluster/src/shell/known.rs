@@ -8,7 +8,9 @@ use std::sync::Arc;
 use forebay_io::{Disk, replace_file};
 use parking_lot::Mutex;
 
-use crate::model::{DocRef, Documents, Head, Model, ModelError, parsed, written};
+use crate::model::{DocRef, Documents, Head, Identity, Model, ModelError, parsed, written};
+
+const IDENTITY: &str = "identity";
 
 /// Documents by their names, as long as a head that is known names them.
 #[derive(Debug, Default)]
@@ -47,6 +49,18 @@ pub struct Remembered {
 }
 
 impl Remembered {
+    /// Notes which cluster the node is of.
+    pub fn note_identity(&self, identity: &Identity) -> io::Result<()> {
+        self.disk.create_dir_all(&self.dir)?;
+        let bytes = written(identity).map_err(io::Error::other)?;
+        replace_file(&*self.disk, &self.dir.join(IDENTITY), &bytes)
+    }
+
+    pub fn identity(&self) -> Option<Identity> {
+        let bytes = self.disk.read(&self.dir.join(IDENTITY)).ok()?;
+        parsed(IDENTITY, &bytes).ok()
+    }
+
     /// Notes a head and its documents. What is not named any more is removed.
     pub fn note(&self, head: &Head, documents: &Documents) -> io::Result<()> {
         self.disk.create_dir_all(&self.dir)?;
@@ -59,7 +73,7 @@ impl Remembered {
         let bytes = written(head).map_err(io::Error::other)?;
         replace_file(&*self.disk, &self.dir.join("head"), &bytes)?;
         for file in files {
-            if file != "head" && !documents.contains_key(&DocRef::new(&file)) {
+            if file != "head" && file != IDENTITY && !documents.contains_key(&DocRef::new(&file)) {
                 match self.disk.remove(&self.dir.join(&file)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}

@@ -176,8 +176,9 @@ fn expected(
             )
         }
         (_, Operator) => {
-            let refused = matches!(other, Some(Report::Refused(_)));
-            let is_refused = refused || moment != Moment::Preparing;
+            // One that is done as well came after the end of this one.
+            let is_answered = matches!(other, Some(Report::Refused(_) | Report::Done { .. }));
+            let is_refused = is_answered || moment != Moment::Preparing;
             (
                 done_without && is_refused,
                 "done, and the other push refused",

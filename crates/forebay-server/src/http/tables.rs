@@ -267,6 +267,11 @@ fn open(shared: &Shared, table: &str) -> Result<Table, Refused> {
     let name = TableName::new(table).map_err(StoreError::Name)?;
     // The versions of a node of a cluster are those of the cluster.
     let store = shared.config.administered.as_ref();
+    if store.is_none() && shared.cluster.is_some() {
+        let text =
+            "the store was away when this node started: ask another node, or use the command line";
+        return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, text));
+    }
     Ok(store.unwrap_or(&shared.store).table(&name)?)
 }
 

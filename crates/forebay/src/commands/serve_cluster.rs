@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_cluster::catalog::Documented;
+use forebay_cluster::catalog::{Catalog, CatalogError, Documented};
 use forebay_cluster::local::{HeldRanges, LocalVersions};
 use forebay_cluster::message::Introduction;
-use forebay_cluster::model::CLUSTER_FORMAT;
+use forebay_cluster::model::{CLUSTER_FORMAT, Identity};
 use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
 use forebay_cluster::{HostPort, NodeName, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
 use forebay_io::Clock;
 use forebay_objects::{DirectoryOrigin, Origin, Patience, PullRate, claim_cache, object_origin};
 use forebay_server::{ClusterConfig, PeerClient, ServerConfig};
+
+use tracing::warn;
 
 use crate::context::Context;
 use crate::human;
@@ -186,10 +188,15 @@ impl ClusterArgs {
         };
         let mut who = self.introduction(context, config, name, zone, peer)?;
         let catalog = context.catalog(Patience::Little)?;
-        let identity = Documented(&*catalog).identity()?;
+        let remembered = Remembered {
+            disk: context.disk.clone(),
+            dir: cache.join("cluster"),
+        };
+        let identity = identity(&*catalog, &remembered)?;
         let store = context.open_or_create_directory(cache)?;
         let words = format!("cluster {} ({})", identity.name, identity.id);
         claim_cache(&store, &words)?;
+        remembered.note_identity(&identity)?;
         // On loopback the clear will do.
         let is_far = !peer.ip().is_loopback();
         let key = is_far.then(|| NodeKey::of(&*context.disk, cache, name.as_str()));
@@ -212,15 +219,13 @@ impl ClusterArgs {
             versions: versions.clone(),
             versions_at: versions.clone(),
             trusted,
-            remembered: Remembered {
-                disk: context.disk.clone(),
-                dir: cache.join("cluster"),
-            },
+            remembered: remembered.clone(),
             clock: context.clock.clone(),
             random: context.random.clone(),
         });
         let handle = handle.context("cannot start the node")?;
-        config.administered = Some(context.open_store()?);
+        // Without the store nothing is administered; what is here serves all the same.
+        config.administered = context.open_store().ok();
         config.serving = Some(serving);
         config.cluster = Some(ClusterConfig {
             member: handle.member(),
@@ -300,6 +305,20 @@ fn advertised(text: &str, port: u16) -> anyhow::Result<HostPort> {
     match format!("{text}:{port}").parse() {
         Ok(given) => Ok(given),
         Err(error) => wrong!("--advertise: {error}"),
+    }
+}
+
+/// Which cluster it is. A store that is away now was there when the node started before.
+fn identity(catalog: &dyn Catalog, remembered: &Remembered) -> anyhow::Result<Identity> {
+    match Documented(catalog).identity() {
+        Err(CatalogError::Io { name, source }) => match remembered.identity() {
+            Some(identity) => {
+                warn!(%source, "the store cannot be reached: the node starts from what it knew");
+                Ok(identity)
+            }
+            None => Err(CatalogError::Io { name, source }.into()),
+        },
+        identity => Ok(identity?),
     }
 }
 
