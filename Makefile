@@ -36,6 +36,13 @@ demo-release: ## The same with the release binary
 	scripts/setup demo cargo build --release --locked -p forebay
 	@FOREBAY=$(RELEASE_BINARY) $(PYTHON) scripts/demo.py
 
+.PHONY: demo-cluster
+demo-cluster: ## Five nodes in three zones: pushes, a node that dies, two tables swapped at once, under readers
+	@echo 'building forebay (two minutes the first time, seconds after)'
+	scripts/setup demo cargo build --locked -p forebay
+	@FOREBAY=$(DEBUG_BINARY) $(PYTHON) scripts/demo_cluster.py
+	@echo "  These are times of a build for development."
+
 .PHONY: test
 test: ## Every test: Rust, the short run of the fuzz targets, the binary as its users use it, Python
 	scripts/setup test cargo test --workspace --locked
