@@ -6,6 +6,7 @@
 mod catalog_work;
 mod known;
 mod peers_work;
+mod superseded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -95,6 +96,7 @@ pub(crate) struct Shell {
     waiting: Mutex<BTreeMap<u64, oneshot::Sender<BeatReply>>>,
     tokens: AtomicU64,
     known: known::KnownDocuments,
+    superseded: Mutex<superseded::Superseded>,
     /// What is being brought.
     bringing: Mutex<BTreeMap<VersionPlace, Arc<AtomicBool>>>,
     runtime: tokio::runtime::Runtime,
@@ -123,6 +125,7 @@ impl NodeHandle {
             waiting: Mutex::default(),
             tokens: AtomicU64::new(1),
             known: known::KnownDocuments::default(),
+            superseded: Mutex::default(),
             bringing: Mutex::default(),
             runtime,
             stop: AtomicBool::new(false),
@@ -230,6 +233,7 @@ impl Shell {
             }
             if now.monotonic >= next_care && !caring.swap(true, Ordering::Relaxed) {
                 next_care = now.monotonic + CARE;
+                self.remove_superseded();
                 let whole = now.monotonic >= next_reading;
                 if whole {
                     next_reading = now.monotonic + READING;
@@ -388,6 +392,10 @@ impl Shell {
         };
         let brought = self.parts.versions.bring(what, &advance);
         if what.cancelled.load(Ordering::Relaxed) {
+            // What came meanwhile is in nobody's way, unless it is brought again.
+            if !self.bringing.lock().contains_key(&what.place) {
+                self.parts.versions.forget(&what.place);
+            }
             return;
         }
         let (place, ranges) = (what.place.clone(), what.ranges.clone());
