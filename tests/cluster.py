@@ -46,6 +46,9 @@ def free_block():
 class ClusterNode:
     """`forebay serve --cluster`, which may be started again and again."""
 
+    # Other nodes are met by TLS where it is not loopback.
+    peer_host = "127.0.0.1"
+
     def __init__(self, store, directory, name, zone, args=()):
         self.store, self.name, self.zone, self.args = store, name, zone, args
         self.cache = directory / f"cache-{name}"
@@ -57,10 +60,13 @@ class ClusterNode:
     def words(self):
         at = "127.0.0.1:{}".format
         first, last = self.port + 4, self.port + PORTS - 1
+        peer = ["--peer", f"{self.peer_host}:{self.peer}"]
+        if self.peer_host != "127.0.0.1":
+            peer += ["--advertise-peer", at(self.peer)]
         return [
             *["serve", "--cluster", "--json", "--cache", self.cache],
             *["--node", self.name, "--zone", self.zone, "--listen", at(self.port)],
-            *["--peer", at(self.peer), "--gateway", at(self.gateway), "--http", at(self.http)],
+            *[*peer, "--gateway", at(self.gateway), "--http", at(self.http)],
             *["--class-ports", f"{first}-{last}", *self.args],
         ]
 

@@ -48,7 +48,12 @@ class Store:
         return subprocess.Popen(words, env=self.environment(), stdin=subprocess.DEVNULL, **options)
 
     def finish(self, process):
-        out, err = process.communicate(timeout=LIMIT_S)
+        try:
+            out, err = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
         # What goes elsewhere is not here.
         texts = ((text or b"").decode(errors="replace") for text in (out, err))
         return Result(process.returncode, *texts)
