@@ -4,6 +4,7 @@
 //! done by others, which report back as events.
 
 mod catalog_work;
+mod chores;
 mod known;
 mod peers_work;
 mod superseded;
@@ -34,19 +35,11 @@ use crate::status::Status;
 use crate::time::Now;
 use crate::versions::{Bring, Versions};
 
+use chores::Chores;
 pub use known::Remembered;
 
 /// Between two ticks of the machine.
 const TICK: Duration = Duration::from_millis(50);
-/// Between two looks at the free space of the disk.
-const FREE: Duration = Duration::from_secs(5);
-/// Between two looks for requests, where they cost nothing.
-const REQUESTS: Duration = Duration::from_millis(200);
-/// Between two looks at the lengths of the files that serve, and two readings of them.
-const CARE: Duration = Duration::from_secs(5);
-const READING: Duration = Duration::from_secs(24 * 3600);
-/// Between two tries of a node to be let in.
-const JOIN: Duration = Duration::from_secs(5);
 /// Between two reports of how much has come.
 const ADVANCE: Duration = Duration::from_millis(200);
 
@@ -218,41 +211,10 @@ impl Shell {
 
     fn drive(self: &Arc<Self>, inbox: &Receiver<NodeEvent>) {
         let mut next_tick = Duration::ZERO;
-        let mut next_free = Duration::ZERO;
-        let (mut next_join, mut joins) = (Duration::ZERO, 0);
-        let mut next_requests = Duration::ZERO;
-        let (mut next_care, mut next_reading) = (CARE, READING);
-        let caring = Arc::new(AtomicBool::new(false));
+        let mut chores = Chores::default();
         while !self.stop.load(Ordering::Relaxed) {
+            self.do_chores(&mut chores);
             let now = self.now();
-            if now.monotonic >= next_free {
-                next_free = now.monotonic + FREE;
-                if let Some(bytes) = self.parts.versions.free_bytes() {
-                    self.handle(NodeEvent::Follower(FollowerEvent::Free(bytes)));
-                }
-            }
-            if now.monotonic >= next_care && !caring.swap(true, Ordering::Relaxed) {
-                next_care = now.monotonic + CARE;
-                self.remove_superseded();
-                let whole = now.monotonic >= next_reading;
-                if whole {
-                    next_reading = now.monotonic + READING;
-                }
-                let caring = Arc::clone(&caring);
-                self.background("forebay-care", move |shell| {
-                    shell.parts.versions.look_after(whole);
-                    caring.store(false, Ordering::Relaxed);
-                });
-            }
-            if now.monotonic >= next_requests && self.parts.catalog.is_near() {
-                next_requests = now.monotonic + REQUESTS;
-                self.handle(NodeEvent::Nudged);
-            }
-            if self.parts.who.key.is_some() && now.monotonic >= next_join && !self.is_let_in() {
-                next_join = now.monotonic + JOIN;
-                joins += 1;
-                self.join(joins);
-            }
             if now.monotonic >= next_tick {
                 next_tick = now.monotonic + TICK;
                 self.handle(NodeEvent::Tick);

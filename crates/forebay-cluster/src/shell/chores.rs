@@ -1,0 +1,84 @@
+//! What a node does from time to time, whatever happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::Shell;
+use crate::node::{FollowerEvent, NodeEvent};
+
+/// Between two looks at the free space of the disk.
+const FREE: Duration = Duration::from_secs(5);
+/// Between two looks for requests, where they cost nothing.
+const REQUESTS: Duration = Duration::from_millis(200);
+/// Between two looks at the lengths of the files that serve, and two readings of them.
+const CARE: Duration = Duration::from_secs(5);
+const READING: Duration = Duration::from_secs(24 * 3600);
+/// Between two tries of a node to be let in.
+const JOIN: Duration = Duration::from_secs(5);
+
+/// When what is due next.
+#[derive(Debug)]
+pub struct Chores {
+    free_at: Duration,
+    requests_at: Duration,
+    care_at: Duration,
+    reading_at: Duration,
+    join_at: Duration,
+    joins: u64,
+    /// Set while what serves is looked after.
+    caring: Arc<AtomicBool>,
+}
+
+impl Default for Chores {
+    fn default() -> Self {
+        Self {
+            free_at: Duration::ZERO,
+            requests_at: Duration::ZERO,
+            care_at: CARE,
+            reading_at: READING,
+            join_at: Duration::ZERO,
+            joins: 0,
+            caring: Arc::default(),
+        }
+    }
+}
+
+impl Shell {
+    /// Does what is due.
+    pub(super) fn do_chores(self: &Arc<Self>, chores: &mut Chores) {
+        let now = self.now().monotonic;
+        if now >= chores.free_at {
+            chores.free_at = now + FREE;
+            if let Some(bytes) = self.parts.versions.free_bytes() {
+                self.handle(NodeEvent::Follower(FollowerEvent::Free(bytes)));
+            }
+        }
+        if now >= chores.requests_at && self.parts.catalog.is_near() {
+            chores.requests_at = now + REQUESTS;
+            self.handle(NodeEvent::Nudged);
+        }
+        if self.parts.who.key.is_some() && now >= chores.join_at && !self.is_let_in() {
+            chores.join_at = now + JOIN;
+            chores.joins += 1;
+            self.join(chores.joins);
+        }
+        if now >= chores.care_at && !chores.caring.swap(true, Ordering::Relaxed) {
+            chores.care_at = now + CARE;
+            self.remove_superseded();
+            self.look_after(now, chores);
+        }
+    }
+
+    fn look_after(self: &Arc<Self>, now: Duration, chores: &mut Chores) {
+        let whole = now >= chores.reading_at;
+        if whole {
+            chores.reading_at = now + READING;
+        }
+        let caring = Arc::clone(&chores.caring);
+        self.background("forebay-care", move |shell| {
+            shell.parts.versions.look_after(whole);
+            caring.store(false, Ordering::Relaxed);
+        });
+    }
+}
