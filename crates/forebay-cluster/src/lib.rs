@@ -33,4 +33,4 @@ pub mod wire;
 
 pub use dice::Dice;
 pub use ids::{ClusterId, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone};
-pub use link::{Later, Member, Peers};
+pub use link::{Later, Member, Peers, Trusted};

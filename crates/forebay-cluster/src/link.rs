@@ -1,5 +1,6 @@
 //! Between a node and the server that it is part of.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
@@ -50,4 +51,10 @@ pub trait Peers: Debug + Send + Sync {
         range: Range<u64>,
         within: Duration,
     ) -> Later<io::Result<Bytes>>;
+}
+
+/// Whose certificates are let in.
+pub trait Trusted: Debug + Send + Sync {
+    /// These, as [`Introduction::key`](crate::message::Introduction::key) has them, and no others.
+    fn trust(&self, keys: BTreeSet<String>);
 }

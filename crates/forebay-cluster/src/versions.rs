@@ -14,6 +14,7 @@ use crate::ids::HostPort;
 use crate::link::Peers;
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
+use crate::version::VersionSummary;
 
 /// A version that is to be brought.
 #[derive(Debug, Clone)]
@@ -57,4 +58,10 @@ pub trait Versions: Debug + Send + Sync {
 
     /// Bytes that are free on the disk.
     fn free_bytes(&self) -> Option<u64>;
+}
+
+/// Where manifests are read for the coordinator.
+pub trait VersionSummaries: Debug + Send + Sync {
+    /// The error of kind `NotFound` says that there is no such version.
+    fn summary(&self, place: &VersionPlace) -> io::Result<VersionSummary>;
 }

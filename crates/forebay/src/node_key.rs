@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forebay_cluster::shell::Trusted;
+use forebay_cluster::Trusted;
 use forebay_engine::{from_hex, to_hex};
 use forebay_io::{Disk, dir_of};
 use forebay_server::{PeerTls, Pin, PinnedPeers, pin_of};

@@ -24,9 +24,8 @@ use tracing::warn;
 use crate::ids::HostPort;
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
-use crate::shell::VersionSummaries;
 use crate::version::VersionSummary;
-use crate::versions::{Bring, Versions};
+use crate::versions::{Bring, VersionSummaries, Versions};
 
 pub use held::HeldRanges;
 use origin::{NOT_THERE, PeerOrigin};

@@ -9,7 +9,7 @@ mod known;
 mod peers_work;
 mod superseded;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,14 +26,14 @@ use tracing::{info, warn};
 use crate::catalog::Catalog;
 use crate::coordinator::CoordinatorAction;
 use crate::ids::NodeId;
-use crate::link::Peers;
+use crate::link::{Peers, Trusted};
 use crate::map::ClusterMap;
 use crate::message::{BeatReply, Introduction};
 use crate::model::{Identity, Model};
 use crate::node::{FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, VersionPlace};
 use crate::status::Status;
 use crate::time::Now;
-use crate::versions::{Bring, Versions};
+use crate::versions::{Bring, VersionSummaries, Versions};
 
 use chores::Chores;
 pub use known::Remembered;
@@ -56,18 +56,6 @@ pub struct NodeParts {
     pub remembered: Remembered,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-}
-
-/// Whose certificates are let in.
-pub trait Trusted: std::fmt::Debug + Send + Sync {
-    /// These, as [`Introduction::key`] has them, and no others.
-    fn trust(&self, keys: BTreeSet<String>);
-}
-
-/// Where manifests are read for the coordinator.
-pub trait VersionSummaries: std::fmt::Debug + Send + Sync {
-    /// The error of kind `NotFound` says that there is no such version.
-    fn summary(&self, place: &VersionPlace) -> io::Result<crate::version::VersionSummary>;
 }
 
 /// A node at work. Dropping it stops it as a kill would; see [`NodeHandle::leave`].
