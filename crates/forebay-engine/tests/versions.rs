@@ -304,10 +304,15 @@ fn only_a_store_is_opened_and_only_an_empty_place_becomes_one() {
     sim.tamper(&root().join("forebay.json"), |bytes| {
         *bytes = b"{\"forebay_store\": 2}".to_vec()
     });
+    let error = Store::open(disk.clone(), clock.clone(), random(1), root()).unwrap_err();
+    assert!(matches!(error, StoreError::InCluster { .. }), "{error}");
+    sim.tamper(&root().join("forebay.json"), |bytes| {
+        *bytes = b"{\"forebay_store\": 3}".to_vec()
+    });
     let error = Store::open(disk, clock, random(1), root())
         .unwrap_err()
         .to_string();
-    assert!(error.contains("format 2"), "{error}");
+    assert!(error.contains("format 3"), "{error}");
 }
 
 #[test]

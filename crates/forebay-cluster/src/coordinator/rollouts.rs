@@ -100,20 +100,17 @@ impl Step<'_> {
         }
         // What others may still answer has to be over, or known to be possible.
         let others = self.others(&rollout.participants);
-        is_waiting |=
-            !is_rollback(&rollout) && !others.iter().all(|node| self.is_safe_to_leave_out(*node));
+        is_waiting |= !others.iter().all(|node| self.is_safe_to_leave_out(*node));
         if is_waiting && !is_planted(Bug::CommitsEarly) {
             return;
         }
         let ready: BTreeSet<NodeId> = proved.keys().copied().collect();
-        if let Err(problem) = self.is_enough(&rollout, &ready)
-            && !is_rollback(&rollout)
-        {
+        if let Err(problem) = self.is_enough(&rollout, &ready) {
             return self.lack(rollout, problem);
         }
-        let others = self.others(&ready).into_iter();
-        let left_out = others.filter(|node| self.may_answer_still(*node));
-        rollout.left_out = left_out.collect();
+        // Each may answer from its old state until it hears of this: one that was stopped in order
+        // may not have ended yet, one that refuses when it is cut off may hear of others still.
+        rollout.left_out = self.others(&ready);
         rollout.participants = ready;
         rollout.proved = proved;
         rollout.reason = None;
@@ -145,10 +142,6 @@ impl Step<'_> {
     }
 
     fn standing(&mut self, rollout: &Rollout, node: NodeId, expected: &Expected) -> Readied {
-        // What is wrong is taken back at once from who can be told.
-        if is_rollback(rollout) && self.silent_for(node) >= BEAT_LOST {
-            return Readied::Away;
-        }
         if !self.is_alive(node) {
             return match self.is_safe_to_leave_out(node) {
                 true => Readied::Away,
@@ -219,13 +212,6 @@ impl Step<'_> {
             Some(NodeState::Down { .. }) if is_planted(Bug::LeavesOutEarly) => true,
             Some(NodeState::Down { .. }) => self.silent_for(node) >= NODE_LEASE + LEFT_OUT_AFTER,
         }
-    }
-
-    /// Whether a node that was left out may go on answering from its old state: it was not stopped
-    /// in order. One that refuses when it is cut off may be cut off of this coordinator alone.
-    fn may_answer_still(&self, node: NodeId) -> bool {
-        let entry = self.model.node(node);
-        entry.is_some_and(|entry| !matches!(entry.state, NodeState::Left { .. }))
     }
 
     /// For how long a node was not heard of, as far as this coordinator can know.
@@ -426,11 +412,6 @@ impl Step<'_> {
     }
 }
 
-fn is_rollback(rollout: &Rollout) -> bool {
-    let mut parts = rollout.tables.values();
-    parts.all(|part| part.aim == Aim::Rollback)
-}
-
 /// A table's entry after the commit.
 fn moved(entry: &TableEntry, part: &RolloutTable) -> TableEntry {
     let mut before = Pointer::unset();
@@ -449,8 +430,6 @@ fn moved(entry: &TableEntry, part: &RolloutTable) -> TableEntry {
         .len()
         .saturating_sub(part.keep.saturating_sub(1));
     next.history.drain(..too_many);
-    // It was let serve all the same.
-    next.bad.retain(|bad| *bad != part.to);
     if part.aim == Aim::Rollback {
         next.bad
             .extend(part.from.filter(|from| !next.bad.contains(from)));
