@@ -54,6 +54,10 @@ class VersionOptions(RowOptions, total=False):
     force: bool
     no_swap: bool
     keep: int | None
+    replicas: int | None
+    deadline: str | None
+    min_replicas: int | None
+    on_failure: Literal["revert", "keep"] | None
 
 
 class ReadingOptions(RowOptions, total=False):
