@@ -6,10 +6,12 @@ use std::time::Duration;
 use forebay_cluster::HostPort;
 use forebay_cluster::catalog::CatalogError;
 use forebay_cluster::client::{ClusterPointers, Watcher};
-use forebay_cluster::model::{Model, Phase, Rollout};
+use forebay_cluster::model::{Phase, Rollout};
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
 use forebay_objects::page;
+
+use crate::human;
 
 /// How long a node is waited for that is told of a request: it would find it by itself.
 const NUDGE: Duration = Duration::from_millis(300);
@@ -43,7 +45,7 @@ pub fn is_no_cluster(error: &anyhow::Error) -> bool {
 pub fn watcher(drawing: &Drawing) -> Watcher {
     let told: Mutex<Option<(u64, Phase, Option<String>)>> = Mutex::default();
     let drawing = Arc::clone(drawing);
-    Arc::new(move |rollout: &Rollout, model: &Model| {
+    Arc::new(move |rollout: &Rollout| {
         let step = Some((rollout.id.0, rollout.phase, rollout.reason.clone()));
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         if *told == step {
@@ -62,10 +64,8 @@ pub fn watcher(drawing: &Drawing) -> Watcher {
             }
             Phase::Committed => {
                 drawing.stage("swapping", None, Unit::Bytes);
-                drawing.message(&format!(
-                    "{nodes} of {} nodes have proved what they hold; committed",
-                    model.all_nodes().count()
-                ));
+                let nodes = human::counted(nodes as u64, "node");
+                drawing.message(&format!("{nodes} proved what they hold; committed"));
             }
             Phase::Reverting => drawing.stage("taking it back", None, Unit::Bytes),
             Phase::Confirmed | Phase::Aborted | Phase::Reverted => {}

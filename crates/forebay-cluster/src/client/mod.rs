@@ -11,7 +11,9 @@ use thiserror::Error;
 
 use crate::catalog::{Catalog, CatalogError, Documented};
 use crate::ids::HostPort;
-use crate::model::{Head, Identity, Model, Outcome, RequestId, Rollout, WorkPage, parsed, written};
+use crate::model::{
+    DocRef, Head, Identity, Model, Outcome, RequestId, Rollout, WorkPage, parsed, written,
+};
 use crate::request::Request;
 use crate::seat::ring;
 use crate::status::Status;
@@ -23,13 +25,15 @@ const LOOK_NEAR: Duration = Duration::from_millis(50);
 const LOOK_FAR: Duration = Duration::from_millis(300);
 /// A request that nobody takes up is withdrawn after so long.
 const TAKEN_UP: Duration = Duration::from_secs(45);
+/// How long an answer is waited for then.
+const WITHDRAWN: Duration = Duration::from_secs(2);
 /// How long the catalog may be away meanwhile.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Who tells a node that there are requests. It may do nothing: they are found after a while.
 pub type Nudge = Arc<dyn Fn(&HostPort) + Send + Sync>;
 /// Who is told how far a rollout is.
-pub type Watcher = Arc<dyn Fn(&Rollout, &Model) + Send + Sync>;
+pub type Watcher = Arc<dyn Fn(&Rollout) + Send + Sync>;
 
 /// See the module's text.
 #[derive(Clone)]
@@ -91,7 +95,7 @@ impl ClusterClient {
             clock,
             random,
             nudge: Arc::new(|_| {}),
-            watcher: Arc::new(|_, _| {}),
+            watcher: Arc::new(|_| {}),
         })
     }
 
@@ -157,6 +161,7 @@ impl ClusterClient {
         self.ring();
         let begun = self.clock.monotonic();
         let (mut reached, mut withdrawn) = (begun, false);
+        let mut seen = Seen::default();
         let pause = if self.catalog.is_near() {
             LOOK_NEAR
         } else {
@@ -164,14 +169,16 @@ impl ClusterClient {
         };
         loop {
             let now = self.clock.monotonic();
-            match self.look(id) {
-                Ok(Some(ended)) => return ended,
-                Ok(None) => reached = now,
+            match self.look(&mut seen) {
+                Ok(()) => reached = now,
                 Err(_) if now.saturating_sub(reached) < PATIENCE => {}
                 Err(error) => return Err(error.into()),
             }
-            let is_taken_up = self.is_taken_up(id).unwrap_or(true);
-            if !is_taken_up && now.saturating_sub(begun) >= TAKEN_UP {
+            if let Some(ended) = self.ended(&seen.work, id) {
+                return ended;
+            }
+            let is_taken_up = seen.work.answers.contains_key(id);
+            if !is_taken_up && reached == now && now.saturating_sub(begun) >= TAKEN_UP {
                 if withdrawn {
                     return Err(ClientError::NobodyHome {
                         cluster: self.identity.name.clone(),
@@ -183,45 +190,46 @@ impl ClusterClient {
                 removed.map_err(|source| CatalogError::Io { name, source })?;
                 // A coordinator that had read it just before answers soon.
                 withdrawn = true;
-                self.clock.sleep(Duration::from_secs(2));
+                self.clock.sleep(WITHDRAWN);
             }
             self.clock.sleep(pause);
         }
     }
 
-    fn work(&self) -> Result<WorkPage, CatalogError> {
+    /// Reads what is under way, where the head is another one than was seen.
+    fn look(&self, seen: &mut Seen) -> Result<(), CatalogError> {
         let catalog = Documented(&*self.catalog);
         let (head, _) = catalog.head()?;
-        let Some(work) = head.roots.get("work") else {
-            return Ok(WorkPage::default());
-        };
-        Ok(parsed(work.as_str(), &catalog.document(work)?)?)
+        if let Some(work) = head.roots.get("work")
+            && seen.reference.as_ref() != Some(work)
+        {
+            seen.work = parsed(work.as_str(), &catalog.document(work)?)?;
+            seen.reference = Some(work.clone());
+        }
+        Ok(())
     }
 
-    fn is_taken_up(&self, id: &RequestId) -> Result<bool, CatalogError> {
-        Ok(self.work()?.answers.contains_key(id))
-    }
-
-    /// What came of the request, if it is over.
-    fn look(&self, id: &RequestId) -> Result<Option<Result<Ended, ClientError>>, CatalogError> {
-        let work = self.work()?;
-        let Some(answer) = work.answers.get(id) else {
-            return Ok(None);
-        };
-        let rollout = match &answer.outcome {
-            Outcome::Done => return Ok(Some(Ok(Ended::Done))),
-            Outcome::Refused(words) => return Ok(Some(Err(ClientError::Refused(words.clone())))),
-            Outcome::Busy(words) => return Ok(Some(Err(ClientError::Busy(words.clone())))),
+    /// What came of the request, if it is over. Tells how far it is.
+    fn ended(&self, work: &WorkPage, id: &RequestId) -> Option<Result<Ended, ClientError>> {
+        let rollout = match &work.answers.get(id)?.outcome {
+            Outcome::Done => return Some(Ok(Ended::Done)),
+            Outcome::Refused(words) => return Some(Err(ClientError::Refused(words.clone()))),
+            Outcome::Busy(words) => return Some(Err(ClientError::Busy(words.clone()))),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };
         let Some(rollout) = rollout else {
             let words = "it ended long ago, and nothing is known of it any more".to_owned();
-            return Ok(Some(Err(ClientError::Refused(words))));
+            return Some(Err(ClientError::Refused(words)));
         };
-        if let Ok((_, model)) = self.model() {
-            (self.watcher)(rollout, &model);
-        }
+        (self.watcher)(rollout);
         let is_over = rollout.phase.is_over();
-        Ok(is_over.then(|| Ok(Ended::Rollout(Box::new(rollout.clone())))))
+        is_over.then(|| Ok(Ended::Rollout(Box::new(rollout.clone()))))
     }
+}
+
+/// What is under way, as a client has read it last.
+#[derive(Default)]
+struct Seen {
+    reference: Option<DocRef>,
+    work: WorkPage,
 }

@@ -84,7 +84,7 @@ impl Step<'_> {
             Ok(None) => return,
             Err(problem) => return self.abort(rollout.id, problem),
         };
-        let (mut proved, mut away) = (BTreeMap::new(), BTreeSet::new());
+        let mut proved = BTreeMap::new();
         let mut is_waiting = false;
         for node in &rollout.participants {
             match self.standing(&rollout, *node, &expected) {
@@ -92,9 +92,7 @@ impl Step<'_> {
                     proved.insert(*node, proofs);
                 }
                 Readied::Coming => is_waiting = true,
-                Readied::Away => {
-                    away.insert(*node);
-                }
+                Readied::Away => {}
                 Readied::Failed(problem) => return self.abort(rollout.id, problem),
             }
         }

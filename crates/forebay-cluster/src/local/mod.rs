@@ -32,6 +32,8 @@ use origin::{NOT_THERE, PeerOrigin};
 
 /// Between two reports of how much has come.
 const REPORT: Duration = Duration::from_millis(200);
+/// The most that another node is given of a file at once.
+const MOST_READ_BYTES: u64 = 64 << 20;
 /// What a disk has to have left beside what is brought.
 const SPARE_BYTES: u64 = 16 << 20;
 
@@ -46,6 +48,8 @@ pub struct LocalVersions {
     kept: Mutex<BTreeMap<VersionPlace, Prepared>>,
     active: Mutex<BTreeMap<TableName, Serve>>,
     is_cut_off: AtomicBool,
+    /// Held by who lets versions serve: one at a time.
+    activating: Mutex<()>,
 }
 
 impl LocalVersions {
@@ -65,6 +69,7 @@ impl LocalVersions {
             kept: Mutex::default(),
             active: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
+            activating: Mutex::default(),
         })
     }
 
@@ -103,15 +108,13 @@ impl LocalVersions {
             origin.into_iter().collect()
         };
         let origins = Origins::of(Arc::clone(&self.origin)).after(&origins_of);
-        let room = self.bringer.room(table, *version, &origins);
-        let room = room.map_err(|error| error.to_string())?;
-        if let Some(free) = room.free_bytes
-            && room.missing_bytes.saturating_add(SPARE_BYTES) > free
+        let missing_bytes = self.bringer.missing_bytes(&manifest);
+        if let Some(free) = self.free_bytes()
+            && missing_bytes.saturating_add(SPARE_BYTES) > free
         {
             return Err(format!(
-                "version {version} of table {table} takes {} bytes here, {free} are free, and {SPARE_BYTES} are to be \
-                 left: make room, or give the cluster more nodes",
-                room.missing_bytes
+                "version {version} of table {table} takes {missing_bytes} bytes here, {free} are free, and {SPARE_BYTES} are to be \
+                 left: make room, or give the cluster more nodes"
             ));
         }
         let prepared = self
@@ -210,6 +213,7 @@ impl Versions for LocalVersions {
         tables: &BTreeMap<TableName, Serve>,
         dropped: &BTreeSet<TableName>,
     ) -> BTreeMap<TableName, String> {
+        let _activating = self.activating.lock();
         let mut problems = BTreeMap::new();
         let mut next = self.next(tables, dropped);
         if self.is_cut_off.load(Ordering::Relaxed) {
@@ -268,7 +272,9 @@ impl Versions for LocalVersions {
         })?;
         let length = range.end.checked_sub(range.start);
         let length = length.filter(|_| range.end <= opened.len_bytes());
-        let length = length.ok_or_else(|| wrong("the file is not that long"))?;
+        let length = length.filter(|length| *length <= MOST_READ_BYTES);
+        let length =
+            length.ok_or_else(|| wrong("the file is not that long, or it is too much at once"))?;
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         opened.read_exact_at(&mut bytes, range.start)?;
         Ok(bytes.into())

@@ -100,14 +100,9 @@ impl Shell {
 
     fn load_catalog(&self) -> CoordinatorEvent {
         let catalog = Documented(&*self.parts.catalog);
-        let known = self
-            .node
-            .lock()
-            .follower()
-            .known()
-            .map(|(_, model)| model.clone());
+        let known = self.known_model();
         let loaded = catalog.head().and_then(|(head, seen)| {
-            let model = catalog.model(&head, &known.unwrap_or_default())?;
+            let model = catalog.model(&head, &known)?;
             Ok((head, seen, model))
         });
         match loaded {

@@ -288,6 +288,13 @@ impl Shell {
         }
     }
 
+    /// The cluster as this node knows it.
+    fn known_model(&self) -> Model {
+        let node = self.node.lock();
+        let known = node.follower().known();
+        known.map(|(_, model)| model.clone()).unwrap_or_default()
+    }
+
     /// Whether the catalog names this node's certificate.
     fn is_let_in(&self) -> bool {
         let node = self.node.lock();

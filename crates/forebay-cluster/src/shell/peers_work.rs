@@ -133,13 +133,7 @@ impl Shell {
 
     fn read_model(&self, head: &Head) -> Result<Model, CatalogError> {
         let catalog = Documented(&*self.parts.catalog);
-        let known = self
-            .node
-            .lock()
-            .follower()
-            .known()
-            .map(|(_, model)| model.clone());
-        let known = known.unwrap_or_default();
+        let known = self.known_model();
         let mut documents = self.known.all();
         loop {
             match Model::read(head, &documents, &known) {
