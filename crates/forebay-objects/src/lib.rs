@@ -34,6 +34,6 @@ pub use open_error::OpenError;
 pub use pull::claim as claim_cache;
 pub use pull::{
     Bringer, DirectoryOrigin, Origin, Origins, Prepared, PullError, PullOptions, PullRate,
-    PullState, PulledVersion, Puller, Pulling, Room, Served, TablePull, object_origin,
+    PullState, PulledVersion, Puller, Pulling, Served, TablePull, object_origin,
 };
 pub use upload::Uploaded;

@@ -85,6 +85,9 @@ impl Coordinator {
             );
             return reply(actions, token, BeatReply::Refused { problem });
         }
+        if let Some(problem) = fits_not(&standing.model, &beat.who) {
+            return reply(actions, token, BeatReply::Refused { problem });
+        }
         let Some(entry) = standing.model.node_named(&beat.who.name) else {
             self.strangers
                 .retain(|(_, other)| other.who.name != beat.who.name);
@@ -235,6 +238,22 @@ impl Coordinator {
             }
         }
     }
+}
+
+/// Why a node cannot talk to the others: some show certificates and some do not.
+pub fn fits_not(model: &Model, who: &Introduction) -> Option<String> {
+    let is_other = |node: &&NodeEntry| {
+        node.name != who.name && node.is_up() && node.key.is_some() != who.key.is_some()
+    };
+    let other = model.all_nodes().find(is_other)?;
+    let (shows, does_not) = match who.key.is_some() {
+        true => (&who.name, &other.name),
+        false => (&other.name, &who.name),
+    };
+    Some(format!(
+        "node {shows} shows other nodes a certificate and node {does_not} does not: give all nodes a --peer on \
+         loopback, or none"
+    ))
 }
 
 fn reply(actions: &mut Vec<CoordinatorAction>, token: u64, reply: BeatReply) {

@@ -7,7 +7,7 @@ use forebay_engine::TableName;
 use forebay_run::Order;
 
 use super::layouts::unused;
-use super::members::{down_since, entry_of};
+use super::members::{down_since, entry_of, fits_not};
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
 use crate::ids::{NodeId, NodeName};
@@ -261,6 +261,9 @@ impl Step<'_> {
 
     /// Enters a node's certificate. Who could write the request could write the catalog.
     fn take_join(&mut self, who: &Introduction) -> Result<TakenUp, Refusal> {
+        if let Some(problem) = fits_not(&self.model, who) {
+            return words(problem);
+        }
         let since_unix_ms = self.now.unix_ms;
         let entry = match self.model.node_named(&who.name) {
             None => {

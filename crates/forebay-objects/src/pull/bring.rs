@@ -49,15 +49,6 @@ pub struct Prepared {
     _pin: Pinned,
 }
 
-/// What a version would take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// To be brought; what an earlier prepare brought, that was cut short, is left out.
-    pub missing_bytes: u64,
-    /// Where the store lies; `None`: nobody knows.
-    pub free_bytes: Option<u64>,
-}
-
 impl Prepared {
     pub fn table(&self) -> &TableName {
         self.here.name()
@@ -220,26 +211,6 @@ impl Bringer {
             repaired: 0,
             _pin: pin,
         }))
-    }
-
-    /// What preparing a version would take, before anything moves.
-    pub fn room(
-        &self,
-        table: &TableName,
-        version: u64,
-        origins: &Origins<'_>,
-    ) -> Result<Room, PullError> {
-        let bytes = manifest_from(origins, table, version)?;
-        let (manifest, _) = parse_manifest(table, version, &bytes)?;
-        let root = self.shared.local.root();
-        let free_bytes = self.shared.local.disk().free_bytes(root);
-        Ok(Room {
-            missing_bytes: self.missing_bytes(&manifest),
-            free_bytes: free_bytes.map_err(|source| PullError::Disk {
-                name: root.display().to_string(),
-                source,
-            })?,
-        })
     }
 
     /// How many bytes are to be brought of the partitions that the store holds.

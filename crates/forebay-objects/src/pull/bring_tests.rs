@@ -246,8 +246,8 @@ fn what_is_held_comes_and_is_proven_and_the_rest_later() {
     let manifest = store.table(&name("t")).unwrap().manifest(1).unwrap();
     let bytes = |at: usize| manifest.partitions[at].runs[0].summary.file_bytes;
     let (bringer, held) = there.here(&SimDisk::new(), &[1, 3]);
-    let room = || bringer.room(&name("t"), 1, &there.origins()).unwrap();
-    assert_eq!(room().missing_bytes, bytes(1) + bytes(3));
+    let missing_bytes = || bringer.missing_bytes(&manifest);
+    assert_eq!(missing_bytes(), bytes(1) + bytes(3));
     let first = prepare(&bringer, "t", 1, &there.origins());
     assert_eq!(
         (first.version(), first.came_bytes()),
@@ -263,11 +263,11 @@ fn what_is_held_comes_and_is_proven_and_the_rest_later() {
         (at as u32, totals.rows, totals.content)
     };
     assert_eq!(found, [expected(1), expected(3)]);
-    assert_eq!(room().missing_bytes, 0);
+    assert_eq!(missing_bytes(), 0);
     let again = prepare(&bringer, "t", 1, &there.origins());
     assert_eq!((again.came_bytes(), again.proof()), (0, first.proof()));
     held.set([0, 3]);
-    assert_eq!(room().missing_bytes, bytes(0));
+    assert_eq!(missing_bytes(), bytes(0));
     let wider = prepare(&bringer, "t", 1, &there.origins());
     assert_eq!(wider.came_bytes(), bytes(0));
     assert_eq!(wider.proof().partitions[1], first.proof().partitions[1]);
@@ -382,16 +382,16 @@ fn a_file_goes_on_from_another_origin() {
     push(&store, "t", 1, 24 << 20);
     let here = SimDisk::new();
     let (bringer, _) = there.here(&here, &[0, 1, 2, 3]);
-    let room = |bringer: &Bringer| bringer.room(&name("t"), 1, &there.origins()).unwrap();
-    let whole = room(&bringer).missing_bytes;
+    let manifest = store.table(&name("t")).unwrap().manifest(1).unwrap();
+    let whole = bringer.missing_bytes(&manifest);
     let dying = Origins::of(there.origin(Flaw::Dies));
     let failed = bringer.prepare(&name("t"), 1, &dying, &GO_ON).unwrap_err();
     assert!(failed.to_string().ends_with("it is dead"), "{failed}");
-    let left = room(&bringer).missing_bytes;
+    let left = bringer.missing_bytes(&manifest);
     assert!(left + RANGE_BYTES <= whole, "{left} of {whole}");
     // Also after the process died.
     let (bringer, _) = there.here(&here.after_kill(), &[0, 1, 2, 3]);
-    assert_eq!(room(&bringer).missing_bytes, left);
+    assert_eq!(bringer.missing_bytes(&manifest), left);
     let other = there.origin(Flaw::None);
     prepare(&bringer, "t", 1, &Origins::of(other.clone()));
     assert!(other.whole.load(Ordering::Relaxed) < whole / RANGE_BYTES);

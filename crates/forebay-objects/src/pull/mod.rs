@@ -37,7 +37,7 @@ use crate::backend::Patience;
 use crate::objects::Objects;
 use crate::open_error::OpenError;
 
-pub use bring::{Bringer, Prepared, Room};
+pub use bring::{Bringer, Prepared};
 pub use error::PullError;
 pub use origin::{DirectoryOrigin, Origin, Origins, object_origin};
 pub use pulled_store::PulledVersion;
