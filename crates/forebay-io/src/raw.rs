@@ -6,7 +6,9 @@
 //!   are finished, so the bytes behind the slice do not change. Should somebody cut the file while
 //!   it is mapped, the kernel raises SIGBUS; the handler here puts a page of zeros in the hole,
 //!   marks the mapping as [`Mapping::damaged`] and lets the reader go on. Readers look at that mark
-//!   after they have read and before they answer, and turn it into an error.
+//!   after they have read and before they answer, and turn it into an error. Between the cut and
+//!   the end of the page that it falls in are zeros without a SIGBUS: who may have read those looks
+//!   at the file's last byte.
 //! - [`WriteWindow`] is written through by its one owner, and read by nobody. Its blocks were
 //!   reserved before; should somebody cut the file meanwhile, the handler puts memory of no file in
 //!   the hole and marks the window, and the write is an error.

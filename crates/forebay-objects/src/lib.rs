@@ -22,6 +22,7 @@ mod objects;
 mod open;
 mod open_error;
 mod pull;
+mod put_file;
 mod upload;
 
 pub use address::{Address, AddressError, is_remote};

@@ -85,7 +85,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let changed = change(&classes, &now, &line, REPLICAS, heads)?;
                     let [primary, all] = above(&changed.classes, &now);
                     let part = |weight: f64| 100.0 * weight / f64::from(SLOTS);
-                    let (copied, bound) = (part(changed.copied), part(changed.lower_bound));
+                    let (copied, bound) = (part(changed.copied), part(changed.lacking));
                     let factor = if bound > 0.0 {
                         format!(" ({:.2})", copied / bound)
                     } else {

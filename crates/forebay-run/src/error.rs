@@ -33,7 +33,14 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// Of a file that ends before what is to be read in it, this is damage: runs never change.
     pub fn io(path: &Path, what: &'static str, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            return Self::damaged(
+                path,
+                "the file was cut off: it ends before what is to be read",
+            );
+        }
         Self::Io {
             path: path.to_path_buf(),
             what,

@@ -131,9 +131,8 @@ impl Pages {
     }
 
     /// An error when the file was cut since it was opened: what was read since then may be zeros.
-    #[inline]
     pub fn check_whole(&self) -> Result<()> {
-        if self.is_whole() {
+        if self.has_end() {
             Ok(())
         } else {
             let what = "the file was cut short while it was in use";
@@ -141,10 +140,21 @@ impl Pages {
         }
     }
 
-    /// Whether the file was not cut since it was opened.
+    /// Whether no part of the file was found missing since it was opened. Between a cut and the end
+    /// of the system's page that it falls in there are zeros, of which this knows nothing: what may
+    /// be such zeros is believed only if the file [has its end](Self::has_end).
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.map.as_ref().is_none_or(|map| !map.damaged())
+    }
+
+    /// Whether the file ends as runs do, and so was not cut since it was opened. It looks at the
+    /// file's last byte, which [`Pages::is_whole`] does not: that may lie in no cache.
+    #[inline(never)]
+    pub fn has_end(&self) -> bool {
+        let Some(map) = &self.map else { return true };
+        let last = std::hint::black_box(map.bytes()).last();
+        last.is_none_or(|byte| *byte != 0) && !map.damaged()
     }
 
     #[cold]

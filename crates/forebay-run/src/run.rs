@@ -1,7 +1,7 @@
 //! An open run: its footer, its index, point look-ups.
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use crate::index::{HashIndex, KeyIndex};
 use crate::page::{Glance, Page, PageResult, Slot};
 use crate::pages::{Blocks, Pages};
 use crate::record::Found;
+use crate::scan::{Position, ScanRange};
 use crate::writer::ext_path;
 use forebay_io::{Disk, ReadFile};
 
@@ -213,6 +214,21 @@ impl Run {
         end.saturating_sub(index.page(from)) as u64
     }
 
+    /// About how many pages the records of a range take.
+    pub fn pages_in(&self, range: &ScanRange) -> u64 {
+        let page = |at: &Position| match &self.index {
+            Index::Hashed(index) => index.first_page(at.hash),
+            Index::Ordered(index) => index.page(&at.key),
+        };
+        let end = |end: &Bound<Position>| match end {
+            Bound::Included(at) | Bound::Excluded(at) => Some(page(at) as u64),
+            Bound::Unbounded => None,
+        };
+        let from = end(&range.from).unwrap_or(0);
+        let to = end(&range.to).unwrap_or(self.summary().pages);
+        to.saturating_sub(from)
+    }
+
     /// Gives the pages of the mapped file back to the system, which keeps them in its cache: they
     /// no longer count as memory of this process, until they are looked at again.
     pub fn release_mapped(&self) {
@@ -308,10 +324,12 @@ impl Run {
         key: &[u8],
     ) -> Glance<'p> {
         let seen = page.glance(candidates, key);
-        if let Glance::Whole(_, payload) = seen {
-            touch_end(payload);
-        }
-        if self.pages.is_whole() {
+        let may_be_cut = match seen {
+            Glance::Whole(_, payload) => ends_in_zero(payload),
+            Glance::Absent => true,
+            Glance::Unsure => false,
+        };
+        if self.pages.is_whole() && (!may_be_cut || self.pages.has_end()) {
             seen
         } else {
             Glance::Unsure
@@ -349,17 +367,20 @@ impl Run {
             Index::Hashed(_) => page.find_hashed(hash as u8, key),
             Index::Ordered(index) => find_ordered(&page, key, index.share(number, key)),
         };
+        let mut may_be_cut = true;
         let answer = match found.map_err(damaged)? {
             None => Lookup::Absent,
             Some(slot) => match self.payload(number, &slot, wait)? {
                 None => Lookup::NotResident,
                 Some(payload) => {
-                    touch_end(&payload);
+                    may_be_cut = ends_in_zero(&payload);
                     Lookup::Found(Found::new(slot.tag, payload).map_err(damaged)?)
                 }
             },
         };
-        self.pages.check_whole()?;
+        if may_be_cut || !self.pages.is_whole() {
+            self.pages.check_whole()?;
+        }
         Ok(answer)
     }
 
@@ -432,11 +453,12 @@ impl Run {
     }
 }
 
-/// Behind a cut all reads as zeros, so a file's mark is looked at after what was read of it, and
-/// after the value's last byte, which is the first that a cut takes.
+/// Whether a payload may be cut off. Behind a cut all reads as zeros, and a value's last byte is
+/// the first that a cut takes. So a file's mark is looked at after this; and where a zero was seen,
+/// or no record, the file's end as well.
 #[inline(always)]
-fn touch_end(payload: &[u8]) {
-    std::hint::black_box(payload.last().copied());
+fn ends_in_zero(payload: &[u8]) -> bool {
+    std::hint::black_box(payload.last().copied()).is_none_or(|byte| byte == 0)
 }
 
 fn own(lookup: Lookup<'_>) -> Lookup<'static> {

@@ -15,6 +15,7 @@ use common::{COMPRESSIONS, Model, ORDERS, model, options, records, sim_disk, wri
 use forebay_io::sim::Dice;
 use forebay_io::{Disk, OsDisk};
 use forebay_run::operation::Operation;
+use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Order, Run, RunError, RunWriter};
 
 const RUN: &str = "/d/x.run";
@@ -133,10 +134,16 @@ fn a_newer_format_is_refused_by_name() {
 
 #[test]
 fn a_mapped_file_cut_while_open_is_an_error_and_no_crash() {
-    // Between two pages, and within one whose first records are still there.
+    // Between two pages, within one whose first records are still there, and within a page of the
+    // system, which has zeros behind the cut from then on.
+    let mut dice = Dice(9);
     for order in ORDERS {
         cut_while_open(order, 40, 4 << 10, 8 << 10);
         cut_while_open(order, 2000, 32 << 10, 40 << 10);
+        for _ in 0..40 {
+            cut_while_open(order, 40, 4 << 10, 4096 + dice.below(100_000));
+            cut_while_open(order, 300, 8 << 10, 4096 + dice.below(400_000));
+        }
     }
 }
 
@@ -168,6 +175,7 @@ fn cut_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) 
         model.iter().map(ask).filter(|failed| *failed).count()
     };
     assert_eq!(all(&run), 0);
+    assert!(std::fs::metadata(&path).unwrap().len() > cut_at);
     std::fs::OpenOptions::new()
         .write(true)
         .open(&path)
@@ -175,6 +183,16 @@ fn cut_while_open(order: Order, value_bytes: u64, page_bytes: u32, cut_at: u64) 
         .set_len(cut_at)
         .unwrap();
     assert!(all(&run) > 0);
+    let mut scan = Arc::new(run).scan(ScanRange::all(), Direction::Forward);
+    let mut passed = 0;
+    let ended = loop {
+        match scan.advance() {
+            Ok(true) => passed += 1,
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    assert!(ended.is_err(), "a scan ended after {passed} records");
 }
 
 #[test]

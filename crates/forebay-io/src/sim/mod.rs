@@ -13,6 +13,8 @@ mod files;
 mod inode;
 mod line;
 mod net;
+mod over;
+mod seeds;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +30,8 @@ pub use clock::HandClock;
 pub use dice::{Dice, SeededRandom};
 pub use line::SimClient;
 pub use net::{SimNet, Wire};
+pub use over::{Over, OverAtEnd};
+pub use seeds::{SeedCounts, all_hold};
 
 /// What goes wrong at the planned call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

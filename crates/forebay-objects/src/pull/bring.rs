@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use forebay_engine::{
-    Install, Manifest, Pinned, Proof, ReadError, RunId, Store, Table, TableName, VersionFile,
+    Install, Manifest, Pinned, Proof, ReadError, RunId, Store, StoreError, Table, TableName,
+    VersionFile,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
@@ -15,6 +16,7 @@ use tracing::{info, warn};
 use super::PullError;
 use super::bringing::{Bringing, PullShared};
 use super::fetch::came_bytes;
+use super::file_turns::FileTurns;
 use super::origin::Origins;
 use super::size_turns::SizeTurns;
 use super::state::SharedState;
@@ -32,8 +34,8 @@ const READ_BYTES: u64 = 1 << 20;
 pub struct Bringer {
     pub(super) shared: PullShared,
     turns: SizeTurns,
-    /// Held by who writes a table's files.
-    writing: Mutex<BTreeMap<TableName, Arc<Mutex<()>>>>,
+    /// Held by who prepares a version of a table.
+    preparing: Mutex<BTreeMap<TableName, Arc<Mutex<()>>>>,
 }
 
 /// A version that is here, with all partitions that the store holds, and verified. It is not
@@ -64,6 +66,13 @@ impl Prepared {
         &self.proof
     }
 
+    /// Takes back that it is sound: the next prepare verifies it anew.
+    pub fn disprove(&self) -> Result<(), StoreError> {
+        let manifest = self.here.manifest(self.version())?;
+        let runs: Vec<RunId> = manifest.runs().map(|run| run.id.clone()).collect();
+        self.here.disprove(&runs)
+    }
+
     /// The length of the files that had to be brought; 0: the version was here.
     pub fn came_bytes(&self) -> u64 {
         self.came_bytes
@@ -84,9 +93,10 @@ impl Bringer {
                 runtime,
                 state: SharedState::default(),
                 throttle: Arc::new(throttle),
+                files: FileTurns::default(),
             },
             turns: SizeTurns::default(),
-            writing: Mutex::default(),
+            preparing: Mutex::default(),
         }
     }
 
@@ -119,8 +129,8 @@ impl Bringer {
             return Ok(prepared);
         }
         let _turn = self.turns.wait(self.missing_bytes(&manifest), cancelled)?;
-        let writing = self.writing(table);
-        let _writing = writing.lock();
+        let preparing = self.preparing(table);
+        let _preparing = preparing.lock();
         // Another one may have brought it meanwhile.
         if let Some(prepared) = self.prepared(table, version, Some(sum))? {
             return Ok(prepared);
@@ -142,7 +152,9 @@ impl Bringer {
         let version = install.manifest().version;
         let missing = install.missing();
         let came_bytes = missing.iter().map(|file| file.len_bytes).sum();
-        self.begin(table, "pulling", came_bytes);
+        self.shared
+            .state
+            .table(table, |state| state.begin("pulling", came_bytes));
         let serving = self.shared.local.table(table).ok();
         let serving = serving.and_then(|here| here.pointer().ok()?.serving);
         let repaired = if serving == Some(version) {
@@ -225,8 +237,8 @@ impl Bringer {
     }
 
     /// Looks whether the serving version's files are there at their lengths, and with `whole` reads
-    /// them; those cut, missing or damaged are brought anew. Returns how many were. What is found
-    /// waits for a prepare of the table that is under way: cancel that first.
+    /// them; those cut, missing or damaged are brought anew, also while another version of the
+    /// table is prepared. Returns how many were.
     pub fn repair(
         &self,
         table: &TableName,
@@ -237,14 +249,12 @@ impl Bringer {
         let Some((here, version)) = self.serving(table)? else {
             return Ok(0);
         };
-        let files = here.files_of(&here.manifest(version)?);
+        let files = here.files_of(&self.manifest_here(&here, version, origins)?);
         let absent = files.iter().filter(|file| !self.shared.local.is_here(file));
         let mut bad: Vec<RunId> = absent.map(|file| file.run.clone()).collect();
         if bad.is_empty() && whole {
-            self.shared
-                .state
-                .table(table, |state| state.doing = Some("checking"));
-            bad = here.verify_warm(version)?.damaged;
+            let verify = || here.verify_warm(version);
+            bad = self.doing(table, "checking", verify)?.damaged;
         }
         self.repair_runs(&here, version, bad, origins, cancelled)
     }
@@ -266,6 +276,23 @@ impl Bringer {
         }
     }
 
+    /// The manifest of the serving version, which is brought anew where it is lost or damaged.
+    fn manifest_here(
+        &self,
+        here: &Table,
+        version: u64,
+        origins: &Origins<'_>,
+    ) -> Result<Manifest, PullError> {
+        match here.manifest(version) {
+            Err(error @ (StoreError::NoVersion { .. } | StoreError::Damaged { .. })) => {
+                warn!(table = %here.name(), version, %error, "the manifest is brought anew");
+            }
+            manifest => return Ok(manifest?),
+        }
+        let bytes = manifest_from(origins, here.name(), version)?;
+        Ok(here.put_manifest(version, &bytes)?)
+    }
+
     fn serving(&self, table: &TableName) -> Result<Option<(Table, u64)>, PullError> {
         let Ok(here) = self.shared.local.table(table) else {
             return Ok(None);
@@ -278,7 +305,7 @@ impl Bringer {
         &self,
         here: &Table,
         version: u64,
-        mut damaged: Vec<RunId>,
+        damaged: Vec<RunId>,
         origins: &Origins<'_>,
         cancelled: &AtomicBool,
     ) -> Result<u64, PullError> {
@@ -286,12 +313,22 @@ impl Bringer {
             return Ok(0);
         }
         let table = here.name();
-        let writing = self.writing(table);
-        let _writing = writing.lock();
-        let _active = self.shared.throttle.begin();
         warn!(%table, version, runs = damaged.len(), "damaged here: brought anew");
-        self.begin(table, "repairing", 0);
-        let manifest = here.manifest(version)?;
+        let bring_anew = || self.bring_anew(here, version, damaged, origins, cancelled);
+        self.doing(table, "repairing", bring_anew)
+    }
+
+    fn bring_anew(
+        &self,
+        here: &Table,
+        version: u64,
+        mut damaged: Vec<RunId>,
+        origins: &Origins<'_>,
+        cancelled: &AtomicBool,
+    ) -> Result<u64, PullError> {
+        let _active = self.shared.throttle.begin();
+        let table = here.name();
+        let manifest = self.manifest_here(here, version, origins)?;
         let files = here.files_of(&manifest);
         let concerned = files.iter().filter(|file| damaged.contains(&file.run));
         let repaired = concerned.count() as u64;
@@ -340,16 +377,24 @@ impl Bringer {
         Ok(())
     }
 
-    fn writing(&self, table: &TableName) -> Arc<Mutex<()>> {
-        let mut writing = self.writing.lock();
-        Arc::clone(writing.entry(table.clone()).or_default())
+    fn preparing(&self, table: &TableName) -> Arc<Mutex<()>> {
+        let mut preparing = self.preparing.lock();
+        Arc::clone(preparing.entry(table.clone()).or_default())
     }
 
-    fn begin(&self, table: &TableName, doing: &'static str, total_bytes: u64) {
+    /// Says what is done meanwhile, unless a version comes at the same time: of that there is more
+    /// to say.
+    fn doing<R>(&self, table: &TableName, doing: &'static str, work: impl FnOnce() -> R) -> R {
         self.shared.state.table(table, |state| {
-            state.doing = Some(doing);
-            (state.total_bytes, state.done_bytes) = (total_bytes, 0);
+            if state.doing.is_none() {
+                state.begin(doing, 0);
+            }
         });
+        let done = work();
+        self.shared.state.table(table, |state| {
+            state.doing = state.doing.filter(|now| *now != doing);
+        });
+        done
     }
 }
 

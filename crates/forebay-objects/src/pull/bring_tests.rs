@@ -10,8 +10,8 @@ use forebay_engine::{
     Bound, Held, Holding, Manifest, ManifestDraft, Partition, PartitionId, PushOptions, RunRef,
     Store, Table, TableName, ValueKind,
 };
-use forebay_io::SystemClock;
 use forebay_io::sim::{Fault, SeededRandom, SimDisk};
+use forebay_io::{Disk, SystemClock};
 use forebay_run::hash::{KeyHasher, SLOTS};
 use forebay_run::operation::Operation;
 use forebay_run::row::{Column, Kind, Schema};
@@ -498,4 +498,61 @@ fn whatever_fails_here_the_next_try_ends_well() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_damaged_is_repaired_while_another_version_is_on_its_way() {
+    let (there, store) = There::new();
+    push(&store, "t", 50, 10);
+    push(&store, "t", 60, 10);
+    let base = SimDisk::new();
+    let (bringer, _) = there.here(&base, &[0, 1, 2, 3]);
+    prepare(&bringer, "t", 1, &there.origins());
+    let table = bringer.local().table(&name("t")).unwrap();
+    table.swap(1).unwrap();
+    let gate = Arc::new(Gate(
+        there.origin(Flaw::None),
+        tokio::sync::Semaphore::new(0),
+    ));
+    let gated = Origins::of(gate.clone());
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| prepare(&bringer, "t", 2, &gated));
+        let is_coming = || {
+            let state = bringer.state();
+            state.tables.get(&name("t")).and_then(|pull| pull.doing) == Some("pulling")
+        };
+        while !is_coming() && !slow.is_finished() {
+            std::thread::yield_now();
+        }
+        let damaged = table.files_of(&table.manifest(1).unwrap());
+        base.remove(&damaged[1].path).unwrap();
+        let origins = there.origins();
+        let repaired = bringer.repair(&name("t"), false, &origins, &GO_ON);
+        gate.1.add_permits(1);
+        assert_eq!(repaired.unwrap(), 1);
+        assert_sound(&table, 1, PARTITIONS);
+        slow.join().unwrap();
+    });
+    assert_sound(&table, 2, PARTITIONS);
+}
+
+#[test]
+fn what_is_disproved_is_read_anew_and_brought() {
+    let (there, store) = There::new();
+    push(&store, "t", 50, 10);
+    let base = SimDisk::new();
+    let (bringer, _) = there.here(&base, &[0, 1, 2, 3]);
+    let prepared = prepare(&bringer, "t", 1, &there.origins());
+    let table = bringer.local().table(&name("t")).unwrap();
+    let file = table.files_of(&table.manifest(1).unwrap()).remove(0);
+    let mut bytes = base.read(&file.path).unwrap();
+    bytes[100] ^= 1;
+    base.remove(&file.path).unwrap();
+    let mut out = base.create(&file.path).unwrap();
+    out.write_all(&bytes).unwrap();
+    out.sync().unwrap();
+    assert_eq!(prepare(&bringer, "t", 1, &there.origins()).came_bytes(), 0);
+    prepared.disprove().unwrap();
+    prepare(&bringer, "t", 1, &there.origins());
+    assert_sound(&table, 1, PARTITIONS);
 }

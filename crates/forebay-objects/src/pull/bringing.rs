@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::PullError;
 use super::fetch::{VersionFetcher, forget};
+use super::file_turns::FileTurns;
 use super::origin::{Origin, Origins};
 use super::state::SharedState;
 use super::throttle::PullThrottle;
@@ -25,6 +26,7 @@ pub struct PullShared {
     pub runtime: Arc<Runtime>,
     pub state: SharedState,
     pub throttle: Arc<PullThrottle>,
+    pub files: FileTurns,
 }
 
 /// See the module's text.
@@ -58,7 +60,18 @@ impl<'a> Bringing<'a> {
         }
     }
 
+    /// Brings a file, if nobody else has meanwhile.
     pub fn fetch(&mut self, file: &VersionFile) -> Result<(), PullError> {
+        let shared = self.shared;
+        let _turn = shared.files.wait(&file.path);
+        match shared.local.is_here(file) {
+            true => Ok(()),
+            false => self.fetch_now(file),
+        }
+    }
+
+    /// REQUIRES the file's turn.
+    fn fetch_now(&mut self, file: &VersionFile) -> Result<(), PullError> {
         let (shared, table) = (self.shared, self.table);
         let origins = self.asked(file);
         let fetcher = VersionFetcher {
@@ -90,12 +103,14 @@ impl<'a> Bringing<'a> {
             }
         }
         for file in files.iter().filter(|file| runs.contains(&file.run)) {
+            let shared = self.shared;
+            let _turn = shared.files.wait(&file.path);
             let removed = forget(&**self.shared.local.disk(), file);
             removed.map_err(|source| PullError::Disk {
                 name: file.name.clone(),
                 source,
             })?;
-            self.fetch(file)?;
+            self.fetch_now(file)?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod bringing;
 mod claim;
 pub(crate) mod error;
 mod fetch;
+mod file_turns;
 mod origin;
 mod pace;
 #[cfg(test)]

@@ -22,6 +22,13 @@ pub struct TablePull {
     pub problem: Option<String>,
 }
 
+impl TablePull {
+    pub fn begin(&mut self, doing: &'static str, total_bytes: u64) {
+        self.doing = Some(doing);
+        (self.total_bytes, self.done_bytes) = (total_bytes, 0);
+    }
+}
+
 /// All pulls of a node.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PullState {

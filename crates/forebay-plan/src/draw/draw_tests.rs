@@ -82,6 +82,29 @@ fn the_terminal_gets_a_profile_for_many_nodes() {
 }
 
 #[test]
+fn bytes_are_shown_as_sizes() {
+    assert_eq!(
+        [0.0, 1023.0, 1536.0].map(size),
+        ["0 B", "1023 B", "1.5 KiB"]
+    );
+    let picture = Picture {
+        sizes: true,
+        unit: "bytes".to_owned(),
+        stages: vec![Stage::new("bytes before", 0, vec![1536.0, 3.0 * 1048576.0])],
+        flows: Picture::sum_flows([(0, 1, 2048.0)]),
+        ..Picture::default()
+    };
+    let shown = text(&picture, 80);
+    assert!(
+        shown.contains("1.5 KiB") && shown.contains("3.0 MiB"),
+        "{shown}"
+    );
+    let drawn = svg(&picture);
+    assert!(drawn.contains("0 to 1: 2.0 KiB in 1 partition"), "{drawn}");
+    assert!(drawn.contains("darkest 2.0 KiB") && !drawn.contains("KiB bytes"));
+}
+
+#[test]
 fn numbers_are_shortened() {
     for (value, text) in [
         (0.0, "0"),

@@ -30,6 +30,8 @@ pub struct Picture {
     pub flows: Vec<Flow>,
     /// What a flow's amount counts, as in `records`.
     pub unit: String,
+    /// Values and amounts are bytes, and shown as commands show sizes: `1.5 MiB`.
+    pub sizes: bool,
     /// Names of the nodes; numbers where there are none.
     pub names: Vec<String>,
 }
@@ -68,6 +70,22 @@ impl Picture {
             count,
         };
         sums.into_iter().map(flow).collect()
+    }
+
+    /// A value as it is shown.
+    fn shown(&self, value: f64) -> String {
+        match self.sizes {
+            true => size(value),
+            false => short(value),
+        }
+    }
+
+    /// An amount with its unit.
+    fn counted(&self, amount: f64) -> String {
+        match self.sizes {
+            true => size(amount),
+            false => format!("{} {}", short(amount), self.unit),
+        }
     }
 
     fn nodes(&self) -> usize {
@@ -121,6 +139,18 @@ pub fn short(value: f64) -> String {
         _ => 2,
     };
     format!("{value:.digits$}{}", units[unit])
+}
+
+/// 1572864 -> `1.5 MiB`: bytes, with one digit and a unit of 1024.
+pub fn size(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut value, mut unit) = (bytes, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0);
+    format!("{value:.digits$} {}", units[unit])
 }
 
 #[cfg(test)]

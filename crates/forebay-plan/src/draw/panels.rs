@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::canvas::{COLORS, INK, LABELLED, MARGIN, SMALL, WIDTH, block, label, line};
-use super::{Picture, Stage, short};
+use super::{Picture, Stage};
 
 const PANEL: f64 = 110.0;
 const PANEL_GAP: f64 = 62.0;
@@ -46,8 +46,8 @@ fn panel(out: &mut String, picture: &Picture, stages: &[Stage], top: f64) {
         let text = format!(
             "{}: most {}, mean {}",
             stage.title,
-            short(stage.max()),
-            short(stage.mean())
+            picture.shown(stage.max()),
+            picture.shown(stage.mean())
         );
         block(
             out,
@@ -68,7 +68,13 @@ fn panel(out: &mut String, picture: &Picture, stages: &[Stage], top: f64) {
     let right = WIDTH - MARGIN;
     for (value, at) in [(scale, top), (scale / 2.0, top + PANEL / 2.0)] {
         line(out, (MARGIN, at), (right, at), "#ddd", "");
-        label(out, (MARGIN - 6.0, at + 4.0), "end", SMALL, &short(value));
+        label(
+            out,
+            (MARGIN - 6.0, at + 4.0),
+            "end",
+            SMALL,
+            &picture.shown(value),
+        );
     }
     let count = stages[0].values.len();
     for (place, stage) in stages.iter().enumerate() {
@@ -101,7 +107,12 @@ fn bars(
     for (node, &value) in stage.values.iter().enumerate() {
         let x = MARGIN
             + step * (node as f64 + offset + if single { 0.0 } else { share * place as f64 });
-        let title = format!("{}, {}: {}", picture.name(node), stage.title, short(value));
+        let title = format!(
+            "{}, {}: {}",
+            picture.name(node),
+            stage.title,
+            picture.shown(value)
+        );
         let (width, high) = ((step * share).max(0.8), height(value));
         let faint = opacity(place, stages.len());
         block(out, [x, bottom - high, width, high], color, faint, &title);
@@ -111,7 +122,7 @@ fn bars(
                 (x + width / 2.0, bottom - high - 3.0),
                 "middle",
                 r#" font-size="10""#,
-                &short(value),
+                &picture.shown(value),
             );
         }
     }

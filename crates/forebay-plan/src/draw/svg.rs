@@ -73,10 +73,11 @@ fn flows(out: &mut String, picture: &Picture, top: f64) {
     } else {
         "partitions"
     };
-    let title = format!(
-        "What goes from (down) where to (across), in {what}: darkest {}",
-        short(most)
-    );
+    let darkest = match carried {
+        true => picture.shown(most),
+        false => short(most),
+    };
+    let title = format!("What goes from (down) where to (across), in {what}: darkest {darkest}");
     label(out, (MARGIN, top - 8.0), "start", BOLD, &title);
     let side = MATRIX / cells as f64;
     for (place, sum) in sums.iter().enumerate().filter(|(_, sum)| sum.1 > 0) {
@@ -86,11 +87,10 @@ fn flows(out: &mut String, picture: &Picture, top: f64) {
         let (x, y) = (MARGIN + side * column as f64, top + side * row as f64);
         _ = writeln!(
             out,
-            r##"<rect x="{x:.2}" y="{y:.2}" width="{side:.2}" height="{side:.2}" fill="#a83232" fill-opacity="{shade:.3}"><title>{} to {}: {} {}, {} partitions</title></rect>"##,
+            r##"<rect x="{x:.2}" y="{y:.2}" width="{side:.2}" height="{side:.2}" fill="#a83232" fill-opacity="{shade:.3}"><title>{} to {}: {}, {} partitions</title></rect>"##,
             span(row, cells, nodes),
             span(column, cells, nodes),
-            short(sum.0),
-            escape(&picture.unit),
+            escape(&picture.counted(sum.0)),
             sum.1
         );
     }
@@ -147,11 +147,10 @@ fn largest(out: &mut String, picture: &Picture, top: f64) {
             "partitions"
         };
         let text = format!(
-            "{} to {}: {} {} in {} {partitions}",
+            "{} to {}: {} in {} {partitions}",
             picture.name(flow.from as usize),
             picture.name(flow.to as usize),
-            short(flow.amount),
-            picture.unit,
+            picture.counted(flow.amount),
             flow.count
         );
         label(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Picture, Stage, short};
+use super::{Picture, Stage};
 
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Up to this many nodes each has a line.
@@ -42,10 +42,11 @@ fn bars(out: &mut String, picture: &Picture, width: usize) {
         .unwrap_or(0)
         .max(4);
     let stages = picture.stages.len().max(1);
+    let values = value_width(picture);
     let bar = (width.saturating_sub(wide) / stages)
-        .saturating_sub(9)
+        .saturating_sub(values + 3)
         .clamp(4, BAR);
-    let column = bar + 9;
+    let column = bar + values + 3;
     _ = write!(out, "{:wide$}", "node");
     for stage in &picture.stages {
         let title: String = stage.title.chars().take(column - 2).collect();
@@ -60,8 +61,8 @@ fn bars(out: &mut String, picture: &Picture, width: usize) {
             let full = (part * bar as f64).round() as usize;
             _ = write!(
                 out,
-                "  {:>6} {}{}",
-                short(value),
+                "  {:>values$} {}{}",
+                picture.shown(value),
                 "█".repeat(full),
                 " ".repeat(bar - full)
             );
@@ -80,8 +81,9 @@ fn profiles(out: &mut String, picture: &Picture, width: usize) {
         .map(|stage| stage.title.chars().count())
         .max()
         .unwrap_or(0);
+    let values = value_width(picture);
     let columns = width
-        .saturating_sub(wide + 28)
+        .saturating_sub(wide + 16 + 2 * values)
         .clamp(16, 100)
         .min(picture.nodes());
     for stage in &picture.stages {
@@ -91,12 +93,17 @@ fn profiles(out: &mut String, picture: &Picture, width: usize) {
             .collect();
         _ = writeln!(
             out,
-            "{:wide$}  {profile}  max {:>6}  mean {:>6}",
+            "{:wide$}  {profile}  max {:>values$}  mean {:>values$}",
             stage.title,
-            short(stage.max()),
-            short(stage.mean())
+            picture.shown(stage.max()),
+            picture.shown(stage.mean())
         );
     }
+}
+
+/// The columns that a value takes.
+fn value_width(picture: &Picture) -> usize {
+    if picture.sizes { 10 } else { 6 }
 }
 
 fn buckets(stage: &Stage, columns: usize) -> impl Iterator<Item = f64> {

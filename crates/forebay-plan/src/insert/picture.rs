@@ -35,6 +35,7 @@ impl InsertPlan {
             stages: self.stages(region),
             flows: Picture::sum_flows(transfers),
             unit: "records".to_owned(),
+            sizes: false,
             names: region
                 .machine_names
                 .iter()

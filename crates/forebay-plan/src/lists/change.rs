@@ -20,7 +20,7 @@ const PRICES: Prices = Prices {
 };
 
 /// A layout for these nodes from an old one: nodes may be new or gone, and replicas, weights and
-/// zones be others. What is copied is near [`Changed::lower_bound`] (docs/decisions/planners.md has
+/// zones be others. What is copied is near [`Changed::lacking`] (docs/decisions/planners.md has
 /// figures); places keep their lists as far as loads allow.
 pub fn change(
     old: &[Class],
@@ -76,7 +76,7 @@ pub fn swap_node(old: &[Class], gone: u32, new: u32, line: &Line) -> Result<Chan
 }
 
 /// An old layout by the positions of today's nodes.
-fn numbered(old: &[Class], nodes: &[ListNode]) -> Vec<Section> {
+pub(super) fn numbered(old: &[Class], nodes: &[ListNode]) -> Vec<Section> {
     let numbers: BTreeMap<u32, u32> = nodes.iter().map(|node| node.id).zip(0..).collect();
     let number = |id: &u32| numbers.get(id).copied().unwrap_or(GONE);
     let section = |class: &Class| Section {
@@ -113,7 +113,7 @@ fn least_copied(old: &[Section], extent: &Extent, shares: &Shares) -> f64 {
     lacking.sum::<f64>().max(missing)
 }
 
-fn check_old(old: &[Class], line: &Line) -> Result<(), ListsError> {
+pub(super) fn check_old(old: &[Class], line: &Line) -> Result<(), ListsError> {
     let wrong = |index, problem: String| Err(ListsError::Old { index, problem });
     if old.is_empty() {
         return wrong(

@@ -26,9 +26,10 @@ pub struct Changed {
     pub nodes: Vec<NodeCopies>,
     /// What is copied, in the line's weights.
     pub copied: f64,
-    /// What any layout copies in which each node holds its share, but for the mean weight of a
-    /// place. As nodes may be some percent from their shares, a change may copy less.
-    pub lower_bound: f64,
+    /// What nodes lack of their shares, but for the mean weight of a place, or places of their
+    /// replicas. A change copies about so much, and less where it leaves nodes some percent from
+    /// their shares: it is no bound.
+    pub lacking: f64,
 }
 
 /// A range of places that gets another list.
@@ -79,8 +80,8 @@ pub struct ListBatch {
 }
 
 impl Changed {
-    /// The way between two layouts of a line. Without a bound there is only this one.
-    pub(super) fn new(old: &[Class], new: Vec<Class>, line: &Line, bound: Option<f64>) -> Self {
+    /// The way between two layouts of a line. Without `lacking` there is only this one.
+    pub(super) fn new(old: &[Class], new: Vec<Class>, line: &Line, lacking: Option<f64>) -> Self {
         let ranges = ranges(old, &new, line);
         let mut nodes: BTreeMap<u32, NodeCopies> = BTreeMap::new();
         let mut of = |id: u32, copied: f64, dropped: f64| {
@@ -104,7 +105,7 @@ impl Changed {
             ranges,
             nodes: nodes.into_values().collect(),
             copied,
-            lower_bound: bound.unwrap_or(copied),
+            lacking: lacking.unwrap_or(copied),
         }
     }
 

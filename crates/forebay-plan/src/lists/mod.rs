@@ -12,12 +12,14 @@
 //! - [`board`], [`edit`]: a layout, what it is worth, and what a change of it is worth.
 //! - [`search`], [`shake`]: changes that make a layout better.
 //! - [`change`]: from an old layout to one for other nodes.
+//! - [`extend`]: longer lists, nothing moved.
 //! - [`changed`], [`plan`]: the way there: ranges, copies, batches; as a plan with a drawing.
 
 mod board;
 mod change;
 mod changed;
 mod edit;
+mod extend;
 mod line;
 mod plan;
 mod repair;
@@ -34,6 +36,7 @@ use thiserror::Error;
 use board::{Board, Prices, Section};
 pub use change::{change, swap_node};
 pub use changed::{Changed, ListBatch, NodeCopies, RangeChange};
+pub use extend::extend;
 use line::Extent;
 pub use line::Line;
 pub use plan::ListPlan;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{Changed, Class, Line, RangeChange};
-use crate::draw::{Picture, Stage, short, timeline_of_copies};
+use crate::draw::{Picture, Stage, size, timeline_of_copies};
 use crate::plan::{Action, Node, NodePrice, Partition, PartitionMap, Plan, Price, Step};
 
 /// A plan that changes lists.
@@ -62,7 +62,6 @@ impl Changed {
         let plan = Plan {
             steps,
             price,
-            lower_bound: self.lower_bound * bytes_per_weight,
             ..Plan::default()
         };
         ListPlan { ids, map, plan }
@@ -184,17 +183,14 @@ impl ListPlan {
         };
         Picture {
             title: title.to_owned(),
-            lines: vec![format!(
-                "copies {} bytes; an even layout copies at least {}",
-                short(copied),
-                short(self.plan.lower_bound)
-            )],
+            lines: vec![format!("{} are copied", size(copied))],
             stages: vec![
                 stage("bytes before", |node| node.before),
                 stage("bytes after", |node| node.after),
             ],
             flows: Picture::sum_flows(self.plan.steps.iter().filter_map(flow)),
             unit: "bytes".to_owned(),
+            sizes: true,
             names: self.ids.iter().map(u32::to_string).collect(),
             timeline: timeline_of_copies(&self.plan, nodes.len(), "byte"),
             ..Picture::default()

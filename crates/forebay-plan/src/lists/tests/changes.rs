@@ -150,7 +150,7 @@ fn little_more_is_copied_than_must_be() {
             ("drained", nodes[1..].to_vec()),
         ] {
             let changed = of(&old, &now, 3);
-            let most = changed.lower_bound * factor;
+            let most = changed.lacking * factor;
             assert!(
                 changed.copied <= most,
                 "{count} nodes, {zones} zones, one {what}: {} > {most}",
@@ -171,10 +171,10 @@ fn nodes_that_come_together_cost_what_they_take() {
     let nodes = even(9, 3);
     let changed = of(&old, &nodes, 3);
     assert!(
-        changed.copied <= changed.lower_bound * 1.1,
+        changed.copied <= changed.lacking * 1.1,
         "{} of {}",
         changed.copied,
-        changed.lower_bound
+        changed.lacking
     );
     // Those that stay copy next to nothing.
     let fresh: f64 = changed
@@ -214,17 +214,17 @@ fn more_weight_takes_from_the_others() {
     nodes[4].weight = 2.0;
     let changed = of(&old, &nodes, 3);
     assert!(
-        changed.copied <= 1.5 * changed.lower_bound,
+        changed.copied <= 1.5 * changed.lacking,
         "{} of {}",
         changed.copied,
-        changed.lower_bound
+        changed.lacking
     );
     let grown = changed
         .nodes
         .iter()
         .find(|node| node.id == 4)
         .expect("the node");
-    assert!(grown.copied > 0.8 * changed.lower_bound && grown.dropped < 0.05 * grown.copied);
+    assert!(grown.copied > 0.8 * changed.lacking && grown.dropped < 0.05 * grown.copied);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_series_of_changes_stays_even_and_within_its_heads() {
         let above = furthest(&changed, &nodes, 3);
         assert!(above < 0.2, "{count} nodes: {above}");
         copied += changed.copied;
-        bound += changed.lower_bound;
+        bound += changed.lacking;
         classes = changed.classes;
     }
     assert!(copied < 1.7 * bound, "{copied} of {bound}");
@@ -276,7 +276,7 @@ fn a_node_in_place_of_another_takes_all_its_places() {
         .map(|node| (node.id, node.copied))
         .collect();
     assert_eq!(copies, [(3, 0.0), (9, changed.copied)]);
-    assert_eq!(changed.lower_bound, changed.copied);
+    assert_eq!(changed.lacking, changed.copied);
     assert!((changed.copied / 16_384.0 - 0.6).abs() < 0.01);
     let error = swap_node(&old, 3, 2, &SLOTS).expect_err("a node that is there");
     assert!(

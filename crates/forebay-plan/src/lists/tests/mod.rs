@@ -2,6 +2,7 @@
 
 mod brute;
 mod changes;
+mod extended;
 mod layouts;
 mod worth;
 

@@ -1,0 +1,54 @@
+//! Runs of many seeds, for the tests of simulators.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::threads::crew;
+
+/// How often what happened, for people.
+pub type SeedCounts = BTreeMap<&'static str, u64>;
+
+/// Runs the seeds from 0 on, `count` of them, on two threads, and fails with those in which
+/// something did not hold, which `run` tells. `FOREBAY_TEST_SEED=n` runs that one alone,
+/// `FOREBAY_TEST_SEEDS=n` so many.
+pub fn all_hold(count: u64, run: impl Fn(u64) -> (Option<String>, SeedCounts) + Sync) {
+    let (first, count) = match number("FOREBAY_TEST_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, number("FOREBAY_TEST_SEEDS").unwrap_or(count)),
+    };
+    let next = AtomicU64::new(first);
+    let both = crew(2, || {
+        let (mut problems, mut counts) = (BTreeMap::new(), SeedCounts::new());
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return (problems, counts);
+            }
+            let (problem, counted) = run(seed);
+            problems.extend(problem.map(|problem| (seed, problem)));
+            add(&mut counts, counted);
+        }
+    });
+    let (mut problems, mut counts) = (BTreeMap::new(), SeedCounts::new());
+    for (some, counted) in both {
+        problems.extend(some);
+        add(&mut counts, counted);
+    }
+    println!("{counts:?}");
+    let shown = problems.iter().take(20);
+    let shown: Vec<String> = shown
+        .map(|(seed, problem)| format!("FOREBAY_TEST_SEED={seed} repeats this: {problem}"))
+        .collect();
+    let failed = problems.len();
+    assert!(problems.is_empty(), "{failed} of {count} runs: {shown:#?}");
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn add(counts: &mut SeedCounts, more: SeedCounts) {
+    for (what, count) in more {
+        *counts.entry(what).or_insert(0) += count;
+    }
+}

@@ -1,0 +1,96 @@
+//! Sending one file, as it is, for who sends it again as a whole where that is cut short.
+
+use std::io;
+
+use bytes::Bytes;
+use forebay_io::ReadFile;
+use futures::future::try_join_all;
+
+use crate::journal::part_bytes;
+use crate::objects::Objects;
+
+/// Parts on their way at a time, each in memory.
+const PARTS_AT_ONCE: u64 = 4;
+
+impl Objects {
+    /// Writes a file whatever was there. `advance` is told of bytes sent.
+    pub fn put_file(
+        &self,
+        name: &str,
+        file: &dyn ReadFile,
+        advance: &dyn Fn(u64),
+    ) -> io::Result<()> {
+        let len_bytes = file.len_bytes();
+        let part = part_bytes(len_bytes);
+        if len_bytes <= part {
+            let content = read(file, 0, len_bytes)?;
+            self.runtime().block_on(self.put(name, content))?;
+            advance(len_bytes);
+        } else {
+            self.put_in_parts(name, file, part, advance)?;
+        }
+        match self.head(name)? {
+            Some((found, _)) if found == len_bytes => Ok(()),
+            found => Err(io::Error::other(format!(
+                "{name}: {len_bytes} bytes were sent, and the store has {:?}",
+                found.map(|(found, _)| found)
+            ))),
+        }
+    }
+
+    fn put_in_parts(
+        &self,
+        name: &str,
+        file: &dyn ReadFile,
+        part: u64,
+        advance: &dyn Fn(u64),
+    ) -> io::Result<()> {
+        let upload = self.runtime().block_on(self.begin_parts(name))?;
+        let sent = self.send_parts(name, &upload, file, part, advance);
+        let finished = sent.and_then(|parts| {
+            let finish = self.finish_parts(name, &upload, parts);
+            self.runtime().block_on(finish)
+        });
+        if finished.is_err() {
+            // Else the store keeps, and charges for, what came.
+            let _ = self.runtime().block_on(self.abort_parts(name, &upload));
+        }
+        finished
+    }
+
+    fn send_parts(
+        &self,
+        name: &str,
+        upload: &str,
+        file: &dyn ReadFile,
+        part: u64,
+        advance: &dyn Fn(u64),
+    ) -> io::Result<Vec<object_store::multipart::PartId>> {
+        let len_bytes = file.len_bytes();
+        let upload = upload.to_owned();
+        let count = len_bytes.div_ceil(part);
+        let mut receipts = Vec::new();
+        for first in (0..count).step_by(PARTS_AT_ONCE as usize) {
+            let mut contents = Vec::new();
+            for index in first..count.min(first + PARTS_AT_ONCE) {
+                let begin = index * part;
+                let content = read(file, begin, part.min(len_bytes - begin))?;
+                contents.push((index as usize, content));
+            }
+            let bytes: usize = contents.iter().map(|(_, content)| content.len()).sum();
+            let put = contents
+                .into_iter()
+                .map(|(index, content)| self.put_part(name, &upload, index, content));
+            let put = self.runtime().block_on(try_join_all(put))?;
+            receipts.extend(put);
+            advance(bytes as u64);
+        }
+        Ok(receipts)
+    }
+}
+
+fn read(file: &dyn ReadFile, begin: u64, length: u64) -> io::Result<Bytes> {
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, begin)?;
+    Ok(bytes.into())
+}
