@@ -103,9 +103,12 @@ impl Table {
         let numbers = self.version_numbers()?;
         let newest = numbers.len().saturating_sub(keep);
         let pins = self.store().pins();
+        let is_cluster = self.store().pointers().is_some();
         let needed = |version: u64| {
             let pointed = [pointer.serving, pointer.before()];
-            pointed.contains(&Some(version)) || pins.holds(self.name(), version)
+            // A cluster's catalog bounds what it may go back to by itself.
+            let is_past = is_cluster && pointer.history.contains(&version);
+            pointed.contains(&Some(version)) || is_past || pins.holds(self.name(), version)
         };
         let (old, new) = numbers.split_at(newest);
         let (kept_old, removed): (Vec<u64>, Vec<u64>) =
@@ -199,6 +202,11 @@ impl Table {
         let noted = names.iter().filter_map(|name| proven_version(name));
         for version in noted.filter(|version| !numbers.contains(version)) {
             self.remove_proof(version)?;
+        }
+        // What serves and has lost its manifest may have any of the files.
+        let is_lost = |version| !numbers.contains(&version);
+        if self.store().pointers().is_none() && self.pointer()?.serving.is_some_and(is_lost) {
+            return Ok(());
         }
         let Some(mut needed) = self.files_named_by(&numbers)? else {
             return Ok(());

@@ -56,7 +56,7 @@ pub enum StoreError {
         root.display()
     )]
     NotEmpty { root: PathBuf },
-    #[error("{} is damaged: {problem}; restore it from a backup", path.display())]
+    #[error("{}", unread_words(path, problem))]
     Damaged {
         path: PathBuf,
         problem: DocumentError,
@@ -223,6 +223,15 @@ pub enum ReadError {
     },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What is of another format is sound, and a backup would not help.
+fn unread_words(path: &Path, problem: &DocumentError) -> String {
+    let path = path.display();
+    match problem {
+        DocumentError::Format { .. } => format!("{path} cannot be read: {problem}"),
+        _ => format!("{path} is damaged: {problem}; restore it from a backup"),
+    }
 }
 
 fn done(table: &TableName, serves: Option<u64>) -> String {

@@ -52,8 +52,9 @@ pub(crate) fn wait_lock(
     })
 }
 
-/// Takes the lock, waiting for so long; or gives the words of who has it then.
-pub(crate) fn lock_within(
+/// Takes the lock, waiting for so long; or gives the words of who has it then. `what` says for
+/// others what it is held for; who holds it, and since when, is added.
+pub fn lock_within(
     disk: &dyn Disk,
     clock: &dyn Clock,
     path: &Path,

@@ -101,6 +101,16 @@ impl Store {
         })
     }
 
+    /// Keeps pushes to a table away, whether it exists or not, until the result is dropped: what no
+    /// version names may be put into it meanwhile. Refused while one is under way.
+    pub fn keep_pushes_away(
+        &self,
+        name: &TableName,
+        what: &str,
+    ) -> Result<Box<dyn Lock>, PushError> {
+        lock_push(&self.any_table(name), what)
+    }
+
     /// The files of a version that are to be here, whether the version, or its table, is here or
     /// not.
     pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
@@ -175,6 +185,24 @@ impl Install {
 }
 
 impl Table {
+    /// Puts a manifest back, by its bytes in the other store, where that here was lost or damaged.
+    /// The version's files are not looked at.
+    pub fn put_manifest(&self, version: u64, bytes: &[u8]) -> Result<Manifest, PushError> {
+        let bad = |problem: String| PushError::BadManifest {
+            table: self.name().clone(),
+            version,
+            problem,
+        };
+        let (manifest, _) = Manifest::parse(bytes).map_err(|error| bad(error.to_string()))?;
+        if manifest.table != *self.name() || manifest.version != version {
+            return Err(bad("it is that of another version".to_owned()));
+        }
+        let _pointer = self.lock_pointer("a manifest")?;
+        let path = self.files.manifest(version);
+        replace_file(&**self.disk(), &path, bytes).at("write", &path)?;
+        Ok(manifest)
+    }
+
     /// The files of a version of this table that are to be here, whether they are or not.
     pub fn files_of(&self, manifest: &Manifest) -> Vec<VersionFile> {
         self.files_in(manifest, &self.store().held(manifest))

@@ -386,10 +386,10 @@ impl Manifest {
     /// number returned with it is its checksum, which tells it from any other manifest.
     pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
         let field = "forebay_manifest";
-        let (manifest, sum) =
-            unseal_upgrading::<Self>(bytes, field, MANIFEST_FORMAT, name_partitions)?;
-        manifest.check().map_err(DocumentError::Inconsistent)?;
-        Ok((manifest, sum))
+        let unsealed = unseal_upgrading::<Self>(bytes, field, MANIFEST_FORMAT, &[name_partitions])?;
+        let checked = unsealed.document.check();
+        checked.map_err(DocumentError::Inconsistent)?;
+        Ok((unsealed.document, unsealed.sum))
     }
 
     /// The bytes of the manifest's file and their checksum.

@@ -15,6 +15,9 @@ use crate::bound::Bound;
 /// The most partitions a table can have: one a slot.
 pub const MAX_PARTITIONS: usize = 1 << 14;
 
+/// The epoch of a partition that was made with its table.
+pub(crate) const FIRST_EPOCH: u64 = 1;
+
 /// Names a partition. A push that goes on with another version keeps its ids; a push of a whole
 /// table numbers its partitions from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -44,6 +47,23 @@ pub struct PartitionRange {
 pub enum Held {
     All,
     Only(BTreeSet<PartitionId>),
+}
+
+impl Bounds {
+    /// Whether a place lies in it.
+    pub fn holds(&self, at: &Bound) -> bool {
+        self.lower <= *at && self.upper.as_ref().is_none_or(|upper| at < upper)
+    }
+
+    /// Whether all of `other` lies in it.
+    pub fn covers(&self, other: &Self) -> bool {
+        let ends_behind = match (&self.upper, &other.upper) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(upper), Some(other)) => other <= upper,
+        };
+        self.lower <= other.lower && ends_behind
+    }
 }
 
 impl Held {

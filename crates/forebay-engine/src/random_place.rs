@@ -40,7 +40,7 @@ impl Source<'_> {
         }
         let runs: Vec<Arc<Run>> = match self {
             Source::Batch(version) => version.runs().cloned().collect(),
-            Source::Live(table) => table.snapshot().runs().cloned().collect(),
+            Source::Live(table) => table.snapshot().files().cloned().collect(),
         };
         let in_memory = match self {
             Source::Batch(_) => 0,

@@ -56,27 +56,53 @@ pub fn unseal<T: DeserializeOwned>(
     Ok((serde_json::from_slice(body).map_err(shape)?, sum))
 }
 
-/// [`unseal`] of a document that may also be of the format before. `upgrade` makes such a one the
-/// same document in the known format, but for the number; `None`: it lacks what its format has.
+/// Makes a document of one format the same document in the next, but for the number; `None`: it
+/// lacks what its format has.
+pub(crate) type Upgrade = fn(&mut Value) -> Option<()>;
+
+/// A document that may have been of an older format.
+pub(crate) struct Unsealed<T> {
+    pub document: T,
+    /// Identifies the document as it was read.
+    pub sum: u64,
+    /// The format that it was of.
+    pub format: u64,
+}
+
+/// [`unseal`] of a document that may also be of an older format. `upgrades` lead from each of these
+/// to the next, the last one to the known format.
 pub(crate) fn unseal_upgrading<T: DeserializeOwned>(
     bytes: &[u8],
     format_field: &str,
     known: u64,
-    upgrade: fn(&mut Value) -> Option<()>,
-) -> Result<(T, u64), DocumentError> {
+    upgrades: &[Upgrade],
+) -> Result<Unsealed<T>, DocumentError> {
     let (body, sum) = checked_body(bytes)?;
-    if format_of(body, format_field)? == known {
-        return Ok((serde_json::from_slice(body).map_err(shape)?, sum));
-    }
-    check_format(body, format_field, known - 1).map_err(|error| match error {
-        DocumentError::Format { found, .. } => DocumentError::Format { found, known },
-        other => other,
-    })?;
-    let mut document: Value = serde_json::from_slice(body).map_err(shape)?;
-    let lacking = || DocumentError::Shape("it lacks what its format has".to_owned());
-    upgrade(&mut document).ok_or_else(lacking)?;
-    document[format_field] = known.into();
-    Ok((serde_json::from_value(document).map_err(shape)?, sum))
+    let format = format_of(body, format_field)?;
+    let document = match known
+        .checked_sub(format)
+        .and_then(|n| usize::try_from(n).ok())
+    {
+        Some(0) => serde_json::from_slice(body).map_err(shape)?,
+        Some(behind) if behind <= upgrades.len() => {
+            let mut document: Value = serde_json::from_slice(body).map_err(shape)?;
+            for upgrade in &upgrades[upgrades.len() - behind..] {
+                let lacking = || DocumentError::Shape("it lacks what its format has".to_owned());
+                upgrade(&mut document).ok_or_else(lacking)?;
+            }
+            document[format_field] = known.into();
+            serde_json::from_value(document).map_err(shape)?
+        }
+        _ => {
+            let found = format;
+            return Err(DocumentError::Format { found, known });
+        }
+    };
+    Ok(Unsealed {
+        document,
+        sum,
+        format,
+    })
 }
 
 /// What is sealed, and its checksum.

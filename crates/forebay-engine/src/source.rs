@@ -40,6 +40,22 @@ pub enum SourceError {
     Live(#[from] LiveError),
 }
 
+impl SourceError {
+    /// Whether a key of it lies in a partition that is not here.
+    pub fn is_not_here(&self) -> bool {
+        matches!(
+            self,
+            Self::Batch(ReadError::NotHere { .. }) | Self::Live(LiveError::NotHere { .. })
+        )
+    }
+
+    /// Whether a version's file, or the device under it, no longer gives what was written. Other
+    /// copies of the version may.
+    pub fn is_damaged_version(&self) -> bool {
+        matches!(self, Self::Batch(ReadError::Run { source, .. }) if source.is_damage())
+    }
+}
+
 impl<'a> Source<'a> {
     pub fn table(self) -> &'a TableName {
         match self {

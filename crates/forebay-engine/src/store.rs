@@ -171,7 +171,7 @@ impl Store {
     /// that do not know of it refuse the store. Done again it changes nothing.
     pub fn give_to_cluster(&self) -> Result<(), StoreError> {
         let path = store_file(self.root());
-        let content = format!("{{\"forebay_store\": {CLUSTER_STORE_FORMAT}}}\n");
+        let content = cluster_store_file();
         replace_file(&**self.disk(), &path, content.as_bytes()).at("write", &path)
     }
 
@@ -191,6 +191,11 @@ impl Store {
             .filter_map(|name| TableName::new(name).ok())
             .collect())
     }
+}
+
+/// What `forebay.json` says in a cluster's store.
+pub fn cluster_store_file() -> String {
+    format!("{{\"forebay_store\": {CLUSTER_STORE_FORMAT}}}\n")
 }
 
 /// Whether a store is of the kind that it is opened as: a cluster's or not.

@@ -1,9 +1,11 @@
-//! Documents of the format before, made ones of this format.
+//! Documents of older formats, made ones of the next format.
 //!
 //! Format 1 of both kinds of manifest named partitions by their places and gave only where they
-//! begin.
+//! begin. Format 2 of a live table's manifest did not say how far a partition has come.
 
 use serde_json::{Value, json};
+
+use crate::partition::FIRST_EPOCH;
 
 /// A version's manifest: its partitions get their places as ids, and end where the next ones begin.
 pub(crate) fn name_partitions(manifest: &mut Value) -> Option<()> {
@@ -33,6 +35,17 @@ pub(crate) fn name_live_partitions(manifest: &mut Value) -> Option<()> {
     }
     for ((list, id), bounds) in lists.iter_mut().zip(0u32..).zip(bounds(lowers)) {
         *list = json!({"id": id, "bounds": bounds, "runs": list.take()});
+    }
+    Some(())
+}
+
+/// A live table's manifest of format 2: its partitions are in their first epoch, and none of them
+/// was replicated.
+pub(crate) fn number_live_partitions(manifest: &mut Value) -> Option<()> {
+    for partition in manifest.get_mut("partitions")?.as_array_mut()? {
+        let partition = partition.as_object_mut()?;
+        partition.insert("epoch".to_owned(), FIRST_EPOCH.into());
+        partition.insert("through_index".to_owned(), 0.into());
     }
     Some(())
 }

@@ -5,7 +5,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::partial::Ids;
@@ -13,7 +12,7 @@ use common::{name, push, random, read_all, root, rows};
 use forebay_engine::{
     ActivateError, Next, Pointer, PushOptions, Serving, Store, StoreError, Table,
 };
-use forebay_io::sim::{Fault, HandClock, SimDisk};
+use forebay_io::sim::{Fault, HandClock, Over, SimDisk};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
 
@@ -125,17 +124,18 @@ fn readers_see_all_tables_change_at_one_moment() {
     }
     // Its thread looks at the pointers all the time, between their writing too.
     let serving = Serving::open(store.clone(), Duration::from_micros(100)).unwrap();
-    let done = AtomicBool::new(false);
+    let over = Over::default();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut all = BTreeSet::new();
-            while !done.load(Ordering::Relaxed) {
+            while !over.is() {
                 let found = seen(&serving);
                 assert!(found.windows(2).all(|pair| pair[0] == pair[1]), "{found:?}");
                 all.insert(found[0]);
             }
             all
         });
+        let at_end = over.at_end();
         for round in 0..60 {
             let version = (round + 1) % 3 + 1;
             for table in TABLES {
@@ -146,7 +146,7 @@ fn readers_see_all_tables_change_at_one_moment() {
             assert_eq!(seen(&serving), [Some(version); 3]);
             serving.refresh();
         }
-        done.store(true, Ordering::Relaxed);
+        drop(at_end);
         assert_eq!(reader.join().unwrap(), BTreeSet::from([1, 2, 3].map(Some)));
     });
     assert_eq!(serving.states().tables[0].1.load_errors, 0);

@@ -4,13 +4,13 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{name, push, random, read_all, root, rows};
 use forebay_engine::{Change, Serving, Store, TableState, Version};
-use forebay_io::sim::{HandClock, SimDisk};
+use forebay_io::sim::{HandClock, Over, SimDisk};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, SystemRandom};
 use forebay_run::Order;
 
@@ -243,14 +243,15 @@ fn readers_see_whole_versions_during_a_hundred_swaps() {
     let table = store.table(&name("t")).unwrap();
     table.swap(1).unwrap();
     let serving = Serving::open(store.clone(), Duration::from_millis(1)).unwrap();
-    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (over, reads) = (Over::default(), AtomicU64::new(0));
     let seen = Mutex::new(BTreeSet::new());
     std::thread::scope(|scope| {
         for reader in 0..3 {
-            let (serving, done, reads, seen) = (&serving, &done, &reads, &seen);
+            let (serving, over, reads, seen) = (&serving, &over, &reads, &seen);
             scope.spawn(move || {
+                let _at_end = over.at_end();
                 let keys: Vec<Vec<u8>> = rows(1, 400).into_keys().skip(reader).step_by(7).collect();
-                while !done.load(Ordering::Relaxed) {
+                while !over.is() {
                     let tables = serving.load();
                     let version = tables.get(b"t").unwrap();
                     assert_one_version(version, &keys);
@@ -259,15 +260,15 @@ fn readers_see_whole_versions_during_a_hundred_swaps() {
                 }
             });
         }
+        let _at_end = over.at_end();
         for swap in 0..100u64 {
             table.swap(swap % 3 + 1).unwrap();
             serving.refresh();
             let before = reads.load(Ordering::Relaxed);
-            while reads.load(Ordering::Relaxed) < before + 3 {
+            while reads.load(Ordering::Relaxed) < before + 3 && !over.is() {
                 std::thread::yield_now();
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(seen.into_inner().unwrap(), BTreeSet::from([1, 2, 3]));
     let state = serving.states().tables[0].1.clone();

@@ -1,5 +1,6 @@
 //! Merging runs, in the background and on demand.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use crate::live::expiry::earliest;
 use crate::live::flush::Output;
 use crate::live::levels::{Due, due};
 use crate::live::manifest::{LiveManifest, LivePartition};
-use crate::live::part::{LiveRun, PartView, run_cursors};
+use crate::live::part::{PartView, run_cursors};
 use crate::live::removed::Removed;
+use crate::live::run::LiveRun;
 use crate::live::shared::LiveShared;
+use crate::name::RunId;
 use crate::partition::PartitionId;
 
 impl LiveShared {
@@ -28,7 +31,9 @@ impl LiveShared {
         let factor = self.options.factor as usize;
         let dues = manifest.partitions.iter().filter_map(|partition| {
             let levels: Vec<u32> = partition.runs.iter().map(|run| run.level).collect();
-            let due = match self.is_half_removed(partition) {
+            let is_wasteful =
+                self.is_half_removed(partition) || self.is_half_of_others(manifest, partition);
+            let due = match is_wasteful {
                 true => levels.iter().max().map(|&level| Due {
                     runs: 0..levels.len(),
                     level,
@@ -52,6 +57,32 @@ impl LiveShared {
         })
     }
 
+    /// Whether half of what a partition alone keeps on the disk is what it does not see of its
+    /// runs, so that merging all of it pays.
+    fn is_half_of_others(&self, manifest: &LiveManifest, partition: &LivePartition) -> bool {
+        if partition.runs.iter().all(|run| run.range.is_none()) {
+            return false;
+        }
+        let others = manifest
+            .partitions
+            .iter()
+            .filter(|other| other.id != partition.id);
+        let others = others.flat_map(|other| &other.runs).map(|run| &run.id);
+        let others: HashSet<&RunId> = others.collect();
+        let Some(place) = self.parts.find(partition.id) else {
+            return false;
+        };
+        let view = Arc::clone(&self.parts.at(place).lock().view);
+        let own = view
+            .runs
+            .iter()
+            .filter(|run| !others.contains(&run.reference.id));
+        let (seen, pages) = own.fold((0, 0), |(seen, pages), run| {
+            (seen + run.pages_seen(), pages + run.run.summary().pages)
+        });
+        seen < pages && seen * 2 <= pages
+    }
+
     /// Does one merge, if one is due.
     pub fn compact_once(&self) -> Result<(), LiveError> {
         let compacting = self.compacting.lock();
@@ -71,7 +102,8 @@ impl LiveShared {
             let level = runs.iter().map(|run| run.level).max().unwrap_or(0);
             // A single run may still hold what only a merge with the oldest one drops, if it was
             // added as it came.
-            if runs.len() > 1 {
+            // So may one of which it sees a part.
+            if runs.len() > 1 || runs.iter().any(|run| run.range.is_some()) {
                 let due = Due {
                     runs: 0..runs.len(),
                     level,
@@ -134,9 +166,7 @@ impl LiveShared {
         let bytes = merged.map_or(0, |run| run.reference.files_bytes());
         self.counts.merged_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counts.merges.fetch_add(1, Ordering::Relaxed);
-        inputs
-            .iter()
-            .for_each(|run| self.remove_run(&run.reference.id));
+        self.remove_unnamed(inputs.iter().map(|run| &run.reference.id));
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 //!    on they count, before they are debris that the next opening removes.
 //! 4. Readers are given the runs in place of the memory; the old segment is removed.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,8 +34,9 @@ use crate::live::expiry::earliest;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::mini::MiniRun;
-use crate::live::part::{LiveRun, Minis, PartView, mini_cursors};
+use crate::live::part::{Minis, PartView, mini_cursors};
 use crate::live::removed::Removed;
+use crate::live::run::LiveRun;
 use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
 
@@ -193,7 +195,9 @@ impl LiveShared {
         }
         self.replace_manifest(&next)?;
         *manifest = next;
-        for (part, new) in self.parts.iter().zip(written) {
+        // A partition that was taken in meanwhile counts this generation, too.
+        for (place, part) in self.parts.iter().enumerate() {
+            let new = written.get(place).and_then(Option::as_ref);
             let mut part = part.lock();
             part.view = Arc::new(PartView {
                 runs: part.view.runs.iter().chain(new).cloned().collect(),
@@ -250,6 +254,7 @@ impl LiveShared {
             id,
             level: output.level,
             deltas_since_ms,
+            range: None,
             removed,
             summary,
         };
@@ -360,6 +365,15 @@ impl LiveShared {
         }
     }
 
+    /// Removes runs that the table is done with, but for those that a partition still names: it
+    /// shared them.
+    pub fn remove_unnamed<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
+        let manifest = self.structure.lock();
+        let unnamed: Vec<&RunId> = ids.filter(|id| !manifest.names(id)).collect();
+        drop(manifest);
+        unnamed.into_iter().for_each(|id| self.remove_run(id));
+    }
+
     /// Removes a run that no manifest names. Who reads it reads on; what cannot be removed is
     /// removed when the table is opened next.
     pub fn remove_run(&self, id: &RunId) {
@@ -376,12 +390,13 @@ impl LiveShared {
         let most = runs.map(|partition| partition.runs.len()).max();
         let most = most.unwrap_or(0);
         self.counts.most_runs.store(most, Ordering::Relaxed);
+        let mut shared = HashSet::new();
+        let mut is_first =
+            |run: &LiveRun| run.reference.range.is_none() || shared.insert(Arc::as_ptr(&run.run));
         let memory = self.parts.iter().map(|part| {
             let view = Arc::clone(&part.lock().view);
-            view.runs
-                .iter()
-                .map(|run| run.run.memory_bytes())
-                .sum::<usize>()
+            let runs = view.runs.iter().filter(|run| is_first(run));
+            runs.map(|run| run.run.memory_bytes()).sum::<usize>()
         });
         self.memory.set_run_bytes(memory.sum());
     }

@@ -1,15 +1,17 @@
 //! Which partitions of its table are here: giving one up, and taking one in.
 //!
 //! The log never has records of a partition that is not here, so that reading it back never meets
-//! one: a partition is given up when all that was written is in runs, with writes held up, and the
-//! first segment of the log that is still needed is a later one.
+//! one: a partition is given up when all that was written to it is in runs, with its writes held
+//! up, and the first segment of the log that is still needed is a later one.
 
 use std::sync::Arc;
 
+use crate::live::content::{PartitionContent, PartitionRun};
 use crate::live::error::LiveError;
-use crate::live::ingest::Pause;
 use crate::live::manifest::{LiveManifest, LivePartition};
-use crate::live::part::{LivePart, LiveRun};
+use crate::live::part::LivePart;
+use crate::live::pause::Pause;
+use crate::live::run::LiveRun;
 use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::{PartitionId, PartitionRange};
@@ -22,53 +24,58 @@ impl LiveShared {
         let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         self.flush()?;
         let _no_merges = self.compacting.lock();
-        let _paused = Pause::new(self);
-        self.flush()?;
+        let paused = Pause::new(self, vec![place]);
+        paused.flush()?;
         self.closing(self.give_up(id, place))
     }
 
     fn give_up(&self, id: PartitionId, place: usize) -> Result<(), LiveError> {
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
-        let gone = next.partitions.iter().position(|part| part.id == id);
-        let gone = next
-            .partitions
-            .remove(gone.ok_or_else(|| self.no_partition(id))?);
+        let gone = next.give_up(id).ok_or_else(|| self.no_partition(id))?;
         self.replace_manifest(&next)?;
         self.parts.release(&self.shape, place);
         self.changed_partitions(&mut manifest, next);
         drop(manifest);
-        gone.runs.iter().for_each(|run| self.remove_run(&run.id));
+        self.remove_unnamed(gone.runs.iter().map(|run| &run.id));
         Ok(())
     }
 
+    /// See [`LiveTable::content`](crate::live::LiveTable::content).
+    pub fn content(&self, id: PartitionId) -> Option<PartitionContent> {
+        let manifest = self.structure.lock();
+        let mut partitions = manifest.partitions.iter();
+        let found = partitions.find(|partition| partition.id == id);
+        found.map(PartitionContent::from)
+    }
+
     /// See [`LiveTable::adopt`](crate::live::LiveTable::adopt).
-    pub fn adopt(&self, range: PartitionRange, runs: &[RunId]) -> Result<(), LiveError> {
+    pub fn adopt(&self, partition: PartitionContent) -> Result<(), LiveError> {
         let _one_at_a_time = self.ingesting.lock();
-        self.check_new(runs.iter())?;
-        let taken_in = self.take_in(range, runs);
+        let ids: Vec<RunId> = partition.runs.iter().map(|run| run.id.clone()).collect();
+        self.check_new(ids.iter())?;
+        let taken_in = self.take_in(partition);
         if taken_in.is_err() {
-            self.remove_runs_unless_named(runs.iter());
+            self.remove_runs_unless_named(ids.iter());
         }
         taken_in
     }
 
-    fn take_in(&self, range: PartitionRange, runs: &[RunId]) -> Result<(), LiveError> {
-        let runs: Vec<Arc<LiveRun>> = self.open_adopted(&range, runs)?;
+    fn take_in(&self, partition: PartitionContent) -> Result<(), LiveError> {
+        let range = partition.range;
+        let refused = |problem: String| self.not_taken_in(range.id, &problem);
+        self.parts.check_room().map_err(refused)?;
+        let runs = self.open_adopted(&range, &partition.runs)?;
         let mut manifest = self.structure.lock();
         let mut next = manifest.clone();
-        next.partitions.push(LivePartition {
+        let taken_in = next.take_in(LivePartition {
             id: range.id,
             bounds: range.bounds.clone(),
+            epoch: partition.epoch,
+            through_index: partition.through_index,
             runs: runs.iter().map(|run| run.reference.clone()).collect(),
         });
-        let lower = |partition: &LivePartition| partition.bounds.lower.clone();
-        next.partitions.sort_by_key(lower);
-        let checked = next.check_partitions();
-        checked.map_err(|problem| LiveError::Partition {
-            table: self.shape.table.clone(),
-            problem: format!("partition {} cannot be taken in: {problem}", range.id),
-        })?;
+        taken_in.map_err(refused)?;
         self.closing(self.replace_manifest(&next))?;
         let part = LivePart::new(runs.into(), self.parts.places() + 1, self.budget());
         self.parts.adopt(&self.shape, range, part);
@@ -79,19 +86,34 @@ impl LiveShared {
     fn open_adopted(
         &self,
         range: &PartitionRange,
-        runs: &[RunId],
+        runs: &[PartitionRun],
     ) -> Result<Vec<Arc<LiveRun>>, LiveError> {
         let only = std::iter::once((0, &range.bounds));
         let router = Router::new(&self.shape.table, self.shape.order, only);
-        let open = |id: &RunId| {
-            let run = self.open_new(id)?;
-            self.check_bounds(&router, 0, &run.run)?;
-            Ok(run)
+        let open = |new: &PartitionRun| {
+            let run = self.open_new(new)?;
+            match &new.range {
+                None => self.check_bounds(&router, 0, &run.run)?,
+                Some(seen) if seen.covers(&range.bounds) => {}
+                Some(seen) => {
+                    let problem = format!("of run {} it sees only what lies {seen}", new.id);
+                    return Err(self.not_taken_in(range.id, &problem));
+                }
+            }
+            let within = run.within(&range.bounds, false);
+            within.map_err(|source| self.shape.run_error(source))
         };
         runs.iter().map(open).collect()
     }
 
-    fn changed_partitions(&self, manifest: &mut LiveManifest, next: LiveManifest) {
+    fn not_taken_in(&self, id: PartitionId, problem: &str) -> LiveError {
+        LiveError::Partition {
+            table: self.shape.table.clone(),
+            problem: format!("partition {id} cannot be taken in: {problem}"),
+        }
+    }
+
+    pub fn changed_partitions(&self, manifest: &mut LiveManifest, next: LiveManifest) {
         *manifest = next;
         self.count_runs(manifest);
         self.tell(|_| ());

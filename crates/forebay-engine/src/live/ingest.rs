@@ -1,9 +1,9 @@
 //! Adding runs that were built elsewhere.
 //!
 //! They take their place in history as a write would: what was written before is older, what is
-//! written after is newer. So memory is flushed first, then once more with writes held up, which is
-//! short, as little can have come in between; then one replacement of the manifest adds the runs of
-//! all partitions, and one moment shows them to readers.
+//! written after is newer. So memory is flushed first, and then once more with writes to their
+//! partitions held up, if any came in between; then one replacement of the manifest adds the runs
+//! of all partitions, and one moment shows them to readers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,13 +13,16 @@ use forebay_run::format::RunOptions;
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 use forebay_run::{Run, RunScan};
 
+use crate::live::content::PartitionRun;
 use crate::live::error::LiveError;
 use crate::live::flush::Output;
 use crate::live::levels::level_of;
 use crate::live::manifest::LiveRunRef;
-use crate::live::part::{LiveRun, PartView};
+use crate::live::part::PartView;
+use crate::live::pause::Pause;
 use crate::live::removed::Removed;
-use crate::live::shared::{GATE_PAUSED, LiveShared};
+use crate::live::run::LiveRun;
+use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::PartitionId;
 use crate::push::NewRun;
@@ -79,8 +82,9 @@ impl LiveShared {
         let opened = self.open_ingested(runs);
         let added = opened.and_then(|opened| {
             self.flush()?;
-            let _paused = Pause::new(self);
-            self.flush()?;
+            let places = opened.iter().map(|(place, _)| *place);
+            let paused = Pause::new(self, places.collect());
+            paused.flush()?;
             self.closing(self.add_runs(&opened, load))
         });
         if added.is_err() {
@@ -109,7 +113,7 @@ impl LiveShared {
         let open = |new: &IngestRun| -> Result<(usize, Arc<LiveRun>), LiveError> {
             let place = self.parts.find(new.partition);
             let place = place.ok_or_else(|| self.no_partition(new.partition))?;
-            let run = self.open_new(&new.id)?;
+            let run = self.open_new(&PartitionRun::new(new.id.clone()))?;
             let router = self.parts.router();
             match self.end_outside(&router, place, &run.run)? {
                 Some(OutsideKey { key, lies_in }) => Err(match lies_in {
@@ -123,19 +127,21 @@ impl LiveShared {
     }
 
     /// Opens a run that was written for this table and is not part of it yet.
-    pub fn open_new(&self, id: &RunId) -> Result<Arc<LiveRun>, LiveError> {
-        let path = self.files.run(id);
+    pub fn open_new(&self, new: &PartitionRun) -> Result<Arc<LiveRun>, LiveError> {
+        let path = self.files.run(&new.id);
         let run = forebay_run::Run::open(&**self.disk(), &path);
         let run = run.map_err(|source| self.shape.run_error(source))?;
         let summary = *run.summary();
         let bytes = summary.file_bytes + summary.ext_bytes;
         let level_0_bytes = self.budget().memtable_share() / self.parts.places().max(1);
         let level = level_of(bytes, level_0_bytes as u64, u64::from(self.options.factor));
+        let removed = Removed::try_from(new).map_err(|problem| self.refused(problem))?;
         self.open_run(LiveRunRef {
-            id: id.clone(),
+            id: new.id.clone(),
             level,
-            deltas_since_ms: Some(0),
-            removed: Removed::default(),
+            deltas_since_ms: new.deltas_since_ms,
+            range: None,
+            removed,
             summary,
         })
     }
@@ -231,24 +237,5 @@ impl LiveShared {
             table: self.shape.table.clone(),
             problem: format!("there is no partition {id} here"),
         }
-    }
-}
-
-/// No write passes while this lives.
-pub(crate) struct Pause<'a>(&'a LiveShared);
-
-impl<'a> Pause<'a> {
-    pub fn new(shared: &'a LiveShared) -> Self {
-        shared.gate.close(GATE_PAUSED);
-        // Those that passed the gate before have the lock of their partition.
-        drop(shared.parts.lock_all());
-        Self(shared)
-    }
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        self.0.gate.open(GATE_PAUSED);
-        self.0.tell(|_| ());
     }
 }

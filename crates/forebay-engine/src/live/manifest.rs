@@ -4,7 +4,7 @@
 //! the log that is still needed. It is replaced as a whole, so that runs of all partitions change
 //! together, and along with the log.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use forebay_run::format::RunSummary;
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use crate::live::options::{LiveDraft, LiveOptions};
 use crate::live::removed::Removed;
 use crate::name::{RunId, TableName};
-use crate::partition::{Bounds, PartitionId, PartitionRange, check_apart};
-use crate::seal::{DocumentError, seal, unseal_upgrading};
-use crate::upgrade::name_live_partitions;
+use crate::partition::{Bounds, FIRST_EPOCH, PartitionId, PartitionRange, check_apart};
+use crate::seal::{DocumentError, Unsealed, Upgrade, seal, unseal_upgrading};
+use crate::upgrade::{name_live_partitions, number_live_partitions};
 
-/// The format number of live manifests that this program writes. It reads the one before, too.
-pub const LIVE_MANIFEST_FORMAT: u64 = 2;
+/// The format number of live manifests that this program writes. It reads those before, too.
+pub const LIVE_MANIFEST_FORMAT: u64 = 3;
+const UPGRADES: [Upgrade; 2] = [name_live_partitions, number_live_partitions];
 
 /// See the module's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +36,21 @@ pub(crate) struct LiveManifest {
     /// The load that was added last: whoever takes loads asks whether one is in already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_load: Option<RunId>,
+    /// Those that were here and were given up. Their ids stand for them for good: one comes back as
+    /// itself, not older than it was, and no other gets its id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<GonePartition>,
     /// Those that are here, in the table's order.
     pub partitions: Vec<LivePartition>,
+}
+
+/// A partition that was here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GonePartition {
+    pub id: PartitionId,
+    /// That in which it was given up.
+    pub epoch: u64,
 }
 
 /// A partition and its runs, oldest first.
@@ -45,6 +59,10 @@ pub(crate) struct LiveManifest {
 pub(crate) struct LivePartition {
     pub id: PartitionId,
     pub bounds: Bounds,
+    /// See [`PartitionContent::epoch`](crate::live::PartitionContent::epoch).
+    pub epoch: u64,
+    /// See [`PartitionContent::through_index`](crate::live::PartitionContent::through_index).
+    pub through_index: u64,
     pub runs: Vec<LiveRunRef>,
 }
 
@@ -58,6 +76,10 @@ pub(crate) struct LiveRunRef {
     /// When the earliest of its deltas was written, if it has some; 0 where nobody knows. See
     /// [`LiveShared::droppable_ms`](crate::live::shared::LiveShared::droppable_ms).
     pub deltas_since_ms: Option<u64>,
+    /// Where its file has records of other partitions as well: what of it is the partition's, and
+    /// that is its bounds. What `summary` counts are all records of the file then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<Bounds>,
     /// What of older runs of the partition is deleted.
     #[serde(default, skip_serializing_if = "Removed::is_empty")]
     pub removed: Removed,
@@ -69,6 +91,8 @@ impl LiveManifest {
         let partition = |range: PartitionRange| LivePartition {
             id: range.id,
             bounds: range.bounds,
+            epoch: FIRST_EPOCH,
+            through_index: 0,
             runs: Vec::new(),
         };
         Self {
@@ -79,6 +103,7 @@ impl LiveManifest {
             log_from: 0,
             last_load: None,
             options: draft.options,
+            gone: Vec::new(),
             partitions: draft.partitions.into_iter().map(partition).collect(),
         }
     }
@@ -96,30 +121,84 @@ impl LiveManifest {
         seal(self).map(|(bytes, _)| bytes)
     }
 
-    pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let (manifest, _): (Self, _) = unseal_upgrading(
-            bytes,
-            "forebay_live",
-            LIVE_MANIFEST_FORMAT,
-            name_live_partitions,
-        )?;
+    /// Reads a manifest file's bytes, of this format or of one before, and checks them. The number
+    /// returned with it is the format that they are of.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, u64), DocumentError> {
+        let field = "forebay_live";
+        let unsealed: Unsealed<Self> =
+            unseal_upgrading(bytes, field, LIVE_MANIFEST_FORMAT, &UPGRADES)?;
+        let manifest = unsealed.document;
         let checked = manifest.options.check();
         let checked = checked.and_then(|()| manifest.check_partitions());
         checked.map_err(DocumentError::Inconsistent)?;
-        Ok(manifest)
+        Ok((manifest, unsealed.format))
     }
 
-    /// Whether the partitions lie apart, and each run is named once; the text says what is wrong.
+    /// Whether the partitions lie apart, each id stands for one, and no record of a run is that of
+    /// two; the text says what is wrong.
     pub fn check_partitions(&self) -> Result<(), String> {
-        let mut ids = HashSet::new();
-        if let Some(twice) = self.runs().find(|run| !ids.insert(&run.id)) {
-            return Err(format!("run {} is named twice", twice.id));
-        }
+        self.check_runs()?;
         let partitions = self.partitions.iter();
         check_apart(
             self.options.order,
             partitions.map(|partition| (partition.id, &partition.bounds)),
-        )
+        )?;
+        let here = self.partitions.iter().map(|partition| partition.id);
+        let mut ids: HashSet<PartitionId> = here.collect();
+        match self.gone.iter().find(|gone| !ids.insert(gone.id)) {
+            Some(twice) => Err(format!("partition {} is gone, and here or gone", twice.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Partitions that share a run see each what lies in its bounds, and those lie apart.
+    fn check_runs(&self) -> Result<(), String> {
+        let mut named: HashMap<&RunId, (PartitionId, bool)> = HashMap::new();
+        for partition in &self.partitions {
+            for run in &partition.runs {
+                let range = run.range.as_ref();
+                if range.is_some_and(|range| *range != partition.bounds) {
+                    return Err(format!(
+                        "run {} has another range than its partition",
+                        run.id
+                    ));
+                }
+                let this = (partition.id, range.is_some());
+                match named.insert(&run.id, this) {
+                    Some((other, true)) if this.1 && other != partition.id => {}
+                    Some(_) => return Err(format!("run {} is named twice", run.id)),
+                    None => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a partition out of the list, and keeps its id for it; `None` where it is not here.
+    pub fn give_up(&mut self, id: PartitionId) -> Option<LivePartition> {
+        let place = self.partitions.iter().position(|part| part.id == id)?;
+        let partition = self.partitions.remove(place);
+        let epoch = partition.epoch;
+        self.gone.push(GonePartition { id, epoch });
+        Some(partition)
+    }
+
+    /// Puts a partition into the list. The text says why it cannot be taken in; then this manifest
+    /// is of no use any more.
+    pub fn take_in(&mut self, partition: LivePartition) -> Result<(), String> {
+        if let Some(place) = self.gone.iter().position(|gone| gone.id == partition.id) {
+            let gone = self.gone.remove(place);
+            if partition.epoch < gone.epoch {
+                return Err(format!(
+                    "it was given up here in epoch {}, and this is epoch {}, before that",
+                    gone.epoch, partition.epoch
+                ));
+            }
+        }
+        self.partitions.push(partition);
+        let lower = |partition: &LivePartition| partition.bounds.lower.clone();
+        self.partitions.sort_by_key(lower);
+        self.check_partitions()
     }
 
     /// The ids and bounds of the partitions.
@@ -136,7 +215,23 @@ impl LiveManifest {
         found.map(|partition| &mut partition.runs)
     }
 
-    /// All runs.
+    /// All runs, one that partitions share once.
+    pub fn files(&self) -> impl Iterator<Item = &LiveRunRef> {
+        let mut seen = HashSet::new();
+        self.runs().filter(move |run| seen.insert(&run.id))
+    }
+
+    /// Of how many runs a partition sees a part.
+    pub fn cut_runs(&self) -> usize {
+        self.files().filter(|run| run.range.is_some()).count()
+    }
+
+    /// Whether a partition names the run.
+    pub fn names(&self, run: &RunId) -> bool {
+        self.runs().any(|named| named.id == *run)
+    }
+
+    /// The runs of all partitions, one after the other.
     pub fn runs(&self) -> impl Iterator<Item = &LiveRunRef> {
         self.partitions.iter().flat_map(|partition| &partition.runs)
     }
@@ -168,15 +263,18 @@ mod tests {
         let table = TableName::new("t").unwrap();
         let mut manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
         let id = RunId::new("a-1").unwrap();
+        let bounds = manifest.partitions[1].bounds.clone();
         manifest.partitions[1].runs.push(LiveRunRef {
             id,
             level: 2,
             deltas_since_ms: Some(4),
+            range: Some(bounds),
             removed: Removed::of(KeyRange::all()),
             summary: RunSummary::default(),
         });
         let bytes = manifest.to_bytes().unwrap();
-        assert_eq!(LiveManifest::parse(&bytes).unwrap(), manifest);
+        let parsed = LiveManifest::parse(&bytes).unwrap();
+        assert_eq!(parsed, (manifest, LIVE_MANIFEST_FORMAT));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
@@ -198,6 +296,7 @@ mod tests {
             id: RunId::new("a-1").unwrap(),
             level: 0,
             deltas_since_ms: None,
+            range: None,
             removed: Removed::default(),
             summary: RunSummary::default(),
         };
@@ -206,7 +305,64 @@ mod tests {
         assert!(!refused(&twice));
         twice.partitions[1].runs.push(run);
         assert!(refused(&twice));
+        // Shared by two that see each its own part of it, and by no other, or twice.
+        let mut shared = twice.clone();
+        for part in &mut shared.partitions[..2] {
+            part.runs[0].range = Some(part.bounds.clone());
+        }
+        assert!(!refused(&shared));
+        let mut astray = shared.clone();
+        astray.partitions[0].runs[0].range = Some(shared.partitions[1].bounds.clone());
+        assert!(refused(&astray));
+        let again = shared.partitions[0].runs[0].clone();
+        shared.partitions[0].runs.push(again);
+        assert!(refused(&shared));
         manifest.partitions[0].bounds.upper = None;
         assert!(refused(&manifest));
+    }
+
+    #[test]
+    fn an_id_stands_for_one_partition_for_good() {
+        let table = TableName::new("t").unwrap();
+        let mut manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
+        manifest.partitions[1].epoch = 4;
+        let id = manifest.partitions[1].id;
+        let gone = manifest.give_up(id).unwrap();
+        assert_eq!(manifest.give_up(id), None);
+        let (read, _) = LiveManifest::parse(&manifest.to_bytes().unwrap()).unwrap();
+        assert_eq!(read.gone, [GonePartition { id, epoch: 4 }]);
+        let older = LivePartition {
+            epoch: 3,
+            ..gone.clone()
+        };
+        let why = manifest.clone().take_in(older).unwrap_err();
+        assert!(why.contains("given up here in epoch 4"), "{why}");
+        let mut back = manifest.clone();
+        back.take_in(gone.clone()).unwrap();
+        assert_eq!((back.gone.len(), &back.partitions[1]), (0, &gone));
+        manifest.partitions.push(gone);
+        assert!(LiveManifest::parse(&manifest.to_bytes().unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_an_older_format_did_not_say_is_added() {
+        let table = TableName::new("t").unwrap();
+        let manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
+        let mut old = serde_json::to_value(&manifest).unwrap();
+        old["forebay_live"] = 2.into();
+        for partition in old["partitions"].as_array_mut().unwrap() {
+            let partition = partition.as_object_mut().unwrap();
+            partition.remove("epoch");
+            partition.remove("through_index");
+        }
+        let (bytes, _) = seal(&old).unwrap();
+        assert_eq!(LiveManifest::parse(&bytes), Ok((manifest, 2)));
+        for (found, refused) in [(0, true), (1, false), (4, true)] {
+            old["forebay_live"] = found.into();
+            let (bytes, _) = seal(&old).unwrap();
+            let error = LiveManifest::parse(&bytes).unwrap_err();
+            let is_format = matches!(error, DocumentError::Format { .. });
+            assert_eq!(is_format, refused, "format {found}: {error}");
+        }
     }
 }

@@ -12,12 +12,13 @@ use forebay_run::batch::{Ahead, BATCH};
 use forebay_run::operation::CowOperation;
 
 use crate::batch::look_ahead;
+use crate::live::access::Attempt;
 use crate::live::error::LiveError;
 use crate::live::expiry::Stored;
-use crate::live::part::{LiveRun, PartFound, PartView};
+use crate::live::part::{PartFound, PartView};
+use crate::live::run::LiveRun;
 use crate::live::shape::KeyPlace;
 use crate::live::shared::LiveShared;
-use crate::live::write::LOCK_TRY;
 
 /// Some keys as they were at one moment, those of one partition together: no write lies between
 /// two of them. Made by [`LiveTable::snapshot_keys`](crate::live::LiveTable::snapshot_keys); it
@@ -98,26 +99,36 @@ impl LiveShared {
         keys: &[&'k [u8]],
         wait: bool,
     ) -> Result<Option<Vec<LiveRoute<'k>>>, LiveError> {
-        let mut placed = Vec::with_capacity(keys.len());
-        for (index, key) in keys.iter().enumerate() {
-            let place = self.shape.place(key);
-            placed.push((self.partition_at(place, key)?, index, place));
+        loop {
+            let mut placed = Vec::with_capacity(keys.len());
+            for (index, key) in keys.iter().enumerate() {
+                let place = self.shape.place(key);
+                placed.push((self.partition_at(place, key)?, index, place));
+            }
+            placed.sort_unstable_by_key(|(partition, index, _)| (*partition, *index));
+            match self.routes_of(keys, &placed, wait) {
+                Attempt::Done(routes) => return Ok(Some(routes)),
+                Attempt::Moved => {}
+                Attempt::Waits => return Ok(None),
+            }
         }
-        placed.sort_unstable_by_key(|(partition, index, _)| (*partition, *index));
+    }
+
+    /// The same of keys with their partitions, their numbers and places, sorted.
+    fn routes_of<'k>(
+        &self,
+        keys: &[&'k [u8]],
+        placed: &[(usize, usize, KeyPlace)],
+        wait: bool,
+    ) -> Attempt<Vec<LiveRoute<'k>>> {
         let mut routes: Vec<Option<LiveRoute<'k>>> = Vec::new();
         routes.resize_with(keys.len(), || None);
         for of_partition in placed.chunk_by(|a, b| a.0 == b.0) {
-            let part = self.parts.at(of_partition[0].0);
-            let part = match wait {
-                true => Some(part.lock()),
-                false => part.try_lock_for(LOCK_TRY),
+            let part = match self.lock_to_read(of_partition[0].0, wait) {
+                Attempt::Done(part) => part,
+                Attempt::Moved => return Attempt::Moved,
+                Attempt::Waits => return Attempt::Waits,
             };
-            let Some(part) = part else {
-                return Ok(None);
-            };
-            if part.is_released {
-                return Err(self.shape.not_here(keys[of_partition[0].1]));
-            }
             for &(_, index, place) in of_partition {
                 let key = keys[index];
                 routes[index] = Some(LiveRoute {
@@ -133,7 +144,7 @@ impl LiveShared {
                 self.memory_is_read(&view);
             }
         }
-        Ok(Some(routes.into_iter().flatten().collect()))
+        Attempt::Done(routes.into_iter().flatten().collect())
     }
 
     fn finish(

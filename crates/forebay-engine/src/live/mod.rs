@@ -7,14 +7,18 @@
 //!
 //! | module       | what                                                                    |
 //! |--------------|-------------------------------------------------------------------------|
-//! | `options`, `manifest`, `open`, `drop` | what a table is made with and consists of; its way |
+//! | `options`, `manifest`, `content`, `stored` | what a table is made with and consists of   |
+//! | `open`, `drop`   | its way                                                             |
 //! | `memtable`, `mini`, `cursor`, `record` | the buffer that takes writes, sorted runs in memory |
 //! | `part`       | a partition: its buffer, and the lists of what lies below                |
-//! | `parts`, `holding` | the partitions that are here; giving one up, taking one in         |
+//! | `run`            | a run of a partition, of whose file it may see a part                   |
+//! | `parts`, `holding`, `split` | the partitions that are here; giving one up, taking one in, cutting one in two |
+//! | `access`         | getting at a partition that may be given up meanwhile                   |
 //! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
 //! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
+//! | `pause`          | holding up the writes to some partitions                                |
 //! | `ingest`, `load` | adding runs that were built elsewhere, by another process too       |
 //! | `checkpoint`     | a moment of a table as a store of its own, for other processes too  |
 //! | `budget`, `turns`, `pace`, `sweep` | memory, and keeping writers within it                       |
@@ -45,12 +49,14 @@
 //! # }
 //! ```
 
+mod access;
 mod background;
 mod batch;
 mod budget;
 mod checkpoint;
 mod commit;
 mod compaction;
+mod content;
 mod cursor;
 mod drop;
 mod error;
@@ -71,15 +77,19 @@ mod options;
 mod pace;
 mod part;
 mod parts;
+mod pause;
 mod record;
 mod removal;
 mod removed;
+mod run;
 mod scan;
 mod settle;
 mod shape;
 mod shared;
 mod snapshot;
+mod split;
 mod stats;
+mod stored;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -101,26 +111,27 @@ pub use self::batch::Batch;
 pub use self::budget::Budget;
 pub use self::checkpoint::{Asked, Checkpoint, CheckpointError, Copied};
 pub use self::commit::{Commit, LogTicket};
+pub use self::content::{PartitionContent, PartitionRun};
 pub use self::error::LiveError;
 pub use self::expiry::{Expiry, Stored};
 pub use self::ingest::IngestRun;
 pub use self::load::{Load, LoadError, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::many::KeySnapshot;
-pub use self::open::LiveInfo;
 pub use self::options::{LiveDraft, LiveOptions};
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
 pub use self::stats::LiveStats;
+pub use self::stored::LiveInfo;
 pub use self::transact::LockedKeys;
 pub use self::watch::KeyWatch;
 pub use self::write::MAX_VALUE_BYTES;
 
+use self::access::Wait;
 use self::background::Threads;
 use self::removal::Removal;
 use self::shared::LiveShared;
-use self::write::Wait;
-use crate::name::{RunId, TableName};
+use crate::name::TableName;
 use crate::partition::{PartitionId, PartitionRange};
 use crate::push::NewRun;
 
@@ -178,17 +189,38 @@ impl LiveTable {
     }
 
     /// Gives a partition up: from one moment on its keys are [`LiveError::NotHere`]. What was
-    /// written before can be read in snapshots taken before; its runs are removed. Writes to the
-    /// table wait while memory is flushed.
+    /// written before can be read in snapshots taken before; its runs are removed. Writes to it
+    /// wait while memory is flushed.
     pub fn release(&self, id: PartitionId) -> Result<(), LiveError> {
         self.shared().release(id)
     }
 
-    /// Takes a partition in, with runs that were written for this table, oldest first: see
-    /// [`LiveTable::new_run`]. Its id and bounds must be apart from those that are here. After an
-    /// error it was not taken in, and the runs' files are removed.
-    pub fn adopt(&self, range: PartitionRange, runs: &[RunId]) -> Result<(), LiveError> {
-        self.shared().adopt(range, runs)
+    /// Takes a partition in, with runs that were written for this table, see
+    /// [`LiveTable::new_run`]; those of another store's table get ids of here first. Its id and
+    /// bounds must be apart from those that are here. Where it was here before, it comes back in
+    /// no earlier epoch. After an error it was not taken in, and the runs' files are removed.
+    pub fn adopt(&self, partition: PartitionContent) -> Result<(), LiveError> {
+        self.shared().adopt(partition)
+    }
+
+    /// Cuts a partition in two at a bound that lies within it: it keeps what comes before, and a
+    /// new partition has the rest, whose id no partition here has or had. Both are in the next
+    /// epoch. Nothing is copied: the runs become those of both, each of which sees its part of
+    /// them, until it merges them. Writes to the partition wait while memory is flushed; no read
+    /// does, and none meets a moment at which a key is not here.
+    pub fn split(
+        &self,
+        id: PartitionId,
+        at: &crate::Bound,
+        right: PartitionId,
+    ) -> Result<(), LiveError> {
+        self.shared().split(id, at, right)
+    }
+
+    /// What a partition consists of on the disk, where it is here. Merges may remove the files at
+    /// any time; those of a checkpoint stay: see [`Store::live_info`](crate::Store::live_info).
+    pub fn content(&self, id: PartitionId) -> Option<PartitionContent> {
+        self.shared().content(id)
     }
 
     /// Sets a key's value if the key is absent.
@@ -445,8 +477,9 @@ impl LiveTable {
 
     /// Adds finished, synced runs to their partitions, all at one moment. What was written before
     /// is older than they are, what is written after is newer; of several runs of a partition those
-    /// given later are newer. Writes wait meanwhile, for as long as it takes to flush what came in
-    /// last. After an error none was added, and their files are removed.
+    /// given later are newer. Memory is flushed before. Writes to these partitions, and to no
+    /// other, wait for as long as it takes to flush what came in last. After an error none was
+    /// added, and their files are removed.
     pub fn ingest(&self, runs: &[IngestRun]) -> Result<(), LiveError> {
         self.shared().ingest(runs)
     }

@@ -4,12 +4,11 @@
 //! manifest, removes files that it does not name, opens the runs, and reads what the log has beyond
 //! them back into memory.
 
-use std::collections::{HashSet, VecDeque};
-use std::io;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use forebay_io::{Disk, Lock, Throttle, replace_file};
-use forebay_run::format::RunSummary;
+use forebay_run::Run;
 use parking_lot::{Condvar, Mutex};
 use tracing::debug;
 
@@ -24,30 +23,18 @@ use crate::live::checkpoint::sweep_asks;
 use crate::live::error::LiveError;
 use crate::live::load::kept_for_load;
 use crate::live::log::{Log, LogOptions};
-use crate::live::manifest::{LiveManifest, LivePartition};
-use crate::live::options::{LiveDraft, LiveOptions};
+use crate::live::manifest::LiveManifest;
+use crate::live::options::LiveDraft;
 use crate::live::part::LivePart;
 use crate::live::parts::LiveParts;
 use crate::live::removed::KeyRange;
+use crate::live::run::{LiveRun, open_file};
 use crate::live::shape::Shape;
-use crate::live::shared::{Counts, Gate, LiveShared, Progress, Workers, open_run};
-use crate::name::TableName;
+use crate::live::shared::{Counts, Gate, LiveShared, Progress, Workers};
+use crate::name::{RunId, TableName};
 use crate::partition::PartitionRange;
 use crate::push::take_push_lock;
 use crate::store::Store;
-
-/// See [`Store::live_info`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveInfo {
-    pub options: LiveOptions,
-    /// Those that are here, in the table's order.
-    pub partitions: Vec<PartitionRange>,
-    pub created_unix_ms: u64,
-    /// Records in the runs; several of one key count severally, what is in the log alone does not.
-    pub run_records: u64,
-    /// The length of the runs' files.
-    pub file_bytes: u64,
-}
 
 impl Store {
     /// The live tables that exist, sorted.
@@ -73,46 +60,6 @@ impl Store {
     pub fn is_live(&self, name: &TableName) -> Result<bool, StoreError> {
         let path = TableFiles::new(self.root(), name).live_manifest();
         self.disk().exists(&path).at("look for", &path)
-    }
-
-    /// What a live table's manifest says, whether somebody has it open or not.
-    pub fn live_info(&self, name: &TableName) -> Result<LiveInfo, StoreError> {
-        let files = TableFiles::new(self.root(), name);
-        let manifest = self.read_live_manifest(name, &files)?;
-        let manifest = manifest.ok_or_else(|| StoreError::NoTable {
-            table: name.clone(),
-        })?;
-        let sum = |of: fn(&RunSummary) -> u64| manifest.runs().map(|run| of(&run.summary)).sum();
-        Ok(LiveInfo {
-            created_unix_ms: manifest.created_unix_ms,
-            run_records: sum(|summary| summary.records),
-            file_bytes: sum(|summary| summary.file_bytes + summary.ext_bytes),
-            partitions: manifest.ranges(),
-            options: manifest.options,
-        })
-    }
-
-    /// `None` when there is none.
-    pub(crate) fn read_live_manifest(
-        &self,
-        name: &TableName,
-        files: &TableFiles,
-    ) -> Result<Option<LiveManifest>, StoreError> {
-        let path = files.live_manifest();
-        let bytes = match self.disk().read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.at("read", &path)?,
-        };
-        let manifest = LiveManifest::parse(&bytes);
-        let manifest = manifest.and_then(|manifest| {
-            if manifest.table == *name {
-                return Ok(manifest);
-            }
-            let problem = format!("it is that of table {}", manifest.table);
-            Err(crate::seal::DocumentError::Inconsistent(problem))
-        });
-        let manifest = manifest.map_err(|problem| StoreError::Damaged { path, problem })?;
-        Ok(Some(manifest))
     }
 
     /// Makes a live table and opens it. Its memory counts in `budget`.
@@ -182,7 +129,7 @@ impl Store {
             });
         }
         let lock = self.lock_live(name, &files)?;
-        let manifest = self.read_live_manifest(name, &files)?;
+        let manifest = self.live_manifest_converted(name, &files)?;
         let manifest = manifest.ok_or_else(|| LiveError::NoTable {
             table: name.clone(),
         })?;
@@ -330,14 +277,25 @@ fn open_parts(
     manifest: &LiveManifest,
     budget: &Budget,
 ) -> Result<Vec<(PartitionRange, LivePart)>, LiveError> {
-    let open = |partition: &LivePartition| -> Result<_, LiveError> {
-        let runs = partition.runs.iter();
-        let runs = runs.map(|run| open_run(disk, files, shape, run.clone()));
-        let runs = runs.collect::<Result<_, _>>()?;
-        let part = LivePart::new(runs, manifest.partitions.len(), budget);
-        Ok((partition.range(), part))
-    };
-    manifest.partitions.iter().map(open).collect()
+    // Those that partitions share are opened once.
+    let mut shared: HashMap<&RunId, Arc<Run>> = HashMap::new();
+    let mut parts = Vec::new();
+    for partition in &manifest.partitions {
+        let mut runs = Vec::new();
+        for reference in &partition.runs {
+            let run = match shared.get(&reference.id) {
+                Some(run) => Arc::clone(run),
+                None => open_file(disk, files, shape, reference)?,
+            };
+            if reference.range.is_some() {
+                shared.insert(&reference.id, Arc::clone(&run));
+            }
+            runs.push(Arc::new(LiveRun::new(run, reference.clone())));
+        }
+        let part = LivePart::new(runs.into(), manifest.partitions.len(), budget);
+        parts.push((partition.range(), part));
+    }
+    Ok(parts)
 }
 
 /// Removes what a process that died left half-done. `needed` are files that stay besides those that

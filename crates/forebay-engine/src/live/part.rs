@@ -12,20 +12,20 @@
 
 use std::sync::Arc;
 
+use forebay_run::RunError;
 use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
-use forebay_run::{Run, RunError};
 
 use crate::live::budget::{Budget, Member};
 use crate::live::cursor::{MiniCursor, RunCursor, SourceCursor};
 use crate::live::error::LiveError;
 use crate::live::expiry::{Stored, earliest};
 use crate::live::levels::{Due, due_at};
-use crate::live::manifest::LiveRunRef;
 use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
 use crate::live::removed::{KeyRange, Removed, cursors_of};
+use crate::live::run::LiveRun;
 use crate::live::shape::{KeyPlace, Shape};
 use crate::live::watch::Watchers;
 
@@ -38,13 +38,6 @@ const MINIS: usize = 32;
 
 /// Sorted runs in memory, oldest first.
 pub(crate) type Minis = Arc<[Arc<MiniRun>]>;
-
-/// A run on the disk.
-#[derive(Debug)]
-pub(crate) struct LiveRun {
-    pub run: Arc<Run>,
-    pub reference: LiveRunRef,
-}
 
 /// See the module's text. Each list is oldest first.
 #[derive(Debug, Clone, Default)]
@@ -66,8 +59,18 @@ pub(crate) struct LivePart {
     /// For the record that goes to the log.
     pub scratch: Vec<u8>,
     pub watchers: Watchers,
-    /// Whether the partition is here no longer: what was routed to it meanwhile is not here.
-    pub is_released: bool,
+    pub access: Access,
+}
+
+/// Who may get at a partition.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Access {
+    #[default]
+    Open,
+    /// Readers; writers wait for a moment: see `pause`.
+    Paused,
+    /// Nobody: it is not at its place any more.
+    Released,
 }
 
 /// The outcome of a look-up that may not wait for the device.
@@ -89,6 +92,24 @@ impl LivePart {
             view: Arc::new(view),
             ..Self::default()
         }
+    }
+
+    /// One that is not here.
+    pub fn released() -> Self {
+        Self {
+            access: Access::Released,
+            ..Self::default()
+        }
+    }
+
+    pub fn is_here(&self) -> bool {
+        self.access != Access::Released
+    }
+
+    /// Whether anything of it is not in runs yet.
+    pub fn has_memory(&self) -> bool {
+        let view = &self.view;
+        !self.memtable.is_empty() || view.all_minis().next().is_some()
     }
 
     /// Lets the budget know what the buffer takes, if that has changed; returns then whether the
@@ -162,6 +183,15 @@ impl LivePart {
             frozen: frozen.collect(),
             minis: Minis::default(),
             runs: Arc::clone(&self.view.runs),
+        });
+    }
+
+    /// Counts so many generations as waiting to be written, in which it had nothing. REQUIRES: it
+    /// has no memory yet.
+    pub fn wait_along(&mut self, generations: usize) {
+        self.view = Arc::new(PartView {
+            frozen: (0..generations).map(|_| Minis::default()).collect(),
+            ..(*self.view).clone()
         });
     }
 
@@ -323,10 +353,11 @@ impl PartView {
             removed.join(&mini.removed);
         }
         let (mut dead_pages, mut pages) = (0, 0);
-        for LiveRun { run, reference } in self.runs.iter().rev().map(|run| &**run) {
-            pages += run.summary().pages;
-            dead_pages += removed.pages_of(run);
-            removed.join(&reference.removed);
+        for run in self.runs.iter().rev() {
+            let seen = run.pages_seen();
+            pages += seen;
+            dead_pages += removed.pages_of(&run.run).min(seen);
+            removed.join(&run.reference.removed);
         }
         dead_pages > 0 && dead_pages * 2 >= pages
     }
@@ -360,7 +391,7 @@ pub(crate) fn run_cursors<'a>(
 ) -> Vec<SourceCursor> {
     let sources = newest_first.map(|run| (run, &run.reference.removed));
     cursors_of(sources, removed, way, |run, ranges| {
-        RunCursor::over(&run.run, ranges, way.1).map(SourceCursor::Run)
+        RunCursor::over(&run.run, run.seen(ranges), way.1).map(SourceCursor::Run)
     })
 }
 

@@ -6,13 +6,18 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::live::part::LivePart;
 use crate::live::shape::Shape;
-use crate::partition::{Bounds, PartitionId, PartitionRange};
+use crate::partition::{Bounds, PartitionId, PartitionRange, first_bound};
 use crate::route::Router;
+
+/// Routers number places by 16 bits, the last of which stands for none.
+const MOST_PLACES: usize = u16::MAX as usize;
+/// So many are taken at once at most.
+const PLACES_AT_ONCE: usize = 2;
 
 /// See the module's text.
 pub(crate) struct LiveParts {
@@ -26,6 +31,19 @@ struct LiveSlot {
     part: Mutex<LivePart>,
 }
 
+impl LiveSlot {
+    /// Of no partition.
+    fn void(shape: &Shape) -> Self {
+        let lower = first_bound(shape.order);
+        let bounds = Bounds { lower, upper: None };
+        let id = PartitionId(u32::MAX);
+        Self {
+            range: PartitionRange { id, bounds },
+            part: Mutex::new(LivePart::released()),
+        }
+    }
+}
+
 impl LiveParts {
     pub fn new(shape: &Shape, parts: Vec<(PartitionRange, LivePart)>) -> Self {
         let slots = parts.into_iter().map(|(range, part)| {
@@ -35,7 +53,12 @@ impl LiveParts {
             })
         });
         let all: boxcar::Vec<Box<LiveSlot>> = slots.collect();
-        let held = all.iter().map(|(place, slot)| (place, &slot.range));
+        if all.is_empty() {
+            // Who locks all has one lock at least, against which the router is not replaced.
+            all.push(Box::new(LiveSlot::void(shape)));
+        }
+        let here = all.iter().filter(|(_, slot)| slot.part.lock().is_here());
+        let held = here.map(|(place, slot)| (place, &slot.range));
         let router = ArcSwap::from_pointee(router_to(shape, held.collect()));
         Self { all, router }
     }
@@ -43,6 +66,12 @@ impl LiveParts {
     /// The router as it is now.
     pub fn router(&self) -> Arc<Router> {
         self.router.load_full()
+    }
+
+    /// The same for a moment, without taking part in it: for keys that are to be led by one router.
+    #[inline]
+    pub fn routing(&self) -> Guard<Arc<Router>> {
+        self.router.load()
     }
 
     /// The place of the partition that a key lies in; `None`: it is not here.
@@ -74,49 +103,95 @@ impl LiveParts {
         self.all.iter().map(|(_, slot)| &slot.part)
     }
 
-    /// All locked, by their places: a moment of the whole table.
+    /// All locked, by their places: a moment of the whole table. Those that come while others are
+    /// waited for are among them, so that the router of that moment leads to none but these.
     pub fn lock_all(&self) -> Vec<MutexGuard<'_, LivePart>> {
-        self.iter().map(Mutex::lock).collect()
+        let mut parts = Vec::with_capacity(self.places());
+        while let Some(slot) = self.all.get(parts.len()) {
+            parts.push(slot.part.lock());
+        }
+        parts
     }
 
     /// The place of a partition that is here.
     pub fn find(&self, id: PartitionId) -> Option<usize> {
         let mut all = self.all.iter();
-        let found = all.find(|(_, slot)| slot.range.id == id && !slot.part.lock().is_released);
+        let found = all.find(|(_, slot)| slot.range.id == id && slot.part.lock().is_here());
         found.map(|(place, _)| place)
     }
 
-    /// The ids and bounds of the partitions that are here, in the table's order.
+    /// The ids and bounds of the partitions that are here, in the table's order, at one moment.
     pub fn ranges(&self) -> Vec<PartitionRange> {
-        let here = |slot: &LiveSlot| !slot.part.lock().is_released;
-        let slots = self.all.iter().filter(|(_, slot)| here(slot));
-        let mut ranges: Vec<PartitionRange> = slots.map(|(_, slot)| slot.range.clone()).collect();
+        let parts = self.lock_all();
+        let slots = self.all.iter().zip(&parts);
+        let here = slots.filter(|(_, part)| part.is_here());
+        let mut ranges: Vec<PartitionRange> =
+            here.map(|((_, slot), _)| slot.range.clone()).collect();
         ranges.sort_by(|a, b| a.bounds.lower.cmp(&b.bounds.lower));
         ranges
     }
 
-    /// Takes a partition in. REQUIRES: its bounds lie apart from the others', and nobody else
-    /// changes the list.
-    pub fn adopt(&self, shape: &Shape, range: PartitionRange, part: LivePart) {
-        let part = Mutex::new(part);
-        self.all.push(Box::new(LiveSlot { range, part }));
-        self.reroute(shape, &self.lock_all());
+    /// Whether there is a place for one more partition; the text says what to do.
+    pub fn check_room(&self) -> Result<(), String> {
+        match self.places() + PLACES_AT_ONCE <= MOST_PLACES {
+            true => Ok(()),
+            false => Err(format!(
+                "{MOST_PLACES} partitions came and went since the table was opened: open it again"
+            )),
+        }
     }
 
-    /// Gives a partition up, in one moment for all readers and writers. REQUIRES: nobody else
-    /// changes the list.
+    /// Takes a partition in. REQUIRES: its bounds lie apart from the others', and the structure's
+    /// lock, so that nobody else changes the list, and no generation that was written is installed.
+    pub fn adopt(&self, shape: &Shape, range: PartitionRange, part: LivePart) {
+        let part = Mutex::new(part);
+        let place = self.all.push(Box::new(LiveSlot { range, part }));
+        let mut parts = self.lock_all();
+        // It was in none of the generations that wait to be written, and counts them as all do.
+        let waiting = parts[..place]
+            .first()
+            .map_or(0, |part| part.view.frozen.len());
+        parts[place].wait_along(waiting);
+        self.reroute(shape, &parts);
+    }
+
+    /// Gives a partition up, in one moment for all readers and writers. REQUIRES: the structure's
+    /// lock.
     pub fn release(&self, shape: &Shape, place: usize) {
         let mut parts = self.lock_all();
-        *parts[place] = LivePart {
-            is_released: true,
-            ..LivePart::default()
-        };
+        let waiting = parts[place].view.frozen.len();
+        *parts[place] = LivePart::released();
+        parts[place].wait_along(waiting);
         self.reroute(shape, &parts);
+    }
+
+    /// Puts two partitions in the place of one, in one moment for all readers and writers.
+    /// REQUIRES: they have its bounds between them, it has nothing in memory, and the structure's
+    /// lock.
+    pub fn split(&self, shape: &Shape, place: usize, halves: [(PartitionRange, LivePart); 2]) {
+        let halves = halves.map(|(range, part)| (self.reserve(range), part));
+        let mut parts = self.lock_all();
+        let waiting = parts[place].view.frozen.len();
+        let mut whole = std::mem::replace(&mut *parts[place], LivePart::released());
+        parts[place].wait_along(waiting);
+        for (half, mut part) in halves {
+            part.wait_along(waiting);
+            let bounds = self.bounds_at(half);
+            part.watchers = whole.watchers.take(|key| bounds.holds(&shape.bound(key)));
+            *parts[half] = part;
+        }
+        self.reroute(shape, &parts);
+    }
+
+    /// A place for a partition, which is not here yet.
+    fn reserve(&self, range: PartitionRange) -> usize {
+        let part = Mutex::new(LivePart::released());
+        self.all.push(Box::new(LiveSlot { range, part }))
     }
 
     fn reroute(&self, shape: &Shape, parts: &[MutexGuard<'_, LivePart>]) {
         let slots = self.all.iter().zip(parts);
-        let here = slots.filter(|(_, part)| !part.is_released);
+        let here = slots.filter(|(_, part)| part.is_here());
         let held = here.map(|((place, slot), _)| (place, &slot.range));
         self.router
             .store(Arc::new(router_to(shape, held.collect())));

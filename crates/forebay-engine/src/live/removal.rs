@@ -13,7 +13,7 @@ use parking_lot::MutexGuard;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
 use crate::live::log::Lsn;
-use crate::live::part::{LivePart, PartFound, PartView};
+use crate::live::part::{Access, LivePart, PartFound, PartView};
 use crate::live::removed::KeyRange;
 use crate::live::shared::LiveShared;
 use crate::live::snapshot::Snapshot;
@@ -31,6 +31,9 @@ pub(crate) enum Removal<'a> {
     TooMany,
 }
 
+/// All partitions locked, and what of a range lies in which.
+type LockedPieces<'a> = (Vec<MutexGuard<'a, LivePart>>, Vec<(usize, KeyRange)>);
+
 impl LiveShared {
     /// Deletes the keys between two. Only for ordered tables: [`LiveError::NoKeyOrder`]; and where
     /// all partitions of the range are here: [`LiveError::NotHere`].
@@ -43,22 +46,25 @@ impl LiveShared {
             let table = self.shape.table.clone();
             return Err(LiveError::NoKeyOrder { table });
         }
-        match self.parts.router().gap_in(&ScanRange::keys(from, to)) {
+        let (parts, pieces) = self.lock_pieces(&KeyRange::between(from, to))?;
+        // With all of them locked none is given up, or cut.
+        match self.parts.routing().gap_in(&ScanRange::keys(from, to)) {
             Some(key) => Err(self.shape.not_here(&key)),
-            None => self.remove(&KeyRange::between(from, to)),
+            None => self.remove(parts, pieces),
         }
     }
 
     /// Deletes all keys of the partitions that are here.
     pub fn remove_all(&self) -> Result<Commit<'_>, LiveError> {
-        let parts = self.lock_all_waiting()?;
-        let pieces = self.pieces(&KeyRange::all(), &parts);
+        let (parts, pieces) = self.lock_pieces(&KeyRange::all())?;
         Ok(self.remove_pieces(pieces, parts)?.1)
     }
 
-    fn remove(&self, range: &KeyRange) -> Result<Removal<'_>, LiveError> {
-        let parts = self.lock_all_waiting()?;
-        let pieces = self.pieces(range, &parts);
+    fn remove<'a>(
+        &'a self,
+        parts: Vec<MutexGuard<'a, LivePart>>,
+        pieces: Vec<(usize, KeyRange)>,
+    ) -> Result<Removal<'a>, LiveError> {
         let is_full = |part: &LivePart| part.view.removed_ranges() >= MOST_RANGES;
         let mut in_part = pieces.iter().filter(|(_, piece)| !piece.is_all());
         if in_part.any(|(place, _)| is_full(&parts[*place])) {
@@ -75,7 +81,7 @@ impl LiveShared {
         parts: &[MutexGuard<'_, LivePart>],
     ) -> Vec<(usize, KeyRange)> {
         let here = parts.iter().enumerate();
-        let here = here.filter(|(_, part)| !part.is_released);
+        let here = here.filter(|(_, part)| part.is_here());
         let piece = |(place, _)| Some((place, range.within(self.parts.bounds_at(place))?));
         here.filter_map(piece).collect()
     }
@@ -115,15 +121,25 @@ impl LiveShared {
         !matches!(found, Ok(PartFound::Value(None)))
     }
 
-    /// All partitions locked, with writes let through.
-    fn lock_all_waiting(&self) -> Result<Vec<MutexGuard<'_, LivePart>>, LiveError> {
+    /// All partitions locked, with writes let through to those that have a part of a range.
+    fn lock_pieces(&self, range: &KeyRange) -> Result<LockedPieces<'_>, LiveError> {
         loop {
             let parts = self.parts.lock_all();
-            if self.gate.reasons() == 0 {
-                return Ok(parts);
+            if self.gate.reasons() != 0 {
+                drop(parts);
+                self.wait_at_gate()?;
+                continue;
             }
-            drop(parts);
-            self.wait_at_gate()?;
+            let pieces = self.pieces(range, &parts);
+            let is_paused =
+                |(place, _): &&(usize, KeyRange)| parts[*place].access == Access::Paused;
+            match pieces.iter().find(is_paused).map(|(place, _)| *place) {
+                None => return Ok((parts, pieces)),
+                Some(place) => {
+                    drop(parts);
+                    self.wait_while_paused(place)?;
+                }
+            }
         }
     }
 

@@ -282,7 +282,7 @@ fn earlier(to: &RangeBound<Position>, key: &[u8]) -> RangeBound<Position> {
 }
 
 /// Whether no place lies in it.
-fn is_void(range: &ScanRange) -> bool {
+pub(crate) fn is_void(range: &ScanRange) -> bool {
     match (&range.from, &range.to) {
         (_, RangeBound::Unbounded) => false,
         (RangeBound::Unbounded, RangeBound::Excluded(to)) => *to == place(&[]),

@@ -8,6 +8,7 @@ use forebay_run::hash::{KeyHasher, key_head};
 use forebay_run::operation::{CowOperation, DeltaKind, OperandError, Operation};
 use forebay_run::{Order, RunError};
 
+use crate::bound::Bound;
 use crate::live::error::LiveError;
 use crate::live::options::LiveOptions;
 use crate::name::TableName;
@@ -68,6 +69,14 @@ impl Shape {
                 (hash, hash)
             }
             Order::Ordered => (0, key_head(key)),
+        }
+    }
+
+    /// Where a key lies, as bounds of partitions say it.
+    pub fn bound(&self, key: &[u8]) -> Bound {
+        match self.order {
+            Order::Hashed => Bound::Slot(self.hasher.slot(key)),
+            Order::Ordered => Bound::Key(key.to_vec()),
         }
     }
 

@@ -3,26 +3,24 @@
 //! Locks are taken in this order: `ingesting`, `compacting`, `structure`, `frozen`, those of the
 //! partitions by place, `progress`.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 use forebay_io::{Clock, Disk, Lock, Throttle};
-use forebay_run::Run;
 use forebay_run::verify::read_back;
 use parking_lot::{Condvar, Mutex};
 use tracing::error;
 
-use crate::described::Described;
 use crate::layout::TableFiles;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
 use crate::live::options::LiveOptions;
-use crate::live::part::LiveRun;
 use crate::live::parts::LiveParts;
+use crate::live::run::{LiveRun, open_file};
 use crate::live::shape::Shape;
 use crate::route::Router;
 use crate::store::Store;
@@ -118,8 +116,6 @@ pub(crate) struct Gate(AtomicU32);
 
 /// Memory is at its limit: wait until runs were written.
 pub(crate) const GATE_FULL: u32 = 1;
-/// Runs are being added: wait for a moment.
-pub(crate) const GATE_PAUSED: u32 = 2;
 /// No write passes any more: see [`Progress`].
 pub(crate) const GATE_ENDED: u32 = 4;
 
@@ -216,16 +212,18 @@ impl LiveShared {
         advance: &mut dyn FnMut(u64),
     ) -> Result<(usize, Vec<LiveError>), LiveError> {
         let _no_merges = self.compacting.lock();
-        let partitions = self.structure.lock().partitions.clone();
-        let (mut runs, mut problems) = (0, Vec::new());
-        for partition in &partitions {
+        let manifest = self.structure.lock().clone();
+        let (mut runs, mut problems) = (HashSet::new(), Vec::new());
+        for partition in &manifest.partitions {
             for reference in &partition.runs {
-                runs += 1;
-                let verified = self.verify_run(partition, reference, advance);
-                problems.extend(verified.err());
+                // What is shared is read once.
+                if runs.insert(&reference.id) {
+                    let verified = self.verify_run(partition, reference, advance);
+                    problems.extend(verified.err());
+                }
             }
         }
-        Ok((runs, problems))
+        Ok((runs.len(), problems))
     }
 
     fn verify_run(
@@ -243,6 +241,10 @@ impl LiveShared {
                 .shape
                 .run_error(forebay_run::RunError::refused(&path, what)));
         }
+        // Of a run that has others' records, too, the partition sees what lies in it.
+        if reference.range.is_some() {
+            return Ok(());
+        }
         let only = std::iter::once((0, &partition.bounds));
         let router = Router::new(&self.shape.table, self.shape.order, only);
         self.check_bounds(&router, 0, &run)
@@ -250,29 +252,7 @@ impl LiveShared {
 
     /// Opens the files of a run and compares them with what the manifest says of it.
     pub fn open_run(&self, reference: LiveRunRef) -> Result<Arc<LiveRun>, LiveError> {
-        open_run(&**self.disk(), &self.files, &self.shape, reference)
+        let run = open_file(&**self.disk(), &self.files, &self.shape, &reference)?;
+        Ok(Arc::new(LiveRun::new(run, reference)))
     }
-}
-
-/// [`LiveShared::open_run`] before there is any.
-pub(crate) fn open_run(
-    disk: &dyn Disk,
-    files: &TableFiles,
-    shape: &Shape,
-    reference: LiveRunRef,
-) -> Result<Arc<LiveRun>, LiveError> {
-    let path = files.run(&reference.id);
-    let run = Run::open(disk, &path).map_err(|source| shape.run_error(source))?;
-    let described = Described {
-        summary: &reference.summary,
-        order: shape.order,
-        hasher: &shape.hasher,
-    };
-    let foreign = || "it was made for a table of another name".to_owned();
-    let differs = described.differs(&run);
-    if let Some(what) = differs.or_else(|| (run.hasher() != &shape.hasher).then(foreign)) {
-        return Err(shape.run_error(forebay_run::RunError::refused(&path, what)));
-    }
-    let run = Arc::new(run);
-    Ok(Arc::new(LiveRun { run, reference }))
 }

@@ -1,5 +1,6 @@
 //! Reading: single keys, and a moment of the whole table.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,13 +11,13 @@ use forebay_run::run::Run;
 use forebay_run::scan::{Direction, ScanRange};
 use parking_lot::MutexGuard;
 
+use crate::live::access::Attempt;
 use crate::live::error::LiveError;
 use crate::live::part::{LivePart, PartFound, PartView};
 use crate::live::scan::LiveScan;
 use crate::live::shape::{KeyPlace, Shape};
 use crate::live::shared::LiveShared;
 use crate::live::watch::KeyWatch;
-use crate::live::write::LOCK_TRY;
 use crate::route::Router;
 
 /// The answer of a look-up that must not wait for the device.
@@ -79,13 +80,6 @@ impl LiveShared {
         Ok(resolved.map(|operation| operation.and_then(expires_ms)))
     }
 
-    /// The place of the partition that a key lies in.
-    #[inline]
-    pub fn partition_at(&self, place: KeyPlace, key: &[u8]) -> Result<usize, LiveError> {
-        let partition = self.parts.place_of(place.hash, key);
-        partition.ok_or_else(|| self.shape.not_here(key))
-    }
-
     /// What the partition's buffer says of a key, and what lies below it at the same moment; `None`
     /// where it may not wait and the partition stays locked.
     #[inline]
@@ -95,32 +89,25 @@ impl LiveShared {
         key: &[u8],
         wait: bool,
     ) -> Result<Option<Newest>, LiveError> {
-        let part = self.parts.at(self.partition_at(place, key)?);
-        let part = match wait {
-            true => Some(part.lock()),
-            false => part.try_lock_for(LOCK_TRY),
-        };
-        part.map(|part| self.newest_in(part, place, key))
-            .transpose()
+        loop {
+            let partition = self.partition_at(place, key)?;
+            match self.lock_to_read(partition, wait) {
+                Attempt::Done(part) => return Ok(Some(self.newest_in(part, place, key))),
+                Attempt::Moved => {}
+                Attempt::Waits => return Ok(None),
+            }
+        }
     }
 
     #[inline]
-    fn newest_in(
-        &self,
-        part: MutexGuard<'_, LivePart>,
-        place: KeyPlace,
-        key: &[u8],
-    ) -> Result<Newest, LiveError> {
-        if part.is_released {
-            return Err(self.shape.not_here(key));
-        }
+    fn newest_in(&self, part: MutexGuard<'_, LivePart>, place: KeyPlace, key: &[u8]) -> Newest {
         let newest = part.memtable.get(place, key).map(|found| found.to_owned());
         let view = Arc::clone(&part.view);
         drop(part);
         if !self.counts.memory_is_read.load(Ordering::Relaxed) {
             self.memory_is_read(&view);
         }
-        Ok((newest, view))
+        (newest, view)
     }
 
     /// From now on sorted buffers are merged as they come, and those that wait for it soon.
@@ -134,11 +121,12 @@ impl LiveShared {
 
     /// See [`LiveTable::watch`](crate::live::LiveTable::watch).
     pub fn watch(&self, key: &[u8]) -> Result<KeyWatch, LiveError> {
-        let partition = self.partition_at(self.shape.place(key), key)?;
-        let mut part = self.parts.at(partition).lock();
-        match part.is_released {
-            true => Err(self.shape.not_here(key)),
-            false => Ok(part.watchers.add(key)),
+        let place = self.shape.place(key);
+        loop {
+            let partition = self.partition_at(place, key)?;
+            if let Attempt::Done(mut part) = self.lock_to_read(partition, true) {
+                return Ok(part.watchers.add(key));
+            }
         }
     }
 
@@ -209,10 +197,12 @@ impl Snapshot {
         }
     }
 
-    /// The runs that it reads, beside what is in memory.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+    /// The files of runs that it reads, beside what is in memory; one that partitions share once.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<Run>> {
+        let mut seen = HashSet::new();
         let runs = self.parts.iter().flat_map(|part| part.runs.iter());
-        runs.map(|live| &live.run)
+        let runs = runs.map(|live| &live.run);
+        runs.filter(move |run| seen.insert(Arc::as_ptr(run)))
     }
 
     /// Walks the records of a range of positions in the table's own order, in the partitions that

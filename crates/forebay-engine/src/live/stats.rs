@@ -1,11 +1,12 @@
 //! What a live table takes and has done, for people and for metrics.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::live::log::Log;
-use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
+use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::removed::Removed;
 use crate::live::shared::LiveShared;
 
@@ -17,9 +18,13 @@ const ROOM_BYTES: u64 = 1 << 20;
 pub struct LiveStats {
     /// Runs of each partition.
     pub runs: Vec<usize>,
-    /// Records in the runs; several of one key count severally. Those of a partition do not whose
-    /// keys were deleted all at once since.
+    /// Records in the files of runs; several of one key count separately. Those of a partition do
+    /// not whose keys were deleted all at once since.
     pub run_records: u64,
+    /// Of how many files a partition sees a part, as it was cut in two since they were written.
+    /// They count once, and whole, until they are merged: what a partition that was given up has
+    /// of them counts, too.
+    pub cut_runs: usize,
     /// Records in memory; several of one key may count severally.
     pub memory_records: u64,
     /// The length of the runs' files.
@@ -72,20 +77,26 @@ impl LiveShared {
         records.sum()
     }
 
-    /// The records in runs below which nothing was deleted as a whole.
+    /// The records in runs below which nothing was deleted as a whole, a file's once.
     fn run_records(&self, manifest: &LiveManifest) -> u64 {
-        let of_partition = |partition: &LivePartition| {
-            let place = self.parts.find(partition.id)?;
+        let mut counted = HashSet::new();
+        let mut all = 0;
+        for partition in &manifest.partitions {
+            let Some(place) = self.parts.find(partition.id) else {
+                continue;
+            };
             let view = Arc::clone(&self.parts.at(place).lock().view);
             let minis = view.all_minis().map(|mini| (0, &mini.removed));
-            if records_above(minis).1 {
-                return None;
+            if !records_above(minis).1 {
+                let runs = partition.runs.iter().rev();
+                let runs = runs.map(|run| match counted.insert(&run.id) {
+                    true => (run.summary.records, &run.removed),
+                    false => (0, &run.removed),
+                });
+                all += records_above(runs).0;
             }
-            let runs = partition.runs.iter().rev();
-            Some(records_above(runs.map(|run| (run.summary.records, &run.removed))).0)
-        };
-        let partitions = manifest.partitions.iter();
-        partitions.filter_map(of_partition).sum()
+        }
+        all
     }
 
     /// Why writes are refused now. Whether the log has room again shows with the next write only:
@@ -105,7 +116,8 @@ impl LiveShared {
         let mut stats = LiveStats {
             runs: parts.map(|partition| partition.runs.len()).collect(),
             run_records: self.run_records(&manifest),
-            file_bytes: manifest.runs().map(LiveRunRef::files_bytes).sum(),
+            cut_runs: manifest.cut_runs(),
+            file_bytes: manifest.files().map(LiveRunRef::files_bytes).sum(),
             ..LiveStats::default()
         };
         drop(manifest);

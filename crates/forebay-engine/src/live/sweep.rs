@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::live::part::LiveRun;
+use crate::live::run::LiveRun;
 use crate::live::shared::LiveShared;
 
 const SYSTEM_PAGE_BYTES: usize = 4096;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use forebay_run::operation::CowOperation;
 
 use crate::live::LiveTable;
+use crate::live::access::{Attempt, Wait};
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
 use crate::live::expiry::Stored;
 use crate::live::part::{LivePart, PartFound};
 use crate::live::shared::LiveShared;
-use crate::live::write::Wait;
 
 /// So many bytes of values at most are brought into memory before the lock is taken.
 const WARM_BYTES: usize = 64 << 20;
@@ -77,12 +77,16 @@ impl LiveShared {
         let Some(&first) = keys.first() else {
             return Ok(None);
         };
-        let partition = self.partition_of_all(first, keys)?;
-        if wait == Wait::AsNeeded {
-            self.warm(partition, keys)?;
-        }
-        let Some(mut part) = self.lock_to_write(partition, first, wait)? else {
-            return Ok(None);
+        let (partition, mut part) = loop {
+            let partition = self.partition_of_all(first, keys)?;
+            if wait == Wait::AsNeeded {
+                self.warm(partition, keys)?;
+            }
+            match self.lock_to_write(partition, wait)? {
+                Attempt::Done(part) => break (partition, part),
+                Attempt::Moved => {}
+                Attempt::Waits => return Ok(None),
+            }
         };
         part.memtable.note_look();
         let (batch, outcome) = decide(&LockedKeys {

@@ -68,6 +68,14 @@ impl Watchers {
         of_range.for_each(|(_, watchers)| tell(watchers));
     }
 
+    /// Takes those of some keys out, for the partition in which these lie from now on.
+    pub fn take(&mut self, is_of: impl Fn(&[u8]) -> bool) -> Self {
+        Self {
+            by_key: self.by_key.extract_if(|key, _| is_of(key)).collect(),
+            clean_at: self.clean_at,
+        }
+    }
+
     /// Any key may be.
     pub fn all_written(&mut self) {
         std::mem::take(&mut self.by_key)

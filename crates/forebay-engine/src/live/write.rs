@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use forebay_run::format::MAX_KEY_BYTES;
 use forebay_run::operation::{CowOperation, DeltaKind, Operation};
@@ -17,6 +16,7 @@ use parking_lot::MutexGuard;
 use tracing::warn;
 
 use crate::key_text::show_key;
+use crate::live::access::{Attempt, Wait};
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
@@ -26,7 +26,7 @@ use crate::live::part::LivePart;
 use crate::live::record;
 use crate::live::settle::settle;
 use crate::live::shape::KeyPlace;
-use crate::live::shared::{GATE_ENDED, GATE_FULL, LiveShared};
+use crate::live::shared::{GATE_FULL, LiveShared};
 
 /// The longest value, in bytes, and the most bytes of a batch.
 pub const MAX_VALUE_BYTES: usize = 512 << 20;
@@ -34,21 +34,8 @@ const MAX_BATCH_BYTES: usize = 1 << 30;
 /// The log is at most so many times as long as the memory of a generation may be, about.
 const LOG_FACTOR: u64 = 4;
 
-/// Whether a writer may wait: for memory, for runs that are being added, for the device where it
-/// reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    AsNeeded,
-    Never,
-}
-
 /// What some keys hold.
 type Values = Vec<Option<Stored>>;
-
-/// How long a thread that may not wait tries for a partition that another thread has locked: those
-/// who have it do so for a microsecond or two, unless they read from the device or were stopped by
-/// the system.
-pub(crate) const LOCK_TRY: Duration = Duration::from_micros(100);
 
 impl LiveShared {
     pub fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
@@ -59,8 +46,7 @@ impl LiveShared {
         }
         self.check(key, &operation)?;
         let place = self.shape.place(key);
-        let partition = self.partition_at(place, key)?;
-        let mut part = self.lock_waiting(partition, key)?;
+        let (partition, mut part) = self.lock_key(place, key)?;
         let lsn = match &self.log {
             None => None,
             Some(log) => {
@@ -84,24 +70,28 @@ impl LiveShared {
 
     /// `None` where it would have to wait and may not.
     pub fn write_batch(&self, batch: &Batch, wait: Wait) -> Result<Option<Commit<'_>>, LiveError> {
-        let Some((partition, key)) = self.check_batch(batch)? else {
-            return Ok(Some(Commit::nothing(self)));
-        };
-        if self.must_settle(batch) {
-            return self.write_settled(batch, wait);
+        loop {
+            let Some((partition, _)) = self.check_batch(batch)? else {
+                return Ok(Some(Commit::nothing(self)));
+            };
+            if self.must_settle(batch) {
+                return self.write_settled(batch, wait);
+            }
+            match self.lock_to_write(partition, wait)? {
+                Attempt::Done(part) => return self.apply_batch(part, partition, batch).map(Some),
+                Attempt::Moved => {}
+                Attempt::Waits => return Ok(None),
+            }
         }
-        let Some(part) = self.lock_to_write(partition, key, wait)? else {
-            return Ok(None);
-        };
-        self.apply_batch(part, partition, batch).map(Some)
     }
 
     /// The partition of all keys of a batch, and the first of them; `None` of an empty one.
     fn check_batch<'b>(&self, batch: &'b Batch) -> Result<Option<(usize, &'b [u8])>, LiveError> {
+        let router = self.parts.routing();
         let mut first: Option<(usize, &[u8])> = None;
         for (key, operation) in batch.records() {
             self.check(key, &operation)?;
-            let partition = self.partition_at(self.shape.place(key), key)?;
+            let partition = self.partition_by(&router, self.shape.place(key), key)?;
             match first {
                 None => first = Some((partition, key)),
                 Some((other, first)) if other != partition => {
@@ -192,10 +182,14 @@ impl LiveShared {
             let written = self.write_batch(&batch, wait)?;
             return Ok(written.map(|commit| (commit, outcome)));
         };
-        let partition = self.partition_of_all(first, keys)?;
         let places: Vec<KeyPlace> = keys.iter().map(|key| self.shape.place(key)).collect();
-        let Some((part, values)) = self.lock_and_read(partition, &places, keys, wait)? else {
-            return Ok(None);
+        let (partition, (part, values)) = loop {
+            let partition = self.partition_of_all(first, keys)?;
+            match self.lock_and_read(partition, &places, keys, wait)? {
+                Attempt::Done(read) => break (partition, read),
+                Attempt::Moved => {}
+                Attempt::Waits => return Ok(None),
+            }
         };
         let present = values.iter().map(Option::is_some);
         let present = keys.iter().copied().zip(present).collect();
@@ -210,9 +204,10 @@ impl LiveShared {
         first: &[u8],
         keys: &[&[u8]],
     ) -> Result<usize, LiveError> {
-        let partition = self.partition_at(self.shape.place(first), first)?;
+        let router = self.parts.routing();
+        let partition = self.partition_by(&router, self.shape.place(first), first)?;
         for other in keys {
-            if self.partition_at(self.shape.place(other), other)? != partition {
+            if self.partition_by(&router, self.shape.place(other), other)? != partition {
                 return Err(self.across(first, other));
             }
         }
@@ -272,11 +267,13 @@ impl LiveShared {
         places: &[KeyPlace],
         keys: &[&[u8]],
         wait: Wait,
-    ) -> Result<Option<(MutexGuard<'_, LivePart>, Values)>, LiveError> {
+    ) -> Result<Attempt<(MutexGuard<'_, LivePart>, Values)>, LiveError> {
         const TRIES: usize = 3;
         for attempt in 0..=TRIES {
-            let Some(mut part) = self.lock_to_write(partition, keys[0], wait)? else {
-                return Ok(None);
+            let mut part = match self.lock_to_write(partition, wait)? {
+                Attempt::Done(part) => part,
+                Attempt::Moved => return Ok(Attempt::Moved),
+                Attempt::Waits => return Ok(Attempt::Waits),
             };
             part.memtable.note_look();
             let mut values = Vec::with_capacity(keys.len());
@@ -292,10 +289,10 @@ impl LiveShared {
                 }
             }
             if values.len() == keys.len() {
-                return Ok(Some((part, values)));
+                return Ok(Attempt::Done((part, values)));
             }
             if wait == Wait::Never {
-                return Ok(None);
+                return Ok(Attempt::Waits);
             }
             let view = Arc::clone(&part.view);
             drop(part);
@@ -305,50 +302,6 @@ impl LiveShared {
         }
         // The last attempt waits for what it needs.
         Err(self.ended())
-    }
-
-    /// The partition of a key locked, with writes let through; `None` where that means to wait and
-    /// it may not.
-    #[inline]
-    pub(super) fn lock_to_write(
-        &self,
-        partition: usize,
-        key: &[u8],
-        wait: Wait,
-    ) -> Result<Option<MutexGuard<'_, LivePart>>, LiveError> {
-        if wait == Wait::AsNeeded {
-            return self.lock_waiting(partition, key).map(Some);
-        }
-        let Some(part) = self.parts.at(partition).try_lock_for(LOCK_TRY) else {
-            return Ok(None);
-        };
-        if part.is_released {
-            return Err(self.shape.not_here(key));
-        }
-        match self.gate.reasons() {
-            0 => Ok(Some(part)),
-            reasons if reasons & GATE_ENDED != 0 => Err(self.ended()),
-            _ => Ok(None),
-        }
-    }
-
-    #[inline]
-    fn lock_waiting(
-        &self,
-        partition: usize,
-        key: &[u8],
-    ) -> Result<MutexGuard<'_, LivePart>, LiveError> {
-        loop {
-            let part = self.parts.at(partition).lock();
-            if part.is_released {
-                return Err(self.shape.not_here(key));
-            }
-            if self.gate.reasons() == 0 {
-                return Ok(part);
-            }
-            drop(part);
-            self.wait_at_gate()?;
-        }
     }
 
     /// Gives the lock back; sees to the memory when a buffer is full or has grown.

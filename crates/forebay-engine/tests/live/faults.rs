@@ -2,10 +2,10 @@
 //! what the table, its next opening and a power cut then make of it.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::Bound as RangeBound;
 
-use forebay_engine::live::{Durability, LiveError};
-use forebay_engine::{Store, StoreError};
+use forebay_engine::live::{Durability, LiveError, PartitionContent};
+use forebay_engine::{Bound, PartitionId, Store, StoreError};
 use forebay_io::sim::{Dice, Fault, SimDisk};
 use forebay_run::Order;
 use forebay_run::operation::DeltaKind;
@@ -15,7 +15,7 @@ use crate::history::{History, Op};
 use crate::life::{Life, budget, collect, is_full, keys, op, open_on, options, value};
 use crate::{for_seeds, one_of};
 
-const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead];
+pub const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::NoFiles, Fault::Dead];
 
 /// A bit of everything. What fails is noted and passed over.
 fn do_everything(life: &mut Life, dice: &mut Dice) {
@@ -37,8 +37,12 @@ fn do_everything(life: &mut Life, dice: &mut Dice) {
     }
     let ops = (0..20).map(|_| op(dice, kind)).collect();
     let _ = life.ingest(ops);
+    let _ = life.split(dice);
     if life.options.order == Order::Ordered {
-        let (from, to) = (Bound::Included(&b"k3"[..]), Bound::Excluded(&b"k31"[..]));
+        let (from, to) = (
+            RangeBound::Included(&b"k3"[..]),
+            RangeBound::Excluded(&b"k31"[..]),
+        );
         let _ = life.delete_range((from, to), false);
     }
     let _ = life.write(op(dice, kind), true);
@@ -188,7 +192,7 @@ fn opening_may_fail_at_every_call_and_is_done_by_the_next() {
 }
 
 /// Fails `change` at each of its calls; `found` sees each disk that may be found afterwards.
-fn at_every_call(
+pub fn at_every_call(
     base: &SimDisk,
     change: impl Fn(&Store) -> Result<(), String>,
     found: impl Fn(&Store, bool, &str),
@@ -350,9 +354,16 @@ fn a_table_synced_every_so_often_is_so_by_itself() {
 #[test]
 fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
     let mut life = Life::new(options(Order::Ordered, None, Some(Durability::Sync)));
-    do_everything(&mut life, &mut Dice(11));
-    let range = life.table.partitions()[1].clone();
+    let mut dice = Dice(11);
+    do_everything(&mut life, &mut dice);
+    for _ in 0..30 {
+        life.write(op(&mut dice, None), true).unwrap();
+    }
     let all = collect(life.table.entries());
+    let last = life.table.partition_of(all.keys().next_back().unwrap());
+    let partitions = life.table.partitions();
+    let range = partitions.into_iter().find(|range| Some(range.id) == last);
+    let range = range.unwrap();
     let is_inside = |key: &Vec<u8>| life.table.partition_of(key) == Some(range.id);
     let (inside, outside): (BTreeMap<_, _>, BTreeMap<_, _>) =
         all.into_iter().partition(|(key, _)| is_inside(key));
@@ -387,7 +398,8 @@ fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
     let base = base.after_kill();
     let adopt = |store: &Store| {
         let table = store.live_table(&name("t"), &budget());
-        let adopted = table.and_then(|table| table.adopt(range.clone(), &[]));
+        let taken = PartitionContent::empty(range.clone());
+        let adopted = table.and_then(|table| table.adopt(taken));
         adopted.map_err(|error| error.to_string())
     };
     at_every_call(&base, adopt, |store, done, words| {
@@ -399,10 +411,59 @@ fn a_partition_is_given_up_and_taken_in_or_it_is_not() {
             "{words}: it had said that it was taken in"
         );
         if !is_here {
-            table.adopt(range.clone(), &[]).unwrap();
+            table.adopt(PartitionContent::empty(range.clone())).unwrap();
         }
         let key = inside.keys().next().unwrap();
         table.update(key, b"again").unwrap().wait().unwrap();
         assert_eq!(table.get(key).unwrap().as_deref(), Some(&b"again"[..]));
     });
+}
+
+#[test]
+fn a_partition_is_cut_in_two_or_it_is_not() {
+    for (order, at) in [
+        (Order::Ordered, Bound::Key(b"k25".to_vec())),
+        (Order::Hashed, Bound::Slot(8000)),
+    ] {
+        let mut life = Life::new(options(
+            order,
+            Some(DeltaKind::Append),
+            Some(Durability::Sync),
+        ));
+        let mut dice = Dice(11);
+        do_everything(&mut life, &mut dice);
+        for _ in 0..30 {
+            life.write(op(&mut dice, Some(DeltaKind::Append)), true)
+                .unwrap();
+        }
+        let all = life.history.now().clone();
+        let before = life.table.partitions();
+        let id = before
+            .iter()
+            .find(|range| range.bounds.holds(&at))
+            .unwrap()
+            .id;
+        let base = life.disk.after_kill();
+        let split = |store: &Store| {
+            let table = store.live_table(&name("t"), &budget());
+            let split = table.and_then(|table| table.split(id, &at, PartitionId(77)));
+            split.map_err(|error| error.to_string())
+        };
+        at_every_call(&base, split, |store, done, words| {
+            let table = store.live_table(&name("t"), &budget());
+            let table = table.unwrap_or_else(|error| panic!("{words}: {error}"));
+            assert_eq!(collect(table.entries()), all, "{words}");
+            let is_cut = table.partitions().len() > before.len();
+            assert!(is_cut || !done, "{words}: it had said that it was cut");
+            let right = table.content(PartitionId(77));
+            assert_eq!(right.is_some(), is_cut, "{words}");
+            let key = all.keys().next().unwrap();
+            table.delta(key, b"more").unwrap().wait().unwrap();
+            assert!(table.get(key).unwrap().unwrap().ends_with(b"more"));
+            table.compact().unwrap();
+            assert_eq!(table.stats().cut_runs, 0);
+            assert_eq!(collect(table.entries()).len(), all.len(), "{words}");
+            assert!(table.verify(&mut |_| ()).unwrap().1.is_empty(), "{words}");
+        });
+    }
 }

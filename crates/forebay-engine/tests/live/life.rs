@@ -226,7 +226,9 @@ impl Life {
             false => Vec::new(),
         };
         let mut failed = None;
-        self.note(gone, true, |table, gone| {
+        // What deletes nothing is not written, so that it acknowledges nothing that was.
+        let wait = !is_void(from, to);
+        self.note(gone, wait, |table, gone| {
             let commit = if counted {
                 let (count, commit) = table.delete_range_counted(from, to)?;
                 assert_eq!(count, gone.len() as u64);
@@ -390,6 +392,21 @@ fn valid(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
             Bound::Included(to) | Bound::Excluded(to),
         ) => from <= to,
         _ => true,
+    }
+}
+
+/// Whether no key lies in a range.
+fn is_void(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    let behind = |key: &[u8]| [key, &[0]].concat();
+    let first = match from {
+        Bound::Unbounded => Vec::new(),
+        Bound::Included(key) => key.to_vec(),
+        Bound::Excluded(key) => behind(key),
+    };
+    match to {
+        Bound::Unbounded => false,
+        Bound::Included(key) => behind(key) <= first,
+        Bound::Excluded(key) => *key <= *first,
     }
 }
 

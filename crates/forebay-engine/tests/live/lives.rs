@@ -110,7 +110,9 @@ fn step(life: &mut Life, dice: &mut Dice, held: &mut Vec<(Snapshot, Map)>, words
     let kind = life.options.delta;
     let keys = keys();
     let any = |dice: &mut Dice| keys[dice.below(keys.len() as u64) as usize].clone();
-    match dice.below(100) {
+    match dice.below(104) {
+        100..103 => life.split(dice).unwrap(),
+        103 => life.move_away_and_back(dice),
         0..50 => {
             let op = op(dice, kind);
             life.write(op, dice.below(3) > 0).unwrap();

@@ -8,7 +8,9 @@
 mod common;
 
 mod damage;
+mod divide;
 mod faults;
+mod formats;
 mod history;
 mod kill;
 mod life;

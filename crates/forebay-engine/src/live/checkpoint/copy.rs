@@ -150,7 +150,7 @@ fn copy_files(
         file_bytes: 0,
         linked_bytes: 0,
     };
-    for run in manifest.runs() {
+    for run in manifest.files() {
         copied.runs += 1;
         copied.records += run.summary.records;
         let of_run = (source.run(&run.id), target.run(&run.id));

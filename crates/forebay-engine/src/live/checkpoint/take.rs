@@ -131,7 +131,7 @@ impl LiveShared {
         // Runs are removed when a manifest without them is in place, and none is put there now.
         let structure = self.structure.lock();
         let manifest = structure.without_log();
-        for run in manifest.runs() {
+        for run in manifest.files() {
             let of_run = (self.files.run(&run.id), files.run(&run.id));
             disk.link(&of_run.0, &of_run.1).at("link", &of_run.0)?;
             let extent = (self.files.extent(&run.id), files.extent(&run.id));

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use forebay_io::sim::{Fault, HandClock, SimDisk};
+use forebay_io::sim::{Fault, HandClock, Over, SimDisk};
 use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
 
 use super::{Asked, CheckpointError};
@@ -68,17 +68,16 @@ fn files_of_asks(disk: &SimDisk) -> usize {
 
 /// Does what is asked of the table while `work` goes on.
 fn serving<R>(table: &LiveTable, work: impl FnOnce() -> R) -> R {
-    let done = AtomicBool::new(false);
+    let over = Over::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !done.load(Ordering::Acquire) {
+            while !over.is() {
                 let _ = table.take_asks();
                 std::thread::yield_now();
             }
         });
-        let result = work();
-        done.store(true, Ordering::Release);
-        result
+        let _at_end = over.at_end();
+        work()
     })
 }
 
@@ -114,17 +113,25 @@ fn a_table_that_nobody_has_open_is_copied() {
 fn of_a_table_that_is_written_to_it_is_one_moment() {
     let disk = SimDisk::new();
     let table = made(&disk, 500);
-    let stop = AtomicBool::new(false);
+    let over = Over::default();
+    // Or the writer, were it quicker, would make each round longer than the one before.
+    let most = AtomicU32::new(500);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut number = 500;
-            while !stop.load(Ordering::Acquire) {
-                write(&table, number);
-                number += 1;
+            while !over.is() {
+                if number < most.load(Ordering::Acquire) {
+                    write(&table, number);
+                    number += 1;
+                } else {
+                    std::thread::yield_now();
+                }
             }
         });
+        let _at_end = over.at_end();
         serving(&table, || {
             for _ in 0..5 {
+                most.fetch_add(2000, Ordering::AcqRel);
                 let before = count(&table);
                 let checkpoint = store_on(&disk).checkpoint(&name(), &budget()).unwrap();
                 let after = count(&table);
@@ -134,7 +141,6 @@ fn of_a_table_that_is_written_to_it_is_one_moment() {
                 assert!(copy.verify(&mut |_| ()).unwrap().1.is_empty());
             }
         });
-        stop.store(true, Ordering::Release);
     });
     assert_eq!(files_of_asks(&disk), 0);
 }

@@ -3,9 +3,8 @@
 use crate::partition::PartitionId;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_io::sim::{Fault, HandClock, SimDisk};
+use forebay_io::sim::{Fault, HandClock, Over, SimDisk};
 use forebay_io::{Clock, Disk, SystemClock, SystemRandom};
 use forebay_run::RunWriter;
 use forebay_run::operation::Operation;
@@ -107,8 +106,8 @@ fn files_of_loads(disk: &SimDisk) -> usize {
 }
 
 /// Takes loads as a server does until told to stop.
-fn serve(table: &LiveTable, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
+fn serve(table: &LiveTable, over: &Over) {
+    while !over.is() {
         // A failed call is tried again, as a server does.
         let _ = table.take_load();
         std::thread::yield_now();
@@ -123,14 +122,13 @@ fn fail_at(nth: u64, fault: Fault, owned: bool) -> bool {
     let store = store_on(&disk);
     let before = disk.calls();
     disk.plan(nth, fault);
-    let stop = AtomicBool::new(false);
+    let over = Over::default();
     let loaded = std::thread::scope(|scope| {
         if let Some(table) = &owner {
-            scope.spawn(|| serve(table, &stop));
+            scope.spawn(|| serve(table, &over));
         }
-        let loaded = load_into(&store, &disk);
-        stop.store(true, Ordering::Relaxed);
-        loaded
+        let _at_end = over.at_end();
+        load_into(&store, &disk)
     });
     let reached = disk.calls() - before > nth;
     disk.plan(u64::MAX / 2, fault);
@@ -161,11 +159,11 @@ fn a_load_is_whole_or_nothing_whichever_call_fails() {
 #[test]
 fn an_owner_takes_a_load_between_the_writes_before_and_after() {
     let (disk, table) = table();
-    let stop = AtomicBool::new(false);
+    let over = Over::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| serve(&table, &stop));
+        scope.spawn(|| serve(&table, &over));
+        let _at_end = over.at_end();
         load(&disk).unwrap();
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(is_new(&value_of_all(&table)));
     assert_eq!(files_of_loads(&disk), 0);
@@ -258,19 +256,16 @@ fn a_holder_that_takes_no_loads_is_named_and_the_offer_withdrawn() {
 fn a_load_that_begins_while_the_table_is_opened_keeps_its_files() {
     let (disk, table) = table();
     drop(table);
-    let done = AtomicBool::new(false);
+    let over = Over::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
+            while !over.is() {
                 if let Ok(table) = store_on(&disk).live_table(&name(), &Budget::new(64 << 20)) {
                     table.take_load().unwrap();
                 }
             }
         });
-        let outcomes: Vec<_> = (0..200).map(|_| load(&disk)).collect();
-        done.store(true, Ordering::Relaxed);
-        for outcome in outcomes {
-            outcome.unwrap();
-        }
+        let _at_end = over.at_end();
+        (0..200).for_each(|_| load(&disk).unwrap());
     });
 }

@@ -1,206 +1,51 @@
 //! Partitions that are not here, that are given up and taken in.
 
 use std::ops::Bound as RangeBound;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::time::Duration;
 
 use forebay_io::Clock;
-use forebay_io::sim::Dice;
-use forebay_run::operation::Operation;
-use forebay_run::scan::Direction;
-use forebay_run::{Order, RunWriter};
+use forebay_io::sim::{Dice, Over};
+use forebay_run::RunWriter;
+use forebay_run::operation::{DeltaKind, Operation};
 
+use super::divided::{Divided, KEYS, is_not_here};
 use super::*;
-use crate::live::{Batch, LiveLookup};
+use crate::live::{PartitionContent, PartitionRun};
 use crate::name::RunId;
 use crate::partition::{Held, PartitionId, PartitionRange};
 
-const KEYS: u64 = 300;
-
-fn is_not_here<T>(outcome: Result<T, LiveError>) -> bool {
-    matches!(outcome, Err(LiveError::NotHere { .. }))
-}
-
-fn id_in(ranges: &[PartitionRange], table: &LiveTable, key: &[u8]) -> PartitionId {
-    let at = match table.order() {
-        Order::Hashed => crate::bound::Bound::Slot(table.hasher().slot(key)),
-        Order::Ordered => crate::bound::Bound::Key(key.to_vec()),
-    };
-    let holds = |range: &&PartitionRange| {
-        let bounds = &range.bounds;
-        bounds.lower <= at && bounds.upper.as_ref().is_none_or(|upper| at < *upper)
-    };
-    ranges.iter().find(holds).unwrap().id
-}
-
-/// A table, what its partitions were at first, and what it should hold.
-struct Divided {
-    disk: SimDisk,
-    table: LiveTable,
-    ranges: Vec<PartitionRange>,
-    model: Model,
-}
-
-impl Divided {
-    fn new(draft: LiveDraft) -> Self {
-        let ranges = draft.partitions.clone();
-        let (disk, table) = create(draft);
-        let model = Model::new();
-        Self {
-            disk,
-            table,
-            ranges,
-            model,
-        }
-    }
-
-    fn id_of(&self, key: &[u8]) -> PartitionId {
-        id_in(&self.ranges, &self.table, key)
-    }
-
-    fn is_here(&self, key: &[u8]) -> bool {
-        let id = self.id_of(key);
-        self.table.partitions().iter().any(|range| range.id == id)
-    }
-
-    /// Writes a key, if it is here; else sees that it cannot be written.
-    fn write(&mut self, key: &[u8], value: &[u8]) {
-        let mut batch = Batch::new();
-        batch.push(key, Operation::Update(value));
-        if self.is_here(key) {
-            self.table.update(key, value).unwrap().wait().unwrap();
-            self.model.insert(key.to_vec(), value.to_vec());
-        } else {
-            assert!(is_not_here(self.table.update(key, value)));
-            assert!(is_not_here(self.table.write(&batch)));
-            assert!(is_not_here(self.table.try_write(&batch)));
-            assert!(is_not_here(self.table.modify(key, |_| (None, ()))));
-        }
-    }
-
-    fn check(&self) {
-        for number in 0..KEYS {
-            let key = key(number);
-            if self.is_here(&key) {
-                let wanted = self.model.get(&key);
-                assert_eq!(self.table.get(&key).unwrap().as_ref(), wanted);
-                match self.table.try_get(&key).unwrap() {
-                    LiveLookup::Found(value) => assert_eq!(Some(&value), wanted),
-                    LiveLookup::Absent => assert_eq!(wanted, None),
-                    LiveLookup::NotResident => (),
-                }
-                assert_eq!(self.table.partition_of(&key), Some(self.id_of(&key)));
-            } else {
-                assert!(is_not_here(self.table.get(&key)));
-                assert!(is_not_here(self.table.try_get(&key)));
-                assert!(is_not_here(self.table.get_many(&[&key])));
-                assert!(is_not_here(self.table.expires_ms(&key)));
-                assert!(is_not_here(self.table.snapshot().get(&key)));
-                assert_eq!(self.table.partition_of(&key), None);
-            }
-        }
-        let mut found = collect(self.table.entries());
-        found.sort();
-        let wanted: Vec<_> = self.model.clone().into_iter().collect();
-        assert_eq!(found, wanted);
-        if self.table.order() == Order::Ordered && self.table.partitions().len() < self.ranges.len()
-        {
-            let (from, to) = (RangeBound::Unbounded, RangeBound::Unbounded);
-            assert!(is_not_here(self.table.scan(from, to, Direction::Forward)));
-        }
-    }
-
-    fn release(&mut self, id: PartitionId) {
-        let snapshot = self.table.snapshot();
-        let before = collect(self.table.entries());
-        self.table.release(id).unwrap();
-        assert_eq!(collect(snapshot.scan(Direction::Forward)), before);
-        let (ranges, table) = (&self.ranges, &self.table);
-        self.model.retain(|key, _| id_in(ranges, table, key) != id);
-    }
-
-    /// Takes a partition in, with a run of some records, if any fall into it.
-    fn adopt(&mut self, id: PartitionId, dice: &mut Dice) {
-        let range = self
-            .ranges
-            .iter()
-            .find(|range| range.id == id)
-            .unwrap()
-            .clone();
-        let keys = (0..KEYS).map(key).filter(|key| self.id_of(key) == id);
-        let mut keys: Vec<Vec<u8>> = keys.filter(|_| dice.below(3) == 0).collect();
-        let hash = |key: &[u8]| match self.table.order() {
-            Order::Hashed => self.table.hasher().hash64(key),
-            Order::Ordered => 0,
-        };
-        keys.sort_by_key(|key| (hash(key), key.clone()));
-        keys.dedup();
-        let mut runs: Vec<RunId> = Vec::new();
-        if !keys.is_empty() {
-            let new = self.table.new_run();
-            let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-            let options = self.table.run_options(keys.len() as u64, 4000);
-            let mut writer = RunWriter::create(&disk, &new.path, options).unwrap();
-            for key in &keys {
-                writer
-                    .push(hash(key), key, Operation::Update(b"adopted"))
-                    .unwrap();
-            }
-            writer.finish().unwrap();
-            runs.push(new.id);
-        }
-        self.table.adopt(range, &runs).unwrap();
-        self.model
-            .extend(keys.into_iter().map(|key| (key, b"adopted".to_vec())));
-    }
-
-    fn reopen(self) -> Self {
-        let Self {
-            disk,
-            table,
-            ranges,
-            model,
-        } = self;
-        drop(table);
-        let table = open(&disk).unwrap();
-        Self {
-            disk,
-            table,
-            ranges,
-            model,
-        }
-    }
-}
-
 #[test]
-fn partitions_come_and_go_as_a_model_says() {
+fn partitions_come_and_go_and_are_cut_as_a_model_says() {
     for draft in both_orders() {
-        for seed in 0..6 {
+        for seed in 0..8 {
             println!("seed {seed}");
             let mut dice = Dice(seed);
-            let mut divided = Divided::new(draft.clone());
-            for step in 0..60 {
-                let id = PartitionId(dice.below(divided.ranges.len() as u64) as u32);
-                let here = divided
-                    .table
-                    .partitions()
-                    .iter()
-                    .any(|range| range.id == id);
-                match (dice.below(8), here) {
-                    (0 | 1, true) => divided.release(id),
+            let mut divided = Divided::new(draft.clone().factor(3).delta(DeltaKind::Append));
+            for step in 0..70 {
+                let known = divided.ranges.len() as u64;
+                let id = divided.ranges[dice.below(known) as usize].id;
+                let mut partitions = divided.table.partitions().into_iter();
+                let here = partitions.any(|range| range.id == id);
+                match (dice.below(10), here) {
+                    (0 | 1, true) => divided.release(id, &mut dice),
                     (0 | 1, false) => divided.adopt(id, &mut dice),
-                    (2, _) => divided.table.flush().unwrap(),
-                    (3, _) => divided.table.compact().unwrap(),
-                    (4, _) => divided = divided.reopen(),
+                    (2, true) => divided.split(id, &mut dice),
+                    (3, _) => divided.table.flush().unwrap(),
+                    (4, _) => divided.table.compact().unwrap(),
+                    (5, _) => divided = divided.reopen(),
+                    (6, _) => divided.delete_some(&mut dice),
                     _ => {
                         for _ in 0..20 {
                             let value = format!("{step}").into_bytes();
-                            divided.write(&key(dice.below(KEYS)), &value);
+                            let key = key(dice.below(KEYS));
+                            divided.write(&key, &value, dice.below(2) == 0);
                         }
                     }
                 }
                 divided.check();
             }
+            divided.check_files();
         }
     }
 }
@@ -213,7 +58,7 @@ fn a_table_is_made_of_some_partitions() {
         let mut divided = Divided::new(draft.holding(&held));
         divided.ranges = all;
         for number in 0..KEYS {
-            divided.write(&key(number), b"value");
+            divided.write(&key(number), b"value", false);
         }
         divided.check();
         assert!(!divided.model.is_empty());
@@ -225,34 +70,38 @@ fn a_table_is_made_of_some_partitions() {
 #[test]
 fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
     let mut divided = Divided::new(LiveDraft::ordered(vec![b"m".to_vec()]));
-    divided.write(b"a", b"1");
+    divided.write(b"a", b"1", false);
     let told = |outcome: Result<(), LiveError>| outcome.unwrap_err().to_string();
     let (table, ranges) = (&divided.table, &divided.ranges);
     assert!(told(table.release(PartitionId(9))).contains("no partition 9 here"));
-    assert!(told(table.adopt(ranges[0].clone(), &[])).contains("cannot be taken in"));
+    assert!(
+        told(table.adopt(PartitionContent::empty(ranges[0].clone())))
+            .contains("cannot be taken in")
+    );
     table.release(PartitionId(1)).unwrap();
     assert!(told(table.release(PartitionId(1))).contains("no partition 1 here"));
     let over = PartitionRange {
         id: PartitionId(7),
         bounds: ranges[0].bounds.clone(),
     };
-    assert!(told(table.adopt(over, &[])).contains("where another goes on"));
+    assert!(told(table.adopt(PartitionContent::empty(over))).contains("where another goes on"));
     let lost = RunId::new("lost").unwrap();
-    assert!(table.adopt(ranges[1].clone(), &[lost]).is_err());
+    let with = |id: RunId| PartitionContent {
+        runs: vec![PartitionRun::new(id)],
+        ..PartitionContent::empty(ranges[1].clone())
+    };
+    assert!(table.adopt(with(lost)).is_err());
     // A run of keys that lie elsewhere.
     let new = table.new_run();
     let disk: Arc<dyn Disk> = Arc::new(divided.disk.clone());
     let mut writer = RunWriter::create(&disk, &new.path, table.run_options(1, 10)).unwrap();
     writer.push(0, b"b", Operation::Update(b"2")).unwrap();
     writer.finish().unwrap();
-    assert!(
-        table
-            .adopt(ranges[1].clone(), std::slice::from_ref(&new.id))
-            .is_err()
-    );
+    assert!(table.adopt(with(new.id.clone())).is_err());
     assert!(!divided.disk.files().contains(&new.path), "it was left");
     assert_eq!(table.partitions(), ranges[..1]);
-    table.adopt(ranges[1].clone(), &[]).unwrap();
+    let empty = PartitionContent::empty(ranges[1].clone());
+    table.adopt(empty).unwrap();
     table.update(b"z", b"3").unwrap().wait().unwrap();
     divided.model.insert(b"z".to_vec(), b"3".to_vec());
     divided.reopen().check();
@@ -264,13 +113,13 @@ fn what_cannot_be_taken_in_or_given_up_is_told_and_changes_nothing() {
 fn writers_meet_a_partition_that_comes_and_goes() {
     let (_disk, table) = create(LiveDraft::ordered(vec![b"m".to_vec()]));
     let range = table.partitions()[1].clone();
-    let (over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (over, refused) = (Over::default(), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for writer in 0..2u64 {
             let (table, over, refused) = (&table, &over, &refused);
             scope.spawn(move || {
                 for number in 0.. {
-                    if over.load(Memory::Relaxed) {
+                    if over.is() {
                         break;
                     }
                     let value = u64::to_be_bytes(number);
@@ -287,10 +136,11 @@ fn writers_meet_a_partition_that_comes_and_goes() {
                 }
             });
         }
+        let _at_end = over.at_end();
         for _ in 0..40 {
             table.release(range.id).unwrap();
             assert!(is_not_here(table.get(b"z0")));
-            table.adopt(range.clone(), &[]).unwrap();
+            table.adopt(PartitionContent::empty(range.clone())).unwrap();
         }
         // Gone for long enough that a writer comes by.
         for _ in 0..500 {
@@ -299,9 +149,8 @@ fn writers_meet_a_partition_that_comes_and_goes() {
             }
             table.release(range.id).unwrap();
             SystemClock.sleep(Duration::from_millis(10));
-            table.adopt(range.clone(), &[]).unwrap();
+            table.adopt(PartitionContent::empty(range.clone())).unwrap();
         }
-        over.store(true, Memory::Relaxed);
     });
     assert!(refused.load(Memory::Relaxed) > 0);
 }
@@ -328,4 +177,138 @@ fn records_outside_of_their_partition_are_found_by_verify() {
             .to_string()
             .contains("does not lie in the partition")
     );
+}
+
+/// Generations that wait to be written are counted by every partition, one that comes meanwhile
+/// included. Else what it has of a later generation would be written with an earlier one, and be
+/// read back from the log once more.
+#[test]
+fn a_partition_that_comes_while_generations_wait_counts_them() {
+    let (disk, budget) = (SimDisk::new(), Budget::new(64 << 20));
+    let draft = LiveDraft::ordered(vec![b"m".to_vec()]).delta(DeltaKind::Append);
+    let table = create_on(&disk, draft, &budget);
+    let range = table.partitions()[1].clone();
+    table.release(range.id).unwrap();
+    // Nobody else flushes while all turns are taken.
+    let turns: Vec<_> = std::iter::from_fn(|| budget.flush_turns().take(|| false)).collect();
+    table.delta(b"a", b"1").unwrap().wait().unwrap();
+    table.shared().freeze();
+    table.adopt(PartitionContent::empty(range)).unwrap();
+    table.delta(b"z", b"1").unwrap().wait().unwrap();
+    table.shared().freeze();
+    table.delta(b"z", b"2").unwrap().wait().unwrap();
+    table.shared().freeze();
+    for flushed in 0..4 {
+        for found in [&table, &open(&disk.after_kill()).unwrap()] {
+            let words = format!("after {flushed} flushes");
+            assert_eq!(
+                found.get(b"a").unwrap().as_deref(),
+                Some(&b"1"[..]),
+                "{words}"
+            );
+            assert_eq!(
+                found.get(b"z").unwrap().as_deref(),
+                Some(&b"12"[..]),
+                "{words}"
+            );
+        }
+        assert_eq!(
+            table.shared().flush_oldest().unwrap().is_some(),
+            flushed < 3
+        );
+    }
+    drop(turns);
+}
+
+#[test]
+fn a_partition_comes_back_as_itself_and_not_as_it_was_before() {
+    for draft in both_orders() {
+        let (disk, table) = create(draft);
+        let range = table.partitions()[1].clone();
+        let decided = PartitionContent {
+            epoch: 7,
+            through_index: 40,
+            ..PartitionContent::empty(range.clone())
+        };
+        table.release(range.id).unwrap();
+        table.adopt(decided.clone()).unwrap();
+        assert_eq!(table.content(range.id), Some(decided.clone()));
+        table.release(range.id).unwrap();
+        drop(table);
+        let table = open(&disk).unwrap();
+        assert_eq!(table.content(range.id), None);
+        let older = PartitionContent {
+            epoch: 6,
+            ..decided.clone()
+        };
+        let refused = table.adopt(older).unwrap_err().to_string();
+        assert!(refused.contains("given up here in epoch 7"), "{refused}");
+        table.adopt(decided.clone()).unwrap();
+        drop(table);
+        assert_eq!(open(&disk).unwrap().content(range.id), Some(decided));
+    }
+}
+
+/// What a checkpoint says of a partition is enough to have it elsewhere: its files under other
+/// names, and the ranges of keys that were deleted.
+#[test]
+fn a_partition_goes_from_one_table_to_another() {
+    let draft = LiveDraft::ordered(vec![b"m".to_vec()])
+        .delta(DeltaKind::Append)
+        .factor(8);
+    let (disk, table) = create(draft.clone());
+    for (key, value) in [(b"n", b"1"), (b"o", b"1"), (b"p", b"1")] {
+        table.update(key, value).unwrap().wait().unwrap();
+    }
+    table.flush().unwrap();
+    let ends = (
+        RangeBound::Included(&b"o"[..]),
+        RangeBound::Excluded(&b"p"[..]),
+    );
+    table.delete_range(ends.0, ends.1).unwrap().wait().unwrap();
+    table.delta(b"n", b"2").unwrap().wait().unwrap();
+    table.flush().unwrap();
+    let id = PartitionId(1);
+    let mut content = table.content(id).unwrap();
+    let (there, other) = create(draft);
+    other.release(id).unwrap();
+    for run in &mut content.runs {
+        let new = other.new_run();
+        let bytes = disk.read(&table.shared().files.run(&run.id)).unwrap();
+        forebay_io::replace_file(&there, &new.path, &bytes).unwrap();
+        run.id = new.id;
+    }
+    other.adopt(content.clone()).unwrap();
+    other.delta(b"p", b"2").unwrap().wait().unwrap();
+    drop(other);
+    let other = open(&there).unwrap();
+    let text = |key: &[u8]| {
+        other
+            .get(key)
+            .unwrap()
+            .map(|v| String::from_utf8(v).unwrap())
+    };
+    let found = [text(b"n"), text(b"o"), text(b"p")];
+    assert_eq!(found, [Some("12".into()), None, Some("12".into())]);
+    other.release(id).unwrap();
+    content.runs[0].removed = vec![content.range.bounds.clone(), content.range.bounds.clone()];
+    assert!(other.adopt(content).is_err(), "ranges that overlap");
+}
+
+#[test]
+fn a_table_may_have_no_partition_for_a_while() {
+    let (disk, table) = create(LiveDraft::ordered(Vec::new()));
+    let range = table.partitions()[0].clone();
+    table.release(range.id).unwrap();
+    drop(table);
+    let table = open(&disk).unwrap();
+    assert!(table.partitions().is_empty() && collect(table.entries()).is_empty());
+    assert!(is_not_here(table.update(b"a", b"1")));
+    table.delete_all().unwrap().wait().unwrap();
+    table.flush().unwrap();
+    table.adopt(PartitionContent::empty(range)).unwrap();
+    table.update(b"a", b"1").unwrap().wait().unwrap();
+    drop(table);
+    let table = open(&disk).unwrap();
+    assert_eq!(table.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }

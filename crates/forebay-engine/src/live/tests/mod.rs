@@ -1,13 +1,16 @@
 //! The engine as its users see it, on disks in memory.
 
 mod basic;
+mod divided;
 mod expiry;
 mod files;
 mod holding;
 mod ingest;
 mod memory;
+mod pause;
 mod rate;
 mod removal;
+mod split;
 mod together;
 mod unwaiting;
 

@@ -7,7 +7,7 @@ use forebay_io::Clock;
 use forebay_run::operation::DeltaKind;
 
 use super::*;
-use crate::live::Batch;
+use crate::live::{Batch, PartitionContent};
 use crate::partition::PartitionId;
 
 fn put(table: &LiveTable, model: &mut Model, keys: std::ops::Range<u32>, value: &[u8]) {
@@ -191,7 +191,7 @@ fn a_partition_that_comes_later_keeps_its_keys() {
     table.release(range.id).unwrap();
     let _ = table.update(b"a", b"1").unwrap();
     table.delete_all().unwrap().wait().unwrap();
-    table.adopt(range.clone(), &[]).unwrap();
+    table.adopt(PartitionContent::empty(range.clone())).unwrap();
     table.update(b"n", b"2").unwrap().wait().unwrap();
     assert_eq!(range.id, PartitionId(1));
     let killed = open(&disk.after_kill()).unwrap();

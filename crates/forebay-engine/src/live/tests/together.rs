@@ -1,6 +1,6 @@
 //! Keys that are read together, and watched.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use forebay_io::sim::Over;
 
 use super::create;
 use crate::live::{Batch, LiveDraft, LiveError, LiveTable};
@@ -25,18 +25,18 @@ fn keys_of_one_partition_are_of_one_moment() {
     let table = table();
     let together = &KEYS[..3];
     set_all(&table, together, 0);
-    let done = AtomicBool::new(false);
+    let over = Over::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _at_end = over.at_end();
             for number in 1..20_000 {
                 set_all(&table, together, number);
                 if number % 5000 == 0 {
                     table.flush().unwrap();
                 }
             }
-            done.store(true, Ordering::Release);
         });
-        while !done.load(Ordering::Acquire) {
+        while !over.is() {
             let values = table.get_many(&KEYS).unwrap();
             assert!(values[0].is_some() && values[3].is_none() && values[4].is_none());
             assert!(

@@ -8,7 +8,8 @@ use forebay_run::operation::CowOperation;
 
 use super::{Model, create};
 use crate::live::part::PartView;
-use crate::live::shared::{GATE_ENDED, GATE_PAUSED};
+use crate::live::pause::Pause;
+use crate::live::shared::GATE_ENDED;
 use crate::live::{Batch, LiveDraft, LiveError, LiveLookup, LiveTable, Stored};
 
 fn batch(key: &[u8], value: &[u8]) -> Batch {
@@ -31,13 +32,14 @@ fn they_are_told_where_they_would_have_to() {
     table.commit(ticket).wait().unwrap();
     assert!(first.is_durable());
 
-    table.shared().gate.close(GATE_PAUSED);
+    let places = (0..table.shared().parts.places()).collect();
+    let paused = Pause::new(table.shared(), places);
     assert!(table.try_write(&batch(b"a", b"2")).unwrap().is_none());
     let transacted = table.try_transact(&[b"a"], |_| -> (Batch, ()) { panic!("called") });
     assert!(transacted.unwrap().is_none());
     assert_eq!(table.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 
-    table.shared().gate.open(GATE_PAUSED);
+    drop(paused);
     let read = |mut values: Vec<Option<Stored>>| (batch(b"a", b"3"), values.remove(0));
     let (commit, before) = table.try_transact(&[b"a"], read).unwrap().unwrap();
     let before = before.expect("a value");

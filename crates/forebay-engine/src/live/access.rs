@@ -1,0 +1,137 @@
+//! Getting at a partition to write to it, or to read it.
+//!
+//! Who was led to a partition may find that it is there no longer, once it is locked: then it was
+//! given up, or cut in two, and the router says what has become of the key. It is replaced while
+//! all partitions are locked, so that whoever finds one released is led elsewhere by it.
+
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use crate::live::error::LiveError;
+use crate::live::part::{Access, LivePart};
+use crate::live::shape::KeyPlace;
+use crate::live::shared::{GATE_ENDED, LiveShared};
+use crate::route::Router;
+
+/// Whether a writer may wait: for memory, for runs that are being added, for the device where it
+/// reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    AsNeeded,
+    Never,
+}
+
+/// What came of an attempt at a partition.
+pub(crate) enum Attempt<T> {
+    Done(T),
+    /// The partition is not at its place any more: ask the router again.
+    Moved,
+    /// It would have to wait, and may not.
+    Waits,
+}
+
+/// How long a thread that may not wait tries for a partition that another thread has locked: those
+/// who have it do so for a microsecond or two, unless they read from the device or were stopped by
+/// the system.
+pub(crate) const LOCK_TRY: Duration = Duration::from_micros(100);
+
+impl LiveShared {
+    /// The place of the partition that a key lies in.
+    #[inline]
+    pub fn partition_at(&self, place: KeyPlace, key: &[u8]) -> Result<usize, LiveError> {
+        let partition = self.parts.place_of(place.hash, key);
+        partition.ok_or_else(|| self.shape.not_here(key))
+    }
+
+    /// The same by a router that leads other keys, too: by two of them, keys of one partition that
+    /// is cut elsewhere meanwhile would be led to several places.
+    #[inline]
+    pub fn partition_by(
+        &self,
+        router: &Router,
+        place: KeyPlace,
+        key: &[u8],
+    ) -> Result<usize, LiveError> {
+        let partition = router.partition(place.hash, key);
+        partition.ok_or_else(|| self.shape.not_here(key))
+    }
+
+    /// A partition locked, to be read.
+    #[inline]
+    pub fn lock_to_read(&self, partition: usize, wait: bool) -> Attempt<MutexGuard<'_, LivePart>> {
+        let part = self.parts.at(partition);
+        let part = match wait {
+            true => Some(part.lock()),
+            false => part.try_lock_for(LOCK_TRY),
+        };
+        match part {
+            Some(part) if part.access == Access::Released => Attempt::Moved,
+            Some(part) => Attempt::Done(part),
+            None => Attempt::Waits,
+        }
+    }
+
+    /// A partition locked, with writes let through.
+    #[inline]
+    pub fn lock_to_write(
+        &self,
+        partition: usize,
+        wait: Wait,
+    ) -> Result<Attempt<MutexGuard<'_, LivePart>>, LiveError> {
+        if wait == Wait::AsNeeded {
+            let part = self.lock_waiting(partition)?;
+            return Ok(part.map_or(Attempt::Moved, Attempt::Done));
+        }
+        let part = match self.lock_to_read(partition, false) {
+            Attempt::Done(part) => part,
+            other => return Ok(other),
+        };
+        match self.gate.reasons() {
+            0 if part.access == Access::Paused => Ok(Attempt::Waits),
+            0 => Ok(Attempt::Done(part)),
+            reasons if reasons & GATE_ENDED != 0 => Err(self.ended()),
+            _ => Ok(Attempt::Waits),
+        }
+    }
+
+    /// The partition of a key locked, with writes let through, and its place.
+    #[inline]
+    pub fn lock_key(
+        &self,
+        place: KeyPlace,
+        key: &[u8],
+    ) -> Result<(usize, MutexGuard<'_, LivePart>), LiveError> {
+        loop {
+            let partition = self.partition_at(place, key)?;
+            if let Some(part) = self.lock_waiting(partition)? {
+                return Ok((partition, part));
+            }
+        }
+    }
+
+    /// `None`: the partition is not at its place any more.
+    #[inline]
+    fn lock_waiting(
+        &self,
+        partition: usize,
+    ) -> Result<Option<MutexGuard<'_, LivePart>>, LiveError> {
+        loop {
+            let part = self.parts.at(partition).lock();
+            match part.access {
+                Access::Open => {}
+                Access::Released => return Ok(None),
+                Access::Paused => {
+                    drop(part);
+                    self.wait_while_paused(partition)?;
+                    continue;
+                }
+            }
+            if self.gate.reasons() == 0 {
+                return Ok(Some(part));
+            }
+            drop(part);
+            self.wait_at_gate()?;
+        }
+    }
+}

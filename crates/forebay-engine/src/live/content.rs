@@ -1,0 +1,88 @@
+//! What a partition consists of, as one store tells another.
+
+use crate::live::manifest::{LivePartition, LiveRunRef};
+use crate::live::removed::Removed;
+use crate::name::RunId;
+use crate::partition::{Bounds, FIRST_EPOCH, PartitionRange};
+
+/// A partition with its runs: what a store has of it, and what another one takes in; see
+/// [`LiveTable::adopt`](crate::live::LiveTable::adopt).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionContent {
+    pub range: PartitionRange,
+    /// Counts what was decided on the partition: its bounds, and who has it. It only rises, so that
+    /// of two who tell of the partition the one with the greater epoch is right.
+    pub epoch: u64,
+    /// The last entry of the partition's own log whose effect is in the runs: what is read back
+    /// goes on behind it. 0 where it has no log of its own, as it is not replicated.
+    pub through_index: u64,
+    /// Oldest first.
+    pub runs: Vec<PartitionRun>,
+}
+
+/// A run of a partition, with what is said of it beside its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionRun {
+    pub id: RunId,
+    /// When the earliest of its deltas was written, in milliseconds since 1970-01-01 UTC, if it has
+    /// some; 0 where nobody knows.
+    pub deltas_since_ms: Option<u64>,
+    /// What of its file is the partition's, where there are records of others as well.
+    pub range: Option<Bounds>,
+    /// Ranges of keys, rising and apart, that were deleted from older runs of the partition.
+    pub removed: Vec<Bounds>,
+}
+
+impl PartitionContent {
+    /// A partition in its first epoch, without runs.
+    pub fn empty(range: PartitionRange) -> Self {
+        Self {
+            range,
+            epoch: FIRST_EPOCH,
+            through_index: 0,
+            runs: Vec::new(),
+        }
+    }
+}
+
+impl PartitionRun {
+    /// A run that was written for the table, and of which nothing else is known.
+    pub fn new(id: RunId) -> Self {
+        Self {
+            id,
+            deltas_since_ms: Some(0),
+            range: None,
+            removed: Vec::new(),
+        }
+    }
+}
+
+impl From<&LivePartition> for PartitionContent {
+    fn from(partition: &LivePartition) -> Self {
+        Self {
+            range: partition.range(),
+            epoch: partition.epoch,
+            through_index: partition.through_index,
+            runs: partition.runs.iter().map(PartitionRun::from).collect(),
+        }
+    }
+}
+
+impl From<&LiveRunRef> for PartitionRun {
+    fn from(run: &LiveRunRef) -> Self {
+        Self {
+            id: run.id.clone(),
+            deltas_since_ms: run.deltas_since_ms,
+            range: run.range.clone(),
+            removed: run.removed.clone().into(),
+        }
+    }
+}
+
+impl TryFrom<&PartitionRun> for Removed {
+    type Error = String;
+
+    fn try_from(run: &PartitionRun) -> Result<Self, String> {
+        Self::try_from(run.removed.clone())
+    }
+}

@@ -1,0 +1,257 @@
+//! A run of a partition, of whose file it may see a part only.
+//!
+//! Where a partition is cut in two, nothing is copied: both halves name the runs that it had, each
+//! with its bounds. A merge writes what its partition sees, so that the new run is all its own.
+//! Look-ups need not ask: a key that lies in a partition lies in what it sees of its runs. Whatever
+//! walks a run does.
+
+use std::ops::Bound as RangeBound;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_io::Disk;
+use forebay_run::hash::first_hash_of;
+use forebay_run::scan::{Cursor, Direction, Position, ScanRange};
+use forebay_run::{Run, RunError, RunScan};
+
+use crate::bound::Bound;
+use crate::described::Described;
+use crate::layout::TableFiles;
+use crate::live::error::LiveError;
+use crate::live::manifest::LiveRunRef;
+use crate::live::removed::is_void;
+use crate::live::shape::Shape;
+use crate::partition::Bounds;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct LiveRun {
+    pub run: Arc<Run>,
+    pub reference: LiveRunRef,
+    /// What the partition sees of it; without it all.
+    seen: Option<ScanRange>,
+}
+
+impl LiveRun {
+    /// REQUIRES: the file is that of the run which is described.
+    pub fn new(run: Arc<Run>, reference: LiveRunRef) -> Self {
+        let seen = reference.range.as_ref().map(scan_range);
+        Self {
+            run,
+            reference,
+            seen,
+        }
+    }
+
+    /// What the partition sees of some ranges of the run.
+    pub fn seen(&self, ranges: Vec<ScanRange>) -> Vec<ScanRange> {
+        match &self.seen {
+            None => ranges,
+            Some(seen) => {
+                let narrowed = ranges.iter().map(|range| narrowed(range, seen));
+                narrowed.filter(|range| !is_void(range)).collect()
+            }
+        }
+    }
+
+    /// About how many pages of the file the partition sees.
+    pub fn pages_seen(&self) -> u64 {
+        match &self.seen {
+            None => self.run.summary().pages,
+            Some(seen) => self.run.pages_in(seen),
+        }
+    }
+
+    /// Whether a part of its partition that has these bounds sees anything of it. Reads a page.
+    pub fn counts_within(&self, bounds: &Bounds) -> Result<bool, RunError> {
+        Ok(!self.reference.removed.is_empty() || has_records(&self.run, scan_range(bounds))?)
+    }
+
+    /// The run as a partition with these bounds sees it. `is_shared`: another one has it, too.
+    /// Reads a page or two.
+    pub fn within(&self, bounds: &Bounds, is_shared: bool) -> Result<Arc<Self>, RunError> {
+        let is_cut = is_shared || self.has_records_outside(bounds)?;
+        let reference = LiveRunRef {
+            range: is_cut.then(|| bounds.clone()),
+            ..self.reference.clone()
+        };
+        Ok(Arc::new(Self::new(Arc::clone(&self.run), reference)))
+    }
+
+    fn has_records_outside(&self, bounds: &Bounds) -> Result<bool, RunError> {
+        let before = ScanRange {
+            from: RangeBound::Unbounded,
+            to: RangeBound::Excluded(position(&bounds.lower)),
+        };
+        let behind = bounds.upper.as_ref().map(|upper| ScanRange {
+            from: RangeBound::Included(position(upper)),
+            to: RangeBound::Unbounded,
+        });
+        for range in std::iter::once(before).chain(behind) {
+            if has_records(&self.run, range)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Opens the file of a run and compares it with what the manifest says of it.
+pub(crate) fn open_file(
+    disk: &dyn Disk,
+    files: &TableFiles,
+    shape: &Shape,
+    reference: &LiveRunRef,
+) -> Result<Arc<Run>, LiveError> {
+    let path = files.run(&reference.id);
+    let run = Run::open(disk, &path).map_err(|source| shape.run_error(source))?;
+    match differs(shape, reference, &run) {
+        Some(what) => Err(refused(shape, &path, what)),
+        None => Ok(Arc::new(run)),
+    }
+}
+
+fn differs(shape: &Shape, reference: &LiveRunRef, run: &Run) -> Option<String> {
+    let described = Described {
+        summary: &reference.summary,
+        order: shape.order,
+        hasher: &shape.hasher,
+    };
+    let foreign = || "it was made for a table of another name".to_owned();
+    let differs = described.differs(run);
+    differs.or_else(|| (run.hasher() != &shape.hasher).then(foreign))
+}
+
+fn refused(shape: &Shape, path: &Path, what: String) -> LiveError {
+    shape.run_error(RunError::refused(path, what))
+}
+
+fn has_records(run: &Arc<Run>, range: ScanRange) -> Result<bool, RunError> {
+    if is_void(&range) {
+        return Ok(false);
+    }
+    RunScan::new(Arc::clone(run), range, Direction::Forward).advance()
+}
+
+/// What lies between the bounds of a partition.
+fn scan_range(bounds: &Bounds) -> ScanRange {
+    ScanRange {
+        from: RangeBound::Included(position(&bounds.lower)),
+        to: match &bounds.upper {
+            Some(upper) => RangeBound::Excluded(position(upper)),
+            None => RangeBound::Unbounded,
+        },
+    }
+}
+
+fn position(bound: &Bound) -> Position {
+    match bound {
+        Bound::Slot(slot) => Position {
+            hash: first_hash_of(u32::from(*slot)).unwrap_or(u64::MAX),
+            key: Vec::new(),
+        },
+        Bound::Key(key) => Position {
+            hash: 0,
+            key: key.clone(),
+        },
+    }
+}
+
+/// What two ranges have in common.
+fn narrowed(range: &ScanRange, within: &ScanRange) -> ScanRange {
+    ScanRange {
+        from: later(&range.from, &within.from).clone(),
+        to: earlier(&range.to, &within.to).clone(),
+    }
+}
+
+type End = RangeBound<Position>;
+
+fn later<'a>(a: &'a End, b: &'a End) -> &'a End {
+    use RangeBound::{Excluded, Included, Unbounded};
+    match (a, b) {
+        (Unbounded, other) | (other, Unbounded) => other,
+        (Included(at) | Excluded(at), Included(other)) => match at >= other {
+            true => a,
+            false => b,
+        },
+        (Included(at) | Excluded(at), Excluded(other)) => match at > other {
+            true => a,
+            false => b,
+        },
+    }
+}
+
+fn earlier<'a>(a: &'a End, b: &'a End) -> &'a End {
+    use RangeBound::{Excluded, Included, Unbounded};
+    match (a, b) {
+        (Unbounded, other) | (other, Unbounded) => other,
+        (Included(at) | Excluded(at), Included(other)) => match at <= other {
+            true => a,
+            false => b,
+        },
+        (Included(at) | Excluded(at), Excluded(other)) => match at < other {
+            true => a,
+            false => b,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn end(kind: u8, hash: u64, key: u8) -> End {
+        let at = Position {
+            hash,
+            key: vec![key],
+        };
+        match kind % 3 {
+            0 => End::Unbounded,
+            1 => End::Included(at),
+            _ => End::Excluded(at),
+        }
+    }
+
+    fn holds(range: &ScanRange, hash: u64, key: &[u8]) -> bool {
+        !range.is_below(hash, key) && !range.is_above(hash, key)
+    }
+
+    proptest! {
+        #[test]
+        fn a_place_lies_in_what_two_ranges_share_when_it_lies_in_both(
+            ends in proptest::collection::vec((any::<u8>(), 0u64..3, 0u8..4), 4),
+        ) {
+            let ends: Vec<End> = ends.into_iter().map(|(k, hash, key)| end(k, hash, key)).collect();
+            let range = |from: &End, to: &End| ScanRange { from: from.clone(), to: to.clone() };
+            let (a, b) = (range(&ends[0], &ends[1]), range(&ends[2], &ends[3]));
+            let both = narrowed(&a, &b);
+            for hash in 0..3 {
+                for key in 0..4 {
+                    let wanted = holds(&a, hash, &[key]) && holds(&b, hash, &[key]);
+                    prop_assert_eq!(holds(&both, hash, &[key]), wanted);
+                    prop_assert!(!wanted || !is_void(&both));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slots_are_ranges_of_hashes() {
+        let bounds = Bounds {
+            lower: Bound::Slot(3),
+            upper: Some(Bound::Slot(5)),
+        };
+        let range = scan_range(&bounds);
+        let first = |slot| first_hash_of(slot).unwrap();
+        assert!(holds(&range, first(3), b"a") && holds(&range, first(5) - 1, b"a"));
+        assert!(!holds(&range, first(3) - 1, b"a") && !holds(&range, first(5), b""));
+        let open = Bounds {
+            upper: None,
+            ..bounds
+        };
+        assert!(holds(&scan_range(&open), u64::MAX, b"z"));
+    }
+}

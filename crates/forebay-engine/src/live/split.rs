@@ -1,0 +1,168 @@
+//! Cutting a partition in two.
+//!
+//! 1. Memory is flushed, then once more with the partition's writes held up: it is in its runs, and
+//!    the log has nothing of it that would be read back.
+//! 2. One replacement of the manifest puts two partitions in its place. Both name its runs, as far
+//!    as they have records for them, with their own bounds where the file has others' as well.
+//! 3. With all partitions locked, keys are led to the two from then on. Who was led to the one
+//!    before asks again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use forebay_run::RunError;
+
+use crate::bound::Bound;
+use crate::live::error::LiveError;
+use crate::live::manifest::{LiveManifest, LivePartition, LiveRunRef};
+use crate::live::part::LivePart;
+use crate::live::pause::Pause;
+use crate::live::run::LiveRun;
+use crate::live::shared::LiveShared;
+use crate::name::RunId;
+use crate::partition::{Bounds, PartitionId, PartitionRange};
+
+/// Where a partition is to be cut, and the new one's id.
+struct Cut<'a> {
+    id: PartitionId,
+    at: &'a Bound,
+    right: PartitionId,
+}
+
+impl LiveShared {
+    /// See [`LiveTable::split`](crate::live::LiveTable::split).
+    pub fn split(&self, id: PartitionId, at: &Bound, right: PartitionId) -> Result<(), LiveError> {
+        let cut = Cut { id, at, right };
+        let _one_at_a_time = self.ingesting.lock();
+        self.parts
+            .check_room()
+            .map_err(|why| self.uncut(id, &why))?;
+        // Before anything is written for it.
+        self.halves_of(&self.structure.lock(), &cut)?;
+        self.flush()?;
+        let _no_merges = self.compacting.lock();
+        let place = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
+        let paused = Pause::new(self, vec![place]);
+        paused.flush()?;
+        self.closing(self.cut(&cut, place))
+    }
+
+    fn cut(&self, cut: &Cut<'_>, place: usize) -> Result<(), LiveError> {
+        let mut manifest = self.structure.lock();
+        let halves = self.halves_of(&manifest, cut)?;
+        let runs = Arc::clone(&self.parts.at(place).lock().view.runs);
+        let of_halves = self.runs_of_halves(&manifest, &runs, cut.id, &halves);
+        let of_halves = of_halves.map_err(|source| self.shape.run_error(source))?;
+        let mut next = manifest.clone();
+        replace(&mut next, cut.id, &halves, &of_halves);
+        let checked = next.check_partitions();
+        checked.map_err(|why| self.uncut(cut.id, &why))?;
+        self.replace_manifest(&next)?;
+        let partitions = self.parts.places() + 1;
+        let [left_runs, right_runs] = of_halves;
+        let part = |runs: Vec<_>| LivePart::new(runs.into(), partitions, self.budget());
+        let [left, right] = halves;
+        let halves = [(left, part(left_runs)), (right, part(right_runs))];
+        self.parts.split(&self.shape, place, halves);
+        // Runs of which neither has a record are nobody's.
+        self.changed_partitions(&mut manifest, next);
+        drop(manifest);
+        self.remove_unnamed(runs.iter().map(|run| &run.reference.id));
+        Ok(())
+    }
+
+    /// The two that a partition becomes.
+    fn halves_of(
+        &self,
+        manifest: &LiveManifest,
+        cut: &Cut<'_>,
+    ) -> Result<[PartitionRange; 2], LiveError> {
+        let (id, at) = (cut.id, cut.at);
+        let mut partitions = manifest.partitions.iter();
+        let whole = partitions.find(|partition| partition.id == id);
+        let whole = whole.ok_or_else(|| self.no_partition(id))?;
+        let bounds = &whole.bounds;
+        let is_within = bounds.holds(at) && *at != bounds.lower;
+        if !is_within || std::mem::discriminant(at) != std::mem::discriminant(&bounds.lower) {
+            return Err(self.uncut(
+                id,
+                &format!("{at} does not lie within it: it goes {bounds}"),
+            ));
+        }
+        let is_known = |known: PartitionId| known == cut.right;
+        let mut known = manifest.partitions.iter().map(|partition| partition.id);
+        if known.any(is_known) || manifest.gone.iter().any(|gone| is_known(gone.id)) {
+            let why = format!("another partition is, or was, {}: give a new id", cut.right);
+            return Err(self.uncut(id, &why));
+        }
+        let (lower, upper) = (bounds.lower.clone(), bounds.upper.clone());
+        let half = |id: PartitionId, lower: Bound, upper: Option<Bound>| PartitionRange {
+            id,
+            bounds: Bounds { lower, upper },
+        };
+        let left = half(id, lower, Some(at.clone()));
+        Ok([left, half(cut.right, at.clone(), upper)])
+    }
+
+    /// The runs of both halves. What both have, or another partition has, is cut in each.
+    fn runs_of_halves(
+        &self,
+        manifest: &LiveManifest,
+        runs: &[Arc<LiveRun>],
+        id: PartitionId,
+        [left, right]: &[PartitionRange; 2],
+    ) -> Result<[Vec<Arc<LiveRun>>; 2], RunError> {
+        let others = manifest.partitions.iter().filter(|other| other.id != id);
+        let others: HashSet<&RunId> = others
+            .flat_map(|other| &other.runs)
+            .map(|run| &run.id)
+            .collect();
+        let (mut of_left, mut of_right) = (Vec::new(), Vec::new());
+        for run in runs {
+            let counts_left = run.counts_within(&left.bounds)?;
+            let counts_right = run.counts_within(&right.bounds)?;
+            let is_shared = counts_left && counts_right || others.contains(&run.reference.id);
+            if counts_left {
+                of_left.push(run.within(&left.bounds, is_shared)?);
+            }
+            if counts_right {
+                of_right.push(run.within(&right.bounds, is_shared)?);
+            }
+        }
+        Ok([of_left, of_right])
+    }
+
+    fn uncut(&self, id: PartitionId, why: &str) -> LiveError {
+        LiveError::Partition {
+            table: self.shape.table.clone(),
+            problem: format!("partition {id} cannot be cut in two: {why}"),
+        }
+    }
+}
+
+/// Puts two partitions in the place of one. REQUIRES: it is there.
+fn replace(
+    manifest: &mut LiveManifest,
+    id: PartitionId,
+    halves: &[PartitionRange; 2],
+    runs: &[Vec<Arc<LiveRun>>; 2],
+) {
+    let found = manifest.partitions.iter().position(|part| part.id == id);
+    let Some(place) = found else { return };
+    let whole = &manifest.partitions[place];
+    let references = |runs: &Vec<Arc<LiveRun>>| -> Vec<LiveRunRef> {
+        runs.iter().map(|run| run.reference.clone()).collect()
+    };
+    let parts: Vec<LivePartition> = halves
+        .iter()
+        .zip(runs)
+        .map(|(range, runs)| LivePartition {
+            id: range.id,
+            bounds: range.bounds.clone(),
+            epoch: whole.epoch + 1,
+            through_index: whole.through_index,
+            runs: references(runs),
+        })
+        .collect();
+    manifest.partitions.splice(place..=place, parts);
+}
