@@ -1,0 +1,147 @@
+//! What clients and the coordinator ask for: proposals, reads, changes of the group, another
+//! leader.
+
+use crate::bugs::{Bug, is_planted};
+use crate::entry::{Content, MOST_CHANGES, MOST_ENTRY_BYTES, MOST_PROPOSALS, Proposal};
+use crate::events::{Action, Permit, Refusal};
+use crate::ids::{PeerId, Place, RequestId};
+use crate::membership::{Change, to_raft};
+use crate::replica::{Logged, Replica, Seen};
+use crate::time::Now;
+
+/// Content of an entry beside its operations, and beside each of them.
+const ENTRY_BYTES: usize = 16;
+const PROPOSAL_BYTES: usize = 16;
+/// A learner may vote when it is so many entries behind at most.
+const CLOSE_BEHIND: u64 = 1000;
+
+impl Replica {
+    pub(crate) fn take_proposal(
+        &mut self,
+        now: Now,
+        proposal: Proposal,
+        actions: &mut Vec<Action>,
+    ) {
+        let is_handed_over = self.raw.raft.lead_transferee.is_some();
+        let refusal = match self.is_leader() {
+            false => Refusal::NotLeader(self.leader()),
+            true if is_handed_over || !self.has_majority(now) => Refusal::NoReplicas,
+            true => return self.gathered.push(proposal),
+        };
+        actions.push(self.refuse(proposal.request, refusal));
+    }
+
+    /// Makes an entry of what came while the one before was written.
+    pub(crate) fn log_gathered(&mut self, now: Now, actions: &mut Vec<Action>) {
+        while self.is_leader() && self.writing.is_none() && !self.gathered.is_empty() {
+            let mut room = MOST_ENTRY_BYTES - ENTRY_BYTES;
+            let fits = |proposal: &&Proposal| {
+                let size = proposal.operations.len() + PROPOSAL_BYTES;
+                let fits = size <= room;
+                room = room.saturating_sub(size);
+                fits
+            };
+            let all = self.gathered.iter().take(MOST_PROPOSALS);
+            let count = all.take_while(fits).count();
+            // One that never fits is refused by itself.
+            let proposals: Vec<_> = self.gathered.drain(..count.max(1)).collect();
+            let requests: Vec<_> = proposals.iter().map(|proposal| proposal.request).collect();
+            let stamp_ms = self.clock.stamp(now);
+            let content = Content::Batch {
+                stamp_ms,
+                proposals,
+            };
+            let is_logged = count > 0
+                && (self.raw)
+                    .propose(Vec::new(), content.to_bytes().into())
+                    .is_ok();
+            if !is_logged {
+                let refused = requests.into_iter();
+                actions.extend(refused.map(|it| self.refuse(it, Refusal::NoReplicas)));
+                continue;
+            }
+            let place = Place {
+                term: self.raw.raft.term,
+                index: self.raw.raft.raft_log.last_index(),
+            };
+            self.logged.push_back(Logged { place, requests });
+        }
+    }
+
+    pub(crate) fn take_read(&mut self, now: Now, request: RequestId, actions: &mut Vec<Action>) {
+        if self.holds_lease(now) {
+            return actions.push(Action::Read(Permit {
+                request,
+                index: self.raw.raft.raft_log.committed,
+                lease: Some(self.raw.raft.term),
+            }));
+        }
+        if self.leader().is_none() {
+            return actions.push(self.refuse(request, Refusal::NotLeader(None)));
+        }
+        self.reads.wait(now.monotonic, request);
+    }
+
+    /// The coordinator's wish, if the group is ready for it.
+    pub(crate) fn propose_changes(&mut self, changes: &[Change]) {
+        let members = self.membership();
+        let fits = |change: &Change| match change {
+            Change::AddLearner(peer) => peer.0 != 0 && !members.contains(*peer),
+            Change::Promote(peer) => members.learners.contains(peer) && self.is_close(*peer),
+            Change::Remove(peer) => members.contains(*peer),
+        };
+        let is_one = (1..=MOST_CHANGES).contains(&changes.len());
+        let is_settled = !self.raw.raft.has_pending_conf() && !members.is_joint();
+        if self.is_leader() && is_one && is_settled && changes.iter().all(fits) {
+            let context = Content::Changes(changes.to_vec()).to_bytes();
+            // One that is dropped is wished again.
+            let _ = (self.raw).propose_conf_change(context.into(), to_raft(changes));
+        }
+    }
+
+    fn is_close(&self, peer: PeerId) -> bool {
+        let committed = self.raw.raft.raft_log.committed;
+        let progress = self.progress(peer);
+        progress.is_some_and(|it| it.is_active && it.matched + CLOSE_BEHIND >= committed)
+    }
+
+    pub(crate) fn hand_over(&mut self, to: PeerId) {
+        let is_voter = self.membership().voters.contains(&to);
+        if self.is_leader() && to != self.me && is_voter {
+            // From here on reads ask the others: the new leader may be elected within the lease.
+            self.handed_over_in = self.raw.raft.term;
+            self.raw.transfer_leader(to.0);
+        }
+    }
+
+    /// Answers those who wait for a leader that is none any more.
+    pub(crate) fn notice_leader(&mut self, now: Now, actions: &mut Vec<Action>) {
+        let (term, leader) = (self.raw.raft.term, self.leader());
+        if (self.seen.term, self.seen.leader) == (term, leader) {
+            return;
+        }
+        let led = self.seen.leader == Some(self.me);
+        self.seen = Seen {
+            term,
+            leader,
+            since: now.monotonic,
+        };
+        let not_leader = Refusal::NotLeader(leader.filter(|peer| *peer != self.me));
+        if led {
+            let why = match is_planted(Bug::ProposesTwice) {
+                true => not_leader,
+                false => Refusal::Uncertain,
+            };
+            for logged in std::mem::take(&mut self.logged) {
+                let requests = logged.requests.into_iter();
+                actions.extend(requests.map(|request| self.refuse(request, why)));
+            }
+        }
+        for proposal in std::mem::take(&mut self.gathered) {
+            actions.push(self.refuse(proposal.request, not_leader));
+        }
+        for request in self.reads.reset() {
+            actions.push(self.refuse(request, not_leader));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Entries of a group's log, as the engine stores them and as replicas send them.
+//!
+//! | kind | content |
+//! | --- | --- |
+//! | 0 | nothing: a leader's first entry |
+//! | 1 | stamp_ms u64; count u32; as often request u64, length u32, operations |
+//! | 2 | count u32; as often kind u8, peer u64: a change of the group |
+//!
+//! The library keeps changes of a group as protobuf. Those bytes are made in this process where a
+//! change is proposed, and never decoded: an entry carries our own beside them.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use raft::eraftpb::{Entry, EntryType};
+
+use crate::bytes_of::{CodecError, Reader, put_bytes};
+use crate::ids::{PeerId, Place, RequestId};
+use crate::membership::Change;
+
+/// The most proposals of one entry, and bytes of its content.
+pub const MOST_PROPOSALS: usize = 4096;
+pub const MOST_ENTRY_BYTES: usize = 32 << 20;
+/// The most peers that one change names.
+pub const MOST_CHANGES: usize = 16;
+
+/// Operations that are applied together or not at all, as the engine encodes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposal {
+    pub request: RequestId,
+    pub operations: Bytes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    Nothing,
+    Batch {
+        /// The partition's time, by which these operations are judged on every replica.
+        stamp_ms: u64,
+        proposals: Vec<Proposal>,
+    },
+    /// Without changes: the end of a joint configuration.
+    Changes(Vec<Change>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    pub place: Place,
+    pub content: Content,
+}
+
+impl Content {
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        match self {
+            Self::Nothing => out.put_u8(0),
+            Self::Batch {
+                stamp_ms,
+                proposals,
+            } => {
+                out.put_u8(1);
+                out.put_u64_le(*stamp_ms);
+                out.put_u32_le(proposals.len() as u32);
+                for proposal in proposals {
+                    out.put_u64_le(proposal.request.0);
+                    put_bytes(&mut out, &proposal.operations);
+                }
+            }
+            Self::Changes(changes) => {
+                out.put_u8(2);
+                out.put_u32_le(changes.len() as u32);
+                for change in changes {
+                    let (kind, peer) = match change {
+                        Change::AddLearner(peer) => (0, peer),
+                        Change::Promote(peer) => (1, peer),
+                        Change::Remove(peer) => (2, peer),
+                    };
+                    out.put_u8(kind);
+                    out.put_u64_le(peer.0);
+                }
+            }
+        }
+        out.freeze()
+    }
+
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, CodecError> {
+        let mut reader = Reader::new(bytes);
+        let content = match reader.u8()? {
+            0 => Self::Nothing,
+            1 => Self::Batch {
+                stamp_ms: reader.u64()?,
+                proposals: read_proposals(&mut reader)?,
+            },
+            2 => Self::Changes(read_changes(&mut reader)?),
+            found => {
+                return Err(CodecError::Unknown {
+                    what: "kind of entry",
+                    found,
+                });
+            }
+        };
+        reader.end()?;
+        Ok(content)
+    }
+}
+
+fn read_proposals(reader: &mut Reader) -> Result<Vec<Proposal>, CodecError> {
+    let count = reader.count("proposals", MOST_PROPOSALS)?;
+    let mut proposals = Vec::new();
+    for _ in 0..count {
+        let request = RequestId(reader.u64()?);
+        let operations = reader.bytes("operations", MOST_ENTRY_BYTES)?;
+        proposals.push(Proposal {
+            request,
+            operations,
+        });
+    }
+    Ok(proposals)
+}
+
+fn read_changes(reader: &mut Reader) -> Result<Vec<Change>, CodecError> {
+    let count = reader.count("changes", MOST_CHANGES)?;
+    let mut changes = Vec::new();
+    for _ in 0..count {
+        let (kind, peer) = (reader.u8()?, PeerId(reader.u64()?));
+        changes.push(match kind {
+            0 => Change::AddLearner(peer),
+            1 => Change::Promote(peer),
+            2 => Change::Remove(peer),
+            found => {
+                return Err(CodecError::Unknown {
+                    what: "change",
+                    found,
+                });
+            }
+        });
+    }
+    Ok(changes)
+}
+
+impl LogEntry {
+    pub(crate) fn of(entry: &Entry) -> Result<Self, CodecError> {
+        let place = Place {
+            term: entry.term,
+            index: entry.index,
+        };
+        let content = match entry.get_entry_type() {
+            EntryType::EntryNormal if entry.data.is_empty() => Content::Nothing,
+            EntryType::EntryNormal => Content::from_bytes(entry.data.clone())?,
+            _ if entry.context.is_empty() => Content::Changes(Vec::new()),
+            _ => Content::from_bytes(entry.context.clone())?,
+        };
+        Ok(Self { place, content })
+    }
+
+    pub(crate) fn to_raft(&self) -> Entry {
+        let mut entry = Entry::default();
+        (entry.term, entry.index) = (self.place.term, self.place.index);
+        match &self.content {
+            Content::Nothing => {}
+            Content::Batch { .. } => entry.data = self.content.to_bytes(),
+            Content::Changes(changes) => {
+                entry.set_entry_type(EntryType::EntryConfChangeV2);
+                if !changes.is_empty() {
+                    entry.context = self.content.to_bytes();
+                }
+            }
+        }
+        entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_read_as_they_are_written() {
+        let proposals = vec![Proposal {
+            request: RequestId(7),
+            operations: Bytes::from_static(b"set"),
+        }];
+        let all = [
+            Content::Nothing,
+            Content::Batch {
+                stamp_ms: 9,
+                proposals,
+            },
+            Content::Changes(vec![Change::Promote(PeerId(4)), Change::Remove(PeerId(1))]),
+            Content::Changes(Vec::new()),
+        ];
+        for content in all {
+            let bytes = content.to_bytes();
+            assert_eq!(Content::from_bytes(bytes.clone()), Ok(content.clone()));
+            for len in 0..bytes.len() {
+                assert!(Content::from_bytes(bytes.slice(..len)).is_err());
+            }
+            let place = Place { term: 2, index: 5 };
+            let entry = LogEntry { place, content };
+            assert_eq!(LogEntry::of(&entry.to_raft()), Ok(entry));
+        }
+        let many = Bytes::from_static(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
+        assert!(matches!(
+            Content::from_bytes(many),
+            Err(CodecError::TooMany { .. })
+        ));
+    }
+}

@@ -1,0 +1,128 @@
+//! What a replica is told, and what it wants done.
+
+use bytes::Bytes;
+
+use crate::entry::LogEntry;
+use crate::frame::PeerMessage;
+use crate::ids::{PeerId, Place, RequestId};
+use crate::membership::Change;
+use crate::tail::SnapshotFacts;
+
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// About every [`TICK`](crate::TICK).
+    Tick,
+    Message(PeerMessage),
+    /// Operations that are to be logged and applied. Without operations it only moves the
+    /// partition's time.
+    Propose {
+        request: RequestId,
+        operations: Bytes,
+    },
+    /// A linearizable read: answered by a permit or a refusal.
+    Read {
+        request: RequestId,
+    },
+    /// What [`Action::Persist`] of this number asked for, and of all before it, survives as the
+    /// table's durability says.
+    Persisted {
+        number: u64,
+    },
+    /// The engine's state has all entries up to this one.
+    Applied {
+        index: u64,
+    },
+    /// Entries up to this one need not be kept for peers.
+    Trim {
+        through: u64,
+    },
+    /// A copy that was asked for lies ready and is not in use yet.
+    SnapshotCame(SnapshotFacts),
+    SnapshotFailed,
+    /// The coordinator's wish: a leader logs it, others ignore it. What became of it shows in
+    /// [`Replica::membership`](crate::Replica::membership); wishing twice does no harm.
+    Change(Vec<Change>),
+    /// The coordinator's wish that this voter leads.
+    Transfer {
+        to: PeerId,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Write this, in the order of numbers, then say [`Event::Persisted`]. A crash may leave any
+    /// beginning of what was not acknowledged. What cannot be written (a full disk) is tried again:
+    /// meanwhile the replica promises nothing.
+    Persist(Persist),
+    /// May get lost, come twice, or late.
+    Send(PeerMessage),
+    /// Apply these, in order, then say [`Event::Applied`]. After a restart those behind the applied
+    /// place come again.
+    Apply(Vec<Committed>),
+    /// Read when all up to the permit's index is applied, then ask
+    /// [`Replica::permits`](crate::Replica::permits).
+    Read(Permit),
+    Refuse {
+        request: RequestId,
+        why: Refusal,
+    },
+    /// Bring a copy of the partition, at this place or a later one, from that peer.
+    FetchSnapshot {
+        from: PeerId,
+        at_least: Place,
+    },
+    /// The copy that came is of no use.
+    DropSnapshot,
+}
+
+/// What has to survive, in this order: a copy that replaces state and log, entries, the state.
+#[derive(Debug, Clone)]
+pub struct Persist {
+    pub number: u64,
+    /// Put the copy that came in place of state and log, in one step.
+    pub snapshot: Option<SnapshotFacts>,
+    /// The first replaces what was at its index and behind it.
+    pub entries: Vec<LogEntry>,
+    pub promise: Option<Promise>,
+    /// False: it may be written later, and nobody waits for it.
+    pub is_awaited: bool,
+}
+
+/// What a peer has promised: its term, and whom it votes for in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Promise {
+    pub term: u64,
+    pub vote: Option<PeerId>,
+    /// Entries up to here are decided. An older number does no harm.
+    pub committed: u64,
+}
+
+/// A decided entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    pub entry: LogEntry,
+    /// State and facts at this place, to be kept with it.
+    pub facts: SnapshotFacts,
+    /// Its proposals came to this replica in this life, and wait for what comes of them.
+    pub is_awaited: bool,
+}
+
+/// Leave to answer a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permit {
+    pub request: RequestId,
+    /// The state has to be at least this one.
+    pub index: u64,
+    /// `None`: a majority confirmed it, and it stays good. Else the term of the lease.
+    pub(crate) lease: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another one leads, as far as is known. Nothing was logged.
+    NotLeader(Option<PeerId>),
+    /// -NOREPLICAS: no majority answers. Nothing was logged.
+    NoReplicas,
+    /// -UNCERTAIN: it is logged, and may come to be applied or not.
+    Uncertain,
+}

@@ -1,0 +1,215 @@
+//! Time and messages of peers: heartbeats, elections, and what is not believed.
+
+use raft::eraftpb::{Message, MessageType};
+use raft::{SnapshotStatus, StateRole};
+
+use crate::events::{Action, Refusal};
+use crate::ids::{PeerId, Place};
+use crate::replica::Replica;
+use crate::sense::makes_sense;
+use crate::time::{HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE};
+
+/// How a candidate says that the leader itself wants it to lead; the library does not export it.
+const TRANSFER: &[u8] = b"CampaignTransfer";
+
+/// The leader itself wants the candidate to lead.
+fn is_wanted(message: &Message) -> bool {
+    message.context == TRANSFER
+}
+
+impl Replica {
+    /// One event is one tick, however late it comes: a process that was stopped
+    /// does not believe that its leader was silent meanwhile.
+    pub(crate) fn tick(&mut self, now: Now, actions: &mut Vec<Action>) {
+        if !self.is_tick_due(now) {
+            return;
+        }
+        self.last_tick = now.monotonic;
+        self.ticks += 1;
+        self.raw.tick();
+        match self.is_leader() {
+            true => self.tick_leader(now),
+            false => self.maybe_stand(now),
+        }
+        for request in self.reads.give_up(now.monotonic) {
+            actions.push(self.refuse(request, Refusal::NoReplicas));
+        }
+    }
+
+    fn tick_leader(&mut self, now: Now) {
+        if self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
+            match self.raw.raft.commit_to_current_term() {
+                true => self.begin_round(now),
+                false => self.raw.ping(),
+            }
+        }
+        self.retry_copies(now);
+    }
+
+    /// A peer that a copy was announced to may not have heard of it.
+    fn retry_copies(&mut self, now: Now) {
+        let peers = self.raw.raft.prs().iter();
+        let waits = |progress: &raft::Progress| progress.state == raft::ProgressState::Snapshot;
+        let waiting: Vec<u64> = peers
+            .filter(|(_, progress)| waits(progress))
+            .map(|(id, _)| *id)
+            .collect();
+        self.copying.retain(|id, _| waiting.contains(id));
+        for id in waiting {
+            let since = *self.copying.entry(id).or_insert(now.monotonic);
+            if now.monotonic >= since + SNAPSHOT_PATIENCE {
+                self.copying.remove(&id);
+                self.raw.report_snapshot(id, SnapshotStatus::Failure);
+            }
+        }
+    }
+
+    /// Calls an election if no leader was heard of for long enough. Not while something is written:
+    /// the library takes what a candidate has for written.
+    fn maybe_stand(&mut self, now: Now) {
+        let raft = &mut self.raw.raft;
+        let is_due = raft.election_elapsed as u64 >= self.election_ticks;
+        let may = raft.promotable() && now.monotonic >= self.promised_until;
+        if is_due && may && self.writing.is_none() {
+            raft.election_elapsed = 0;
+            self.draw_election();
+            // It fails where a change of the group is not applied yet; the next one may not.
+            let _ = self.raw.campaign();
+        }
+    }
+
+    pub(crate) fn begin_round(&mut self, now: Now) {
+        let mark = self.reads.begin(now.monotonic, self.me);
+        self.raw.read_index(mark);
+    }
+
+    pub(crate) fn hear(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
+        if !makes_sense(&self.raw, &message) {
+            return;
+        }
+        match message.get_msg_type() {
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote
+                if now.monotonic < self.promised_until && !is_wanted(&message) => {}
+            MessageType::MsgTimeoutNow if self.writing.is_some() => {}
+            MessageType::MsgSnapshot => self.hear_of_copy(now, message, actions),
+            kind => {
+                let leads = matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat);
+                let term = message.term;
+                // An answer of a peer that has left is refused, and of no use.
+                let _ = self.raw.step(message);
+                self.hear_leader(now, leads && term == self.raw.raft.term);
+            }
+        }
+    }
+
+    fn hear_leader(&mut self, now: Now, leads: bool) {
+        if leads && self.raw.raft.state == StateRole::Follower {
+            self.promised_until = now.monotonic + PROMISE;
+        }
+    }
+
+    /// The leader's log does not go back far enough. The library is told once the copy is here;
+    /// until then the announcement is a heartbeat.
+    fn hear_of_copy(&mut self, now: Now, message: Message, actions: &mut Vec<Action>) {
+        let metadata = message.get_snapshot().get_metadata();
+        let at_least = Place {
+            term: metadata.term,
+            index: metadata.index,
+        };
+        let (from, term) = (message.from, message.term);
+        let log = &self.raw.raft.raft_log;
+        if at_least.index <= log.committed || log.match_term(at_least.index, at_least.term) {
+            let _ = self.raw.step(message);
+            return self.hear_leader(now, term == self.raw.raft.term);
+        }
+        let mut beat = Message::default();
+        beat.set_msg_type(MessageType::MsgHeartbeat);
+        (beat.from, beat.to, beat.term) = (from, self.me.0, term);
+        let _ = self.raw.step(beat);
+        if term != self.raw.raft.term {
+            return;
+        }
+        self.hear_leader(now, true);
+        let from = PeerId(from);
+        let is_asked = self.fetching.is_some_and(|(asked, since)| {
+            asked == from && now.monotonic < since + SNAPSHOT_PATIENCE
+        });
+        if !is_asked && self.came.is_none() && self.installing.is_none() {
+            self.fetching = Some((from, now.monotonic));
+            actions.push(Action::FetchSnapshot { from, at_least });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::events::Event;
+    use crate::frame::PeerMessage;
+    use crate::ids::GroupId;
+    use crate::start::Start;
+
+    const GROUP: GroupId = GroupId(1);
+
+    fn at_ms(ms: u64) -> Now {
+        let monotonic = Duration::from_millis(ms);
+        Now {
+            monotonic,
+            unix_ms: ms,
+        }
+    }
+
+    /// Whether it writes down a vote when it is asked for one.
+    fn votes(replica: &mut Replica, now: Now, term: u64, context: &'static [u8]) -> bool {
+        let mut raft = Message::default();
+        raft.set_msg_type(MessageType::MsgRequestVote);
+        (raft.from, raft.to, raft.term) = (2, 1, term);
+        (raft.index, raft.log_term) = (1, 1);
+        raft.context = context.into();
+        let group = GROUP;
+        let actions = replica.handle(now, Event::Message(PeerMessage { group, raft }));
+        let is_vote = |action: &Action| {
+            matches!(action, Action::Persist(persist)
+                if persist.promise.is_some_and(|promise| promise.vote == Some(PeerId(2))))
+        };
+        actions.iter().any(is_vote)
+    }
+
+    fn founder() -> Replica {
+        let voters = [PeerId(1), PeerId(2), PeerId(3)];
+        let start = Start::founder(GROUP, PeerId(1), &voters, 1);
+        Replica::new(at_ms(5000), &start).unwrap()
+    }
+
+    #[test]
+    fn a_restarted_replica_helps_nobody_for_as_long_as_it_may_have_promised() {
+        let mut replica = founder();
+        assert!(!votes(&mut replica, at_ms(5010), 2, b""));
+        assert!(!votes(&mut replica, at_ms(5990), 3, b""));
+        assert!(votes(&mut replica, at_ms(6000), 4, b""));
+        let mut replica = founder();
+        assert!(
+            votes(&mut replica, at_ms(5010), 2, TRANSFER),
+            "the leader itself wants it"
+        );
+    }
+
+    #[test]
+    fn who_heard_of_a_leader_helps_no_other() {
+        let mut replica = founder();
+        let mut raft = Message::default();
+        raft.set_msg_type(MessageType::MsgHeartbeat);
+        (raft.from, raft.to, raft.term) = (3, 1, 2);
+        let message = PeerMessage { group: GROUP, raft };
+        let actions = replica.handle(at_ms(7000), Event::Message(message));
+        for action in actions {
+            if let Action::Persist(persist) = action {
+                let number = persist.number;
+                replica.handle(at_ms(7001), Event::Persisted { number });
+            }
+        }
+        assert!(!votes(&mut replica, at_ms(7990), 3, b""));
+    }
+}

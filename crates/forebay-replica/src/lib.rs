@@ -1,0 +1,42 @@
+//! Replicas of partitions by Raft: state machines without I/O.
+//!
+//! A partition is a Raft group, by the crate `raft`. A [`Replica`] is told what happens ([`Event`])
+//! and says what is to be done ([`Action`]); the shell that carries it out has the clock, the log,
+//! the engine and the connections. Groups that lie on the same nodes share frames ([`encode`]) and
+//! the physical log.
+//!
+//! What a crash leaves is the shell's part: after one it asks [`check_memory`] whether the replica
+//! remembers what it promised, then goes on with [`Replica::new`], or founds a new peer that the
+//! coordinator has the group take in.
+
+mod asking;
+mod bugs;
+mod bytes_of;
+mod entry;
+mod events;
+mod frame;
+mod hearing;
+mod ids;
+mod membership;
+mod memory;
+mod reads;
+mod ready;
+mod replica;
+mod sense;
+#[cfg(test)]
+mod sim_tests;
+mod start;
+mod tail;
+mod time;
+
+pub use bytes_of::CodecError;
+pub use entry::{Content, LogEntry, MOST_ENTRY_BYTES, Proposal};
+pub use events::{Action, Committed, Event, Permit, Persist, Promise, Refusal};
+pub use frame::{PeerMessage, decode, encode};
+pub use ids::{GroupId, PeerId, Place, RequestId};
+pub use membership::{Change, Membership};
+pub use memory::{Durability, Forgot, Found, check_memory};
+pub use replica::{PeerProgress, Replica};
+pub use start::{Start, StartError};
+pub use tail::SnapshotFacts;
+pub use time::{LEASE, Now, PROMISE, TICK};

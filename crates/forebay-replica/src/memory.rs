@@ -1,0 +1,106 @@
+//! Whether a replica remembers what it promised.
+//!
+//! A vote and an acknowledgement are promises, kept in the log. Who may have lost the end of its
+//! log must not vote or answer as the peer that it was: others count on what it said. It leaves the
+//! group and comes back as a new peer, a learner first. The shell asks here before it makes a
+//! [`Replica`](crate::Replica) of what it found.
+
+use thiserror::Error;
+
+use crate::bugs::{Bug, is_planted};
+
+/// When what was written survives the loss of power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is acknowledged.
+    Sync,
+    /// When the system writes it: acknowledged is what a process's end leaves.
+    Os,
+    /// As `Os`, and synced each so many milliseconds.
+    EveryMs(u64),
+}
+
+/// What a starting process found of a replica.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub durability: Durability,
+    /// The machine's boot id when the log was last opened (Linux: /proc/sys/kernel/random/boot_id).
+    pub boot_then: u128,
+    pub boot_now: u128,
+    /// The process before ended by itself: it synced the log and left a marker. The marker is
+    /// removed, and that synced, before anything is promised again.
+    pub stopped_clean: bool,
+    /// Each record of the log is whole, up to its end or a torn last one that was never
+    /// acknowledged.
+    pub log_is_whole: bool,
+}
+
+/// Why a replica has to come back as a new peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Forgot {
+    #[error(
+        "the machine restarted, and its durability does not keep all that was acknowledged: the \
+         replica joins its group again as a new peer"
+    )]
+    Restart,
+    #[error("the log is damaged: the replica joins its group again as a new peer")]
+    Damage,
+}
+
+pub fn check_memory(found: &Found) -> Result<(), Forgot> {
+    if is_planted(Bug::VotesAfterForgetting) {
+        return Ok(());
+    }
+    if !found.log_is_whole {
+        return Err(Forgot::Damage);
+    }
+    let is_same_boot = found.boot_then == found.boot_now;
+    match found.durability {
+        Durability::Sync => Ok(()),
+        _ if is_same_boot || found.stopped_clean => Ok(()),
+        Durability::Os | Durability::EveryMs(_) => Err(Forgot::Restart),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_lost_counts_as_lost() {
+        let found = Found {
+            durability: Durability::Os,
+            boot_then: 1,
+            boot_now: 1,
+            stopped_clean: false,
+            log_is_whole: true,
+        };
+        assert_eq!(check_memory(&found), Ok(()), "only the process ended");
+        let restarted = Found {
+            boot_now: 2,
+            ..found.clone()
+        };
+        assert_eq!(check_memory(&restarted), Err(Forgot::Restart));
+        let durability = Durability::EveryMs(100);
+        let often = Found {
+            durability,
+            ..restarted.clone()
+        };
+        assert_eq!(check_memory(&often), Err(Forgot::Restart));
+        let synced = Found {
+            durability: Durability::Sync,
+            ..restarted.clone()
+        };
+        assert_eq!(check_memory(&synced), Ok(()));
+        let clean = Found {
+            stopped_clean: true,
+            ..restarted
+        };
+        assert_eq!(check_memory(&clean), Ok(()));
+        let damaged = Found {
+            log_is_whole: false,
+            ..synced
+        };
+        assert_eq!(check_memory(&damaged), Err(Forgot::Damage));
+    }
+}

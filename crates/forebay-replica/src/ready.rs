@@ -1,0 +1,254 @@
+//! What the library wants done, as actions.
+
+use std::sync::Arc;
+
+use raft::eraftpb::{Entry, Message, MessageType};
+use raft::{Ready, StateRole};
+
+use crate::bugs::{Bug, is_planted};
+use crate::entry::{Content, LogEntry};
+use crate::events::{Action, Committed, Permit, Persist, Promise};
+use crate::frame::PeerMessage;
+use crate::ids::PeerId;
+use crate::membership::{Change, Membership, to_raft};
+use crate::replica::{Replica, Writing};
+use crate::tail::SnapshotFacts;
+use crate::time::Now;
+
+impl Replica {
+    /// Goes on until everything waits for somebody else.
+    pub(crate) fn settle(&mut self, now: Now, actions: &mut Vec<Action>) {
+        loop {
+            self.notice_leader(now, actions);
+            self.take_copy(actions);
+            self.log_gathered(now, actions);
+            if self.reads.wants_round() && self.may_begin_round() {
+                self.begin_round(now);
+            }
+            if self.writing.is_some() || !self.raw.has_ready() {
+                return;
+            }
+            self.take_ready(now, actions);
+        }
+    }
+
+    /// A leader asks once an entry of its term is decided; before, it may not know what is.
+    fn may_begin_round(&self) -> bool {
+        match self.is_leader() {
+            true => self.raw.raft.commit_to_current_term(),
+            false => self.leader().is_some(),
+        }
+    }
+
+    fn take_ready(&mut self, now: Now, actions: &mut Vec<Action>) {
+        let mut ready = self.raw.ready();
+        let at_once = ready.take_messages();
+        let when_written = ready.take_persisted_messages();
+        let mut committed = ready.take_committed_entries();
+        if is_planted(Bug::AppliesBeforeCommit) {
+            committed = ready.entries().clone();
+        }
+        let states = ready.take_read_states();
+        let (number, is_awaited) = (ready.number(), ready.must_sync());
+        let installs = self.persist(&ready, actions);
+        self.raw.advance_append_async(ready);
+        self.send(at_once, actions);
+        match is_awaited && !is_planted(Bug::AcksBeforeSync) {
+            true => {
+                self.writing = Some(Writing {
+                    number,
+                    messages: when_written,
+                    installs,
+                });
+            }
+            false => {
+                self.raw.on_persist_ready(number);
+                self.installed(installs);
+                self.send(when_written, actions);
+            }
+        }
+        self.hand_out(now, &committed, actions);
+        for state in states {
+            self.permit(&state, actions);
+        }
+    }
+
+    /// Puts what is to survive into the log's end in memory, and has it written.
+    fn persist(&mut self, ready: &Ready, actions: &mut Vec<Action>) -> Option<u64> {
+        let snapshot = match ready.snapshot().is_empty() {
+            true => None,
+            false => self.installing.take(),
+        };
+        let store = self.raw.mut_store();
+        if let Some(facts) = &snapshot {
+            store.install(facts.clone());
+            self.handed = facts.clone();
+            self.unapplied.clear();
+            self.clock.observe(facts.stamp_ms);
+        }
+        store.append(ready.entries());
+        let mut promise = None;
+        if let Some(hard) = ready.hs() {
+            store.set_hard(hard);
+            promise = Some(Promise {
+                term: hard.term,
+                vote: Some(PeerId(hard.vote)).filter(|peer| peer.0 != 0),
+                committed: hard.commit,
+            });
+        }
+        let entries: Vec<_> = ready.entries().iter().map(decoded).collect();
+        for entry in &entries {
+            if let Content::Batch { stamp_ms, .. } = entry.content {
+                self.clock.observe(stamp_ms);
+            }
+        }
+        let installs = snapshot.as_ref().map(|facts| facts.place.index);
+        if promise.is_some() || !entries.is_empty() || snapshot.is_some() {
+            actions.push(Action::Persist(Persist {
+                number: ready.number(),
+                snapshot,
+                entries,
+                promise,
+                is_awaited: ready.must_sync(),
+            }));
+        }
+        installs
+    }
+
+    pub(crate) fn take_persisted(&mut self, number: u64, actions: &mut Vec<Action>) {
+        let is_it = |writing: &mut Writing| writing.number <= number;
+        if let Some(writing) = self.writing.take_if(is_it) {
+            self.raw.on_persist_ready(writing.number);
+            self.installed(writing.installs);
+            self.send(writing.messages, actions);
+        }
+    }
+
+    fn installed(&mut self, index: Option<u64>) {
+        if let Some(index) = index {
+            self.raw.advance_apply_to(index);
+        }
+    }
+
+    fn send(&self, messages: Vec<Message>, actions: &mut Vec<Action>) {
+        let group = self.group;
+        let messages = messages.into_iter();
+        actions.extend(messages.map(|raft| Action::Send(PeerMessage { group, raft })));
+    }
+
+    /// Decided entries, to be applied. A change of the group holds from here on.
+    fn hand_out(&mut self, now: Now, entries: &[Entry], actions: &mut Vec<Action>) {
+        let mut all = Vec::new();
+        for entry in entries {
+            let mut entry = decoded(entry);
+            match &mut entry.content {
+                Content::Batch { stamp_ms, .. } => {
+                    if is_planted(Bug::HasOwnClock) {
+                        *stamp_ms = now.unix_ms;
+                    }
+                    self.handed.stamp_ms = *stamp_ms;
+                }
+                Content::Changes(changes) => self.change_group(now, changes),
+                Content::Nothing => {}
+            }
+            self.handed.place = entry.place;
+            let first = self.logged.front();
+            let is_awaited = first.is_some_and(|logged| logged.place == entry.place);
+            if is_awaited {
+                self.logged.pop_front();
+            }
+            self.unapplied.push_back(self.handed.clone());
+            all.push(Committed {
+                entry,
+                facts: self.handed.clone(),
+                is_awaited,
+            });
+        }
+        if !all.is_empty() {
+            actions.push(Action::Apply(all));
+        }
+    }
+
+    fn change_group(&mut self, now: Now, changes: &[Change]) {
+        // What the library refuses is refused by all replicas alike: they know the same group.
+        if let Ok(state) = self.raw.apply_conf_change(&to_raft(changes)) {
+            self.handed.membership = Arc::new(Membership::of(&state));
+            self.reads.change_group(now.monotonic);
+        }
+        if self.is_leader() && !self.raw.raft.promotable() {
+            let term = self.raw.raft.term;
+            self.raw.raft.become_follower(term, 0);
+        }
+    }
+
+    pub(crate) fn take_applied(&mut self, index: u64) {
+        let mut last = None;
+        while self
+            .unapplied
+            .front()
+            .is_some_and(|facts| facts.place.index <= index)
+        {
+            last = self.unapplied.pop_front();
+        }
+        if let Some(facts) = last {
+            let index = facts.place.index;
+            self.raw.mut_store().set_applied(facts);
+            if !is_planted(Bug::AppliesBeforeCommit) {
+                self.raw.advance_apply_to(index);
+            }
+        }
+    }
+
+    /// Gives the library a copy that came, as if the leader had just sent it.
+    fn take_copy(&mut self, actions: &mut Vec<Action>) {
+        let raft = &self.raw.raft;
+        let is_follower = raft.state == StateRole::Follower && raft.leader_id != 0;
+        if !is_follower || self.writing.is_some() {
+            return;
+        }
+        let Some(facts) = self.came.take() else {
+            return;
+        };
+        self.fetching = None;
+        if facts.membership.is_sound() {
+            let _ = self.raw.step(self.announcement(&facts));
+        }
+        match self.raw.snap() {
+            Some(_) => self.installing = Some(facts),
+            None => actions.push(Action::DropSnapshot),
+        }
+    }
+
+    fn announcement(&self, facts: &SnapshotFacts) -> Message {
+        let raft = &self.raw.raft;
+        let mut message = Message::default();
+        message.set_msg_type(MessageType::MsgSnapshot);
+        (message.from, message.to) = (raft.leader_id, self.me.0);
+        message.term = raft.term;
+        let metadata = message.mut_snapshot().mut_metadata();
+        (metadata.index, metadata.term) = (facts.place.index, facts.place.term);
+        metadata.set_conf_state(facts.membership.to_raft());
+        message
+    }
+
+    fn permit(&mut self, state: &raft::ReadState, actions: &mut Vec<Action>) {
+        for request in self.reads.confirm(&state.request_ctx) {
+            actions.push(Action::Read(Permit {
+                request,
+                index: state.index,
+                lease: None,
+            }));
+        }
+    }
+}
+
+/// All entries were made by [`LogEntry::to_raft`] or proposed here, so each of them is one.
+fn decoded(entry: &Entry) -> LogEntry {
+    LogEntry::of(entry).unwrap_or_else(|_| LogEntry {
+        place: crate::ids::Place {
+            term: entry.term,
+            index: entry.index,
+        },
+        content: Content::Nothing,
+    })
+}

@@ -1,0 +1,301 @@
+//! One replica of a partition, without I/O: it is told the time and an event, and says what is to
+//! be done.
+//!
+//! One for each group, and not one for a node: groups have nothing in common but the frames their
+//! messages go in and the log their entries lie in. Both are the shell's: it collects the messages
+//! of all groups to one node into a frame ([`crate::encode`]), and syncs once for all groups.
+//!
+//! At most one [`Action::Persist`](crate::Action) is awaited at a time. Proposals that come
+//! meanwhile are gathered and become one entry: group commit. Messages wait for it too, those that
+//! promise something and heartbeats alike: a leader whose disk hangs is soon no leader.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_io::sim::Dice;
+use raft::eraftpb::Message;
+use raft::{Config, RawNode, StateRole};
+
+use crate::bugs::{Bug, is_planted};
+use crate::entry::Proposal;
+use crate::events::{Action, Event, Permit, Refusal};
+use crate::ids::{GroupId, PeerId, Place, RequestId};
+use crate::membership::Membership;
+use crate::reads::Reads;
+use crate::start::{Start, StartError};
+use crate::tail::{SnapshotFacts, Tail};
+use crate::time::{ELECTION_TICKS, Now, PROMISE, PartitionClock, TICK};
+
+/// The most bytes of entries in one message.
+const MOST_MESSAGE_BYTES: u64 = 1 << 20;
+/// A leader takes in no more while so much is not decided.
+const MOST_UNDECIDED_BYTES: u64 = 256 << 20;
+/// The library draws its election timeouts from a generator that no seed repeats. So it is given
+/// one that never passes, and elections are called from here.
+const NEVER_TICKS: usize = 1 << 30;
+
+pub struct Replica {
+    pub(crate) group: GroupId,
+    pub(crate) me: PeerId,
+    pub(crate) raw: RawNode<Tail>,
+    pub(crate) dice: Dice,
+    /// Until then no other peer is helped to lead.
+    pub(crate) promised_until: Duration,
+    pub(crate) election_ticks: u64,
+    pub(crate) last_tick: Duration,
+    pub(crate) ticks: u64,
+    pub(crate) clock: PartitionClock,
+    /// What is being written, and the messages that wait for it.
+    pub(crate) writing: Option<Writing>,
+    /// Not logged yet.
+    pub(crate) gathered: Vec<Proposal>,
+    /// Logged as the leader of this term, and not decided.
+    pub(crate) logged: VecDeque<Logged>,
+    pub(crate) reads: Reads,
+    pub(crate) seen: Seen,
+    /// In this term the lead was to be handed over: whoever was told may take it at any time.
+    pub(crate) handed_over_in: u64,
+    /// Who was asked for a copy, and when.
+    pub(crate) fetching: Option<(PeerId, Duration)>,
+    pub(crate) came: Option<SnapshotFacts>,
+    pub(crate) installing: Option<SnapshotFacts>,
+    /// Facts at what was handed out last, and at all that is not applied.
+    pub(crate) handed: SnapshotFacts,
+    pub(crate) unapplied: VecDeque<SnapshotFacts>,
+    /// Since when peers wait for a copy.
+    pub(crate) copying: BTreeMap<u64, Duration>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Writing {
+    pub number: u64,
+    pub messages: Vec<Message>,
+    /// A copy takes the place of the state.
+    pub installs: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Logged {
+    pub place: Place,
+    pub requests: Vec<RequestId>,
+}
+
+/// Who led when last looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub term: u64,
+    pub leader: Option<PeerId>,
+    pub since: Duration,
+}
+
+/// How far a peer is, as its leader knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerProgress {
+    /// It has the log up to here.
+    pub matched: u64,
+    /// It has answered within the last seconds.
+    pub is_active: bool,
+}
+
+impl Replica {
+    pub fn new(now: Now, start: &Start) -> Result<Self, StartError> {
+        let (tail, clock) = start.tail()?;
+        let config = Config {
+            applied: start.applied.place.index,
+            ..Self::config(start.me)
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let raw = RawNode::new(&config, tail, &logger).map_err(|error| StartError::Library {
+            group: start.group.0,
+            problem: error.to_string(),
+        })?;
+        let mut dice = Dice(start.seed);
+        // What was promised before the restart is not known: nobody is helped for as long.
+        let promised_until = now.monotonic + PROMISE;
+        let mut replica = Self {
+            group: start.group,
+            me: start.me,
+            seen: Seen {
+                term: raw.raft.term,
+                leader: None,
+                since: now.monotonic,
+            },
+            raw,
+            promised_until,
+            election_ticks: 0,
+            last_tick: now.monotonic,
+            ticks: 0,
+            clock,
+            writing: None,
+            gathered: Vec::new(),
+            logged: VecDeque::new(),
+            reads: Reads::new(dice.next_u64()),
+            dice,
+            handed_over_in: 0,
+            fetching: None,
+            came: None,
+            installing: None,
+            handed: start.applied.clone(),
+            unapplied: VecDeque::new(),
+            copying: BTreeMap::new(),
+        };
+        replica.draw_election();
+        Ok(replica)
+    }
+
+    fn config(me: PeerId) -> Config {
+        Config {
+            id: me.0,
+            election_tick: ELECTION_TICKS.start as usize,
+            // Heartbeats are rounds; the library's own come only where those do not.
+            heartbeat_tick: ELECTION_TICKS.start as usize - 1,
+            min_election_tick: NEVER_TICKS,
+            max_election_tick: NEVER_TICKS + 1,
+            max_size_per_msg: MOST_MESSAGE_BYTES,
+            max_inflight_msgs: 64,
+            check_quorum: true,
+            pre_vote: true,
+            max_uncommitted_size: MOST_UNDECIDED_BYTES,
+            ..Config::default()
+        }
+    }
+
+    pub(crate) fn draw_election(&mut self) {
+        let span = ELECTION_TICKS.end - ELECTION_TICKS.start;
+        self.election_ticks = ELECTION_TICKS.start + self.dice.below(span);
+    }
+
+    /// Takes notice of an event. Actions are carried out in their order; only persisting, applying
+    /// and reading may take their time.
+    ///
+    /// REQUIRES: the clock was read after a tick or message came in, or promises would end early.
+    /// With requests it may be older: that is why [`Replica::permits`] looks again.
+    pub fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Tick => self.tick(now, &mut actions),
+            Event::Message(message) if message.group == self.group => {
+                self.hear(now, message.raft, &mut actions);
+            }
+            Event::Message(_) => {}
+            Event::Propose {
+                request,
+                operations,
+            } => {
+                self.take_proposal(
+                    now,
+                    Proposal {
+                        request,
+                        operations,
+                    },
+                    &mut actions,
+                );
+            }
+            Event::Read { request } => self.take_read(now, request, &mut actions),
+            Event::Persisted { number } => self.take_persisted(number, &mut actions),
+            Event::Applied { index } => self.take_applied(index),
+            Event::Trim { .. } if is_planted(Bug::AppliesBeforeCommit) => {}
+            Event::Trim { through } => self.raw.mut_store().trim(through),
+            Event::SnapshotCame(facts) => self.came = Some(facts),
+            Event::SnapshotFailed => self.fetching = None,
+            Event::Change(changes) => self.propose_changes(&changes),
+            Event::Transfer { to } => self.hand_over(to),
+        }
+        self.settle(now, &mut actions);
+        actions
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.raw.raft.state == StateRole::Leader
+    }
+
+    /// Whom this replica follows, or itself.
+    pub fn leader(&self) -> Option<PeerId> {
+        Some(PeerId(self.raw.raft.leader_id)).filter(|peer| peer.0 != 0)
+    }
+
+    pub fn term(&self) -> u64 {
+        self.raw.raft.term
+    }
+
+    pub fn me(&self) -> PeerId {
+        self.me
+    }
+
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
+
+    /// The group as of what was handed out to be applied.
+    pub fn membership(&self) -> &Arc<Membership> {
+        &self.handed.membership
+    }
+
+    /// What the engine has said to have applied.
+    pub fn applied(&self) -> &SnapshotFacts {
+        self.raw.store().applied()
+    }
+
+    /// How far its peers are, if this replica leads.
+    pub fn progress(&self, peer: PeerId) -> Option<PeerProgress> {
+        let progress = self.raw.raft.prs().get(peer.0);
+        let progress = progress.filter(|_| self.is_leader())?;
+        Some(PeerProgress {
+            matched: progress.matched,
+            is_active: progress.recent_active,
+        })
+    }
+
+    /// After the read: whether its answer may be given. If not, ask by [`Event::Read`] again.
+    pub fn permits(&self, now: Now, permit: &Permit) -> bool {
+        match permit.lease {
+            None => true,
+            Some(_) if is_planted(Bug::LooksOnce) || is_planted(Bug::ReadsWhenStale) => true,
+            Some(term) => self.raw.raft.term == term && self.holds_lease(now),
+        }
+    }
+
+    /// No other peer leads, and none has been elected.
+    pub(crate) fn holds_lease(&self, now: Now) -> bool {
+        let raft = &self.raw.raft;
+        self.is_leader()
+            && (is_planted(Bug::ReadsWhenStale) || self.reads.holds_lease(now.monotonic))
+            && self.handed_over_in != raft.term
+            && !raft.has_pending_conf()
+    }
+
+    /// Whether a majority answered lately, or may yet do so for the first time.
+    pub(crate) fn has_majority(&self, now: Now) -> bool {
+        let since = self.reads.confirmed().max(Some(self.seen.since));
+        since.is_some_and(|since| now.monotonic < since + PROMISE)
+    }
+
+    pub(crate) fn refuse(&self, request: RequestId, why: Refusal) -> Action {
+        Action::Refuse { request, why }
+    }
+
+    /// A tick that comes early says nothing about time.
+    pub(crate) fn is_tick_due(&self, now: Now) -> bool {
+        now.monotonic >= self.last_tick + TICK
+    }
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let raft = &self.raw.raft;
+        f.debug_struct("Replica")
+            .field("group", &self.group)
+            .field("me", &self.me)
+            .field("role", &raft.state)
+            .field("term", &raft.term)
+            .field("last", &raft.raft_log.last_index())
+            .field("committed", &raft.raft_log.committed)
+            .field(
+                "writing",
+                &self.writing.as_ref().map(|writing| writing.number),
+            )
+            .field("members", self.membership())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,125 @@
+//! What has to hold at every step, and at the end.
+
+use std::collections::BTreeMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::linear::{Verdict, check};
+use super::world::{Life, World};
+use crate::events::Committed;
+use crate::ids::{PeerId, Place};
+use crate::tail::SnapshotFacts;
+
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// Who led, by terms.
+    leaders: BTreeMap<u64, PeerId>,
+    /// What was applied at an index, and what the state was then.
+    applied: BTreeMap<u64, (Place, u64)>,
+    states: BTreeMap<u64, u64>,
+    stamp_ms: BTreeMap<u64, u64>,
+}
+
+impl World {
+    /// At most one leader a term.
+    pub fn check_leaders(&mut self, life: Life) {
+        let Some(process) = self.process(life) else {
+            return;
+        };
+        if !process.replica.is_leader() {
+            return;
+        }
+        let (term, me) = (process.replica.term(), process.replica.me());
+        let leader = *self.checks.leaders.entry(term).or_insert_with(|| me);
+        if leader != me {
+            self.fail(format!("peers {leader} and {me} lead in term {term}"));
+        }
+    }
+
+    /// All replicas apply the same entries in the same order, and come to the same state.
+    pub fn check_applied(&mut self, life: Life, before: &SnapshotFacts, committed: &Committed) {
+        let place = committed.entry.place;
+        if place.index != before.place.index + 1 {
+            let (host, last) = (life.host, before.place);
+            return self.fail(format!("host {host} applies {place} after {last}"));
+        }
+        if committed.facts.stamp_ms < before.stamp_ms {
+            return self.fail(format!("the partition's time falls at {place}"));
+        }
+        let hash = xxh3_64(&committed.entry.content.to_bytes());
+        let known = *self
+            .checks
+            .applied
+            .entry(place.index)
+            .or_insert((place, hash));
+        if known != (place, hash) {
+            let host = life.host;
+            return self.fail(format!(
+                "host {host} applies {place}, another one {}",
+                known.0
+            ));
+        }
+        let stamp = committed.facts.stamp_ms;
+        self.checks.stamp_ms.insert(place.index, stamp);
+        self.check_state(life);
+    }
+
+    pub fn check_state(&mut self, life: Life) {
+        let Some(process) = self.process(life) else {
+            return;
+        };
+        let (index, hash) = (process.applied.place.index, process.state.hash());
+        if *self.checks.states.entry(index).or_insert(hash) != hash {
+            let host = life.host;
+            self.fail(format!(
+                "host {host} has another state than others at {index}"
+            ));
+        }
+    }
+
+    /// What is not as it should be once all faults are over.
+    pub fn unsettled(&self) -> Option<String> {
+        let Some(leader) = self.leader() else {
+            let hosts = self.hosts.iter().map(|host| {
+                let process = host.process.as_ref();
+                process.map(|process| (&process.replica, process.applied.place))
+            });
+            return Some(format!(
+                "there is no leader: {:?}",
+                hosts.collect::<Vec<_>>()
+            ));
+        };
+        let leader = self.hosts[leader].process.as_ref()?;
+        let members = leader.replica.membership();
+        let wanted: Vec<_> = self
+            .wanted
+            .iter()
+            .filter_map(|at| self.peer_of(*at))
+            .collect();
+        let mut voters = members.voters.clone();
+        voters.sort();
+        let mut sorted = wanted.clone();
+        sorted.sort();
+        if voters != sorted || members.is_joint() || !members.learners.is_empty() {
+            return Some(format!(
+                "the group is {members:?}, and should be {sorted:?}"
+            ));
+        }
+        self.wanted.iter().find_map(|at| {
+            let process = self.hosts[*at].process.as_ref()?;
+            let (is, should) = (process.applied.place, leader.applied.place);
+            (is != should).then(|| format!("host {at} is at {is}, and the leader at {should}"))
+        })
+    }
+
+    /// Each key's history is one that a single map could have.
+    pub fn check_histories(&mut self) {
+        for (key, history) in self.clients.histories() {
+            match check(&history) {
+                Verdict::Linearizable => {}
+                Verdict::Wrong => self.fail(format!("key {key} is not linearizable: {history:?}")),
+                Verdict::Undecided => self.fail(format!("key {key} has too many possible orders")),
+            }
+        }
+    }
+}

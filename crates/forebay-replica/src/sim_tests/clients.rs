@@ -1,0 +1,312 @@
+//! Clients that write and read, and what they were told.
+
+use std::collections::BTreeMap;
+
+use super::linear::Call;
+use super::model::{Answer, EXPIRING, Op};
+use super::world::{Life, MS, SECOND, World};
+use crate::events::{Event, Refusal};
+use crate::ids::RequestId;
+
+#[derive(Debug, Clone)]
+struct Asked {
+    key: u8,
+    op: Op,
+    begin: u64,
+    end: Option<(u64, Answer)>,
+    /// What has become of it is known: it was answered, or it did not happen.
+    is_over: bool,
+    did_not_happen: bool,
+    /// Where it went last.
+    at: Option<Life>,
+    tries: u64,
+}
+
+/// How many clients there are, and what they ask for.
+#[derive(Debug, Clone, Copy)]
+pub struct Habits {
+    pub clients: u64,
+    pub keys: u64,
+    /// Between an answer and the next call.
+    pub most_pause: u64,
+    /// A client waits so long for its answer.
+    pub patience: u64,
+    /// Of a thousand reads and writes so many go to who is taken for the leader; the others to
+    /// anybody, so that a stale leader is asked, too.
+    pub reads_to_leader: u64,
+    pub writes_to_leader: u64,
+    /// They only set and get.
+    pub are_plain: bool,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            clients: 4,
+            keys: 6,
+            most_pause: 300 * MS,
+            patience: 4 * SECOND,
+            reads_to_leader: 400,
+            writes_to_leader: 850,
+            are_plain: false,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Clients {
+    pub habits: Habits,
+    asked: BTreeMap<RequestId, Asked>,
+    next: i64,
+    /// Who answered last, by the clients' knowledge.
+    pub leader: usize,
+}
+
+impl Clients {
+    pub fn key_of(&self, request: RequestId) -> Option<u8> {
+        self.asked.get(&request).map(|asked| asked.key)
+    }
+
+    pub fn histories(&self) -> BTreeMap<u8, Vec<Call>> {
+        let mut histories: BTreeMap<u8, Vec<Call>> = BTreeMap::new();
+        for asked in self.asked.values() {
+            let reads_nothing = asked.op == Op::Get && asked.end.is_none();
+            if asked.key < EXPIRING && !asked.did_not_happen && !reads_nothing {
+                let Asked { op, begin, end, .. } = *asked;
+                let history = histories.entry(asked.key).or_default();
+                history.push(Call { op, begin, end });
+            }
+        }
+        histories
+    }
+}
+
+impl World {
+    pub fn start_clients(&mut self, seconds: u64) {
+        let end = self.now + seconds * SECOND;
+        for _ in 0..self.clients.habits.clients {
+            self.next_call(end);
+        }
+    }
+
+    fn next_call(&mut self, end: u64) {
+        let pause = self.between(MS, self.clients.habits.most_pause);
+        self.after(pause, move |world| {
+            if world.now < end {
+                let (key, op) = world.draw_call();
+                let request = world.ask(key, op);
+                world.wait_for(request, end);
+            }
+        });
+    }
+
+    /// The same client asks again when it has an answer, or has waited for too long.
+    fn wait_for(&mut self, request: RequestId, end: u64) {
+        self.after(20 * MS, move |world| {
+            let (is_over, begin) = {
+                let asked = &world.clients.asked[&request];
+                (asked.is_over, asked.begin)
+            };
+            if is_over {
+                world.next_call(end);
+            } else if world.now > begin + world.clients.habits.patience {
+                let hosts = world.hosts.len() as u64;
+                world.clients.leader = world.dice.below(hosts) as usize;
+                world.next_call(end);
+            } else {
+                world.wait_for(request, end);
+            }
+        });
+    }
+
+    fn draw_call(&mut self) -> (u8, Op) {
+        self.clients.next += 1;
+        let value = self.clients.next;
+        let habits = self.clients.habits;
+        let key = self.dice.below(habits.keys) as u8;
+        if habits.are_plain {
+            let op = if self.chance(500) {
+                Op::Get
+            } else {
+                Op::Set(value)
+            };
+            return (key, op);
+        }
+        if self.chance(150) {
+            let op = match self.chance(500) {
+                true => Op::SetFor(value, self.between(50, 2000)),
+                false => Op::SetIfAbsent(value),
+            };
+            return (EXPIRING + key % 2, op);
+        }
+        let op = match self.dice.below(20) {
+            0..7 => Op::Get,
+            7..10 => Op::Set(value),
+            10 => Op::Delete,
+            11..16 => Op::Add(1000),
+            16..18 => Op::SetIfAbsent(value),
+            _ => {
+                let process = self.hosts[self.clients.leader].process.as_ref();
+                let seen = process.and_then(|process| process.state.get(key));
+                Op::CompareAndSet(seen.unwrap_or(0), value)
+            }
+        };
+        (key, op)
+    }
+
+    pub fn ask(&mut self, key: u8, op: Op) -> RequestId {
+        let request = RequestId(self.clients.asked.len() as u64 + 1);
+        let asked = Asked {
+            key,
+            op,
+            begin: self.now,
+            end: None,
+            is_over: false,
+            did_not_happen: false,
+            at: None,
+            tries: 0,
+        };
+        self.clients.asked.insert(request, asked);
+        self.count("calls");
+        self.try_call(request);
+        request
+    }
+
+    fn try_call(&mut self, request: RequestId) {
+        let (others, leader) = (self.hosts.len() as u64, self.clients.leader);
+        let is_read = self
+            .clients
+            .asked
+            .get(&request)
+            .is_some_and(|it| it.op == Op::Get);
+        let habits = self.clients.habits;
+        let knows = match is_read {
+            true => habits.reads_to_leader,
+            false => habits.writes_to_leader,
+        };
+        let at = match self.chance(knows) {
+            true => leader,
+            false => self.dice.below(others) as usize,
+        };
+        let life = self.life(at);
+        let Some(asked) = self.clients.asked.get_mut(&request) else {
+            return;
+        };
+        asked.tries += 1;
+        asked.at = Some(life);
+        if self.hosts[at].process.is_none() {
+            return self.not_happened(request, None);
+        }
+        let (key, op) = (asked.key, asked.op);
+        let delay = self.between(50, 500);
+        self.after(delay, move |world| {
+            world.on_host(life, move |world| {
+                let operations = op.encode(key);
+                world.tell(
+                    life,
+                    match op {
+                        Op::Get => Event::Read { request },
+                        _ => Event::Propose {
+                            request,
+                            operations,
+                        },
+                    },
+                );
+            });
+        });
+    }
+
+    /// Nothing was logged: it is tried again elsewhere, or given up.
+    fn not_happened(&mut self, request: RequestId, leader: Option<usize>) {
+        let hosts = self.hosts.len() as u64;
+        self.clients.leader = leader.unwrap_or(self.dice.below(hosts) as usize);
+        let (now, patience) = (self.now, self.clients.habits.patience);
+        let Some(asked) = self.clients.asked.get_mut(&request) else {
+            return;
+        };
+        if asked.tries > 20 || now > asked.begin + patience {
+            (asked.is_over, asked.did_not_happen) = (true, true);
+            return self.count("refused");
+        }
+        asked.at = None;
+        let pause = self.between(10 * MS, 200 * MS);
+        self.after(pause, move |world| world.try_call(request));
+    }
+
+    /// What comes from a process that was not asked last, or after the end, is not heard.
+    fn heard(&mut self, life: Life, request: RequestId) -> Option<&mut Asked> {
+        let asked = self.clients.asked.get_mut(&request)?;
+        let is_awaited = !asked.is_over && asked.at == Some(life);
+        Some(asked).filter(|_| is_awaited)
+    }
+
+    pub fn answered(&mut self, life: Life, request: RequestId, answer: Answer) {
+        let now = self.now;
+        let Some(asked) = self.heard(life, request) else {
+            return;
+        };
+        (asked.end, asked.is_over) = (Some((now, answer)), true);
+        let is_write = asked.op != Op::Get;
+        self.clients.leader = if is_write {
+            life.host
+        } else {
+            self.clients.leader
+        };
+        self.count(if is_write { "writes" } else { "reads" });
+    }
+
+    pub fn refused(&mut self, life: Life, request: RequestId, why: Refusal) {
+        let Some(asked) = self.heard(life, request) else {
+            return;
+        };
+        match why {
+            // A read changes nothing: it is asked again.
+            Refusal::Uncertain if asked.op != Op::Get => {
+                asked.is_over = true;
+                self.count("uncertain");
+            }
+            Refusal::Uncertain | Refusal::NoReplicas => self.not_happened(request, None),
+            Refusal::NotLeader(leader) => {
+                let leader = leader.and_then(|peer| self.peers.get(&peer).copied());
+                self.not_happened(request, leader);
+            }
+        }
+    }
+
+    /// A process ends: what it was asked may have happened.
+    pub fn disconnect(&mut self, at: usize) {
+        let mut reads = Vec::new();
+        for (request, asked) in &mut self.clients.asked {
+            let was_there = asked.at.is_some_and(|life| life.host == at);
+            if was_there && !asked.is_over {
+                match asked.op {
+                    Op::Get => reads.push(*request),
+                    _ => asked.is_over = true,
+                }
+            }
+        }
+        for request in reads {
+            self.not_happened(request, None);
+        }
+    }
+
+    pub fn is_answered(&self, request: RequestId) -> bool {
+        self.clients
+            .asked
+            .get(&request)
+            .is_some_and(|asked| asked.end.is_some())
+    }
+
+    /// Reads all keys, once all is well.
+    pub fn read_at_the_end(&mut self) {
+        for key in 0..self.clients.habits.keys {
+            let request = self.ask(key as u8, Op::Get);
+            if self
+                .go_on_until(8 * SECOND, |world| world.is_answered(request))
+                .is_none()
+            {
+                self.fail(format!("key {key} is not read though all is well"));
+            }
+        }
+    }
+}

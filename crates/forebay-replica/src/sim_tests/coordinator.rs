@@ -1,0 +1,110 @@
+//! The coordinator: it sees to it that the group is on the hosts that are to have it.
+
+use super::world::{MS, World};
+use crate::events::Event;
+use crate::ids::PeerId;
+use crate::membership::{Change, Membership};
+
+impl World {
+    pub fn start_coordinator(&mut self) {
+        self.after(400 * MS, |world| {
+            world.coordinate();
+            world.start_coordinator();
+        });
+    }
+
+    /// The host whose replica leads in the newest term.
+    pub fn leader(&self) -> Option<usize> {
+        let leaders = (0..self.hosts.len()).filter_map(|at| {
+            let replica = &self.hosts[at].process.as_ref()?.replica;
+            replica.is_leader().then(|| (replica.term(), at))
+        });
+        leaders.max().map(|(_, at)| at)
+    }
+
+    fn coordinate(&mut self) {
+        let missing = |at: &&usize| self.hosts[**at].disk.is_none();
+        if let Some(at) = self.wanted.iter().find(missing).copied() {
+            self.join(at);
+        }
+        let Some(leader) = self.leader().filter(|at| !self.hosts[*at].is_paused) else {
+            return;
+        };
+        let Some(process) = &self.hosts[leader].process else {
+            return;
+        };
+        let members = process.replica.membership().clone();
+        if let Some(changes) = self.next_change(&members) {
+            let life = self.life(leader);
+            self.tell(life, Event::Change(changes));
+        }
+        self.clear_unwanted(&members);
+    }
+
+    fn next_change(&self, members: &Membership) -> Option<Vec<Change>> {
+        let wanted: Vec<_> = self
+            .wanted
+            .iter()
+            .filter_map(|at| self.peer_of(*at))
+            .collect();
+        let is_old = |peer: &&PeerId| !wanted.contains(peer);
+        if let Some(learner) = members.learners.iter().find(|peer| wanted.contains(peer)) {
+            // The new one comes as the old one goes: never a voter more that cannot answer.
+            let old = members.voters.iter().find(is_old);
+            let removal = old.map(|old| Change::Remove(*old));
+            return Some(
+                [Some(Change::Promote(*learner)), removal]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+            );
+        }
+        if let Some(old) = members.learners.iter().find(is_old) {
+            return Some(vec![Change::Remove(*old)]);
+        }
+        let new = wanted.iter().find(|peer| !members.contains(**peer));
+        if let Some(new) = new {
+            return Some(vec![Change::AddLearner(*new)]);
+        }
+        let old = members.voters.iter().find(is_old)?;
+        Some(vec![Change::Remove(*old)])
+    }
+
+    /// A replica that has left goes, once the group has gone on without it.
+    fn clear_unwanted(&mut self, members: &Membership) {
+        for at in 0..self.hosts.len() {
+            let peer = self.peer_of(at);
+            let has_left = peer.is_some_and(|peer| !members.contains(peer));
+            if has_left && !self.wanted.contains(&at) && !members.is_joint() {
+                self.end(at);
+                self.hosts[at].disk = None;
+            }
+        }
+    }
+
+    /// All voters of all groups that a replica knows still have what they promised, and the group
+    /// is not under change.
+    pub fn may_forget(&self, at: usize) -> bool {
+        let processes = self.hosts.iter().filter_map(|host| host.process.as_ref());
+        let mut known: Vec<_> = processes
+            .map(|process| process.replica.membership())
+            .collect();
+        known.retain(|members| !members.voters.is_empty());
+        let has_all = |members: &Membership| {
+            let is_there = |peer: &PeerId| {
+                let host = self.peers.get(peer);
+                host.is_some_and(|host| self.peer_of(*host) == Some(*peer))
+            };
+            let is_single = members.voters.len() == 1;
+            !members.is_joint() && !is_single && members.voters.iter().all(is_there)
+        };
+        let others = self.wanted.iter().filter(|other| **other != at);
+        let are_well = others.clone().all(|at| self.hosts[*at].process.is_some());
+        let first = known.first();
+        first.is_some()
+            && are_well
+            && known
+                .iter()
+                .all(|members| has_all(members) && Some(members) == first)
+    }
+}

@@ -1,0 +1,59 @@
+//! Runs in which two may take themselves for the leader, with clients that ask both of them all the
+//! time: what a lease promises is broken for moments only, if it is.
+
+use super::clients::Habits;
+use super::faults::restart_a_voter;
+use super::world::{MS, SECOND, World};
+use super::{Outcome, finish};
+use crate::bugs::{Bug, plant};
+
+pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
+    plant(bug);
+    let mut world = World::new(seed);
+    world.build(3, 0);
+    world.start_coordinator();
+    world.go_on_for(4 * SECOND);
+    world.clients.habits = Habits {
+        clients: 8,
+        keys: 1,
+        most_pause: 8 * MS,
+        patience: 60 * MS,
+        reads_to_leader: 0,
+        writes_to_leader: 300,
+        are_plain: true,
+    };
+    world.start_clients(7);
+    world.go_on_for(SECOND);
+    let long = world.between(1000 * MS, 4500 * MS);
+    match world.dice.below(3) {
+        0 => restart_a_voter(&mut world, long),
+        1 => stop_alone(&mut world, long),
+        _ => hear_late(&mut world, long),
+    }
+    world.go_on_for(7 * SECOND);
+    world.clients.habits.patience = 4 * SECOND;
+    finish(world)
+}
+
+/// The leader stands still and is cut off; as it goes on it has heard of nothing.
+fn stop_alone(world: &mut World, long: u64) {
+    let Some(leader) = world.leader() else { return };
+    world.isolate(leader);
+    world.pause(leader);
+    world.after(long, move |world| {
+        world.resume(leader);
+        world.after(500 * MS, move |world| world.rejoin(leader));
+    });
+}
+
+/// What the leader is answered arrives when it has been cut off for long.
+fn hear_late(world: &mut World, long: u64) {
+    let Some(leader) = world.leader() else { return };
+    world.net.late = 700;
+    let pause = world.between(300 * MS, 1500 * MS);
+    world.after(pause, move |world| {
+        world.net.late = 0;
+        world.isolate(leader);
+        world.after(long, move |world| world.rejoin(leader));
+    });
+}

@@ -1,0 +1,169 @@
+//! Faults, as a seed draws them.
+
+use super::world::{MS, SECOND, World};
+use crate::bugs::{Bug, is_planted};
+use crate::events::Event;
+use crate::memory::Durability;
+
+/// Faults now and then, until the storm is over.
+pub fn schedule(world: &mut World, seconds: u64) {
+    if world.chance(400) {
+        world.net.loss = world.dice.below(60);
+        world.net.doubles = world.dice.below(60);
+        world.net.late = [60, 300][world.dice.below(2) as usize];
+    }
+    world.is_stormy = true;
+    let end = world.now + seconds * SECOND;
+    next_fault(world, end);
+}
+
+fn next_fault(world: &mut World, end: u64) {
+    let pause = world.between(200 * MS, 6000 * MS);
+    if world.now + pause > end {
+        return;
+    }
+    world.after(pause, move |world| {
+        world.count("faults");
+        // A fault of the leader matters most.
+        let hosts = world.hosts.len() as u64;
+        let any = world.dice.below(hosts) as usize;
+        let at = if world.chance(500) {
+            world.leader().unwrap_or(any)
+        } else {
+            any
+        };
+        let long = match world.chance(600) {
+            true => world.between(50 * MS, 3 * SECOND),
+            false => world.between(SECOND, 12 * SECOND),
+        };
+        fault(world, at, long);
+        next_fault(world, end);
+    });
+}
+
+fn fault(world: &mut World, at: usize, long: u64) {
+    let hosts = world.hosts.len() as u64;
+    let other = world.dice.below(hosts) as usize;
+    match world.dice.below(16) {
+        0 | 1 => {
+            world.end(at);
+            world.after(long / 8, move |world| world.start(at));
+        }
+        2..=4 => power(world, at, long),
+        5 | 6 => {
+            world.pause(at);
+            world.after(long, move |world| world.resume(at));
+        }
+        7 | 8 => {
+            world.isolate(at);
+            world.after(long, move |world| world.rejoin(at));
+        }
+        9 => {
+            world.net.cuts.insert((at, other));
+            world.after(long, move |world| {
+                world.net.cuts.remove(&(at, other));
+            });
+        }
+        10 => {
+            world.hosts[at].is_full = true;
+            world.after(long, move |world| world.hosts[at].is_full = false);
+        }
+        11 => {
+            world.hosts[at].is_slow = true;
+            world.after(long, move |world| world.hosts[at].is_slow = false);
+        }
+        12 => world.hosts[at].unix_offset_ms += world.dice.below(20_000) as i64 - 10_000,
+        13 => transfer(world),
+        14 => restart_a_voter(world, long),
+        _ => relocate(world, at),
+    }
+}
+
+/// The power fails, at one host or at all.
+fn power(world: &mut World, at: usize, long: u64) {
+    if world.durability == Durability::Sync {
+        let all = world.chance(250);
+        for host in (0..world.hosts.len()).filter(|host| all || *host == at) {
+            world.lose_power(host);
+            let pause = world.between(10 * MS, long);
+            world.after(pause, move |world| world.start(host));
+        }
+        if !all && world.chance(150) && world.may_forget(at) {
+            damage(world, at);
+        }
+    } else if world.chance(200) {
+        world.reboot_clean(at);
+        world.after(long, move |world| world.start(at));
+    } else if world.may_forget(at) {
+        world.lose_power(at);
+        // Who waits before it comes back has others go on without it.
+        let quick = world.chance(600);
+        world.after(if quick { 50 * MS } else { long }, move |world| {
+            world.start(at)
+        });
+    }
+}
+
+fn damage(world: &mut World, at: usize) {
+    if let Some(disk) = &mut world.hosts[at].disk
+        && !is_planted(Bug::VotesAfterForgetting)
+    {
+        disk.found.log_is_whole = false;
+    }
+}
+
+fn transfer(world: &mut World) {
+    let Some(leader) = world.leader() else { return };
+    let hosts = world.hosts.len() as u64;
+    let to = world.dice.below(hosts) as usize;
+    if let Some(to) = world.peer_of(to) {
+        world.count("transfers");
+        let life = world.life(leader);
+        world.on_host(life, move |world| world.tell(life, Event::Transfer { to }));
+    }
+}
+
+/// One does not hear of the leader, and stands for election; then the leader loses the other, which
+/// has just promised not to help, and is restarted.
+pub fn restart_a_voter(world: &mut World, long: u64) {
+    let Some(leader) = world.leader() else { return };
+    let mut others = (0..world.hosts.len()).filter(|at| *at != leader);
+    let (Some(stands), Some(votes)) = (others.next(), others.next()) else {
+        return;
+    };
+    let (stands, votes) = match world.chance(500) {
+        true => (stands, votes),
+        false => (votes, stands),
+    };
+    world.net.cuts.extend([(leader, stands), (stands, leader)]);
+    let pause = world.between(1500 * MS, 4000 * MS);
+    world.after(pause, move |world| {
+        world.end(votes);
+        world.net.cuts.extend([(leader, votes), (votes, leader)]);
+        world.after(20 * MS, move |world| world.start(votes));
+        world.after(long, move |world| world.rejoin(leader));
+    });
+}
+
+/// A replica goes to another host.
+fn relocate(world: &mut World, at: usize) {
+    let spare = (0..world.hosts.len()).find(|at| world.hosts[*at].disk.is_none());
+    if let Some(to) = spare.filter(|_| world.wanted.contains(&at)) {
+        world.count("moves");
+        world.wanted.remove(&at);
+        world.wanted.insert(to);
+    }
+}
+
+impl World {
+    /// Everything is well again, and everybody runs.
+    pub fn heal(&mut self) {
+        self.is_stormy = false;
+        self.net = super::world::SimNet::default();
+        for at in 0..self.hosts.len() {
+            (self.hosts[at].is_full, self.hosts[at].is_slow) = (false, false);
+            self.resume(at);
+            self.start(at);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Machines and processes: how they start, end, stand still, and forget.
+
+use std::collections::VecDeque;
+
+use super::disk::SimDisk;
+use super::model::State;
+use super::world::{GROUP, Job, Life, MS, World};
+use crate::events::{Committed, Event, Permit, Persist};
+use crate::ids::PeerId;
+use crate::memory::{Durability, Found, check_memory};
+use crate::replica::Replica;
+use crate::start::Start;
+use crate::tail::SnapshotFacts;
+use crate::time::{Now, TICK};
+
+/// A machine that may have a replica.
+pub struct SimHost {
+    /// Raised whenever its process starts or ends: what was meant for an earlier one is lost.
+    pub life: u64,
+    pub boot: u128,
+    pub process: Option<SimProcess>,
+    pub disk: Option<SimDisk>,
+    /// Its process is stopped (SIGSTOP), and what comes meanwhile waits.
+    pub is_paused: bool,
+    pub backlog: Vec<Job>,
+    /// The time when it was stopped, and the time that requests are handled with: the process may
+    /// have read its clock before they came.
+    pub stopped_at: Option<Now>,
+    pub old_clock: Option<Now>,
+    pub is_full: bool,
+    pub is_slow: bool,
+    pub drift_ppm: i64,
+    pub unix_offset_ms: i64,
+}
+
+pub struct SimProcess {
+    pub replica: Replica,
+    pub state: State,
+    pub applied: SnapshotFacts,
+    pub flushed: u64,
+    /// Being written, applied, and read, in order.
+    pub writes: VecDeque<Persist>,
+    pub is_writing: bool,
+    pub applying: VecDeque<Vec<Committed>>,
+    pub is_applying: bool,
+    pub reading: Vec<Permit>,
+    pub staged: Option<State>,
+}
+
+impl SimHost {
+    pub fn new(drift_ppm: i64, unix_offset_ms: i64) -> Self {
+        Self {
+            life: 0,
+            boot: 1,
+            process: None,
+            disk: None,
+            is_paused: false,
+            backlog: Vec::new(),
+            stopped_at: None,
+            old_clock: None,
+            is_full: false,
+            is_slow: false,
+            drift_ppm,
+            unix_offset_ms,
+        }
+    }
+}
+
+impl World {
+    /// Machines, the first of which found the group.
+    pub fn build(&mut self, replicas: usize, spares: usize) {
+        for _ in 0..replicas + spares {
+            let drift_ppm = self.between(0, 20_000) as i64 - 10_000;
+            let hour_ms = 3_600_000;
+            let offset = [0, 0, hour_ms, -hour_ms][self.dice.below(4) as usize];
+            self.hosts.push(SimHost::new(drift_ppm, offset));
+        }
+        self.wanted = (0..replicas).collect();
+        let voters: Vec<_> = (1..=replicas as u64).map(PeerId).collect();
+        for (at, peer) in voters.iter().enumerate() {
+            let start = Start::founder(GROUP, *peer, &voters, 0);
+            self.place(at, &start);
+        }
+    }
+
+    /// A new peer on a host.
+    fn place(&mut self, at: usize, start: &Start) {
+        let found = Found {
+            durability: self.durability,
+            boot_then: self.hosts[at].boot,
+            boot_now: self.hosts[at].boot,
+            stopped_clean: false,
+            log_is_whole: true,
+        };
+        self.peers.insert(start.me, at);
+        self.hosts[at].disk = Some(SimDisk::new(start, found));
+        self.start(at);
+    }
+
+    /// The coordinator gave a number, and the host begins as that peer, empty.
+    pub fn join(&mut self, at: usize) {
+        self.count("joined");
+        let peer = PeerId(self.peers.keys().last().map_or(1, |peer| peer.0 + 1));
+        self.end(at);
+        let start = Start::joiner(GROUP, peer, 0);
+        self.place(at, &start);
+    }
+
+    pub fn life(&self, at: usize) -> Life {
+        let life = self.hosts[at].life;
+        Life { host: at, life }
+    }
+
+    pub fn process(&mut self, by: Life) -> Option<&mut SimProcess> {
+        let host = &mut self.hosts[by.host];
+        host.process.as_mut().filter(|_| host.life == by.life)
+    }
+
+    pub fn peer_of(&self, at: usize) -> Option<PeerId> {
+        self.hosts[at].disk.as_ref().map(|disk| disk.peer)
+    }
+
+    /// Starts a host's process, if it has a replica and none runs.
+    pub fn start(&mut self, at: usize) {
+        let seed = self.dice.next_u64();
+        let now = self.clock(at);
+        let host = &mut self.hosts[at];
+        let Some(disk) = host.disk.as_mut().filter(|_| host.process.is_none()) else {
+            return;
+        };
+        disk.found.boot_now = host.boot;
+        if check_memory(&disk.found).is_err() {
+            host.disk = None;
+            self.count("forgot");
+            return self.join(at);
+        }
+        disk.found.boot_then = host.boot;
+        (disk.found.stopped_clean, disk.found.log_is_whole) = (false, true);
+        let (start, state) = disk.start(GROUP, seed);
+        let replica = match Replica::new(now, &start) {
+            Ok(replica) => replica,
+            Err(error) => return self.fail(format!("host {at} does not start: {error}")),
+        };
+        host.life += 1;
+        host.process = Some(SimProcess {
+            replica,
+            state,
+            flushed: start.applied.place.index,
+            applied: start.applied,
+            writes: VecDeque::new(),
+            is_writing: false,
+            applying: VecDeque::new(),
+            is_applying: false,
+            reading: Vec::new(),
+            staged: None,
+        });
+        let life = self.life(at);
+        self.tick(life);
+        self.sync_now_and_then(life);
+    }
+
+    fn tick(&mut self, life: Life) {
+        let tick = TICK.as_micros() as u64;
+        let late = self.between(0, 5 * MS);
+        self.after(tick + late, move |world| {
+            world.on_host(life, move |world| {
+                world.tell(life, Event::Tick);
+                world.tick(life);
+            });
+        });
+    }
+
+    /// With `Nms` the log is synced each N ms; else the system writes it at some time.
+    fn sync_now_and_then(&mut self, life: Life) {
+        let pause = match self.durability {
+            Durability::EveryMs(ms) => ms * MS,
+            _ => self.between(500 * MS, 5000 * MS),
+        };
+        self.after(pause, move |world| {
+            if world.process(life).is_some()
+                && let Some(disk) = &mut world.hosts[life.host].disk
+            {
+                disk.sync();
+                world.sync_now_and_then(life);
+            }
+        });
+    }
+
+    /// The process ends (kill -9): what it wrote is left.
+    pub fn end(&mut self, at: usize) {
+        let host = &mut self.hosts[at];
+        host.life += 1;
+        host.process = None;
+        host.is_paused = false;
+        host.backlog.clear();
+        self.disconnect(at);
+    }
+
+    /// The machine loses its power: what it synced is left, and some of the rest.
+    pub fn lose_power(&mut self, at: usize) {
+        self.end(at);
+        let left = match &self.hosts[at].disk {
+            Some(disk) => self.dice.clone().below(disk.unsynced() as u64 + 1),
+            None => 0,
+        };
+        self.dice.next_u64();
+        self.hosts[at].boot += 1;
+        if let Some(disk) = &mut self.hosts[at].disk {
+            disk.lose(left as usize);
+        }
+    }
+
+    /// The process ends by itself, and the machine is started anew.
+    pub fn reboot_clean(&mut self, at: usize) {
+        self.end(at);
+        self.hosts[at].boot += 1;
+        if let Some(disk) = &mut self.hosts[at].disk {
+            disk.sync();
+            disk.found.stopped_clean = true;
+        }
+    }
+
+    pub fn pause(&mut self, at: usize) {
+        let now = self.clock(at);
+        let host = &mut self.hosts[at];
+        if host.process.is_some() && !host.is_paused {
+            (host.is_paused, host.stopped_at) = (true, Some(now));
+        }
+    }
+
+    pub fn resume(&mut self, at: usize) {
+        let has_old_clock = self.chance(500);
+        let host = &mut self.hosts[at];
+        host.is_paused = false;
+        host.old_clock = host.stopped_at.take().filter(|_| has_old_clock);
+        for job in std::mem::take(&mut host.backlog) {
+            job(self);
+        }
+        self.hosts[at].old_clock = None;
+    }
+
+    /// Does something in a process, once it does not stand still.
+    pub fn on_host(&mut self, life: Life, job: impl FnOnce(&mut World) + 'static) {
+        if self.process(life).is_none() {
+            return;
+        }
+        match self.hosts[life.host].is_paused {
+            true => self.hosts[life.host].backlog.push(Box::new(move |world| {
+                world.on_host(life, job);
+            })),
+            false => job(self),
+        }
+    }
+
+    pub fn tell(&mut self, life: Life, event: Event) {
+        let old = self.hosts[life.host].old_clock;
+        let old = old.filter(|_| matches!(event, Event::Read { .. }));
+        let now = old.unwrap_or_else(|| self.clock(life.host));
+        let Some(process) = self.process(life) else {
+            return;
+        };
+        let actions = process.replica.handle(now, event);
+        let place = (process.replica.term(), process.applied.place.index);
+        let bytes = [life.host as u64, actions.len() as u64, place.0, place.1];
+        let bytes: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.mix(&bytes);
+        self.check_leaders(life);
+        self.carry_out(life, actions);
+    }
+}

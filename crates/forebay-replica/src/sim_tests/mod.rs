@@ -1,0 +1,75 @@
+//! A simulator of one group, for tests: replicas over model engines, disks and a network, with
+//! faults drawn from a seed, and clients whose histories are checked.
+//!
+//! Everything happens in one thread, in the order of simulated time, so a seed repeats a run: the
+//! same trace hash.
+
+mod carry;
+mod checks;
+mod clients;
+mod coordinator;
+mod disk;
+mod duels;
+mod failover;
+mod faults;
+mod hosts;
+mod linear;
+mod model;
+mod register;
+mod runs;
+mod world;
+
+use std::collections::BTreeMap;
+
+use world::{SECOND, World};
+
+use crate::bugs::{Bug, plant};
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    pub trace: u64,
+    /// What did not hold.
+    pub violation: Option<String>,
+    /// How often what happened, for people.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+/// A run of a random group under random faults, and a planted defect or none.
+pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
+    if seed % 8 == 7 {
+        return duels::run(seed, bug);
+    }
+    plant(bug);
+    let mut world = World::new(seed);
+    let replicas = [3, 3, 3, 5, 1][world.dice.below(5) as usize];
+    let spares = world.dice.below(2) as usize + usize::from(replicas == 1);
+    world.build(replicas, spares);
+    world.start_coordinator();
+    world.go_on_for(4 * SECOND);
+    let stormy_s = world.between(10, 25);
+    faults::schedule(&mut world, stormy_s);
+    world.start_clients(stormy_s + 2);
+    world.go_on_for(stormy_s * SECOND);
+    finish(world)
+}
+
+/// All faults end; what is left to be done is, and the histories are looked at.
+fn finish(mut world: World) -> Outcome {
+    world.heal();
+    let settled = world.go_on_until(60 * SECOND, |world| world.unsettled().is_none());
+    if settled.is_none() {
+        let problem = world.unsettled().unwrap_or_default();
+        world.fail(format!("not settled after 60 s without faults: {problem}"));
+    }
+    world.read_at_the_end();
+    if world.violation.is_none() {
+        world.check_histories();
+    }
+    plant(None);
+    Outcome {
+        trace: world.trace,
+        violation: world.violation,
+        counts: world.counts,
+    }
+}

@@ -1,0 +1,85 @@
+//! Runs of many seeds.
+
+use std::panic::catch_unwind;
+
+use forebay_io::sim::{SeedCounts, all_hold};
+
+use super::run;
+use crate::bugs::Bug;
+
+/// How many runs each test run makes; `FOREBAY_TEST_SEEDS` asks for others.
+const SEEDS: u64 = 2000;
+
+#[test]
+fn the_same_seed_twice_is_the_same_run() {
+    for seed in 0..20 {
+        let trace = || run(seed, None).trace;
+        assert_eq!(trace(), trace(), "seed {seed}");
+    }
+}
+
+/// What did not hold, also where the library ended the run.
+fn violation(seed: u64, bug: Option<Bug>) -> (Option<String>, SeedCounts) {
+    match catch_unwind(|| run(seed, bug)) {
+        Ok(outcome) => (outcome.violation, outcome.counts),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            (Some(format!("panic: {text}")), SeedCounts::new())
+        }
+    }
+}
+
+#[test]
+fn all_holds_with_every_seed() {
+    all_hold(SEEDS, |seed| violation(seed, None));
+}
+
+/// Each planted defect is found within so many seeds.
+const FOUND_WITHIN: u64 = 2000;
+
+#[track_caller]
+fn finds(bug: Bug) {
+    let begun = std::env::var("FOREBAY_TEST_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let first = begun.unwrap_or(0);
+    let found =
+        (first..first + FOUND_WITHIN).find_map(|seed| Some((seed, violation(seed, Some(bug)).0?)));
+    println!("{bug:?}: {found:.300?}");
+    assert!(found.is_some(), "nobody noticed {bug:?}");
+}
+
+#[test]
+fn an_acknowledgement_before_the_sync_is_found() {
+    finds(Bug::AcksBeforeSync);
+}
+
+#[test]
+fn a_vote_after_a_restart_that_forgot_is_found() {
+    finds(Bug::VotesAfterForgetting);
+}
+
+#[test]
+fn entries_applied_before_their_commit_are_found() {
+    finds(Bug::AppliesBeforeCommit);
+}
+
+#[test]
+fn reads_of_a_stale_leader_are_found() {
+    finds(Bug::ReadsWhenStale);
+}
+
+#[test]
+fn replicas_with_clocks_of_their_own_are_found() {
+    finds(Bug::HasOwnClock);
+}
+
+#[test]
+fn a_proposal_sent_again_is_found() {
+    finds(Bug::ProposesTwice);
+}
+
+#[test]
+fn a_lease_that_is_not_looked_at_after_the_read_is_found() {
+    finds(Bug::LooksOnce);
+}

@@ -1,0 +1,48 @@
+//! The time as a replica is told it, its intervals, and the time of a partition.
+
+use std::time::Duration;
+
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// By a clock that never goes back and goes on while the machine is suspended (Linux:
+    /// CLOCK_BOOTTIME). Leases are measured by it.
+    pub monotonic: Duration,
+    /// The time of day, which may be wrong and jump.
+    pub unix_ms: u64,
+}
+
+/// Between two [`Event::Tick`](crate::Event::Tick)s. Later ones do no harm, more of them neither.
+pub const TICK: Duration = Duration::from_millis(100);
+/// Ticks between two heartbeats of a leader.
+pub const HEARTBEAT_TICKS: u64 = 2;
+/// A replica stands for election after so many ticks without a leader, drawn anew each time.
+pub const ELECTION_TICKS: std::ops::Range<u64> = 10..30;
+/// A replica that heard of a leader, or has just started, helps no other to lead for so long.
+pub const PROMISE: Duration = Duration::from_secs(1);
+/// A leader whom a majority answered answers reads for so long, counted from its question. Clocks
+/// may go apart by a tenth before that is longer than the promise.
+pub const LEASE: Duration = Duration::from_millis(900);
+/// A read that is not confirmed for so long is refused.
+pub const READ_PATIENCE: Duration = Duration::from_secs(2);
+/// A copy that has not come after so long is asked for again.
+pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The time of a partition: never falling, the same on every replica, in each entry.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PartitionClock {
+    last_ms: u64,
+}
+
+impl PartitionClock {
+    /// Takes notice of a stamp in the log, whether it is committed or not.
+    pub fn observe(&mut self, stamp_ms: u64) {
+        self.last_ms = self.last_ms.max(stamp_ms);
+    }
+
+    /// The stamp of a new entry: the leader's clock, but never less than an earlier stamp.
+    pub fn stamp(&mut self, now: Now) -> u64 {
+        self.observe(now.unix_ms);
+        self.last_ms
+    }
+}
