@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use forebay_cluster::catalog::SeenTag;
 use forebay_cluster::coordinator::{
-    CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent,
+    CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent, CoordinatorSettings,
 };
 use forebay_cluster::message::{Beat, Introduction};
 use forebay_cluster::model::{
-    DocRef, Documents, Head, Layout, LayoutName, Model, ModelError, NodeEntry, NodeState,
-    RangeEntry, TableEntry, written,
+    DocRef, Documents, FORMATS, Head, Layout, LayoutName, Model, ModelError, NEWEST_FORMAT,
+    NodeEntry, NodeState, RangeEntry, TableEntry, written,
 };
 use forebay_cluster::time::Now;
 use forebay_cluster::{ClusterId, HostPort, NodeId, NodeName, Zone};
@@ -37,7 +37,7 @@ fn who(id: u32) -> Introduction {
         peer: address(7400),
         http: None,
         cut_off_ms: None,
-        formats: [1, 1],
+        formats: FORMATS,
         program: "0.1.0".to_owned(),
         key: None,
     }
@@ -57,7 +57,7 @@ fn node(id: u32) -> NodeEntry {
         peer: who.peer,
         http: None,
         cut_off_ms: None,
-        formats: [1, 1],
+        formats: FORMATS,
         program: who.program,
         key: None,
     }
@@ -65,14 +65,12 @@ fn node(id: u32) -> NodeEntry {
 
 fn range(table: u32, at: u32) -> RangeEntry {
     let first = table.wrapping_mul(7919).wrapping_add(at) % NODES;
-    RangeEntry {
-        lower: match at {
-            0 => Bound::Key(Vec::new()),
-            at => Bound::Key(format!("customer-{at:013}").into_bytes()),
-        },
-        list: (0..3).map(|step| NodeId((first + step) % NODES)).collect(),
-        next: None,
-    }
+    let lower = match at {
+        0 => Bound::Key(Vec::new()),
+        at => Bound::Key(format!("customer-{at:013}").into_bytes()),
+    };
+    let list = (0..3).map(|step| NodeId((first + step) % NODES));
+    RangeEntry::new(lower, list.collect())
 }
 
 fn table(number: u32) -> TableName {
@@ -89,13 +87,8 @@ fn model() -> Model {
         let layout = Layout::new(Order::Ordered, ranges);
         model.layouts.insert(name.clone(), layout);
         let entry = TableEntry {
-            order: Order::Ordered,
-            layout: name,
-            replicas: 3,
             serving: Some(1),
-            history: Vec::new(),
-            bad: Vec::new(),
-            rollout: None,
+            ..TableEntry::new(Order::Ordered, name, 3)
         };
         model.put_table(&table(number), entry);
     }
@@ -128,11 +121,13 @@ fn main() -> Result<(), ModelError> {
     let clock = SystemClock;
     let mut names = Names(0);
     let mut model = timed(&clock, "made", model);
-    let (documents, roots) = timed(&clock, "written", || model.write(|| names.next()))?;
+    let (documents, roots) = timed(&clock, "written", || {
+        model.write(NEWEST_FORMAT, || names.next())
+    })?;
     let mut head = Head::first(ClusterId(1), 1);
     head.roots = roots;
     println!("{} documents, {} bytes", documents.len(), bytes(&documents));
-    println!("head: {} bytes", written(&head)?.len());
+    println!("head: {} bytes", written(NEWEST_FORMAT, &head)?.len());
 
     let before = model.clone();
     let name = LayoutName::Table(table(7));
@@ -142,7 +137,7 @@ fn main() -> Result<(), ModelError> {
         if let Some(layout) = model.layouts.get_mut(&name) {
             layout.replace(ranges);
         }
-        model.write(|| names.next())
+        model.write(NEWEST_FORMAT, || names.next())
     })?;
     println!(
         "{} documents, {} bytes, and the head",
@@ -161,6 +156,7 @@ fn main() -> Result<(), ModelError> {
 
 fn beat(id: u32, seq: u64, revision: u64) -> Box<Beat> {
     Box::new(Beat {
+        moving: None,
         cluster: ClusterId(1),
         who: who(id),
         seq,
@@ -181,7 +177,7 @@ fn heartbeats(clock: &SystemClock, head: Head, model: Model) {
         monotonic: Duration::from_millis(1_000_000 + millis),
         unix_ms: 1_700_000_000_000 + millis,
     };
-    let (mut coordinator, _) = Coordinator::new(at(0), 1);
+    let (mut coordinator, _) = Coordinator::new(at(0), 1, CoordinatorSettings::default());
     let seen = SeenTag("seen".to_owned());
     let loaded = CoordinatorEvent::Loaded {
         head: Box::new(head),

@@ -15,6 +15,10 @@ pub enum Bug {
     LeavesOutEarly,
     /// A request that was answered is done again.
     DoesTwice,
+    /// The lists change before those who are new in them hold what they are to.
+    MovesEarly,
+    /// Who holds something no longer gives it up before all know.
+    ReleasesEarly,
     /// A node answers from what the head has replaced, as long as it lacks the new version.
     AnswersFromOld,
 }

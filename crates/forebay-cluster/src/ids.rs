@@ -1,4 +1,4 @@
-//! What nodes, zones and addresses are called.
+//! What clusters, nodes, zones, requests and addresses are called.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,10 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest name of a node or a zone, in bytes.
+/// The longest of these names, in bytes.
 const MAX_NAME_BYTES: usize = 64;
+/// How many characters are told of a text that is no name.
+const SHOWN: usize = 80;
 
 /// Tells a cluster from any other: random, drawn once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +23,11 @@ pub struct ClusterId(pub u64);
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
+/// What people call a cluster. A catalog may have another text, of a program that did not check it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterName(String);
+
 /// What people call a node: unique in its cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -31,7 +38,7 @@ pub struct NodeName(String);
 #[serde(try_from = "String", into = "String")]
 pub struct Zone(String);
 
-/// Why a text names no node or zone.
+/// Why a text is no such name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{name:?} is not a valid {what} name: use 1 to 64 of A-Z a-z 0-9 _ . - and begin with neither a \
@@ -63,12 +70,16 @@ fn checked(what: &'static str, name: &str) -> Result<String, NodeNameError> {
     let fits = (1..=MAX_NAME_BYTES).contains(&name.len())
         && name.bytes().all(plain)
         && !name.starts_with(['.', '-']);
-    let name = name.to_owned();
     if fits {
-        Ok(name)
-    } else {
-        Err(NodeNameError { what, name })
+        return Ok(name.to_owned());
     }
+    let name = name.chars().take(SHOWN).collect();
+    Err(NodeNameError { what, name })
+}
+
+/// The name of a request, as somebody wrote it: rollouts and plans are called by theirs.
+pub fn request_name(name: &str) -> Result<String, NodeNameError> {
+    checked("rollout", name)
 }
 
 macro_rules! name {
@@ -113,6 +124,7 @@ macro_rules! name {
     };
 }
 
+name!(ClusterName, "cluster");
 name!(NodeName, "node");
 name!(Zone, "zone");
 
@@ -244,11 +256,25 @@ mod tests {
     #[test]
     fn names_are_plain() {
         assert_eq!(NodeName::new("node-1.a_B").unwrap().as_str(), "node-1.a_B");
-        for name in ["", "-x", ".x", "a b", "a:b", &"x".repeat(65)] {
+        for name in [
+            "",
+            "-x",
+            ".x",
+            "a b",
+            "a:b",
+            "\u{1b}[31m",
+            "a\n",
+            &"x".repeat(65),
+        ] {
             assert!(
                 NodeName::new(name).is_err() && Zone::new(name).is_err(),
                 "{name}"
             );
+            assert!(ClusterName::new(name).is_err() && request_name(name).is_err());
         }
+        let error = Zone::new(&"\u{1b}".repeat(100_000))
+            .unwrap_err()
+            .to_string();
+        assert!(error.len() < 1000 && !error.contains('\u{1b}'), "{error}");
     }
 }

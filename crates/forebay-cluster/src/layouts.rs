@@ -1,83 +1,140 @@
-//! Layouts of all nodes, by the planner.
+//! Layouts of nodes, by the planner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::Bound;
-use forebay_plan::lists::{Class, Line, ListNode, lay_out};
+use forebay_plan::lists::{Class, Line, ListNode, extend, lay_out};
 use forebay_run::hash::SLOTS;
 
 use crate::ids::{NodeId, Zone};
-use crate::model::{Model, RangeEntry};
+use crate::model::{Layout, LayoutName, Model, RangeEntry};
+use crate::request::REPLICAS;
 use crate::version::VersionSummary;
 
-/// How long preference lists are at most: as many replicas can a table have without a plan.
+/// How many replicas a table has at most.
 pub const MOST_REPLICAS: usize = 5;
 /// How many ranges of slots a node heads at most: so many class ports it wants.
-const HEADS: u32 = 2;
+pub const HEADS: u32 = 2;
 
-/// Ranges of slots over all nodes.
-pub fn slot_layout(model: &Model) -> Result<Vec<RangeEntry>, String> {
-    let classes = classes(model, &Line::Uniform(SLOTS))?;
-    Ok(ranges(&classes, |place| Bound::Slot(place as u16)))
+/// Ranges of slots over all nodes that may hold something, with lists of so many.
+pub fn slot_layout(model: &Model, replicas: usize) -> Result<Vec<RangeEntry>, String> {
+    let nodes = holders(model)?;
+    let classes = planned(&nodes, &Line::Uniform(SLOTS), replicas)?;
+    Ok(ranges(&classes, slot_bound))
 }
 
 /// Ranges of an ordered table, by the partitions of its first version.
-pub fn ordered_layout(model: &Model, version: &VersionSummary) -> Result<Vec<RangeEntry>, String> {
+pub fn ordered_layout(
+    model: &Model,
+    version: &VersionSummary,
+    replicas: usize,
+) -> Result<Vec<RangeEntry>, String> {
     let partitions = &version.partitions;
     let weights = partitions
         .iter()
         .map(|partition| partition.file_bytes.max(1));
-    let classes = classes(model, &Line::Weighed(weights.collect()))?;
+    let line = Line::Weighed(weights.collect());
+    let classes = planned(&holders(model)?, &line, replicas)?;
     let lower = |place: u32| partitions[place as usize].bounds.lower.clone();
     Ok(ranges(&classes, lower))
 }
 
-fn classes(model: &Model, line: &Line) -> Result<Vec<Class>, String> {
+/// A layout with longer lists, of the nodes that are in it: what is held stays where it is.
+pub fn longer_lists(
+    model: &Model,
+    layout: &Layout,
+    replicas: usize,
+) -> Result<Vec<RangeEntry>, String> {
+    let bounds: Vec<Bound> = layout.ranges().map(|range| range.lower.clone()).collect();
+    let nodes = list_nodes(model, &listed(layout));
+    let old = layout.ranges().zip(0..).map(|(range, start)| Class {
+        start,
+        list: range.list.iter().map(|node| node.0).collect(),
+    });
+    let line = Line::Weighed(widths(&bounds));
+    let extended = extend(&old.collect::<Vec<_>>(), &nodes, &line, replicas);
+    let classes = extended.map_err(|error| error.to_string())?;
+    Ok(ranges(&classes, |place| bounds[place as usize].clone()))
+}
+
+/// Of ranges of slots how many each has; ranges of keys count alike.
+fn widths(lowers: &[Bound]) -> Vec<u64> {
+    let end = Bound::Slot(SLOTS as u16);
+    let ends = lowers.iter().skip(1).chain([&end]);
+    let width = |(lower, end): (&Bound, &Bound)| match (lower, end) {
+        (Bound::Slot(lower), Bound::Slot(end)) => u64::from(end - lower),
+        _ => 1,
+    };
+    lowers.iter().zip(ends).map(width).collect()
+}
+
+pub fn slot_bound(place: u32) -> Bound {
+    Bound::Slot(place as u16)
+}
+
+/// The nodes that are in a layout's lists.
+pub fn listed(layout: &Layout) -> BTreeSet<NodeId> {
+    let ranges = layout.ranges();
+    ranges.flat_map(|range| &range.list).copied().collect()
+}
+
+/// How long the lists of a layout have to be: a table of R replicas is held by the first R.
+pub fn longest(model: &Model, name: &LayoutName) -> usize {
+    let tables = model.all_tables();
+    let tables = tables.filter(|(_, table)| table.layout == *name);
+    let most = tables.map(|(_, table)| table.holding()).max();
+    most.unwrap_or(REPLICAS).max(REPLICAS)
+}
+
+/// These nodes, as the planner knows them.
+pub fn list_nodes(model: &Model, nodes: &BTreeSet<NodeId>) -> Vec<ListNode> {
     let mut zones: BTreeMap<&Zone, u32> = BTreeMap::new();
-    let nodes: Vec<ListNode> = model
-        .all_nodes()
-        .map(|node| {
-            let next = zones.len() as u32;
-            ListNode {
-                id: node.id.0,
-                zone: *zones.entry(&node.zone).or_insert(next),
-                weight: 1.0,
-            }
-        })
-        .collect();
-    if nodes.is_empty() {
-        return Err(
-            "the cluster has no nodes yet: start some (forebay serve --cluster)".to_owned(),
-        );
+    let known = model.all_nodes().filter(|node| nodes.contains(&node.id));
+    let known = known.map(|node| {
+        let next = zones.len() as u32;
+        ListNode {
+            id: node.id.0,
+            zone: *zones.entry(&node.zone).or_insert(next),
+            weight: 1.0,
+        }
+    });
+    known.collect()
+}
+
+fn holders(model: &Model) -> Result<Vec<ListNode>, String> {
+    let all = model.all_nodes().map(|node| node.id);
+    let holders = all.filter(|node| !model.work.drained.contains(node));
+    let nodes = list_nodes(model, &holders.collect());
+    match nodes.is_empty() {
+        true => {
+            Err("the cluster has no nodes yet: start some (forebay serve --cluster)".to_owned())
+        }
+        false => Ok(nodes),
     }
-    planned(&nodes, line)
 }
 
 #[cfg(not(test))]
-fn planned(nodes: &[ListNode], line: &Line) -> Result<Vec<Class>, String> {
-    let classes = lay_out(nodes, line, MOST_REPLICAS, HEADS);
+fn planned(nodes: &[ListNode], line: &Line, replicas: usize) -> Result<Vec<Class>, String> {
+    let classes = lay_out(nodes, line, replicas, HEADS);
     classes.map_err(|error| error.to_string())
 }
 
 /// Thousands of simulated clusters have the same few sets of nodes.
 #[cfg(test)]
-fn planned(nodes: &[ListNode], line: &Line) -> Result<Vec<Class>, String> {
+fn planned(nodes: &[ListNode], line: &Line, replicas: usize) -> Result<Vec<Class>, String> {
     type Known = parking_lot::Mutex<BTreeMap<String, Result<Vec<Class>, String>>>;
     static KNOWN: Known = parking_lot::Mutex::new(BTreeMap::new());
-    let input = format!("{nodes:?} {line:?}");
+    let input = format!("{nodes:?} {line:?} {replicas}");
     if let Some(known) = KNOWN.lock().get(&input) {
         return known.clone();
     }
-    let classes = lay_out(nodes, line, MOST_REPLICAS, HEADS).map_err(|error| error.to_string());
+    let classes = lay_out(nodes, line, replicas, HEADS).map_err(|error| error.to_string());
     KNOWN.lock().insert(input, classes.clone());
     classes
 }
 
 fn ranges(classes: &[Class], lower: impl Fn(u32) -> Bound) -> Vec<RangeEntry> {
-    let range = |class: &Class| RangeEntry {
-        lower: lower(class.start),
-        list: class.list.iter().copied().map(NodeId).collect(),
-        next: None,
-    };
+    let list = |class: &Class| class.list.iter().copied().map(NodeId).collect();
+    let range = |class: &Class| RangeEntry::new(lower(class.start), list(class));
     classes.iter().map(range).collect()
 }

@@ -12,6 +12,8 @@ pub mod catalog;
 pub mod client;
 pub mod coordinator;
 mod dice;
+mod facts;
+mod formats;
 mod ids;
 mod layouts;
 mod link;
@@ -20,7 +22,10 @@ pub mod map;
 pub mod message;
 pub mod model;
 pub mod node;
+pub mod planning;
 pub mod request;
+pub mod reseed;
+pub mod restore;
 pub mod seat;
 pub mod shell;
 #[cfg(test)]
@@ -32,5 +37,11 @@ pub mod versions;
 pub mod wire;
 
 pub use dice::Dice;
-pub use ids::{ClusterId, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone};
+pub use facts::{NodeCounts, NodeFacts, PlanFacts, RolloutFacts};
+pub use ids::{
+    ClusterId, ClusterName, HostPort, HostPortError, NodeId, NodeName, NodeNameError, Zone,
+};
+pub use layouts::MOST_REPLICAS;
 pub use link::{Later, Member, Peers, Trusted};
+pub use request::REPLICAS;
+pub use time::MOST_WAIT;

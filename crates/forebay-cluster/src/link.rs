@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_engine::TableName;
 
+use crate::facts::NodeFacts;
 use crate::ids::{HostPort, NodeId};
 use crate::map::ClusterMap;
 
@@ -22,6 +23,9 @@ pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait Member: Debug + Send + Sync {
     /// Who holds what, as far as this node knows. Cheap.
     fn map(&self) -> Arc<ClusterMap>;
+
+    /// For who watches the node. Not for each command.
+    fn facts(&self) -> NodeFacts;
 
     /// Answers another node's message. The answer may take seconds: heartbeats are answered when
     /// there are news.

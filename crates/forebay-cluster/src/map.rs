@@ -97,7 +97,12 @@ impl ClusterMap {
         });
         let tables = tables.collect();
         let main = layouts.get(&LayoutName::Main);
-        let classes = main.map(|main| classes(&main.ranges, &nodes));
+        // A class's nodes hold a table of as many replicas as any has; of others they lead on.
+        let of_main = model.all_tables();
+        let of_main = of_main.filter(|(_, table)| table.layout == LayoutName::Main);
+        let most = of_main.map(|(_, table)| table.replicas).max();
+        let most = most.unwrap_or(usize::MAX);
+        let classes = main.map(|main| classes(&main.ranges, most, &nodes));
         Self {
             cluster,
             revision,
@@ -133,6 +138,11 @@ impl ClusterMap {
 
     pub fn table(&self, name: &TableName) -> Option<&MapTable> {
         self.tables.get(name)
+    }
+
+    /// A table, with its name as the map has it.
+    pub fn table_and_name(&self, name: &TableName) -> Option<(&TableName, &MapTable)> {
+        self.tables.get_key_value(name)
     }
 
     pub fn tables(&self) -> impl Iterator<Item = (&TableName, &MapTable)> {
@@ -218,9 +228,12 @@ impl MapLayout {
             lower: range.lower.clone(),
             list: range.list.clone(),
         });
+        let mut ranges: Vec<MapRange> = ranges.collect();
+        // What is on the move is no class of its own.
+        ranges.dedup_by(|next, range| next.list == range.list);
         Self {
             order: layout.order,
-            ranges: ranges.collect(),
+            ranges,
         }
     }
 
@@ -236,14 +249,19 @@ impl MapLayout {
 
 /// The classes of a layout of slots. A node answers for each class that it heads at a port of the
 /// class; for those it heads while others are away, at the ports left over.
-fn classes(ranges: &[MapRange], nodes: &BTreeMap<NodeId, MapNode>) -> Vec<Class> {
+fn classes(ranges: &[MapRange], most: usize, nodes: &BTreeMap<NodeId, MapNode>) -> Vec<Class> {
     let mut ends = ranges.iter().skip(1).map(|range| slot(&range.lower));
     let mut classes: Vec<(Class, NodeId)> = ranges
         .iter()
         .map(|range| {
             let next = ends.next().unwrap_or(SLOTS as u16);
             let is_available = |id: &&NodeId| nodes.get(id).is_some_and(|node| node.is_available);
-            let mut list: Vec<NodeId> = range.list.iter().filter(is_available).copied().collect();
+            let holders = range.list.iter().take(most);
+            let mut list: Vec<NodeId> = holders.filter(is_available).copied().collect();
+            // Who has it not says so.
+            if list.is_empty() {
+                list = range.list.iter().filter(is_available).copied().collect();
+            }
             if list.is_empty() {
                 list.clone_from(&range.list);
             }

@@ -22,11 +22,7 @@ fn node(id: u32, zone: &str, ports: &[u16]) -> NodeEntry {
 }
 
 fn range(lower: Bound, list: &[u32]) -> RangeEntry {
-    RangeEntry {
-        lower,
-        list: list.iter().copied().map(NodeId).collect(),
-        next: None,
-    }
+    RangeEntry::new(lower, list.iter().copied().map(NodeId).collect())
 }
 
 fn model() -> Model {
@@ -50,13 +46,8 @@ fn model() -> Model {
     let layout = Layout::new(Order::Ordered, ordered);
     model.layouts.insert(name.clone(), layout);
     let entry = |order, layout, replicas| TableEntry {
-        order,
-        layout,
-        replicas,
         serving: Some(1),
-        history: Vec::new(),
-        bad: Vec::new(),
-        rollout: None,
+        ..TableEntry::new(order, layout, replicas)
     };
     model.put_table(&words, entry(Order::Ordered, name, 2));
     let flights = TableName::new("flights").unwrap();

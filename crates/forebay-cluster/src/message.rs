@@ -23,6 +23,9 @@ pub struct Beat {
     /// The revision all of whose ranges it holds.
     pub holds: u64,
     pub rollouts: BTreeMap<RolloutId, Readiness>,
+    /// How far it is with what it is to hold; `None`: all of that is there.
+    #[serde(default)]
+    pub moving: Option<Readiness>,
     /// It is about to stop.
     pub leaving: bool,
     pub free_bytes: Option<u64>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeName;
 use crate::message::Introduction;
-use crate::model::{RequestId, RolloutOptions};
+use crate::model::{MovePlan, RequestId, RolloutOptions};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -27,7 +27,11 @@ pub enum Request {
     /// A node that shows a certificate wants to be let in: other nodes let in only those that the
     /// catalog names.
     Join { who: Box<Introduction> },
-    /// A rollout is given up, unless it was committed.
+    /// Parts of tables are to be held by other nodes.
+    Rebalance { plan: Box<MovePlan> },
+    /// The catalog is to be of this format from now on.
+    Upgrade { format: u64 },
+    /// A rollout is given up, unless it was committed; a plan ends with what is done.
     Cancel { rollout: RequestId },
     /// Tables cease to be.
     Drop { table: TableName },

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Catalog, SeenTag, Written};
 use crate::ids::{ClusterId, HostPort, NodeName};
-use crate::model::{parsed, written};
+use crate::model::{parsed_as, written};
 use crate::time::{Now, SEAT_LEASE, SEAT_RENEWAL};
 
 /// Between two looks of who wants the seat.
@@ -32,8 +32,8 @@ pub const SEAT: &str = "seat";
 pub fn ring(catalog: &dyn Catalog, bell: u64) {
     let rung = || -> Option<Written> {
         let (bytes, seen) = catalog.get(SEAT).ok()??;
-        let seat: SeatDocument = parsed(SEAT, &bytes).ok()?;
-        let bytes = written(&SeatDocument { bell, ..seat }).ok()?;
+        let (format, seat) = parsed_as::<SeatDocument>(SEAT, &bytes).ok()?;
+        let bytes = written(format, &SeatDocument { bell, ..seat }).ok()?;
         catalog.put_if(SEAT, bytes.into(), Some(&seen)).ok()
     };
     for _ in 0..RINGS {

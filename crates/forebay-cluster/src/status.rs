@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::Coordinator;
 use crate::ids::{HostPort, NodeId};
 use crate::message::Readiness;
-use crate::model::{Head, Identity, Model, NodeEntry, NodeState, Phase, Rollout};
+use crate::model::{
+    Head, Identity, Model, MoveStage, NEWEST_FORMAT, NodeEntry, NodeState, Phase, Rebalance,
+    Rollout, TableEntry, Wish,
+};
+use crate::planning::holders;
 use crate::time::Now;
 
 /// See the module's text.
@@ -18,11 +22,23 @@ pub struct Status {
     pub healthy: bool,
     /// What is wrong, and what to do.
     pub problems: Vec<String>,
+    /// Of the catalog.
+    #[serde(default)]
+    pub format: u64,
     pub revision: u64,
     pub term: u64,
+    /// None: nobody is known to be it, and what is told is what the catalog, or one node, says.
     pub coordinator: Option<String>,
+    /// Whether the catalog itself is lost or an old copy.
+    #[serde(default)]
+    pub catalog_lost: bool,
     pub nodes: Vec<NodeStatus>,
     pub tables: Vec<TableStatus>,
+    /// The plan that is carried out.
+    pub plan: Option<PlanStatus>,
+    /// What is no problem, and worth knowing.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +50,8 @@ pub struct NodeStatus {
     pub listen: HostPort,
     /// The revision whose tables it serves, where that is known.
     pub serves: Option<u64>,
+    /// Whether it holds parts of tables, or is to.
+    pub holds: bool,
     pub free_bytes: Option<u64>,
     pub problems: Vec<String>,
 }
@@ -60,7 +78,28 @@ pub struct RolloutStatus {
     /// Nodes that are ready, and all that take part.
     pub ready: usize,
     pub participants: usize,
+    /// What it waits for, where that is no node that brings something.
+    #[serde(default)]
+    pub reason: Option<String>,
     pub left_out: BTreeSet<String>,
+}
+
+/// A plan that is carried out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanStatus {
+    pub request: String,
+    /// What it is for.
+    pub wish: String,
+    pub stage: MoveStage,
+    /// Batches that are done, and all.
+    pub done: usize,
+    pub batches: usize,
+    pub done_bytes: u64,
+    pub copied_bytes: u64,
+    /// Nodes that still bring something.
+    pub waits_for: BTreeSet<String>,
+    /// By the pace so far; none where nothing is known of that.
+    pub left_s: Option<u64>,
 }
 
 impl Status {
@@ -71,38 +110,89 @@ impl Status {
         model: &Model,
         coordinator: Option<(&Coordinator, Now)>,
     ) -> Self {
-        let nodes: Vec<NodeStatus> = model
+        let holding = holders(model);
+        let mut nodes: Vec<NodeStatus> = model
             .all_nodes()
-            .map(|node| NodeStatus::of(node, coordinator))
+            .map(|node| NodeStatus::of(node, holding.contains(&node.id), coordinator))
             .collect();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
         let tables = model.all_tables().map(|(name, entry)| TableStatus {
             table: name.clone(),
             version: entry.serving,
             previous: entry.history.last().copied(),
-            replicas: replicas(model, entry.replicas),
+            replicas: replicas(model, entry),
             replicas_wanted: entry.replicas,
             rollout: model
                 .work
                 .rollout_of(name)
                 .map(|rollout| RolloutStatus::of(name, rollout, model, coordinator)),
         });
-        let tables: Vec<TableStatus> = tables.collect();
-        let problems = problems(model, &nodes, &tables);
+        let mut tables: Vec<TableStatus> = tables.collect();
+        tables.sort_by(|one, other| one.table.cmp(&other.table));
+        let mut problems = problems(model, &nodes, &tables);
+        let why_not = coordinator.and_then(|(coordinator, _)| coordinator.replace_problem());
+        problems
+            .extend(why_not.map(|why| format!("what lost nodes held stays on a node less: {why}")));
+        let plan = model.work.moving();
+        let plan = plan.map(|plan| PlanStatus::of(plan, model, coordinator));
         Self {
             cluster: identity.name.clone(),
             healthy: problems.is_empty(),
             problems,
+            format: head.forebay_head,
             revision: head.revision,
             term: head.term,
             coordinator: None,
+            catalog_lost: false,
+            notes: notes(head, model, &nodes),
             nodes,
             tables,
+            plan,
+        }
+    }
+}
+
+impl Status {
+    /// There is nobody to hear of nodes, and to take requests; `held_up_by` says who keeps others
+    /// from writing the catalog, if anybody does.
+    pub fn without_coordinator(&mut self, held_up_by: Option<&str>) {
+        self.healthy = false;
+        let next = match held_up_by {
+            Some(holder) => format!("{holder}; if that process hangs, end it"),
+            None => "look at the logs of the nodes, and whether they can write into the store"
+                .to_owned(),
+        };
+        let problem = "there is no coordinator: nothing is pushed or moved, and nodes that are down may be called up here";
+        self.problems.insert(0, format!("{problem}; {next}"));
+    }
+
+    /// What one node knows that reaches no coordinator.
+    pub fn alone(&mut self, node: &str) {
+        self.healthy = false;
+        let problem = format!(
+            "node {node} reaches no coordinator, and tells what it knows itself: ask again, or another node (forebay \
+             cluster status asks several); when that lasts for half a minute, look at the logs of the nodes, and whether \
+             they can write into the store"
+        );
+        self.problems.insert(0, problem);
+    }
+
+    /// Whether this is more than what one node, or the catalog, knows.
+    pub fn is_whole(&self) -> bool {
+        self.coordinator.is_some() || self.catalog_lost
+    }
+
+    /// The catalog itself is lost or an old copy.
+    pub fn alarm(&mut self, problem: String) {
+        (self.healthy, self.catalog_lost) = (false, true);
+        if !self.problems.contains(&problem) {
+            self.problems.insert(0, problem);
         }
     }
 }
 
 impl NodeStatus {
-    fn of(node: &NodeEntry, coordinator: Option<(&Coordinator, Now)>) -> Self {
+    fn of(node: &NodeEntry, holds: bool, coordinator: Option<(&Coordinator, Now)>) -> Self {
         let heard = coordinator.and_then(|(coordinator, _)| coordinator.heard().get(&node.id));
         let is_silent =
             coordinator.is_some_and(|(coordinator, _)| coordinator.suspects().contains(&node.id));
@@ -121,6 +211,7 @@ impl NodeStatus {
             state: state.to_owned(),
             listen: node.listen.clone(),
             serves: heard.map(|heard| heard.serves),
+            holds,
             free_bytes: heard.and_then(|heard| heard.free_bytes),
             problems: heard.map_or_else(Vec::new, |heard| heard.problems.clone()),
         }
@@ -158,29 +249,129 @@ impl RolloutStatus {
             total_bytes: total,
             ready,
             participants: rollout.participants.len(),
+            reason: rollout.reason.clone(),
             left_out: names(model, &rollout.left_out),
         }
     }
 }
 
+impl PlanStatus {
+    fn of(plan: &Rebalance, model: &Model, coordinator: Option<(&Coordinator, Now)>) -> Self {
+        let mut done_bytes = plan.done_bytes;
+        let mut waits_for = BTreeSet::new();
+        let heard = coordinator.map(|(coordinator, _)| coordinator.heard());
+        if matches!(plan.stage, MoveStage::Copying { .. }) {
+            for (node, heard) in heard.into_iter().flatten() {
+                if let Some(Readiness::Bringing {
+                    done_bytes: here, ..
+                }) = &heard.moving
+                {
+                    done_bytes += here;
+                    waits_for.insert(*node);
+                }
+            }
+        }
+        let done_bytes = done_bytes.min(plan.copied_bytes);
+        let now_ms = coordinator.map(|(_, now)| now.unix_ms);
+        let left_s = now_ms.and_then(|now_ms| {
+            let passed_ms = now_ms.checked_sub(plan.begun_unix_ms)?;
+            plan.left(passed_ms, done_bytes).map(|left| left.as_secs())
+        });
+        Self {
+            request: plan.request.to_string(),
+            wish: shown_wish(&plan.wish, model),
+            stage: plan.stage,
+            done: plan.done,
+            batches: plan.batches,
+            done_bytes,
+            copied_bytes: plan.copied_bytes,
+            waits_for: names(model, &waits_for),
+            left_s,
+        }
+    }
+}
+
+/// What a plan is for, in a few words.
+pub fn shown_wish(wish: &Wish, model: &Model) -> String {
+    let all = |nodes: &BTreeSet<NodeId>| {
+        let names: Vec<String> = names(model, nodes).into_iter().collect();
+        names.join(", ")
+    };
+    let one = |node: &NodeId| all(&BTreeSet::from([*node]));
+    match wish {
+        Wish::Drain(nodes) => format!("drain {}", all(nodes)),
+        Wish::Add(nodes) => format!("add {}", all(nodes)),
+        Wish::Replace { gone, new } => format!("{} in the place of {}", one(new), one(gone)),
+        Wish::Even => "even out what nodes hold".to_owned(),
+        Wish::Replicas { table, count: 1 } => format!("1 replica of {table}"),
+        Wish::Replicas { table, count } => format!("{count} replicas of {table}"),
+    }
+}
+
+fn notes(head: &Head, model: &Model, nodes: &[NodeStatus]) -> Vec<String> {
+    let drained = names(model, &model.work.drained);
+    // While lists change there is nothing to advise yet.
+    let has_tables = model.all_tables().next().is_some() && model.work.moving().is_none();
+    let idle = nodes.iter().filter(|node| !node.holds && has_tables);
+    let idle = idle.map(|node| match drained.contains(&node.name) {
+        true => format!(
+            "node {0} was drained and holds nothing: stop it and remove it, or forebay cluster add {0}",
+            node.name
+        ),
+        false => format!(
+            "node {0} holds nothing yet: forebay cluster add {0}",
+            node.name
+        ),
+    });
+    let format = head.forebay_head;
+    let is_old = format < NEWEST_FORMAT;
+    let old = is_old.then(|| {
+        format!(
+            "the catalog is of format {format}: once all nodes run this program, forebay cluster upgrade makes it \
+             {NEWEST_FORMAT}"
+        )
+    });
+    idle.chain(old).chain(shared_zone(model)).collect()
+}
+
+/// Nodes may start in another zone than the lists were made for.
+fn shared_zone(model: &Model) -> Option<String> {
+    let zone = |node: &NodeId| model.node(*node).map(|node| &node.zone);
+    let zones: BTreeSet<_> = holders(model).iter().filter_map(zone).collect();
+    // A table with fewer replicas has the first entries of a list.
+    let is_shared = |list: &[NodeId]| {
+        let first = list.iter().take(zones.len());
+        let of_first: BTreeSet<_> = first.clone().filter_map(zone).collect();
+        of_first.len() < first.len()
+    };
+    let mut ranges = model.used_layouts().flat_map(|(_, layout)| layout.ranges());
+    let shared = ranges.any(|range| is_shared(&range.list));
+    shared.then(|| {
+        "some parts have two copies in one zone, though there are zones without: forebay cluster rebalance".to_owned()
+    })
+}
+
 /// The names of nodes.
 pub fn names(model: &Model, ids: &BTreeSet<NodeId>) -> BTreeSet<String> {
-    let name = |id: &NodeId| {
-        let node = model.node(*id);
-        node.map_or_else(|| format!("node {id}"), |node| node.name.to_string())
-    };
-    ids.iter().map(name).collect()
+    ids.iter().map(|id| model.node_name(*id)).collect()
 }
 
 /// How many nodes hold each part of a table.
-fn replicas(model: &Model, wanted: usize) -> usize {
-    wanted.min(model.all_nodes().count())
+fn replicas(model: &Model, entry: &TableEntry) -> usize {
+    let layout = model.layout_of(entry);
+    let lists = layout.into_iter().flat_map(|layout| layout.ranges());
+    let least = lists.map(|range| range.list.len()).min();
+    entry.replicas.min(least.unwrap_or(0))
 }
 
 fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<String> {
     let mut problems = Vec::new();
     if nodes.is_empty() {
         problems.push("the cluster has no nodes: start some (forebay serve --cluster)".to_owned());
+    }
+    let runs = |node: &NodeStatus| matches!(node.state.as_str(), "up" | "starting" | "silent");
+    if !nodes.is_empty() && !nodes.iter().any(runs) {
+        problems.push("no node runs: nothing is answered, and nobody coordinates".to_owned());
     }
     for node in nodes {
         match node.state.as_str() {
@@ -211,12 +402,12 @@ fn problems(model: &Model, nodes: &[NodeStatus], tables: &[TableStatus]) -> Vec<
             .or_default()
             .push(&table.table);
     }
-    let count = model.all_nodes().count();
+    let count = holders(model).len();
     for (wanted, tables) in few {
         let names: Vec<String> = tables.iter().take(5).map(ToString::to_string).collect();
         let more = if tables.len() > 5 { ", ..." } else { "" };
         problems.push(format!(
-            "{}{more}: {wanted} replicas are wanted, and there are {count} nodes: add nodes",
+            "{}{more}: {wanted} replicas are wanted, and {count} nodes hold tables: start more, and forebay cluster add those that hold nothing",
             names.join(", ")
         ));
     }

@@ -28,6 +28,10 @@ pub const CONFIRM: Duration = Duration::from_secs(10);
 pub const LOOK: Duration = Duration::from_secs(10);
 pub const LOOK_ALONE: Duration = Duration::from_secs(2);
 
+/// How long an operator may have something waited for: the pause of a node, the deadline of a
+/// rollout.
+pub const MOST_WAIT: Duration = Duration::from_secs(30 * 86_400);
+
 impl Now {
     /// How long ago an earlier moment was.
     pub fn since(&self, earlier: Duration) -> Duration {

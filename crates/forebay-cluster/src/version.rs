@@ -5,7 +5,10 @@ use forebay_run::Order;
 use forebay_run::content::ContentSum;
 
 use crate::ids::NodeId;
-use crate::model::{Layout, Proof, RangeEntry};
+use crate::model::{Layout, Proof, RangeEntry, TableEntry};
+
+/// What a disk has to have left beside what is brought.
+pub const SPARE_BYTES: u64 = 16 << 20;
 
 /// The parts of a manifest that matter to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,12 +69,25 @@ impl VersionSummary {
     }
 }
 
-/// The ranges that a node holds of a table of so many replicas, or is to hold; neighbours joined.
-pub fn ranges_of(layout: &Layout, replicas: usize, node: NodeId) -> Vec<Bounds> {
+/// The ranges of a table that a node holds, or is to hold; neighbours joined.
+pub fn ranges_of(layout: &Layout, entry: &TableEntry, node: NodeId) -> Vec<Bounds> {
+    ranges_where(layout, |range| {
+        range.holders(entry.holding()).any(|id| id == node)
+    })
+}
+
+/// The ranges of a table that others look for at a node: it answers these before it brings more.
+pub fn ranges_answered(layout: &Layout, entry: &TableEntry, node: NodeId) -> Vec<Bounds> {
+    ranges_where(layout, |range| {
+        range.list.iter().take(entry.replicas).any(|id| *id == node)
+    })
+}
+
+fn ranges_where(layout: &Layout, is_held: impl Fn(&RangeEntry) -> bool) -> Vec<Bounds> {
     let mut held: Vec<Bounds> = Vec::new();
     let mut ranges = layout.ranges().peekable();
     while let Some(range) = ranges.next() {
-        if !holds(range, replicas, node) {
+        if !is_held(range) {
             continue;
         }
         let upper = ranges.peek().map(|next| next.lower.clone());
@@ -84,13 +100,6 @@ pub fn ranges_of(layout: &Layout, replicas: usize, node: NodeId) -> Vec<Bounds> 
         }
     }
     held
-}
-
-fn holds(range: &RangeEntry, replicas: usize, node: NodeId) -> bool {
-    let lists = std::iter::once(&range.list).chain(&range.next);
-    lists
-        .flat_map(|list| list.iter().take(replicas))
-        .any(|id| *id == node)
 }
 
 /// Whether a partition has a part in one of the ranges.
@@ -109,6 +118,7 @@ mod tests {
     use forebay_engine::Bound;
 
     use super::*;
+    use crate::model::LayoutName;
 
     fn bounds(lower: u16, upper: Option<u16>) -> Bounds {
         Bounds {
@@ -117,31 +127,73 @@ mod tests {
         }
     }
 
-    fn entry(lower: u16, list: &[u32], next: Option<&[u32]>) -> RangeEntry {
+    fn range(lower: u16, list: &[u32], next: Option<&[u32]>, before: Option<&[u32]>) -> RangeEntry {
         let ids = |list: &[u32]| list.iter().copied().map(NodeId).collect();
         RangeEntry {
-            lower: Bound::Slot(lower),
-            list: ids(list),
             next: next.map(ids),
+            before: before.map(ids),
+            ..RangeEntry::new(Bound::Slot(lower), ids(list))
         }
+    }
+
+    fn table(replicas: usize) -> TableEntry {
+        TableEntry::new(Order::Hashed, LayoutName::Main, replicas)
     }
 
     #[test]
     fn a_node_holds_what_lists_it_among_the_first() {
-        let layout = Layout::new(
-            Order::Hashed,
-            vec![
-                entry(0, &[1, 2, 3], None),
-                entry(100, &[2, 3, 1], None),
-                entry(200, &[3, 1, 2], Some(&[4, 1])),
-            ],
+        let ranges = vec![
+            range(0, &[1, 2, 3], None, None),
+            range(100, &[2, 3, 1], None, None),
+            range(200, &[3, 1, 2], Some(&[4, 1]), None),
+            range(300, &[3, 1, 2], None, Some(&[5, 6])),
+        ];
+        let layout = Layout::new(Order::Hashed, ranges);
+        let held = |replicas, node| ranges_of(&layout, &table(replicas), NodeId(node));
+        assert_eq!(held(1, 1), [bounds(0, Some(100))]);
+        assert_eq!(held(2, 1), [bounds(0, Some(100)), bounds(200, None)]);
+        assert_eq!(held(3, 1), [bounds(0, None)]);
+        assert_eq!(held(1, 4), [bounds(200, Some(300))]);
+        assert!(held(1, 6).is_empty());
+        assert_eq!(held(2, 6), [bounds(300, None)]);
+        assert!(held(3, 9).is_empty());
+        let answered = |replicas, node| ranges_answered(&layout, &table(replicas), NodeId(node));
+        assert!(answered(3, 4).is_empty());
+        assert_eq!(answered(2, 1), [bounds(0, Some(100)), bounds(200, None)]);
+        let growing = TableEntry {
+            replicas_held: Some(2),
+            ..table(1)
+        };
+        assert_eq!(
+            ranges_of(&layout, &growing, NodeId(1)),
+            held(2, 1),
+            "more are to hold it"
         );
-        let ranges = |replicas, node| ranges_of(&layout, replicas, NodeId(node));
-        assert_eq!(ranges(1, 1), [bounds(0, Some(100))]);
-        assert_eq!(ranges(2, 1), [bounds(0, Some(100)), bounds(200, None)]);
-        assert_eq!(ranges(3, 1), [bounds(0, None)]);
-        assert_eq!(ranges(1, 4), [bounds(200, None)]);
-        assert!(ranges(3, 9).is_empty());
+        assert_eq!(ranges_answered(&layout, &growing, NodeId(1)), held(1, 1));
+    }
+
+    #[test]
+    fn a_change_of_a_part_cuts_ranges_and_joins_them_again() {
+        let mut layout = Layout::new(
+            Order::Hashed,
+            vec![range(0, &[1], None, None), range(100, &[2], None, None)],
+        );
+        let part = bounds(50, Some(150));
+        layout.change([(&part, |range: &mut RangeEntry| {
+            range.next = Some(vec![NodeId(3)])
+        })]);
+        let lowers = |layout: &Layout| -> Vec<Bound> {
+            layout.ranges().map(|range| range.lower.clone()).collect()
+        };
+        assert_eq!(lowers(&layout), [0, 50, 100, 150].map(Bound::Slot));
+        assert_eq!(layout.within(&part).count(), 2);
+        let to_next = |range: &mut RangeEntry| range.list = range.next.take().unwrap_or_default();
+        layout.change([(&part, to_next)]);
+        assert_eq!(lowers(&layout), [0, 50, 150].map(Bound::Slot));
+        let to_one = |range: &mut RangeEntry| range.list = vec![NodeId(7)];
+        layout.change([(&bounds(0, None), to_one), (&bounds(50, Some(60)), to_one)]);
+        assert_eq!(lowers(&layout), [Bound::Slot(0)]);
+        assert_eq!(layout.within(&bounds(5, Some(6))).count(), 1);
     }
 
     #[test]

@@ -21,6 +21,8 @@ use crate::version::VersionSummary;
 pub struct Bring {
     pub place: VersionPlace,
     pub ranges: Vec<Bounds>,
+    /// Else it is kept to roll back to, and stays closed.
+    pub open: bool,
     /// From each of these places on, the node of the zone that brings it from the store: this one
     /// takes it from there.
     pub passed_on: Vec<(Bound, Option<HostPort>)>,
@@ -31,8 +33,8 @@ pub struct Bring {
 /// Versions on this node's disk, and those that serve.
 pub trait Versions: Debug + Send + Sync {
     /// Brings a version as far as these ranges go, verifies what came by reading it back, and opens
-    /// it. `advance` is told of bytes that are here, and of all that are wanted. The error is told
-    /// to the operator.
+    /// it. What is here of it with other ranges serves meanwhile. `advance` is told of bytes that
+    /// are here, and of all that are wanted. The error is told to the operator.
     fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String>;
 
     /// Lets these versions serve, and no others, at one moment; removes dropped tables. Returns the

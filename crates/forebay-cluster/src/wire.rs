@@ -22,7 +22,7 @@ pub enum Question {
     Head,
     /// These documents of the catalog, as far as the node has them.
     Documents(BTreeSet<DocRef>),
-    /// The state of the cluster, which the coordinator knows.
+    /// The state of the cluster: the coordinator knows it, any other node what it has heard.
     Status,
 }
 
@@ -34,7 +34,7 @@ pub enum Reply {
     Head(Option<Box<Head>>),
     /// Documents are text.
     Documents(BTreeMap<DocRef, String>),
-    /// `None`: this node is not the coordinator.
+    /// `None`: this node has not heard of its cluster yet.
     Status(Option<Box<Status>>),
 }
 

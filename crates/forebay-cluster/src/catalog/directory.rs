@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_engine::lock_within;
 use forebay_io::{Clock, Disk, Lock, dir_of, replace_file};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Catalog, SeenTag, Written};
 
-/// Between two tries to get the lock, and how long one is waited for. It is held for the moment of
+/// How long the lock is waited for, by who writes and by who looks. It is held for the moment of
 /// one write.
-const PAUSE: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Writers take turns by a lock of the system (flock). Readers need none: documents are replaced by
 /// renaming.
@@ -43,19 +44,19 @@ impl DirectoryCatalog {
             return Err(io::Error::other(text));
         }
         self.disk.create_dir_all(&self.root)?;
-        let path = self.root.join("lock");
-        let end = self.clock.monotonic() + PATIENCE;
-        loop {
-            match self.disk.lock(&path, "a write to the catalog")? {
-                Ok(lock) => return Ok(lock),
-                Err(_) if self.clock.monotonic() < end => self.clock.sleep(PAUSE),
-                Err(holder) => {
-                    let path = path.display();
-                    let text = format!("{path} is held by another process ({holder})");
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
-                }
-            }
-        }
+        self.lock_within(PATIENCE)?.map_err(|holder| {
+            let path = self.lock_path();
+            io::Error::other(format!("{} is held for {holder}", path.display()))
+        })
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    fn lock_within(&self, patience: Duration) -> io::Result<Result<Box<dyn Lock>, String>> {
+        let (disk, clock, what) = (&*self.disk, &*self.clock, "a write to the catalog");
+        lock_within(disk, clock, &self.lock_path(), what, patience).map_err(io::Error::other)
     }
 }
 
@@ -106,6 +107,11 @@ impl Catalog for DirectoryCatalog {
         true
     }
 
+    fn held_up_by(&self) -> io::Result<Option<String>> {
+        let held = |holder| format!("{} is held for {holder}", self.lock_path().display());
+        Ok(self.lock_within(LOOK_PATIENCE)?.err().map(held))
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         match self.disk.remove(&self.root.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -121,7 +127,7 @@ fn tag(bytes: &[u8]) -> SeenTag {
 #[cfg(test)]
 mod tests {
     use forebay_io::SystemClock;
-    use forebay_io::sim::SimDisk;
+    use forebay_io::sim::{HandClock, SimDisk};
 
     use super::*;
 
@@ -157,5 +163,21 @@ mod tests {
         catalog.remove("requests/a").unwrap();
         assert!(catalog.list("requests").unwrap().is_empty());
         assert!(catalog.list("nowhere").unwrap().is_empty());
+        assert_eq!(catalog.held_up_by().unwrap(), None);
+    }
+
+    #[test]
+    fn who_does_not_let_go_of_the_lock_is_named() {
+        let (disk, clock) = (SimDisk::new(), Arc::new(HandClock::default()));
+        disk.create_dir_all(Path::new("/store/cluster")).unwrap();
+        let catalog = DirectoryCatalog::new(Arc::new(disk.clone()), clock, Path::new("/store"));
+        let path = Path::new("/store/cluster/lock");
+        let held = disk.lock(path, "a write by process 7").unwrap().unwrap();
+        let words = "/store/cluster/lock is held for a write by process 7";
+        assert_eq!(catalog.held_up_by().unwrap().as_deref(), Some(words));
+        let refused = catalog.put_if("head", "one".into(), None).unwrap_err();
+        assert_eq!(refused.to_string(), words);
+        drop(held);
+        catalog.put_if("head", "one".into(), None).unwrap();
     }
 }

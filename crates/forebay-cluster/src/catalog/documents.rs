@@ -6,13 +6,14 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::{Catalog, SeenTag, Written};
-use crate::ids::ClusterId;
-use crate::model::{
-    CLUSTER_FORMAT, DocRef, Documents, Head, Identity, Model, ModelError, parsed, written,
-};
+use crate::model::{DocRef, Documents, Head, Identity, Model, ModelError, parsed, written};
 
 pub const IDENTITY: &str = "identity";
 pub const HEAD: &str = "head";
+
+/// What to do about a catalog that is lost.
+pub const RESTORE: &str =
+    "the nodes that run serve on, and forebay cluster restore makes it anew of what they know";
 
 /// Why a catalog cannot be read or written.
 #[derive(Debug, Error)]
@@ -22,16 +23,20 @@ pub enum CatalogError {
     #[error(transparent)]
     Model(#[from] ModelError),
     #[error(
-        "the store belongs to no cluster: make one (forebay cluster create), or leave --cluster away"
+        "the store belongs to no cluster: look whether it is the right one; forebay cluster create makes a cluster, \
+         and a server alone does without --cluster"
     )]
     NoCluster,
     #[error("the store belongs to cluster '{0}' already")]
     Exists(String),
     #[error(
-        "the catalog names document {0}, and there is none: restore the folder cluster of the store from a \
-         backup; the nodes serve on meanwhile"
+        "the cluster's catalog has no head: look whether the store is mounted, if it is a directory; {RESTORE}"
     )]
+    NoHead,
+    #[error("the catalog names document {0}, and there is none: {RESTORE}")]
     Lost(DocRef),
+    #[error("the cluster's catalog is lost, and the store is a cluster's: {RESTORE}")]
+    AllLost,
 }
 
 /// Heads, models and the identity of a catalog.
@@ -52,39 +57,32 @@ impl Documented<'_> {
         Ok(parsed(IDENTITY, &bytes)?)
     }
 
-    /// Makes a cluster, of `first`. Done again after a failure, it goes on.
-    pub fn create(
-        &self,
-        id: ClusterId,
-        name: &str,
-        unix_ms: u64,
-        mut first: Model,
-    ) -> Result<Identity, CatalogError> {
-        let identity = Identity {
-            forebay_cluster: CLUSTER_FORMAT,
-            id,
-            name: name.to_owned(),
-            created_unix_ms: unix_ms,
-        };
+    /// Makes a cluster without anything, with a catalog of this identity's format. Done again after
+    /// a failure, it goes on.
+    pub fn create(&self, identity: &Identity) -> Result<Identity, CatalogError> {
+        let (id, format) = (identity.id, identity.forebay_cluster);
         if self.get(HEAD)?.is_none() {
             let mut count = 0;
-            let (documents, roots) = first.write(|| {
+            let (documents, roots) = Model::default().write(format, || {
                 count += 1;
                 DocRef::new(&format!("0-{id}-{count}"))
             })?;
             self.put_documents(&documents)?;
-            let mut head = Head::first(id, id.0);
-            head.roots = roots;
-            self.put(HEAD, written(&head)?, None)?;
+            let head = Head {
+                forebay_head: format,
+                roots,
+                ..Head::first(id, id.0)
+            };
+            self.put_head(&head, None)?;
         }
-        match self.put(IDENTITY, written(&identity)?, None)? {
-            Written::Done(_) => Ok(identity),
+        match self.put(IDENTITY, written(format, identity)?, None)? {
+            Written::Done(_) => Ok(identity.clone()),
             Written::Changed => Err(CatalogError::Exists(self.identity()?.name)),
         }
     }
 
     pub fn head(&self) -> Result<(Head, SeenTag), CatalogError> {
-        let (bytes, seen) = self.get(HEAD)?.ok_or(CatalogError::NoCluster)?;
+        let (bytes, seen) = self.get(HEAD)?.ok_or(CatalogError::NoHead)?;
         Ok((parsed(HEAD, &bytes)?, seen))
     }
 
@@ -119,7 +117,7 @@ impl Documented<'_> {
     }
 
     pub fn put_head(&self, head: &Head, seen: Option<&SeenTag>) -> Result<Written, CatalogError> {
-        self.put(HEAD, written(head)?, seen)
+        self.put(HEAD, written(head.forebay_head, head)?, seen)
     }
 
     fn put(

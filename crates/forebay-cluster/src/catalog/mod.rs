@@ -14,7 +14,7 @@ use std::io;
 use bytes::Bytes;
 
 pub use directory::DirectoryCatalog;
-pub use documents::{CatalogError, Documented};
+pub use documents::{CatalogError, Documented, HEAD, IDENTITY, RESTORE};
 pub use objects::ObjectCatalog;
 
 /// What tells a document's content from any other of that name.
@@ -44,6 +44,12 @@ pub trait Catalog: Debug + Send + Sync {
     /// Whether looking costs nothing to speak of.
     fn is_near(&self) -> bool {
         false
+    }
+
+    /// Who has kept all others from writing for a second, in words for operators: a process that
+    /// hangs, say.
+    fn held_up_by(&self) -> io::Result<Option<String>> {
+        Ok(None)
     }
 
     /// That it is gone already is as good.

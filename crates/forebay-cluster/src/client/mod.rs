@@ -3,6 +3,7 @@
 mod pointers;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,16 +11,22 @@ use forebay_io::{Clock, Random};
 use thiserror::Error;
 
 use crate::catalog::{Catalog, CatalogError, Documented};
+use crate::formats::{cannot_upgrade, has_plans};
 use crate::ids::HostPort;
 use crate::model::{
-    DocRef, Head, Identity, Model, Outcome, RequestId, Rollout, WorkPage, parsed, written,
+    DocRef, Head, Identity, Model, Outcome, Rebalance, RequestId, Rollout, WorkPage, parsed,
+    written,
 };
 use crate::request::Request;
-use crate::seat::ring;
+use crate::seat::{SEAT, ring};
 use crate::status::Status;
+use crate::time::SEAT_RENEWAL;
 
 pub use pointers::{ClusterPointers, RolloutWish};
 
+/// How late a renewal may be, and how often it is looked for.
+const SEAT_SLACK: Duration = Duration::from_secs(2);
+const SEAT_POLL: Duration = Duration::from_millis(500);
 /// Between two looks at the catalog.
 const LOOK_NEAR: Duration = Duration::from_millis(50);
 const LOOK_FAR: Duration = Duration::from_millis(300);
@@ -27,13 +34,26 @@ const LOOK_FAR: Duration = Duration::from_millis(300);
 const TAKEN_UP: Duration = Duration::from_secs(45);
 /// How long an answer is waited for then.
 const WITHDRAWN: Duration = Duration::from_secs(2);
+/// Between two questions to nodes how much has come.
+const ASK: Duration = Duration::from_secs(1);
 /// How long the catalog may be away meanwhile.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Who tells a node that there are requests. It may do nothing: they are found after a while.
 pub type Nudge = Arc<dyn Fn(&HostPort) + Send + Sync>;
-/// Who is told how far a rollout is.
-pub type Watcher = Arc<dyn Fn(&Rollout) + Send + Sync>;
+/// Who asks a node how the cluster is; `None`: it does not say.
+pub type Inquiry = Arc<dyn Fn(&HostPort) -> Option<Status> + Send + Sync>;
+/// Who is told how far what was asked for is.
+pub type Watcher = Arc<dyn Fn(UnderWay<'_>) + Send + Sync>;
+
+/// What is under way, or has ended.
+#[derive(Debug, Clone, Copy)]
+pub enum UnderWay<'a> {
+    Rollout(&'a Rollout),
+    Rebalance(&'a Rebalance),
+    /// What a node tells of all that is under way: how much has come.
+    Status(&'a Status),
+}
 
 /// See the module's text.
 #[derive(Clone)]
@@ -43,6 +63,7 @@ pub struct ClusterClient {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     nudge: Nudge,
+    inquiry: Inquiry,
     watcher: Watcher,
 }
 
@@ -69,6 +90,8 @@ pub enum Ended {
     Done,
     /// The rollout, which is over.
     Rollout(Box<Rollout>),
+    /// The plan, which is over.
+    Rebalance(Box<Rebalance>),
 }
 
 impl fmt::Debug for ClusterClient {
@@ -95,6 +118,7 @@ impl ClusterClient {
             clock,
             random,
             nudge: Arc::new(|_| {}),
+            inquiry: Arc::new(|_| None),
             watcher: Arc::new(|_| {}),
         })
     }
@@ -106,6 +130,12 @@ impl ClusterClient {
     }
 
     #[must_use]
+    pub fn asking(mut self, inquiry: Inquiry) -> Self {
+        self.inquiry = inquiry;
+        self
+    }
+
+    #[must_use]
     pub fn watched_by(mut self, watcher: Watcher) -> Self {
         self.watcher = watcher;
         self
@@ -113,6 +143,10 @@ impl ClusterClient {
 
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    pub fn head(&self) -> Result<Head, CatalogError> {
+        Ok(Documented(&*self.catalog).head()?.0)
     }
 
     /// The cluster as the catalog has it.
@@ -129,15 +163,59 @@ impl ClusterClient {
         Ok(Status::of(&self.identity, &head, &model, None))
     }
 
+    /// Whether there is a coordinator, by looks at its seat: it renews it every 5 s. Of a catalog
+    /// that does not answer nothing is known.
+    pub fn has_coordinator(&self) -> io::Result<bool> {
+        let read = || Ok::<_, io::Error>(self.catalog.get(SEAT)?.map(|(bytes, _)| bytes));
+        let (begun, first) = (self.clock.monotonic(), read()?);
+        while self.clock.monotonic() - begun < SEAT_RENEWAL + SEAT_SLACK {
+            self.clock.sleep(SEAT_POLL);
+            let now = read()?;
+            if now.is_some() && now != first {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Who keeps everybody from writing the catalog, where that can be told.
+    pub fn held_up_by(&self) -> Option<String> {
+        match self.catalog.held_up_by() {
+            Ok(holder) => holder,
+            Err(error) => Some(format!("the catalog cannot be written: {error}")),
+        }
+    }
+
     /// Asks, and waits until it is done. A rollout that is begun goes on when this process ends.
     pub fn carry_out(&self, request: &Request) -> Result<Ended, ClientError> {
-        let id = self.submit(request)?;
+        let format = self.check(request)?;
+        let id = self.submit(request, format)?;
         self.wait(&id)
     }
 
-    fn submit(&self, request: &Request) -> Result<RequestId, ClientError> {
+    /// Whether the catalog takes such a request, and its format: a node of the program before does
+    /// not know what later formats have, and would not answer. What the catalog shows to be wrong
+    /// needs no node that runs.
+    pub fn check(&self, request: &Request) -> Result<u64, ClientError> {
+        let catalog = Documented(&*self.catalog);
+        let (head, _) = catalog.head()?;
+        let model = || catalog.model(&head, &Model::default());
+        let refused = match request {
+            Request::Rebalance { .. } => has_plans(head.forebay_head),
+            Request::Upgrade { format } => cannot_upgrade(&model()?, *format),
+            Request::Pause { node, .. } | Request::Remove { node } => {
+                model()?.known_node(node).map(|_| ())
+            }
+            Request::Cancel { rollout } => model()?.work.can_cancel(rollout),
+            _ => Ok(()),
+        };
+        refused.map_err(ClientError::Refused)?;
+        Ok(head.forebay_head)
+    }
+
+    fn submit(&self, request: &Request, format: u64) -> Result<RequestId, ClientError> {
         let id = RequestId(format!("{:016x}", self.random.next_u64()));
-        let bytes = written(request).map_err(CatalogError::from)?;
+        let bytes = written(format, request).map_err(CatalogError::from)?;
         let name = format!("requests/{id}");
         let put = self.catalog.put_if(&name, bytes.into(), None);
         put.map_err(|source| CatalogError::Io { name, source })?;
@@ -145,22 +223,24 @@ impl ClusterClient {
     }
 
     /// Has the coordinator look for requests. That it cannot be told is no error: it looks by
-    /// itself.
-    fn ring(&self) {
+    /// itself. Returns where some nodes can be asked.
+    fn ring(&self) -> Vec<HostPort> {
+        let mut https = Vec::new();
         if let Ok((_, model)) = self.model() {
-            for node in model.all_nodes().filter(|node| node.is_up()).take(3) {
-                node.http.iter().for_each(|http| (self.nudge)(http));
-            }
+            let up = model.all_nodes().filter(|node| node.is_up());
+            https.extend(up.filter_map(|node| node.http.clone()).take(3));
         }
+        https.iter().for_each(|http| (self.nudge)(http));
         if !self.catalog.is_near() {
             ring(&*self.catalog, self.random.next_u64());
         }
+        https
     }
 
     fn wait(&self, id: &RequestId) -> Result<Ended, ClientError> {
-        self.ring();
+        let https = self.ring();
         let begun = self.clock.monotonic();
-        let (mut reached, mut withdrawn) = (begun, false);
+        let (mut reached, mut withdrawn, mut asked) = (begun, false, begun);
         let mut seen = Seen::default();
         let pause = if self.catalog.is_near() {
             LOOK_NEAR
@@ -178,6 +258,12 @@ impl ClusterClient {
                 return ended;
             }
             let is_taken_up = seen.work.answers.contains_key(id);
+            if is_taken_up && now.saturating_sub(asked) >= ASK {
+                asked = now;
+                if let Some(status) = https.iter().find_map(|http| (self.inquiry)(http)) {
+                    (self.watcher)(UnderWay::Status(&status));
+                }
+            }
             if !is_taken_up && reached == now && now.saturating_sub(begun) >= TAKEN_UP {
                 if withdrawn {
                     return Err(ClientError::NobodyHome {
@@ -215,16 +301,30 @@ impl ClusterClient {
             Outcome::Done => return Some(Ok(Ended::Done)),
             Outcome::Refused(words) => return Some(Err(ClientError::Refused(words.clone()))),
             Outcome::Busy(words) => return Some(Err(ClientError::Busy(words.clone()))),
+            Outcome::Rebalance => return self.moved(work, id),
             Outcome::Rollout(id) => work.rollouts.get(id),
         };
         let Some(rollout) = rollout else {
-            let words = "it ended long ago, and nothing is known of it any more".to_owned();
-            return Some(Err(ClientError::Refused(words)));
+            return Some(Err(forgotten()));
         };
-        (self.watcher)(rollout);
+        (self.watcher)(UnderWay::Rollout(rollout));
         let is_over = rollout.phase.is_over();
         is_over.then(|| Ok(Ended::Rollout(Box::new(rollout.clone()))))
     }
+
+    fn moved(&self, work: &WorkPage, id: &RequestId) -> Option<Result<Ended, ClientError>> {
+        let mut plans = work.rebalances.iter();
+        let Some(plan) = plans.find(|plan| plan.request == *id) else {
+            return Some(Err(forgotten()));
+        };
+        (self.watcher)(UnderWay::Rebalance(plan));
+        let is_over = plan.stage.is_over();
+        is_over.then(|| Ok(Ended::Rebalance(Box::new(plan.clone()))))
+    }
+}
+
+fn forgotten() -> ClientError {
+    ClientError::Refused("it ended long ago, and nothing is known of it any more".to_owned())
 }
 
 /// What is under way, as a client has read it last.

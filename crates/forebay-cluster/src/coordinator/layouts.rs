@@ -1,26 +1,31 @@
 //! Layouts that come by themselves: as long as nothing is held, nothing is moved by another one.
 
+use std::collections::BTreeSet;
+
 use forebay_engine::TableName;
 use forebay_run::Order;
 
 use super::Step;
 use crate::ids::NodeId;
-use crate::layouts::{ordered_layout, slot_layout};
-use crate::model::{Layout, LayoutName, Model};
+use crate::layouts::{longer_lists, ordered_layout, slot_layout};
+use crate::model::{Layout, LayoutName, Model, RangeEntry};
+use crate::request::REPLICAS;
 use crate::version::VersionSummary;
 
 impl Step<'_> {
     /// Lays hashed tables out over all nodes, until the first of them comes. From then on nodes
     /// that come hold nothing before somebody says so.
     pub fn lay_out(&mut self) {
-        if self.is_any_hashed() {
+        if self.is_any_hashed() || self.model.work.moving().is_some() {
             return;
         }
-        let nodes: Vec<NodeId> = self.model.all_nodes().map(|node| node.id).collect();
+        let all = self.model.all_nodes().map(|node| node.id);
+        let drained = &self.model.work.drained;
+        let nodes: Vec<NodeId> = all.filter(|node| !drained.contains(node)).collect();
         if nodes.is_empty() || covers(self.model.layouts.get(&LayoutName::Main), &nodes) {
             return;
         }
-        if let Ok(ranges) = slot_layout(&self.model) {
+        if let Ok(ranges) = slot_layout(&self.model, REPLICAS) {
             let layout = Layout::new(Order::Hashed, ranges);
             self.model.layouts.insert(LayoutName::Main, layout);
         }
@@ -31,24 +36,36 @@ impl Step<'_> {
         tables.any(|(_, table)| table.layout == LayoutName::Main)
     }
 
-    /// The layout that a table of this version has, made when there is none.
+    /// The layout for a new table of this version and so many replicas: made when there is none,
+    /// and with lists as long as that wants.
     pub fn layout_for(
         &mut self,
         table: &TableName,
         version: &VersionSummary,
+        replicas: usize,
     ) -> Result<LayoutName, String> {
+        let replicas = replicas.max(REPLICAS);
         let name = match version.order {
             Order::Hashed => LayoutName::Main,
             Order::Ordered => LayoutName::Table(table.clone()),
         };
-        if !self.model.layouts.contains_key(&name) {
-            let ranges = match version.order {
-                Order::Hashed => slot_layout(&self.model)?,
-                Order::Ordered => ordered_layout(&self.model, version)?,
-            };
-            let layout = Layout::new(version.order, ranges);
-            self.model.layouts.insert(name.clone(), layout);
-        }
+        let held = self.model.layouts.get(&name);
+        let held = held.filter(|_| version.order == Order::Hashed && self.is_any_hashed());
+        let is_short = |range: &RangeEntry| range.list.len() < replicas;
+        let ranges = match (held, version.order) {
+            (Some(held), _) if !held.ranges().any(is_short) => return Ok(name),
+            (Some(_), _) if self.model.work.moving().is_some() => {
+                return Err(format!(
+                    "table {table} is to have {replicas} replicas, more than others, and that waits for the end of \
+                     a rebalance: push it again after that (forebay cluster status)"
+                ));
+            }
+            (Some(held), _) => longer_lists(&self.model, held, replicas)?,
+            (None, Order::Hashed) => slot_layout(&self.model, replicas)?,
+            (None, Order::Ordered) => ordered_layout(&self.model, version, replicas)?,
+        };
+        let layout = Layout::new(version.order, ranges);
+        self.model.layouts.insert(name.clone(), layout);
         Ok(name)
     }
 }
@@ -69,9 +86,8 @@ fn covers(layout: Option<&Layout>, nodes: &[NodeId]) -> bool {
 
 /// Layouts that no table has any more.
 pub fn unused(model: &Model) -> Vec<LayoutName> {
-    let is_used = |name: &LayoutName| {
-        *name == LayoutName::Main || model.all_tables().any(|(_, table)| table.layout == *name)
-    };
+    let used: BTreeSet<&LayoutName> = model.used_layouts().map(|(name, _)| name).collect();
+    let is_used = |name: &LayoutName| *name == LayoutName::Main || used.contains(name);
     let unused = model.layouts.keys().filter(|name| !is_used(name));
     unused.cloned().collect()
 }

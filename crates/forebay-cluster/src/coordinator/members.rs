@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::bugs::{Bug, is_planted};
-use crate::ids::NodeId;
+use crate::formats::speaks_not;
+use crate::ids::{NodeId, NodeName};
 use crate::message::{Beat, BeatReply, Introduction, Readiness};
-use crate::model::{CLUSTER_FORMAT, Model, NodeEntry, NodeState, RolloutId};
+use crate::model::{Model, NodeEntry, NodeState, RolloutId};
 use crate::time::{BEAT, BEAT_LOST, NODE_LEASE, Now};
 
 use super::{Coordinator, CoordinatorAction, State, Step};
@@ -19,11 +20,13 @@ pub struct Heard {
     pub serves: u64,
     pub holds: u64,
     pub rollouts: BTreeMap<RolloutId, Readiness>,
+    pub moving: Option<Readiness>,
     pub free_bytes: Option<u64>,
     pub problems: Vec<String>,
     leaving: bool,
     seq: u64,
-    revision: u64,
+    /// The revision that it knows.
+    pub revision: u64,
     /// The newest revision that it was told of. A node that was told, and is still reading, is not
     /// told again before its next heartbeat is due.
     told_revision: u64,
@@ -76,19 +79,16 @@ impl Coordinator {
             );
             return reply(actions, token, BeatReply::Refused { problem });
         }
-        if !(beat.who.formats[0]..=beat.who.formats[1]).contains(&CLUSTER_FORMAT) {
-            let [oldest, newest] = beat.who.formats;
-            let problem = format!(
-                "the cluster's catalog is of format {CLUSTER_FORMAT}, and this node's program ({}) speaks \
-                 {oldest} to {newest}: use the version of forebay that the other nodes have",
-                beat.who.program
-            );
+        if let Some(problem) = speaks_not(standing.head.forebay_head, &beat.who) {
             return reply(actions, token, BeatReply::Refused { problem });
         }
-        if let Some(problem) = fits_not(&standing.model, &beat.who) {
+        let entry = self.ids.find(&standing.model, &beat.who.name);
+        // What a process says of itself does not change.
+        let is_known = entry.is_some_and(|entry| entry.incarnation == beat.who.incarnation);
+        if !is_known && let Some(problem) = fits_not(&standing.model, &beat.who) {
             return reply(actions, token, BeatReply::Refused { problem });
         }
-        let Some(entry) = standing.model.node_named(&beat.who.name) else {
+        let Some(entry) = entry else {
             self.strangers
                 .retain(|(_, other)| other.who.name != beat.who.name);
             self.is_due = true;
@@ -101,7 +101,8 @@ impl Coordinator {
         let is_old_news = entry.incarnation == beat.who.incarnation
             && entry.is_up()
             && !beat.leaving
-            && beat.rollouts.is_empty();
+            && beat.rollouts.is_empty()
+            && standing.model.work.moving().is_none();
         self.is_due |= !is_old_news;
         self.note(now, id, token, beat, actions);
         self.answer_one(now, id, actions);
@@ -160,6 +161,7 @@ impl Coordinator {
             serves: beat.serves,
             holds: beat.holds,
             rollouts: beat.rollouts,
+            moving: beat.moving,
             free_bytes: beat.free_bytes,
             problems: beat.problems,
             leaving: beat.leaving,
@@ -179,7 +181,7 @@ impl Coordinator {
         let State::Standing(standing) = &self.state else {
             return;
         };
-        self.suspects = suspects(&standing.model, &self.heard, now);
+        self.suspects = suspects(&standing.model, &self.heard, self.took_over, now);
         for id in self.heard.keys().copied().collect::<Vec<_>>() {
             self.answer_one(now, id, actions);
         }
@@ -336,6 +338,23 @@ impl Step<'_> {
     }
 }
 
+/// The numbers of nodes by their names, as they were found: thousands of heartbeats a second are
+/// not to look through all nodes.
+#[derive(Debug, Default)]
+pub struct NodeIds(BTreeMap<NodeName, NodeId>);
+
+impl NodeIds {
+    fn find<'m>(&mut self, model: &'m Model, name: &NodeName) -> Option<&'m NodeEntry> {
+        let known = self.0.get(name).and_then(|id| model.node(*id));
+        if let Some(known) = known.filter(|node| node.name == *name) {
+            return Some(known);
+        }
+        let found = model.node_named(name)?;
+        self.0.insert(name.clone(), found.id);
+        Some(found)
+    }
+}
+
 /// Whether the catalog says already what a node said of itself: most do, and cost nothing then.
 /// What a process says of itself does not change.
 fn is_entered(entry: &NodeEntry, heard: &Heard, now: Now) -> bool {
@@ -377,13 +396,18 @@ pub fn entry_of(id: NodeId, who: &Introduction, state: NodeState) -> NodeEntry {
     }
 }
 
-/// Nodes that are not to be led to: they should send heartbeats and are silent, or serve nothing
-/// yet.
-fn suspects(model: &Model, heard: &BTreeMap<NodeId, Heard>, now: Now) -> BTreeSet<NodeId> {
-    let up = model.all_nodes().filter(|node| node.is_up());
-    let silent = up.filter(|node| {
-        let heard = heard.get(&node.id);
-        heard.is_some_and(|heard| now.since(heard.at) >= BEAT_LOST || heard.serves == 0)
+/// Nodes that are not to be led to: they are silent, or serve nothing yet. Also those that the
+/// catalog calls down: who hears of this may not have read that.
+fn suspects(
+    model: &Model,
+    heard: &BTreeMap<NodeId, Heard>,
+    took_over: Duration,
+    now: Now,
+) -> BTreeSet<NodeId> {
+    let silent = model.all_nodes().filter(|node| match heard.get(&node.id) {
+        Some(heard) => now.since(heard.at) >= BEAT_LOST || heard.serves == 0,
+        // Who died with the coordinator before is heard of by nobody.
+        None => now.since(took_over) >= BEAT_LOST,
     });
     silent.map(|node| node.id).collect()
 }

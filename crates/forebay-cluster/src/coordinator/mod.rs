@@ -9,9 +9,14 @@
 //! earlier one can succeed.
 
 mod layouts;
+mod lost;
 mod members;
+mod rebalance;
 mod requests;
 mod rollouts;
+#[cfg(test)]
+mod tests;
+mod upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,12 +27,14 @@ use crate::catalog::SeenTag;
 use crate::dice::Dice;
 use crate::ids::NodeId;
 use crate::message::{Beat, BeatReply};
-use crate::model::{DocRef, Documents, Head, Model, RequestId, RolloutId};
+use crate::model::{DocRef, Documents, Head, Model, MovePlan, RequestId, RolloutId, Wish};
 use crate::request::Request;
 use crate::time::Now;
 use crate::version::VersionSummary;
 
-use members::Heard;
+use lost::Replacing;
+use members::{Heard, NodeIds};
+use rebalance::MoveWatch;
 use rollouts::Watch;
 
 /// Between two tries of a commit whose outcome is unknown, and two of reading the catalog.
@@ -35,6 +42,13 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Between two steps for heartbeats.
 const STEP: Duration = Duration::from_millis(20);
+
+/// What an operator has chosen for whoever is the coordinator.
+#[derive(Debug, Clone, Default)]
+pub struct CoordinatorSettings {
+    /// What a node held that is away for so long comes to others; none: an operator says so.
+    pub replace_after: Option<Duration>,
+}
 
 /// What a coordinator is told.
 #[derive(Debug, Clone)]
@@ -69,6 +83,11 @@ pub enum CoordinatorEvent {
         /// Else why it cannot be read.
         summary: Result<VersionSummary, String>,
     },
+    /// The plan that was asked for, or why there is none.
+    Planned {
+        wish: Wish,
+        plan: Result<Box<MovePlan>, String>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +118,11 @@ pub enum CoordinatorAction {
         version: u64,
     },
     ListRequests,
+    /// Make a plan.
+    Plan {
+        wish: Wish,
+        model: Box<Model>,
+    },
     /// They are answered: their documents can go.
     ForgetRequests(BTreeSet<RequestId>),
 }
@@ -107,6 +131,7 @@ pub enum CoordinatorAction {
 #[derive(Debug)]
 pub struct Coordinator {
     dice: Dice,
+    settings: CoordinatorSettings,
     state: State,
     heard: BTreeMap<NodeId, Heard>,
     /// Nodes that are not in the model yet.
@@ -114,12 +139,19 @@ pub struct Coordinator {
     requests: BTreeMap<RequestId, Request>,
     summaries: BTreeMap<(TableName, u64), Summary>,
     watches: BTreeMap<RolloutId, Watch>,
+    moves: MoveWatch,
+    replacing: Replacing,
     /// Nodes that are silent.
     suspects: BTreeSet<NodeId>,
     took_over: Duration,
     names: u64,
+    /// The newest revision that somebody knows of.
+    newest: u64,
+    /// The catalog's, where that is older: an old copy, which nothing is built upon.
+    behind: Option<u64>,
     /// The requests could not be read: they are read again then.
     list_at: Option<Duration>,
+    ids: NodeIds,
     /// Whether there is something to decide, and when that was done last.
     is_due: bool,
     stepped: Duration,
@@ -131,7 +163,7 @@ enum State {
     Loading {
         retry: Option<Duration>,
     },
-    Standing(Standing),
+    Standing(Box<Standing>),
 }
 
 #[derive(Debug)]
@@ -164,6 +196,8 @@ enum Summary {
 struct Step<'a> {
     now: Now,
     model: Model,
+    /// The catalog's format.
+    format: u64,
     /// The revision that a commit of this step makes.
     revision: u64,
     took_over: Duration,
@@ -171,25 +205,37 @@ struct Step<'a> {
     first_new: RolloutId,
     heard: &'a mut BTreeMap<NodeId, Heard>,
     watches: &'a mut BTreeMap<RolloutId, Watch>,
+    moves: &'a mut MoveWatch,
+    replacing: &'a mut Replacing,
     summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
     actions: &'a mut Vec<CoordinatorAction>,
 }
 
 impl Coordinator {
     /// A new coordinator, which asks for the catalog first.
-    pub fn new(now: Now, seed: u64) -> (Self, Vec<CoordinatorAction>) {
+    pub fn new(
+        now: Now,
+        seed: u64,
+        settings: CoordinatorSettings,
+    ) -> (Self, Vec<CoordinatorAction>) {
         let coordinator = Self {
             dice: Dice::new(seed),
+            settings,
             state: State::Loading { retry: None },
             heard: BTreeMap::new(),
             strangers: Vec::new(),
             requests: BTreeMap::new(),
             summaries: BTreeMap::new(),
             watches: BTreeMap::new(),
+            moves: MoveWatch::default(),
+            replacing: Replacing::default(),
             suspects: BTreeSet::new(),
             took_over: now.monotonic,
             names: 0,
+            newest: 0,
+            behind: None,
             list_at: None,
+            ids: NodeIds::default(),
             is_due: true,
             stepped: Duration::ZERO,
         };
@@ -203,6 +249,21 @@ impl Coordinator {
             State::Standing(standing) => Some((&standing.head, &standing.model)),
             State::Loading { .. } => None,
         }
+    }
+
+    /// Why what lost nodes held does not come to others.
+    pub fn replace_problem(&self) -> Option<&str> {
+        self.replacing.problem.as_deref()
+    }
+
+    /// Says that there was such a revision.
+    pub fn expect(&mut self, revision: u64) {
+        self.newest = self.newest.max(revision);
+    }
+
+    /// The revision of the catalog and the newest that is known, where the catalog is an old copy.
+    pub fn behind(&self) -> Option<(u64, u64)> {
+        self.behind.map(|found| (found, self.newest))
     }
 
     /// Nodes that should send heartbeats, and are silent.
@@ -222,7 +283,10 @@ impl Coordinator {
                     *retry = Some(now.monotonic + RETRY);
                 }
             }
-            CoordinatorEvent::Beat { token, beat } => self.hear(now, token, *beat, &mut actions),
+            CoordinatorEvent::Beat { token, beat } => {
+                self.compare(&beat, &mut actions);
+                self.hear(now, token, *beat, &mut actions);
+            }
             CoordinatorEvent::Wrote { stamp, outcome } => {
                 self.wrote(now, stamp, outcome, &mut actions)
             }
@@ -238,6 +302,9 @@ impl Coordinator {
                     Err(problem) => Summary::Failed(problem),
                 };
                 self.summaries.insert((table, version), summary);
+            }
+            CoordinatorEvent::Planned { wish, plan } => {
+                self.replacing.planned(&wish, plan.map(|plan| *plan));
             }
         }
         // Of many heartbeats that come together, all are decided about together.
@@ -271,14 +338,36 @@ impl Coordinator {
         }
     }
 
+    /// A node that knows a newer revision than this coordinator could have written: either another
+    /// one is the coordinator by now, or the catalog is an old copy. It is read again.
+    fn compare(&mut self, beat: &Beat, actions: &mut Vec<CoordinatorAction>) {
+        let State::Standing(standing) = &self.state else {
+            return;
+        };
+        let own = standing.head.revision + u64::from(standing.writing.is_some());
+        if beat.cluster == standing.head.cluster && beat.revision > own {
+            self.expect(beat.revision);
+            self.state = State::Loading { retry: None };
+            actions.push(CoordinatorAction::Load);
+        }
+    }
+
     fn loaded(&mut self, now: Now, head: Head, seen: SeenTag, model: Model) {
-        if !matches!(self.state, State::Loading { .. }) {
+        let State::Loading { retry } = &mut self.state else {
+            return;
+        };
+        let is_old = head.revision < self.newest;
+        self.behind = is_old.then_some(head.revision);
+        if is_old {
+            *retry = Some(now.monotonic + RETRY);
             return;
         }
         self.took_over = now.monotonic;
         // Requests that wait are decided anew, by what is there now.
         self.watches.clear();
-        self.state = State::Standing(Standing {
+        self.moves = MoveWatch::default();
+        self.replacing = Replacing::default();
+        self.state = State::Standing(Box::new(Standing {
             head: Head {
                 // Raised before anything else is written: see the module's text.
                 term: head.term + 1,
@@ -288,7 +377,7 @@ impl Coordinator {
             model,
             is_own_term: false,
             writing: None,
-        });
+        }));
     }
 
     fn wrote(
@@ -341,11 +430,14 @@ impl Coordinator {
         let mut step = Step {
             now,
             model: standing.model.clone(),
+            format: standing.head.forebay_head,
             revision: standing.head.revision + 1,
             took_over: self.took_over,
             first_new: RolloutId(standing.model.work.next_rollout),
             heard: &mut self.heard,
             watches: &mut self.watches,
+            moves: &mut self.moves,
+            replacing: &mut self.replacing,
             summaries: &mut self.summaries,
             actions: &mut *actions,
         };
@@ -354,15 +446,17 @@ impl Coordinator {
         step.lay_out();
         step.take_up(&mut self.requests);
         step.drive();
+        step.replace_lost(&self.settings);
+        step.move_on();
         step.tidy(&self.requests);
-        let model = step.model;
+        let (model, format) = (step.model, step.format);
         // The first commit of a term has to come, whatever there is to say.
         if !standing.is_own_term || model.is_changed(&standing.head) {
-            self.write(model, actions);
+            self.write(model, format, actions);
         }
     }
 
-    fn write(&mut self, mut model: Model, actions: &mut Vec<CoordinatorAction>) {
+    fn write(&mut self, mut model: Model, format: u64, actions: &mut Vec<CoordinatorAction>) {
         let State::Standing(standing) = &mut self.state else {
             return;
         };
@@ -377,10 +471,11 @@ impl Coordinator {
         };
         // That a document cannot be written as JSON is no matter of luck: nothing is lost by
         // staying with what there is.
-        let Ok((documents, roots)) = model.write(next_name) else {
+        let Ok((documents, roots)) = model.write(format, next_name) else {
             return;
         };
         let head = Head {
+            forebay_head: format,
             revision,
             stamp: self.dice.draw() | 1,
             roots,

@@ -10,13 +10,18 @@ use super::layouts::unused;
 use super::members::{down_since, entry_of, fits_not};
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
+use crate::formats::{has_plans, speaks_not};
 use crate::ids::{NodeId, NodeName};
+use crate::layouts::{MOST_REPLICAS, longest};
 use crate::message::Introduction;
 use crate::model::{
-    Aim, Answered, LayoutName, Model, NodeEntry, NodeState, Outcome, Phase, RequestId, Rollout,
-    RolloutId, RolloutOptions, RolloutTable, TableEntry,
+    Aim, Answered, FORMAT_OF_REMAKES, Model, MoveBatch, MovePlan, NodeEntry, NodeState, Outcome,
+    Phase, RequestId, Rollout, RolloutId, RolloutOptions, RolloutTable, TableEntry,
 };
+use crate::planning::{carry_out, fits, holders};
 use crate::request::{REPLICAS, Request, SwapTo};
+use crate::time::MOST_WAIT;
+use crate::version::SPARE_BYTES;
 
 /// How long answers are told at least, and for how long a coordinator forgets none.
 const KEPT_MS: u64 = 3600 * 1000;
@@ -88,6 +93,11 @@ impl Step<'_> {
             } => self.take_swap(id, tables, options, *force),
             Request::Rollback { tables, options } => self.take_rollback(id, tables, options),
             Request::Join { who } => self.take_join(who),
+            Request::Rebalance { plan } => self.take_rebalance(id, plan),
+            Request::Upgrade { format } => {
+                self.take_upgrade(*format)?;
+                Ok(TakenUp::Answered(Outcome::Done))
+            }
             Request::Cancel { rollout } => self.take_cancel(rollout),
             Request::Drop { table } => self.take_drop(table),
             Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),
@@ -117,15 +127,11 @@ impl Step<'_> {
             let mut entry = match known {
                 Some(entry) if entry.order == summary.order => entry,
                 Some(entry) => return words(other_order(table, version, entry.order)),
-                None => TableEntry {
-                    order: summary.order,
-                    layout: self.layout_for(table, &summary)?,
-                    replicas: REPLICAS,
-                    serving: None,
-                    history: Vec::new(),
-                    bad: Vec::new(),
-                    rollout: None,
-                },
+                None => {
+                    let wanted = in_bounds(to.replicas.unwrap_or(REPLICAS))?;
+                    let layout = self.layout_for(table, &summary, wanted)?;
+                    TableEntry::new(summary.order, layout, wanted)
+                }
             };
             check_swap(table, to, &entry, force)?;
             entry.replicas = replicas(&self.model, table, to, &entry)?;
@@ -223,6 +229,9 @@ impl Step<'_> {
         };
         work.rollouts.insert(id, rollout);
         for (table, mut entry) in entries {
+            if self.model.table(&table).is_none() && self.format >= FORMAT_OF_REMAKES {
+                entry.made = Some(id);
+            }
             entry.rollout = Some(id);
             self.model.put_table(&table, entry);
         }
@@ -248,7 +257,7 @@ impl Step<'_> {
         let Some(rollout) = self.model.work.rollout_of(table) else {
             return Ok(());
         };
-        if !matches!(rollout.phase, Phase::Preparing | Phase::Prepared) {
+        if rollout.phase != Phase::Preparing {
             return self.refuse_busy(table);
         }
         let id = rollout.id;
@@ -259,9 +268,85 @@ impl Step<'_> {
         Ok(())
     }
 
+    fn take_rebalance(&mut self, id: &RequestId, plan: &MovePlan) -> Result<TakenUp, Refusal> {
+        has_plans(self.format)?;
+        if let Some(moving) = self.model.work.moving() {
+            return Err(Refusal::Busy(format!(
+                "another plan is carried out, {} of {} batches are done: wait for it (forebay cluster watch), or end it \
+                 (forebay cluster cancel {})",
+                moving.done, moving.batches, moving.request
+            )));
+        }
+        self.check_plan(plan)?;
+        self.begin_moving(id, plan.clone());
+        Ok(TakenUp::Answered(Outcome::Rebalance))
+    }
+
+    /// Whether a plan is about what there is, and can be carried out.
+    pub fn check_plan(&self, plan: &MovePlan) -> Result<(), String> {
+        for batch in &plan.batches {
+            fits(&self.model, batch)?;
+        }
+        let mut after = self.model.clone();
+        plan.batches
+            .iter()
+            .for_each(|batch| carry_out(&mut after, batch));
+        let holding = holders(&after);
+        if !holding.is_disjoint(&plan.wish.drained()) {
+            return Err("tables have come since the plan was made: make a new one".to_owned());
+        }
+        for batch in &plan.batches {
+            self.check_lists(batch, holding.len())?;
+        }
+        let mut copies = plan.copies.iter();
+        copies.try_for_each(|(node, bytes)| self.check_room(*node, *bytes))
+    }
+
+    /// What a client made, and may be wrong: no list gets shorter than tables want and nodes are.
+    fn check_lists(&self, batch: &MoveBatch, holders: usize) -> Result<(), String> {
+        for change in &batch.lists {
+            let distinct: BTreeSet<&NodeId> = change.new.iter().collect();
+            if change.new.is_empty() || distinct.len() != change.new.len() {
+                return Err("the plan has a list without nodes, or with a node twice".to_owned());
+            }
+            let wanted = longest(&self.model, &change.layout).min(holders);
+            if change.new.len() < wanted.min(change.old.len()) {
+                return Err(format!(
+                    "the plan leaves what is {} with {} nodes, and tables want {wanted}: make it anew",
+                    change.bounds,
+                    change.new.len()
+                ));
+            }
+        }
+        let mut replicas = batch.replicas.iter();
+        replicas.try_for_each(|change| in_bounds(change.to).map(drop))
+    }
+
+    fn check_room(&self, node: NodeId, bytes: u64) -> Result<(), String> {
+        let Some(entry) = self.model.node(node) else {
+            return Err(format!(
+                "the plan is about node {node}, which is none any more"
+            ));
+        };
+        let name = &entry.name;
+        if !entry.is_up() {
+            return Err(format!(
+                "node {name} is to hold more, and is down: start it, or make a plan without it"
+            ));
+        }
+        let free = self.heard.get(&node).and_then(|heard| heard.free_bytes);
+        match free {
+            Some(free) if free < bytes.saturating_add(SPARE_BYTES) => Err(format!(
+                "node {name} is to bring {bytes} bytes, {free} are free, and {SPARE_BYTES} are to be left: make room, \
+                 or give the cluster more nodes"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Enters a node's certificate. Who could write the request could write the catalog.
     fn take_join(&mut self, who: &Introduction) -> Result<TakenUp, Refusal> {
-        if let Some(problem) = fits_not(&self.model, who) {
+        if let Some(problem) = fits_not(&self.model, who).or_else(|| speaks_not(self.format, who)) {
             return words(problem);
         }
         let since_unix_ms = self.now.unix_ms;
@@ -287,23 +372,14 @@ impl Step<'_> {
     }
 
     fn take_cancel(&mut self, request: &RequestId) -> Result<TakenUp, Refusal> {
-        let rollout = self.model.work.rollouts.values();
-        let rollout = rollout
-            .into_iter()
-            .find(|rollout| rollout.request == *request);
-        let Some((id, phase)) = rollout.map(|rollout| (rollout.id, rollout.phase)) else {
-            return words(format!(
-                "there is no rollout {request}: it ended long ago, or was never begun"
-            ));
-        };
-        match phase {
-            Phase::Preparing | Phase::Prepared => {
-                self.abort(id, "it was cancelled".to_owned());
-                Ok(TakenUp::Answered(Outcome::Done))
-            }
-            Phase::Aborted => Ok(TakenUp::Answered(Outcome::Done)),
-            _ => words("it serves already: forebay rollback takes it back"),
+        self.model.work.can_cancel(request)?;
+        let is_it = |rollout: &&Rollout| rollout.request == *request;
+        let rollout = self.model.work.under_way().find(is_it);
+        match rollout.map(|rollout| rollout.id) {
+            Some(id) => self.abort(id, "it was cancelled".to_owned()),
+            None => self.cancel_moving(),
         }
+        Ok(TakenUp::Answered(Outcome::Done))
     }
 
     fn take_drop(&mut self, table: &TableName) -> Result<TakenUp, Refusal> {
@@ -319,11 +395,11 @@ impl Step<'_> {
     }
 
     fn take_pause(&mut self, node: &NodeName, for_ms: u64) -> Result<TakenUp, Refusal> {
-        let mut entry = self
-            .model
-            .node_named(node)
-            .ok_or_else(|| no_node(node))?
-            .clone();
+        if Duration::from_millis(for_ms) > MOST_WAIT {
+            let days = MOST_WAIT.as_secs() / 86_400;
+            return words(format!("a node is paused for {days} days at most"));
+        }
+        let mut entry = self.model.known_node(node)?.clone();
         let until = self.now.unix_ms.saturating_add(for_ms);
         entry.paused_until_unix_ms = (for_ms > 0).then_some(until);
         self.model.put_node(entry);
@@ -331,7 +407,7 @@ impl Step<'_> {
     }
 
     fn take_remove(&mut self, node: &NodeName) -> Result<TakenUp, Refusal> {
-        let id = self.model.node_named(node).ok_or_else(|| no_node(node))?.id;
+        let id = self.model.known_node(node)?.id;
         if down_since(&self.model, id).is_none() {
             return words(format!("node {node} runs: stop it before it is removed"));
         }
@@ -342,6 +418,7 @@ impl Step<'_> {
             ));
         }
         self.model.remove_node(id);
+        self.model.work.edit().drained.remove(&id);
         self.heard.remove(&id);
         Ok(TakenUp::Answered(Outcome::Done))
     }
@@ -385,7 +462,7 @@ fn check_swap(
     let version = to.version;
     if entry.bad.contains(&version) && !force {
         return Err(format!(
-            "version {version} of table {table} was rolled back from: --force lets it serve all the same"
+            "version {version} of table {table} was rolled back from: forebay swap {table}@{version} --force lets it serve all the same"
         ));
     }
     match (to.replaces, entry.serving) {
@@ -402,15 +479,11 @@ fn replicas(
     to: &SwapTo,
     entry: &TableEntry,
 ) -> Result<usize, String> {
-    let wanted = to.replicas.unwrap_or(entry.replicas);
-    let most = crate::layouts::MOST_REPLICAS;
-    if !(1..=most).contains(&wanted) {
-        return Err(format!("{wanted} replicas: a table has 1 to {most}"));
-    }
+    let wanted = in_bounds(to.replicas.unwrap_or(entry.replicas))?;
     if entry.serving.is_some() && wanted != entry.replicas {
         return Err(format!(
-            "table {table} has {} replicas, and a push does not change that: drop the table first, or leave \
-             --replicas away",
+            "table {table} has {} replicas, and a push does not change that: leave --replicas away, or change \
+             it first (forebay cluster replicas {table} {wanted})",
             entry.replicas
         ));
     }
@@ -422,13 +495,22 @@ fn replicas(
     }
 }
 
+fn in_bounds(replicas: usize) -> Result<usize, String> {
+    match (1..=MOST_REPLICAS).contains(&replicas) {
+        true => Ok(replicas),
+        false => Err(format!(
+            "{replicas} replicas: a table has 1 to {MOST_REPLICAS}"
+        )),
+    }
+}
+
 fn is_listed(model: &Model, node: NodeId) -> bool {
-    let used = |name: &LayoutName| model.all_tables().any(|(_, table)| table.layout == *name);
-    let layouts = model.layouts.iter().filter(|(name, _)| used(name));
-    layouts
+    model
+        .used_layouts()
         .flat_map(|(_, layout)| layout.ranges())
         .any(|range| {
-            range.list.contains(&node) || range.next.iter().flatten().any(|id| *id == node)
+            let mut holders = range.holders(usize::MAX);
+            holders.any(|id| id == node)
         })
 }
 
@@ -445,8 +527,4 @@ fn other_order(table: &TableName, version: u64, order: Order) -> String {
 
 fn no_table(table: &TableName) -> String {
     format!("the cluster has no table {table}")
-}
-
-fn no_node(node: &NodeName) -> String {
-    format!("the cluster has no node {node}: forebay cluster status lists them")
 }

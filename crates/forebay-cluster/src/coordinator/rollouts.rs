@@ -2,8 +2,8 @@
 //! is rolled back on the others; here also after the coordinator has changed).
 //!
 //! ```text
-//! preparing -> prepared -> committed (head) -> confirmed
-//!           `-> aborted             `-> reverting (head) -> reverted
+//! preparing -> committed (head) -> confirmed
+//!          `-> aborted         `-> reverting (head) -> reverted
 //! ```
 //!
 //! A participant has to prove that it holds what the manifest says, row by row counted and summed,
@@ -59,7 +59,7 @@ impl Step<'_> {
                 continue;
             };
             match rollout.phase {
-                Phase::Preparing | Phase::Prepared => self.prepare(rollout),
+                Phase::Preparing => self.prepare(rollout),
                 Phase::Committed => self.confirm(rollout),
                 Phase::Reverting => self.finish_revert(rollout),
                 Phase::Confirmed | Phase::Aborted | Phase::Reverted => {}
@@ -134,7 +134,7 @@ impl Step<'_> {
     fn ranges(&self, table: &TableName, node: NodeId) -> Vec<Bounds> {
         let held = |entry: &TableEntry| {
             let layout = self.model.layout_of(entry)?;
-            Some(ranges_of(layout, entry.replicas, node))
+            Some(ranges_of(layout, entry, node))
         };
         self.model.table(table).and_then(held).unwrap_or_default()
     }
@@ -146,10 +146,7 @@ impl Step<'_> {
                 false => Readied::Coming,
             };
         }
-        let name = |step: &Self| {
-            let entry = step.model.node(node);
-            entry.map_or_else(|| node.to_string(), |entry| entry.name.to_string())
-        };
+        let name = |step: &Self| step.model.node_name(node);
         let readiness = self
             .heard
             .get(&node)
@@ -213,15 +210,16 @@ impl Step<'_> {
     }
 
     /// For how long a node was not heard of, as far as this coordinator can know.
-    fn silent_for(&self, node: NodeId) -> Duration {
+    pub fn silent_for(&self, node: NodeId) -> Duration {
         let heard = self.heard.get(&node).map(|heard| heard.at);
         let heard = heard.unwrap_or(self.took_over);
         self.now.since(heard.max(self.took_over))
     }
 
-    /// Whether each range of the tables is with enough of these nodes.
+    /// Whether each range of the tables is with enough of these nodes. A rollback waits for no
+    /// range whose nodes are all down: nobody answers it, whatever serves.
     fn is_enough(&self, rollout: &Rollout, nodes: &BTreeSet<NodeId>) -> Result<(), String> {
-        for table in rollout.tables.keys() {
+        for (table, part) in &rollout.tables {
             let Some(entry) = self.model.table(table) else {
                 return Err(format!("table {table} was dropped meanwhile"));
             };
@@ -231,7 +229,12 @@ impl Step<'_> {
             for range in layout.ranges() {
                 let list = &range.list[..range.list.len().min(entry.replicas)];
                 let least = rollout.options.min_replicas.unwrap_or(list.len() - 1);
-                let least = least.clamp(1, list.len());
+                let is_up = |node: &&NodeId| !self.is_safe_to_leave_out(**node);
+                let most = match part.aim {
+                    Aim::Rollback => list.iter().filter(is_up).count(),
+                    _ => list.len(),
+                };
+                let least = least.clamp(1, list.len()).min(most);
                 let ready = list.iter().filter(|node| nodes.contains(node)).count();
                 if ready < least {
                     return Err(format!(

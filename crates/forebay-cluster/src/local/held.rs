@@ -13,8 +13,22 @@ use crate::version::overlaps_any;
 pub struct HeldRanges(RwLock<BTreeMap<VersionPlace, Vec<Bounds>>>);
 
 impl HeldRanges {
-    pub fn set(&self, place: &VersionPlace, ranges: &[Bounds]) {
-        self.0.write().insert(place.clone(), ranges.to_vec());
+    /// Returns what was held before.
+    pub fn set(&self, place: &VersionPlace, ranges: &[Bounds]) -> Option<Vec<Bounds>> {
+        self.0.write().insert(place.clone(), ranges.to_vec())
+    }
+
+    pub fn get(&self, place: &VersionPlace) -> Option<Vec<Bounds>> {
+        self.0.read().get(place).cloned()
+    }
+
+    /// By the versions of a table.
+    pub fn of_table(&self, table: &TableName) -> BTreeMap<u64, Vec<Bounds>> {
+        let held = self.0.read();
+        let of_table = held.iter().filter(|((other, _), _)| other == table);
+        of_table
+            .map(|((_, version), ranges)| (*version, ranges.clone()))
+            .collect()
     }
 
     pub fn forget(&self, place: &VersionPlace) {

@@ -13,17 +13,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_engine::{
-    ActivateError, Bound, Manifest, Next, Pointer, RunId, Serving, Store, StoreError, TableName,
-    VersionFile,
+    ActivateError, Bound, Manifest, Next, Pointer, Released, RunId, Serving, Store, StoreError,
+    Table, TableName, VersionFile,
 };
 use forebay_io::start_within;
 use forebay_objects::{Bringer, Origin, Origins, Prepared, PullRate};
 use parking_lot::Mutex;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::ids::HostPort;
 use crate::model::Proof;
 use crate::node::{Serve, VersionPlace};
+pub use crate::version::SPARE_BYTES;
 use crate::version::VersionSummary;
 use crate::versions::{Bring, VersionSummaries, Versions};
 
@@ -34,8 +35,6 @@ use origin::{NOT_THERE, PeerOrigin};
 const REPORT: Duration = Duration::from_millis(200);
 /// The most that another node is given of a file at once.
 const MOST_READ_BYTES: u64 = 64 << 20;
-/// What a disk has to have left beside what is brought.
-const SPARE_BYTES: u64 = 16 << 20;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -43,7 +42,11 @@ pub struct LocalVersions {
     bringer: Bringer,
     serving: Arc<Serving>,
     origin: Arc<dyn Origin>,
-    held: Arc<HeldRanges>,
+    /// What is open, and what is to be here: while more is brought, what is here serves.
+    open: Arc<HeldRanges>,
+    wanted: Arc<HeldRanges>,
+    /// Tables of which files may be here that are wanted no longer.
+    to_release: Mutex<BTreeSet<TableName>>,
     /// What is here and wanted: it is not removed as an old version meanwhile.
     kept: Mutex<BTreeMap<VersionPlace, Prepared>>,
     active: Mutex<BTreeMap<TableName, Serve>>,
@@ -53,19 +56,22 @@ pub struct LocalVersions {
 }
 
 impl LocalVersions {
-    /// In a cache; `origin` is the cluster's store.
+    /// In a cache, of which `serving` opens what `open` says; `origin` is the cluster's store.
     pub fn new(
         cache: Store,
-        held: Arc<HeldRanges>,
+        open: Arc<HeldRanges>,
         serving: Arc<Serving>,
         origin: Arc<dyn Origin>,
         rate: PullRate,
     ) -> io::Result<Self> {
+        let wanted = Arc::new(HeldRanges::default());
         Ok(Self {
-            bringer: Bringer::new(cache, rate)?,
+            bringer: Bringer::new(cache.holding(wanted.clone()), rate)?,
             serving,
             origin,
-            held,
+            open,
+            wanted,
+            to_release: Mutex::default(),
             kept: Mutex::default(),
             active: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
@@ -110,6 +116,7 @@ impl LocalVersions {
         let origins = Origins::of(Arc::clone(&self.origin)).after(&origins_of);
         let missing_bytes = self.bringer.missing_bytes(&manifest);
         if let Some(free) = self.free_bytes()
+            && missing_bytes > 0
             && missing_bytes.saturating_add(SPARE_BYTES) > free
         {
             return Err(format!(
@@ -135,7 +142,8 @@ impl LocalVersions {
             let report = move || {
                 while is_done.recv_timeout(REPORT) == Err(RecvTimeoutError::Timeout) {
                     if let Some(pull) = self.bringer.state().tables.get(table) {
-                        advance(pull.done_bytes, pull.total_bytes);
+                        // A repair may have brought some meanwhile.
+                        advance(pull.done_bytes.min(pull.total_bytes), pull.total_bytes);
                     }
                 }
             };
@@ -147,15 +155,69 @@ impl LocalVersions {
         })
     }
 
+    /// Opens what came. Where that fails, what was open stays.
     fn open(&self, what: &Bring) -> Result<(), String> {
         let (table, version) = &what.place;
+        let before = self.open.set(&what.place, &what.ranges);
         let serves = self.active.lock().get(table).map(|serve| serve.version);
-        let opened = match serves == Some(*version) {
-            // The same version, of other ranges.
+        let opened = match serves == Some(*version) || !what.open {
+            // The same version, of other ranges, where it is open.
             true => self.serving.rehold(std::slice::from_ref(table)),
             false => self.serving.open_ahead(table, *version).map(drop),
         };
-        opened.map_err(|error| error.to_string())
+        opened.map_err(|error| {
+            match before {
+                Some(before) => drop(self.open.set(&what.place, &before)),
+                None => self.open.forget(&what.place),
+            }
+            error.to_string()
+        })
+    }
+
+    /// Whether just what is wanted of a version is open.
+    fn has_come(&self, place: &VersionPlace) -> bool {
+        self.wanted.get(place) == self.open.get(place)
+    }
+
+    /// The same of all versions of a table.
+    fn is_settled(&self, table: &TableName) -> bool {
+        self.wanted.of_table(table) == self.open.of_table(table)
+    }
+
+    /// Whether all versions that are here are wanted: after a start the catalog says so bit by bit.
+    fn are_all_wanted(&self, table: &Table) -> bool {
+        let wanted = self.wanted.of_table(table.name());
+        let versions = table.version_numbers();
+        versions.is_ok_and(|versions| versions.iter().all(|one| wanted.contains_key(one)))
+    }
+
+    /// Removes the files of partitions that are not wanted any more.
+    fn release(&self) {
+        let tables = self.to_release.lock().clone();
+        for name in tables {
+            let Ok(table) = self.cache().table(&name) else {
+                self.to_release.lock().remove(&name);
+                continue;
+            };
+            self.tidy(&name);
+            if !self.is_settled(&name) || !self.are_all_wanted(&table) {
+                continue;
+            }
+            match table.release() {
+                Ok(released) => {
+                    self.to_release.lock().remove(&name);
+                    if released.files > 0 {
+                        let Released { files, bytes } = released;
+                        info!(table = %name, files, bytes, "removed: other nodes hold it now");
+                    }
+                }
+                // Something is brought: the next time.
+                Err(StoreError::PushRuns { .. }) => {}
+                Err(error) => {
+                    warn!(table = %name, %error, "what is not held any more stays for now")
+                }
+            }
+        }
     }
 
     fn next(&self, tables: &BTreeMap<TableName, Serve>, dropped: &BTreeSet<TableName>) -> Nexts {
@@ -176,6 +238,24 @@ impl LocalVersions {
         next
     }
 
+    /// Who has not heard yet asks for what served before: that stays open, also where no rollback
+    /// would go to it.
+    fn keep_open(&self, before: &BTreeMap<TableName, Serve>, now: &BTreeMap<TableName, Serve>) {
+        for (table, old) in before {
+            let Some(new) = now.get(table) else {
+                continue;
+            };
+            let is_open = new.version == old.version || new.history.last() == Some(&old.version);
+            let place = (table.clone(), old.version);
+            if is_open || !self.kept.lock().contains_key(&place) {
+                continue;
+            }
+            if let Err(error) = self.serving.open_ahead(table, old.version) {
+                warn!(%table, version = old.version, %error, "what served before is not open");
+            }
+        }
+    }
+
     /// Removes the files of versions that nothing needs.
     fn tidy(&self, table: &TableName) {
         let removed = match self.cache().table(table) {
@@ -194,8 +274,9 @@ type Nexts = BTreeMap<TableName, Next>;
 
 impl Versions for LocalVersions {
     fn bring(&self, what: &Bring, advance: &(dyn Fn(u64, u64) + Sync)) -> Result<Proof, String> {
-        self.held.set(&what.place, &what.ranges);
+        self.wanted.set(&what.place, &what.ranges);
         let table = &what.place.0;
+        self.to_release.lock().insert(table.clone());
         let prepared = self.reporting(table, advance, || self.bring_all(what))?;
         let mut proof = Proof::default();
         for partition in &prepared.proof().partitions {
@@ -203,7 +284,12 @@ impl Versions for LocalVersions {
             proof.rows = proof.rows.saturating_add(partition.records);
             proof.content += partition.records_content;
         }
-        self.open(what)?;
+        self.open(what).inspect_err(|_| {
+            // Found sound once: the next try reads it anew, and brings what is damaged.
+            if let Err(error) = prepared.disprove() {
+                warn!(%table, %error, "what cannot be opened is still taken for sound");
+            }
+        })?;
         self.kept.lock().insert(what.place.clone(), prepared);
         Ok(proof)
     }
@@ -248,9 +334,11 @@ impl Versions for LocalVersions {
                 }
             }
         }
-        *self.active.lock() = tables.clone();
+        let before = std::mem::replace(&mut *self.active.lock(), tables.clone());
+        self.keep_open(&before, tables);
         for table in dropped {
-            self.held.forget_table(table);
+            self.open.forget_table(table);
+            self.wanted.forget_table(table);
             self.kept.lock().retain(|(other, _), _| other != table);
         }
         problems
@@ -282,7 +370,8 @@ impl Versions for LocalVersions {
 
     fn forget(&self, place: &VersionPlace) {
         self.kept.lock().remove(place);
-        self.held.forget(place);
+        self.open.forget(place);
+        self.wanted.forget(place);
         let table = &place.0;
         let ahead = self.serving.states();
         let state = ahead.tables.iter().find(|(name, _)| name == table);
@@ -305,8 +394,12 @@ impl Versions for LocalVersions {
         let met: BTreeMap<TableName, (u64, Vec<RunId>)> = met
             .map(|(table, version, runs)| (table, (version, runs)))
             .collect();
-        let active: Vec<TableName> = self.active.lock().keys().cloned().collect();
-        for table in active {
+        let active = self.active.lock().clone();
+        for (table, serve) in active {
+            // What is being brought is missing, not lost.
+            if !self.has_come(&(table.clone(), serve.version)) {
+                continue;
+            }
             let repaired = match met.get(&table) {
                 Some(met) => self
                     .bringer
@@ -322,6 +415,7 @@ impl Versions for LocalVersions {
                 Err(error) => warn!(%table, %error, "what is damaged here stays so for now"),
             }
         }
+        self.release();
     }
 
     fn free_bytes(&self) -> Option<u64> {

@@ -1,4 +1,6 @@
 //! Models as documents, and back.
+//!
+//! A document says its format, which is that of the catalog when it was written.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,7 @@ use thiserror::Error;
 
 use super::Model;
 use super::doc::{Doc, DocRef};
-use super::head::{CLUSTER_FORMAT, Head};
+use super::head::{FORMATS, Head, NEWEST_FORMAT};
 use super::layout::{Layout, LayoutChunk, LayoutName, LayoutRoot};
 
 const FORMAT_FIELD: &str = "forebay_document";
@@ -18,8 +20,21 @@ const FORMAT_FIELD: &str = "forebay_document";
 #[derive(Serialize, Deserialize)]
 struct WrittenDocument<T> {
     forebay_document: u64,
+    /// The program's version: what is needed to read it.
+    #[serde(default)]
+    program: String,
     content: T,
 }
+
+/// What is read of a document of any format.
+#[derive(Deserialize)]
+struct WrittenBy {
+    #[serde(default)]
+    program: String,
+}
+
+/// The version of this program.
+const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
 /// Documents that were read, by their names.
 pub type Documents = BTreeMap<DocRef, Vec<u8>>;
@@ -32,12 +47,22 @@ pub enum ModelError {
     Lacks(Vec<DocRef>),
     #[error("document {name} of the catalog cannot be read: {problem}")]
     Damaged { name: String, problem: String },
+    #[error(
+        "the cluster's catalog is of format {found}, and this program, forebay {PROGRAM}, reads {} to {}: use \
+         forebay {program} or a newer one; nothing was changed", FORMATS[0], FORMATS[1]
+    )]
+    Newer {
+        found: u64,
+        /// The version of the program that wrote it.
+        program: String,
+    },
 }
 
-/// The bytes of a document's file.
-pub fn written<T: Serialize>(content: T) -> Result<Vec<u8>, ModelError> {
+/// The bytes of a document's file, in a catalog of this format.
+pub fn written<T: Serialize>(format: u64, content: T) -> Result<Vec<u8>, ModelError> {
     let written = WrittenDocument {
-        forebay_document: CLUSTER_FORMAT,
+        forebay_document: format,
+        program: PROGRAM.to_owned(),
         content,
     };
     let text = serde_json::to_vec(&written).map_err(|error| ModelError::Damaged {
@@ -49,13 +74,34 @@ pub fn written<T: Serialize>(content: T) -> Result<Vec<u8>, ModelError> {
 
 /// What a document's file says.
 pub fn parsed<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, ModelError> {
-    let read: Result<(WrittenDocument<T>, u64), DocumentError> =
-        unseal(bytes, FORMAT_FIELD, CLUSTER_FORMAT);
+    Ok(parsed_as(name, bytes)?.1)
+}
+
+/// The same, with the document's format.
+pub fn parsed_as<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<(u64, T), ModelError> {
+    let read = |format| unseal::<WrittenDocument<T>>(bytes, FORMAT_FIELD, format);
+    let read = match read(NEWEST_FORMAT) {
+        Err(DocumentError::Format { found, .. }) if found > NEWEST_FORMAT => {
+            return Err(newer(bytes, found));
+        }
+        Err(DocumentError::Format { found, .. }) if found >= FORMATS[0] => read(found),
+        read => read,
+    };
     let (written, _) = read.map_err(|problem| ModelError::Damaged {
         name: name.to_owned(),
         problem: problem.to_string(),
     })?;
-    Ok(written.content)
+    Ok((written.forebay_document, written.content))
+}
+
+fn newer(bytes: &[u8], found: u64) -> ModelError {
+    let by = unseal::<WrittenBy>(bytes, FORMAT_FIELD, found);
+    let program = by.map(|(by, _)| by.program).unwrap_or_default();
+    let program = match program.is_empty() {
+        true => "as the cluster's nodes run".to_owned(),
+        false => program,
+    };
+    ModelError::Newer { found, program }
 }
 
 impl Model {
@@ -63,23 +109,28 @@ impl Model {
     /// head is to say.
     pub fn write(
         &mut self,
+        format: u64,
         mut next_name: impl FnMut() -> DocRef,
     ) -> Result<(Documents, BTreeMap<String, DocRef>), ModelError> {
         let mut documents = Documents::new();
         let mut roots = BTreeMap::new();
         for (page, doc) in &mut self.nodes {
-            let reference = write(doc, &mut documents, &mut next_name)?;
+            let reference = write(format, doc, &mut documents, &mut next_name)?;
             roots.insert(format!("nodes/{page}"), reference);
         }
         for (page, doc) in &mut self.tables {
-            let reference = write(doc, &mut documents, &mut next_name)?;
+            let reference = write(format, doc, &mut documents, &mut next_name)?;
             roots.insert(format!("tables/{page}"), reference);
         }
         for (name, layout) in &mut self.layouts {
-            let reference = layout.write(&mut documents, &mut next_name)?;
+            let reference = layout.write(format, &mut documents, &mut next_name)?;
             roots.insert(format!("layout/{name}"), reference);
         }
-        let reference = write(&mut self.work, &mut documents, &mut next_name)?;
+        if let Some(plan) = &mut self.plan {
+            let reference = write(format, plan, &mut documents, &mut next_name)?;
+            roots.insert("plan".to_owned(), reference);
+        }
+        let reference = write(format, &mut self.work, &mut documents, &mut next_name)?;
         roots.insert("work".to_owned(), reference);
         Ok((documents, roots))
     }
@@ -92,9 +143,14 @@ impl Model {
         let nodes = self.nodes.iter();
         let tables = self.tables.iter();
         let layouts = self.layouts.iter();
-        let roots = 1 + self.nodes.len() + self.tables.len() + self.layouts.len();
+        let plans = usize::from(self.plan.is_some());
+        let roots = 1 + plans + self.nodes.len() + self.tables.len() + self.layouts.len();
         let all = roots == head.roots.len()
             && is_written(self.work.reference(), "work")
+            && self
+                .plan
+                .iter()
+                .all(|plan| is_written(plan.reference(), "plan"))
             && nodes
                 .map(|(page, doc)| is_written(doc.reference(), &format!("nodes/{page}")))
                 .chain(
@@ -118,7 +174,8 @@ impl Model {
             let chunks = layout.chunks().iter().map(Doc::reference);
             chunks.chain([layout.root()])
         });
-        let all = nodes.chain(tables).chain(layouts);
+        let plan = self.plan.iter().map(Doc::reference);
+        let all = nodes.chain(tables).chain(layouts).chain(plan);
         all.chain([self.work.reference()])
             .flatten()
             .cloned()
@@ -153,6 +210,9 @@ impl Model {
                     let layout = reader.layout(reference, known.layouts.get(&name))?;
                     model.layouts.extend(layout.map(|layout| (name, layout)));
                 }
+                None if root == "plan" => {
+                    model.plan = reader.doc(reference, known.plan.as_ref())?
+                }
                 None if root == "work" => {
                     let doc = reader.doc(reference, Some(&known.work))?;
                     model.work = doc.unwrap_or_default();
@@ -170,12 +230,13 @@ impl Model {
 impl Layout {
     fn write(
         &mut self,
+        format: u64,
         documents: &mut Documents,
         next_name: &mut impl FnMut() -> DocRef,
     ) -> Result<DocRef, ModelError> {
         let mut chunks = Vec::with_capacity(self.chunks().len());
         for chunk in self.chunks_mut() {
-            chunks.push(write(chunk, documents, next_name)?);
+            chunks.push(write(format, chunk, documents, next_name)?);
         }
         if let Some(root) = self.root() {
             return Ok(root.clone());
@@ -185,13 +246,14 @@ impl Layout {
             order: self.order,
             chunks,
         };
-        documents.insert(reference.clone(), written(&root)?);
+        documents.insert(reference.clone(), written(format, &root)?);
         self.root_written(reference.clone());
         Ok(reference)
     }
 }
 
 fn write<T: Serialize>(
+    format: u64,
     doc: &mut Doc<T>,
     documents: &mut Documents,
     next_name: &mut impl FnMut() -> DocRef,
@@ -200,7 +262,7 @@ fn write<T: Serialize>(
         return Ok(reference.clone());
     }
     let reference = next_name();
-    documents.insert(reference.clone(), written(&**doc)?);
+    documents.insert(reference.clone(), written(format, &**doc)?);
     doc.written(reference.clone());
     Ok(reference)
 }
@@ -251,3 +313,7 @@ impl Reader<'_> {
         Ok(Some(Layout::read(reference.clone(), root.order, chunks)))
     }
 }
+
+#[cfg(test)]
+#[path = "codec_tests.rs"]
+mod tests;

@@ -7,13 +7,24 @@ use serde::{Deserialize, Serialize};
 use super::doc::DocRef;
 use crate::ids::ClusterId;
 
-/// The format number of all documents of a catalog that this program writes.
-pub const CLUSTER_FORMAT: u64 = 1;
+/// The oldest and the newest format of a catalog that this program reads and writes. A new catalog
+/// is of the newest. One that is there stays what it is until somebody says so: nodes of the
+/// program before may read it. So nothing of a later format is written into it.
+pub const FORMATS: [u64; 2] = [1, 2];
+pub const NEWEST_FORMAT: u64 = FORMATS[1];
+
+/// The first format with plans: [`Rebalance`](super::Rebalance), and what tables, lists and nodes
+/// have of them.
+pub const FORMAT_OF_PLANS: u64 = 2;
+
+/// The first format that tells a table from one of the same name that was dropped.
+pub const FORMAT_OF_REMAKES: u64 = 2;
 
 /// Written once, when the cluster is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
+    /// The format that the catalog was made with.
     pub forebay_cluster: u64,
     pub id: ClusterId,
     pub name: String,
@@ -24,6 +35,7 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
+    /// The format of the catalog.
     pub forebay_head: u64,
     pub cluster: ClusterId,
     /// Rises by one with every change.
@@ -40,7 +52,7 @@ impl Head {
     /// Of a cluster without anything.
     pub fn first(cluster: ClusterId, stamp: u64) -> Self {
         Self {
-            forebay_head: CLUSTER_FORMAT,
+            forebay_head: NEWEST_FORMAT,
             cluster,
             revision: 0,
             term: 0,

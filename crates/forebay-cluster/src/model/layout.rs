@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use forebay_engine::{Bound, TableName};
+use forebay_engine::{Bound, Bounds, TableName};
 use forebay_run::Order;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,9 @@ pub struct RangeEntry {
     /// Who is to hold it, while copies are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Vec<NodeId>>,
+    /// Who held it, as long as somebody may not know the list yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Vec<NodeId>>,
 }
 
 impl fmt::Display for LayoutName {
@@ -77,6 +80,46 @@ impl LayoutName {
             table => TableName::new(table).ok().map(LayoutName::Table),
         }
     }
+}
+
+impl RangeEntry {
+    /// A range that is not on the move.
+    pub fn new(lower: Bound, list: Vec<NodeId>) -> Self {
+        Self {
+            lower,
+            list,
+            next: None,
+            before: None,
+        }
+    }
+
+    /// Those who hold it, or are to hold it, of a table of so many replicas; some may come twice.
+    pub fn holders(&self, replicas: usize) -> impl Iterator<Item = NodeId> {
+        let lists = [Some(&self.list), self.next.as_ref(), self.before.as_ref()];
+        let lists = lists.into_iter().flatten();
+        lists.flat_map(move |list| list.iter().take(replicas).copied())
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.list, &self.next, &self.before) == (&other.list, &other.next, &other.before)
+    }
+}
+
+/// Sees to it that a range begins there; returns its place.
+fn cut(ranges: &mut Vec<RangeEntry>, at: &Bound) -> usize {
+    let next = ranges.partition_point(|range| range.lower < *at);
+    let begins = ranges.get(next).is_some_and(|range| range.lower == *at);
+    if let Some(before) = next.checked_sub(1)
+        && !begins
+    {
+        let lower = at.clone();
+        let cut = RangeEntry {
+            lower,
+            ..ranges[before].clone()
+        };
+        ranges.insert(next, cut);
+    }
+    next
 }
 
 impl Layout {
@@ -110,6 +153,41 @@ impl Layout {
         });
         self.chunks = chunks.collect();
         self.root = None;
+    }
+
+    /// Changes what is said of parts, one after the other. Ranges are cut at their bounds, and
+    /// neighbours joined of which the same is said.
+    pub fn change<'a, C: Fn(&mut RangeEntry)>(
+        &mut self,
+        changes: impl IntoIterator<Item = (&'a Bounds, C)>,
+    ) {
+        let mut ranges: Vec<RangeEntry> = self.ranges().cloned().collect();
+        for (bounds, change) in changes {
+            let first = cut(&mut ranges, &bounds.lower);
+            let end = match &bounds.upper {
+                Some(upper) => cut(&mut ranges, upper),
+                None => ranges.len(),
+            };
+            ranges[first..end.max(first)].iter_mut().for_each(change);
+        }
+        ranges.dedup_by(|next, range| next.is_like(range));
+        self.replace(ranges);
+    }
+
+    /// The ranges that have a part in these bounds.
+    pub fn within<'a>(&'a self, bounds: &'a Bounds) -> impl Iterator<Item = &'a RangeEntry> {
+        let mut ranges = self.ranges().peekable();
+        std::iter::from_fn(move || {
+            let range = ranges.next()?;
+            let next = ranges.peek().map(|next| &next.lower);
+            let is_before = next.is_some_and(|next| *next <= bounds.lower);
+            let is_behind = bounds
+                .upper
+                .as_ref()
+                .is_some_and(|upper| range.lower >= *upper);
+            Some((!is_before && !is_behind).then_some(range))
+        })
+        .flatten()
     }
 
     /// As it was read.

@@ -10,21 +10,23 @@ mod head;
 mod layout;
 mod names;
 mod nodes;
+mod rebalance;
 mod rollout;
 mod tables;
 mod work;
 
-pub use codec::{Documents, ModelError, parsed, written};
+pub use codec::{Documents, ModelError, parsed, parsed_as, written};
 pub use doc::{Doc, DocRef};
-pub use head::{CLUSTER_FORMAT, Head, Identity};
+pub use head::{FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMATS, Head, Identity, NEWEST_FORMAT};
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};
 pub use names::{RequestId, RolloutId};
 pub use nodes::{NodeEntry, NodeState, NodesPage};
+pub use rebalance::{ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, ReplicasChange, Wish};
 pub use rollout::{Aim, OnFailure, Phase, Proof, Rollout, RolloutOptions, RolloutTable};
 pub use tables::{TableEntry, TablesPage};
 pub use work::{Answered, Outcome, WorkPage};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::TableName;
 
@@ -36,6 +38,8 @@ pub struct Model {
     pub nodes: BTreeMap<u32, Doc<NodesPage>>,
     pub layouts: BTreeMap<LayoutName, Layout>,
     pub tables: BTreeMap<u32, Doc<TablesPage>>,
+    /// What is carried out of it, the work says.
+    pub plan: Option<Doc<MovePlan>>,
     pub work: Doc<WorkPage>,
 }
 
@@ -46,6 +50,12 @@ impl Model {
 
     pub fn node_named(&self, name: &NodeName) -> Option<&NodeEntry> {
         self.all_nodes().find(|node| node.name == *name)
+    }
+
+    /// The same; without it the words say so.
+    pub fn known_node(&self, name: &NodeName) -> Result<&NodeEntry, String> {
+        let words = || format!("the cluster has no node {name}: forebay cluster status lists them");
+        self.node_named(name).ok_or_else(words)
     }
 
     pub fn all_nodes(&self) -> impl Iterator<Item = &NodeEntry> {
@@ -90,6 +100,39 @@ impl Model {
             && page.tables.contains_key(name)
         {
             page.edit().tables.remove(name);
+        }
+    }
+
+    /// What people call a node; its number where it is none any more.
+    pub fn node_name(&self, id: NodeId) -> String {
+        let node = self.node(id);
+        node.map_or_else(|| id.to_string(), |node| node.name.to_string())
+    }
+
+    /// The layouts that a table has.
+    pub fn used_layouts(&self) -> impl Iterator<Item = (&LayoutName, &Layout)> {
+        let used: BTreeSet<&LayoutName> =
+            self.all_tables().map(|(_, table)| &table.layout).collect();
+        let layouts = self.layouts.iter();
+        layouts.filter(move |(name, _)| used.contains(name))
+    }
+
+    /// Does `edit` to what is said of the parts that a plan changes.
+    pub fn edit_lists(
+        &mut self,
+        changes: &[ListChange],
+        edit: impl Fn(&ListChange, &mut RangeEntry),
+    ) {
+        let layouts: BTreeSet<&LayoutName> = changes.iter().map(|change| &change.layout).collect();
+        for name in layouts {
+            if let Some(layout) = self.layouts.get_mut(name) {
+                let (changes, edit) = (changes.iter(), &edit);
+                let changes = changes.filter(|change| change.layout == *name);
+                layout.change(changes.map(|change| {
+                    let edit = move |range: &mut RangeEntry| edit(change, range);
+                    (&change.bounds, edit)
+                }));
+            }
         }
     }
 

@@ -1,8 +1,11 @@
 //! What rollouts and requests are called.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::ids::{NodeNameError, request_name};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -12,6 +15,14 @@ pub struct RolloutId(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(pub String);
+
+impl FromStr for RequestId {
+    type Err = NodeNameError;
+
+    fn from_str(text: &str) -> Result<Self, NodeNameError> {
+        request_name(text).map(Self)
+    }
+}
 
 impl fmt::Display for RolloutId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -40,6 +40,24 @@ pub struct Rollout {
     pub reason: Option<String>,
 }
 
+impl Rollout {
+    /// Whether it can be given up: until it is committed.
+    pub fn can_cancel(&self) -> Result<(), String> {
+        let why = self.reason.as_deref().unwrap_or("nobody noted why");
+        let words = match self.phase {
+            Phase::Preparing => return Ok(()),
+            Phase::Committed => "it serves already: forebay rollback takes it back".to_owned(),
+            Phase::Reverting => format!("it is being taken back: {why}"),
+            Phase::Confirmed => {
+                "it has ended: it serves; forebay rollback takes it back".to_owned()
+            }
+            Phase::Aborted => format!("it has ended, and serves nowhere: {why}"),
+            Phase::Reverted => format!("it has ended, and was taken back everywhere: {why}"),
+        };
+        Err(format!("rollout {}: {words}", self.request))
+    }
+}
+
 /// One table of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,8 +118,6 @@ pub enum OnFailure {
 pub enum Phase {
     /// Nodes bring, verify and open the versions.
     Preparing,
-    /// All did. The commit waits for what goes first.
-    Prepared,
     /// The head names the new versions.
     Committed,
     /// Every participant serves them. Ended.
@@ -121,7 +137,7 @@ impl Phase {
 
     /// Whether nodes have to have its versions open.
     pub fn wants_versions(self) -> bool {
-        matches!(self, Phase::Preparing | Phase::Prepared | Phase::Committed)
+        matches!(self, Phase::Preparing | Phase::Committed)
     }
 }
 

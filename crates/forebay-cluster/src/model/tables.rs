@@ -27,6 +27,9 @@ pub struct TableEntry {
     pub layout: LayoutName,
     /// How many nodes are to hold each part. Fewer do where there are fewer.
     pub replicas: usize,
+    /// While that changes, as many hold it as before or as afterwards, whichever is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas_held: Option<usize>,
     /// The version that serves; none before the first commit.
     pub serving: Option<u64>,
     /// The versions that served before, oldest first: a rollback goes to the last one.
@@ -35,9 +38,35 @@ pub struct TableEntry {
     /// Versions that an operator rolled back from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad: Vec<u64>,
+    /// The rollout that made it: a table of the same name that was dropped before is another one,
+    /// though its versions have the same numbers. Not known in catalogs of format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<RolloutId>,
     /// The work under way that concerns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutId>,
+}
+
+impl TableEntry {
+    /// A table that serves nothing yet.
+    pub fn new(order: Order, layout: LayoutName, replicas: usize) -> Self {
+        Self {
+            order,
+            layout,
+            replicas,
+            replicas_held: None,
+            serving: None,
+            history: Vec::new(),
+            bad: Vec::new(),
+            made: None,
+            rollout: None,
+        }
+    }
+
+    /// How many of a list hold a part of it, or are to.
+    pub fn holding(&self) -> usize {
+        self.replicas.max(self.replicas_held.unwrap_or(0))
+    }
 }
 
 /// The page of a table.

@@ -1,11 +1,12 @@
 //! What is under way, and what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::TableName;
 use serde::{Deserialize, Serialize};
 
 use super::names::{RequestId, RolloutId};
+use super::rebalance::Rebalance;
 use super::rollout::Rollout;
 use crate::ids::NodeId;
 
@@ -17,6 +18,12 @@ pub struct WorkPage {
     pub rollouts: BTreeMap<RolloutId, Rollout>,
     /// The requests that were taken up last.
     pub answers: BTreeMap<RequestId, Answered>,
+    /// The plans that were carried out last, and the one that is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rebalances: Vec<Rebalance>,
+    /// Nodes that somebody drained: they hold nothing until somebody adds them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub drained: BTreeSet<NodeId>,
     pub next_rollout: u64,
     pub next_node: u32,
 }
@@ -35,6 +42,8 @@ pub enum Outcome {
     Done,
     /// A rollout does it.
     Rollout(RolloutId),
+    /// The plan of this request is carried out.
+    Rebalance,
     /// The words say why, and what to do.
     Refused(String),
     /// Something else is under way.
@@ -54,9 +63,114 @@ impl WorkPage {
             .filter(|rollout| !rollout.phase.is_over())
     }
 
+    /// The plan that is carried out.
+    pub fn moving(&self) -> Option<&Rebalance> {
+        let last = self.rebalances.last();
+        last.filter(|rebalance| !rebalance.stage.is_over())
+    }
+
+    /// Whether what was asked for can still be given up; the words say how it has ended.
+    pub fn can_cancel(&self, request: &RequestId) -> Result<(), String> {
+        let mut rollouts = self.rollouts.values();
+        if let Some(rollout) = rollouts.find(|rollout| rollout.request == *request) {
+            return rollout.can_cancel();
+        }
+        let mut plans = self.rebalances.iter();
+        match plans.find(|plan| plan.request == *request) {
+            Some(plan) => plan.can_cancel(),
+            None => Err(format!(
+                "there is no rollout or plan {request}: it ended long ago, or was never begun"
+            )),
+        }
+    }
+
     pub fn next_node(&mut self) -> NodeId {
         let id = NodeId(self.next_node);
         self.next_node += 1;
         id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MoveStage, Phase, RolloutOptions, Wish};
+    use super::*;
+
+    fn rollout(phase: Phase) -> Rollout {
+        Rollout {
+            id: RolloutId(1),
+            request: RequestId("r".to_owned()),
+            tables: BTreeMap::new(),
+            options: RolloutOptions::default(),
+            phase,
+            begun_unix_ms: 0,
+            committed: None,
+            reverted: None,
+            participants: BTreeSet::new(),
+            proved: BTreeMap::new(),
+            left_out: BTreeSet::new(),
+            gave_way: false,
+            reason: Some("a disk is full".to_owned()),
+        }
+    }
+
+    fn plan(stage: MoveStage, done: usize) -> Rebalance {
+        Rebalance {
+            request: RequestId("p".to_owned()),
+            wish: Wish::Even,
+            begun_unix_ms: 0,
+            batches: 3,
+            done,
+            copied_bytes: 0,
+            done_bytes: 0,
+            stage,
+            cancelled: false,
+            reason: Some("node n1 is down".to_owned()),
+        }
+    }
+
+    #[test]
+    fn what_has_ended_is_not_cancelled_and_the_words_say_how_it_ended() {
+        let mut page = WorkPage::default();
+        for (phase, word) in [
+            (Phase::Preparing, None),
+            (Phase::Committed, Some("forebay rollback")),
+            (Phase::Confirmed, Some("has ended: it serves")),
+            (Phase::Aborted, Some("serves nowhere: a disk is full")),
+            (
+                Phase::Reverting,
+                Some("is being taken back: a disk is full"),
+            ),
+            (Phase::Reverted, Some("taken back everywhere: a disk")),
+        ] {
+            page.rollouts.insert(RolloutId(1), rollout(phase));
+            let answer = page.can_cancel(&RequestId("r".to_owned())).err();
+            assert_eq!(answer.is_some(), word.is_some(), "{phase:?}");
+            let answer = answer.unwrap_or_default();
+            assert!(answer.contains(word.unwrap_or_default()), "{answer}");
+        }
+        for (stage, done, word) in [
+            (MoveStage::Between, 2, None),
+            (MoveStage::Changed { since: 1 }, 1, None),
+            (
+                MoveStage::Changed { since: 1 },
+                2,
+                Some("last batch is done"),
+            ),
+            (MoveStage::Done, 3, Some("has ended: all of it is done")),
+            (
+                MoveStage::Stopped,
+                1,
+                Some("after 1 of 3 batches: node n1 is down"),
+            ),
+        ] {
+            page.rebalances = vec![plan(stage, done)];
+            let answer = page.can_cancel(&RequestId("p".to_owned())).err();
+            assert_eq!(answer.is_some(), word.is_some(), "{stage:?}");
+            let answer = answer.unwrap_or_default();
+            assert!(answer.contains(word.unwrap_or_default()), "{answer}");
+        }
+        let unknown = page.can_cancel(&RequestId("q".to_owned())).unwrap_err();
+        assert!(unknown.contains("never begun"), "{unknown}");
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use forebay_engine::{Bounds, TableName};
 
 use crate::ids::NodeId;
-use crate::model::{Model, Proof, RolloutId, TableEntry};
+use crate::message::Readiness;
+use crate::model::{Model, Proof, RolloutId};
 use crate::time::Now;
-use crate::version::ranges_of;
+use crate::version::{ranges_answered, ranges_of};
 
 /// How often a version is tried before a rollout is told that it cannot be had here.
 const TRIES: u32 = 3;
@@ -25,6 +26,21 @@ pub struct Copy {
     /// What it has, or is to have, of it.
     pub ranges: Vec<Bounds>,
     pub state: CopyState,
+    /// It has been ready before, with other ranges: those are here still.
+    is_here: bool,
+    /// Whether it is open, or is to be.
+    is_open: bool,
+}
+
+/// What is to be here of a version.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    /// What others look for here: this first.
+    pub answered: Vec<Bounds>,
+    /// With what is on its way here, or held on for a while.
+    pub held: Vec<Bounds>,
+    /// Whether it is to be open, and is waited for; else it is kept to roll back to.
+    pub is_open: bool,
 }
 
 #[derive(Debug)]
@@ -45,16 +61,25 @@ pub enum CopyState {
 /// What is to be begun, and what is to be given up.
 #[derive(Debug, Default, PartialEq)]
 pub struct Work {
-    pub prepare: Vec<(VersionPlace, Vec<Bounds>)>,
+    pub prepare: Vec<Prepare>,
     pub forget: Vec<VersionPlace>,
+}
+
+/// A version that is to be brought.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepare {
+    pub place: VersionPlace,
+    pub ranges: Vec<Bounds>,
+    /// Whether it is to be opened, to serve.
+    pub open: bool,
 }
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Copies(BTreeMap<VersionPlace, Copy>);
 
-/// What a node has to have by a model: of each version the ranges.
-pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, Vec<Bounds>> {
+/// What a node has to have by a model.
+pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, Wanted> {
     let mut wanted = BTreeMap::new();
     for (name, entry) in model.all_tables() {
         let rollouts = model.work.under_way();
@@ -64,30 +89,47 @@ pub fn wanted(model: &Model, me: NodeId) -> BTreeMap<VersionPlace, Vec<Bounds>> 
             rollout.phase.wants_versions().then_some(part.to).or(from)
         });
         let versions: BTreeSet<u64> = entry.serving.into_iter().chain(parts).collect();
-        let ranges = held(model, entry, me);
-        wanted.extend(
-            versions
-                .into_iter()
-                .map(|version| ((name.clone(), version), ranges.clone())),
-        );
+        let layout = model.layout_of(entry);
+        let of_layout = layout.map(|layout| Wanted {
+            answered: ranges_answered(layout, entry, me),
+            held: ranges_of(layout, entry, me),
+            is_open: true,
+        });
+        let open = of_layout.unwrap_or_default();
+        // So that a rollback finds it wherever the table has come meanwhile.
+        if let Some(before) = entry.history.last() {
+            let kept = Wanted {
+                is_open: false,
+                ..open.clone()
+            };
+            wanted.insert((name.clone(), *before), kept);
+        }
+        let versions = versions.into_iter();
+        wanted.extend(versions.map(|version| ((name.clone(), version), open.clone())));
     }
     wanted
 }
 
-/// The ranges of a table that a node holds, or is to hold.
-pub fn held(model: &Model, entry: &TableEntry, me: NodeId) -> Vec<Bounds> {
-    let layout = model.layout_of(entry);
-    layout.map_or(Vec::new(), |layout| ranges_of(layout, entry.replicas, me))
-}
-
-/// The versions that are kept once they are here: what a rollback would go to, and what served
-/// before a rollout that is not over, as not all nodes have ended it yet.
+/// The versions that are kept once they are here: of a rollout that is not over what is, or was, to
+/// serve, and what served before, as not all nodes have ended it yet.
 pub fn kept(model: &Model) -> impl Iterator<Item = VersionPlace> {
-    let tables = model.all_tables();
-    let before = tables.filter_map(|(name, entry)| Some((name.clone(), *entry.history.last()?)));
     let rollouts = model.work.under_way();
     let tables = rollouts.flat_map(|rollout| &rollout.tables);
-    before.chain(tables.filter_map(|(name, part)| Some((name.clone(), part.from?))))
+    tables.flat_map(|(name, part)| {
+        let versions = part.from.into_iter().chain([part.to]);
+        versions.map(|version| (name.clone(), version))
+    })
+}
+
+impl Copy {
+    fn is_here(&self) -> bool {
+        self.is_here || matches!(self.state, CopyState::Ready(_))
+    }
+
+    /// Whether all is here that is to be.
+    pub fn is_whole(&self, wanted: &Wanted) -> bool {
+        self.ranges == wanted.held && matches!(self.state, CopyState::Ready(_))
+    }
 }
 
 impl Copies {
@@ -95,32 +137,52 @@ impl Copies {
         self.0.get(place)
     }
 
-    pub fn is_ready(&self, place: &VersionPlace) -> bool {
-        let copy = self.0.get(place);
-        copy.is_some_and(|copy| matches!(copy.state, CopyState::Ready(_)))
+    fn is_here(&self, place: &VersionPlace) -> bool {
+        self.0.get(place).is_some_and(Copy::is_here)
     }
 
     /// Begins what is wanted and not there, and gives up what is there and not wanted.
     pub fn reconcile(
         &mut self,
         now: Now,
-        wanted: &BTreeMap<VersionPlace, Vec<Bounds>>,
+        wanted: &BTreeMap<VersionPlace, Wanted>,
         kept: &BTreeSet<VersionPlace>,
     ) -> Work {
         let mut work = Work::default();
         let mut unwanted: Vec<VersionPlace> = self.0.keys().cloned().collect();
         unwanted.retain(|place| {
-            let is_kept = kept.contains(place) && self.is_ready(place);
+            let is_kept = kept.contains(place) && self.is_here(place);
             !wanted.contains_key(place) && !is_kept
         });
         for place in unwanted {
             self.0.remove(&place);
             work.forget.push(place);
         }
-        for (place, ranges) in wanted {
-            let is_due = match self.0.get(place) {
+        // What is kept to roll back to waits for what is to serve.
+        let is_missing = |(place, wanted): &(&VersionPlace, &Wanted)| {
+            wanted.is_open && !self.0.get(place).is_some_and(|copy| copy.is_whole(wanted))
+        };
+        let missing = wanted.iter().filter(is_missing);
+        let busy: BTreeSet<&TableName> = missing.map(|((table, _), _)| table).collect();
+        for (place, wanted) in wanted {
+            let copy = self.0.get(place);
+            let is_here = copy.is_some_and(Copy::is_here);
+            if !wanted.is_open && busy.contains(&place.0) {
+                if copy.is_some() && !is_here && !kept.contains(place) {
+                    self.0.remove(place);
+                    work.forget.push(place.clone());
+                }
+                continue;
+            }
+            // What others look for here comes before what is on its way.
+            let ranges = match is_here {
+                true => &wanted.held,
+                false => &wanted.answered,
+            };
+            let is_due = match copy {
                 None => true,
                 Some(copy) if copy.ranges != *ranges => true,
+                Some(copy) if wanted.is_open && !copy.is_open => true,
                 Some(Copy {
                     state: CopyState::Failed { retry_at, .. },
                     ..
@@ -128,14 +190,18 @@ impl Copies {
                 Some(_) => false,
             };
             if is_due {
-                self.begin(place, ranges);
-                work.prepare.push((place.clone(), ranges.clone()));
+                self.begin(place, ranges, is_here, wanted.is_open);
+                work.prepare.push(Prepare {
+                    place: place.clone(),
+                    ranges: ranges.clone(),
+                    open: wanted.is_open,
+                });
             }
         }
         work
     }
 
-    fn begin(&mut self, place: &VersionPlace, ranges: &[Bounds]) {
+    fn begin(&mut self, place: &VersionPlace, ranges: &[Bounds], is_here: bool, is_open: bool) {
         let state = CopyState::Bringing {
             done_bytes: 0,
             total_bytes: 0,
@@ -143,6 +209,8 @@ impl Copies {
         let copy = Copy {
             ranges: ranges.to_vec(),
             state,
+            is_here,
+            is_open,
         };
         self.0.insert(place.clone(), copy);
     }
@@ -193,8 +261,7 @@ impl Copies {
     }
 
     /// How a rollout stands here: of the tables that it is about.
-    pub fn readiness(&self, places: &[VersionPlace]) -> crate::message::Readiness {
-        use crate::message::Readiness;
+    pub fn readiness(&self, places: &[VersionPlace]) -> Readiness {
         let (mut done, mut total) = (0, 0);
         let mut proofs = BTreeMap::new();
         for place in places {
@@ -222,6 +289,25 @@ impl Copies {
         Readiness::Bringing {
             done_bytes: done,
             total_bytes: total,
+        }
+    }
+
+    /// How far what others are to look for here, or have looked for, is brought; `None`: all of it
+    /// is here.
+    pub fn moving(&self, wanted: &BTreeMap<VersionPlace, Wanted>) -> Option<Readiness> {
+        let open = wanted.iter().filter(|(_, wanted)| wanted.is_open);
+        let missing: Vec<VersionPlace> = open
+            .filter(|(place, wanted)| !self.get(place).is_some_and(|copy| copy.is_whole(wanted)))
+            .map(|(place, _)| place.clone())
+            .collect();
+        match self.readiness(&missing) {
+            _ if missing.is_empty() => None,
+            // With other ranges, which is not the end.
+            Readiness::Ready { .. } => Some(Readiness::Bringing {
+                done_bytes: 0,
+                total_bytes: 0,
+            }),
+            moving => Some(moving),
         }
     }
 

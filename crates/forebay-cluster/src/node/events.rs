@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::{Bounds, TableName};
 
-use super::copies::VersionPlace;
+use super::copies::{Prepare, VersionPlace};
 use crate::ids::{HostPort, NodeId};
 use crate::message::{Beat, BeatReply};
 use crate::model::{Head, Model, Proof};
@@ -30,8 +30,12 @@ pub enum FollowerEvent {
         remembered: bool,
     },
     NotLoaded,
-    /// The head as it is in the catalog, or as another node knows it.
+    /// The head as it is in the catalog.
     Head(Box<Head>),
+    /// As another node knows it.
+    Told(Box<Head>),
+    /// The catalog answers, and has no head that can be read.
+    NoCatalog(String),
     /// The catalog does not answer.
     NoHead,
     Advanced {
@@ -77,11 +81,13 @@ pub enum FollowerAction {
     },
     /// Read what this node knew before it stopped.
     Remember,
-    /// Bring the version, of these ranges, and open it. What is being brought of it with other
+    /// Bring the version, of these ranges, and have it open. What is being brought of it with other
     /// ranges is given up.
     Prepare {
         place: VersionPlace,
         ranges: Vec<Bounds>,
+        /// Else it is kept to roll back to, and stays closed.
+        open: bool,
     },
     Forget {
         place: VersionPlace,
@@ -97,6 +103,8 @@ pub enum FollowerAction {
     Route,
     /// The head was heard of too long ago: serve nothing, or serve again.
     CutOff(bool),
+    /// What is wrong with the catalog is another thing than before.
+    Alarm(Option<String>),
     /// It has left: the process may end.
     Left,
     /// It cannot be a node of this cluster.
@@ -111,4 +119,19 @@ pub struct Serve {
     pub version: u64,
     pub history: Vec<u64>,
     pub ranges: Vec<Bounds>,
+}
+
+impl From<Prepare> for FollowerAction {
+    fn from(prepare: Prepare) -> Self {
+        let Prepare {
+            place,
+            ranges,
+            open,
+        } = prepare;
+        FollowerAction::Prepare {
+            place,
+            ranges,
+            open,
+        }
+    }
 }

@@ -1,18 +1,21 @@
 //! One node's part in all protocols: it follows, it may have the seat, and coordinates while it
 //! does.
 
+mod alarm;
 mod copies;
 mod events;
 mod follower;
 mod said;
+mod suspicions;
 
 use std::collections::{BTreeMap, VecDeque};
 
+pub use alarm::{Alarm, older};
 pub use copies::{Copies, VersionPlace};
 pub use events::{FollowerAction, FollowerEvent, Serve};
 pub use follower::Follower;
 
-use crate::coordinator::{Coordinator, CoordinatorAction, CoordinatorEvent};
+use crate::coordinator::{Coordinator, CoordinatorAction, CoordinatorEvent, CoordinatorSettings};
 use crate::dice::Dice;
 use crate::ids::{ClusterId, HostPort};
 use crate::message::{Beat, BeatReply, Introduction};
@@ -72,10 +75,17 @@ pub struct Node {
     coordinator: Option<Coordinator>,
     peer: HostPort,
     dice: Dice,
+    settings: CoordinatorSettings,
 }
 
 impl Node {
-    pub fn new(now: Now, cluster: ClusterId, who: Introduction, seed: u64) -> Self {
+    pub fn new(
+        now: Now,
+        cluster: ClusterId,
+        who: Introduction,
+        seed: u64,
+        settings: CoordinatorSettings,
+    ) -> Self {
         let (peer, name) = (who.peer.clone(), who.name.clone());
         Self {
             seat: Seat::new(cluster, name, peer.clone(), who.incarnation),
@@ -83,6 +93,7 @@ impl Node {
             coordinator: None,
             peer,
             dice: Dice::new(seed),
+            settings,
         }
     }
 
@@ -92,6 +103,21 @@ impl Node {
 
     pub fn coordinator(&self) -> Option<&Coordinator> {
         self.coordinator.as_ref()
+    }
+
+    /// Says which revision this node knew before it started.
+    pub fn remember(&mut self, revision: u64) {
+        self.follower.remember(revision);
+    }
+
+    /// What is wrong with the catalog itself.
+    pub fn alarm(&self) -> Option<String> {
+        let own = self.follower.alarm().problem().map(str::to_owned);
+        let behind = || {
+            let (found, newest) = self.coordinator.as_ref()?.behind()?;
+            Some(older(found, newest))
+        };
+        own.or_else(behind)
     }
 
     pub fn seat(&self) -> &Seat {
@@ -160,7 +186,9 @@ impl Node {
         for action in self.seat.handle(now, event) {
             match action {
                 SeatAction::Won => {
-                    let (coordinator, begun) = Coordinator::new(now, self.dice.draw());
+                    let (mut coordinator, begun) =
+                        Coordinator::new(now, self.dice.draw(), self.settings.clone());
+                    coordinator.expect(self.follower.alarm().newest());
                     self.coordinator = Some(coordinator);
                     actions.extend(begun.into_iter().map(NodeAction::Coordinator));
                 }

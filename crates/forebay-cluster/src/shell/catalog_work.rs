@@ -5,13 +5,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use tracing::{debug, warn};
 
 use super::Shell;
 use crate::catalog::{Documented, Written};
-use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
-use crate::model::{Documents, Head, RequestId, parsed, written};
+use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent};
+use crate::model::{
+    Documents, Head, Model, ModelError, MovePlan, RequestId, Wish, parsed, written,
+};
 use crate::node::{NodeEvent, VersionPlace};
+use crate::planning::{BATCH_BYTES, Summaries, propose};
 use crate::request::Request;
 use crate::seat::{SEAT, SeatAction, SeatDocument, SeatEvent, ring};
 
@@ -25,14 +29,12 @@ impl Shell {
             let event = match &action {
                 SeatAction::Read => shell.read_seat(),
                 SeatAction::Put(document, seen) => {
-                    let put = written(document)
-                        .map_err(io::Error::other)
-                        .and_then(|bytes| {
-                            shell
-                                .parts
-                                .catalog
-                                .put_if(SEAT, bytes.into(), seen.as_ref())
-                        });
+                    let put = shell.written(document).and_then(|bytes| {
+                        shell
+                            .parts
+                            .catalog
+                            .put_if(SEAT, bytes.into(), seen.as_ref())
+                    });
                     match put {
                         Ok(Written::Done(seen)) => SeatEvent::Put(seen),
                         Ok(Written::Changed) => SeatEvent::Changed,
@@ -45,17 +47,55 @@ impl Shell {
         });
     }
 
+    /// A document for the catalog, in its format. So a node that cannot read the head, because its
+    /// program is too old or the head is lost, takes no seat and asks for nothing.
+    fn written<T: Serialize>(&self, content: &T) -> io::Result<Vec<u8>> {
+        let format = match self.known_format() {
+            Some(format) => format,
+            None => {
+                let head = Documented(&*self.parts.catalog).head();
+                head.map_err(io::Error::other)?.0.forebay_head
+            }
+        };
+        written(format, content).map_err(io::Error::other)
+    }
+
+    fn known_format(&self) -> Option<u64> {
+        let node = self.node.lock();
+        let standing = node.coordinator().and_then(Coordinator::standing);
+        let known = standing.or_else(|| node.follower().known());
+        known.map(|(head, _)| head.forebay_head)
+    }
+
     fn read_seat(&self) -> SeatEvent {
         match self.parts.catalog.get(SEAT) {
             Ok(None) => SeatEvent::Read(None),
             Ok(Some((bytes, seen))) => match parsed::<SeatDocument>(SEAT, &bytes) {
                 Ok(document) => SeatEvent::Read(Some((document, seen))),
+                // Nothing but time is lost by taking it: the head is written conditionally.
+                Err(error @ ModelError::Damaged { .. }) => {
+                    warn!(%error, "the coordinator's seat is written anew");
+                    SeatEvent::Read(Some((self.empty_seat(), seen)))
+                }
                 Err(error) => {
                     warn!(%error, "the coordinator's seat cannot be read");
                     SeatEvent::Failed
                 }
             },
             Err(error) => failed(&error),
+        }
+    }
+
+    /// A seat that anybody may take.
+    fn empty_seat(&self) -> SeatDocument {
+        SeatDocument {
+            cluster: self.parts.identity.id,
+            holder: self.parts.who.name.clone(),
+            peer: self.parts.who.peer.clone(),
+            incarnation: 0,
+            renewal: 0,
+            released: true,
+            bell: 0,
         }
     }
 
@@ -77,6 +117,10 @@ impl Shell {
                         version,
                         summary,
                     }
+                }
+                CoordinatorAction::Plan { wish, model } => {
+                    let plan = shell.plan(&model, &wish);
+                    CoordinatorEvent::Planned { wish, plan }
                 }
                 CoordinatorAction::ListRequests => match shell.read_requests() {
                     Ok(requests) => CoordinatorEvent::Requests(requests),
@@ -162,6 +206,19 @@ impl Shell {
         }
     }
 
+    fn plan(&self, model: &Model, wish: &Wish) -> Result<Box<MovePlan>, String> {
+        let mut summaries = Summaries::new();
+        for (table, entry) in model.all_tables() {
+            if let Some(version) = entry.serving {
+                let summary = self.read_summary(&(table.clone(), version))?;
+                summaries.insert(table.clone(), summary);
+            }
+        }
+        let proposal = propose(model, &summaries, wish, BATCH_BYTES);
+        let plan = proposal.map(|proposal| Box::new(proposal.plan));
+        plan.map_err(|error| error.to_string())
+    }
+
     /// Asks to be let in by the other nodes, until they do.
     pub(super) fn join(self: &Arc<Self>, tried: u64) {
         self.background("forebay-join", move |shell| {
@@ -171,7 +228,7 @@ impl Shell {
             };
             // A name of its own each time: an answered request is not taken up again.
             let name = format!("requests/join-{}-{:x}-{tried}", who.name, who.incarnation);
-            let put = written(&request).map_err(io::Error::other);
+            let put = shell.written(&request);
             let put = put.and_then(|bytes| shell.parts.catalog.put_if(&name, bytes.into(), None));
             match put {
                 Ok(_) => ring(&*shell.parts.catalog, shell.parts.random.next_u64()),
@@ -185,8 +242,15 @@ impl Shell {
         let mut requests = BTreeMap::new();
         for name in catalog.list("requests")? {
             let path = format!("requests/{name}");
-            let Some((bytes, _)) = catalog.get(&path)? else {
-                continue;
+            let bytes = match catalog.get(&path) {
+                Ok(Some((bytes, _))) => bytes,
+                Ok(None) => continue,
+                // A directory, or what else somebody has put there: it is no request.
+                Err(error) if is_no_file(error.kind()) => {
+                    warn!(path, %error, "it is no request: passed over");
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             match parsed(&path, &bytes) {
                 Ok(request) => {
@@ -201,6 +265,15 @@ impl Shell {
         }
         Ok(requests)
     }
+}
+
+/// Whether it will be no better the next time.
+fn is_no_file(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, PermissionDenied};
+    matches!(
+        kind,
+        IsADirectory | InvalidInput | InvalidFilename | PermissionDenied
+    )
 }
 
 fn failed(error: &io::Error) -> SeatEvent {

@@ -8,9 +8,14 @@ use std::sync::Arc;
 use forebay_io::{Disk, replace_file};
 use parking_lot::Mutex;
 
+use crate::ids::ClusterId;
 use crate::model::{DocRef, Documents, Head, Identity, Model, ModelError, parsed, written};
+use crate::restore::Memory;
 
 const IDENTITY: &str = "identity";
+
+/// How often what a running node may change is read.
+const READS: usize = 5;
 
 /// Documents by their names, as long as a head that is known names them.
 #[derive(Debug, Default)]
@@ -52,7 +57,7 @@ impl Remembered {
     /// Notes which cluster the node is of.
     pub fn note_identity(&self, identity: &Identity) -> io::Result<()> {
         self.disk.create_dir_all(&self.dir)?;
-        let bytes = written(identity).map_err(io::Error::other)?;
+        let bytes = written(identity.forebay_cluster, identity).map_err(io::Error::other)?;
         replace_file(&*self.disk, &self.dir.join(IDENTITY), &bytes)
     }
 
@@ -70,7 +75,7 @@ impl Remembered {
                 replace_file(&*self.disk, &self.dir.join(name.as_str()), bytes)?;
             }
         }
-        let bytes = written(head).map_err(io::Error::other)?;
+        let bytes = written(head.forebay_head, head).map_err(io::Error::other)?;
         replace_file(&*self.disk, &self.dir.join("head"), &bytes)?;
         for file in files {
             if file != "head" && file != IDENTITY && !documents.contains_key(&DocRef::new(&file)) {
@@ -81,6 +86,43 @@ impl Remembered {
             }
         }
         Ok(())
+    }
+
+    /// The newest revision of a cluster that this node has known; 0 where it has known none.
+    pub fn revision(&self, cluster: ClusterId) -> u64 {
+        let bytes = self.disk.read(&self.dir.join("head"));
+        let head = bytes
+            .ok()
+            .and_then(|bytes| parsed::<Head>("head", &bytes).ok());
+        let head = head.filter(|head| head.cluster == cluster);
+        head.map_or(0, |head| head.revision)
+    }
+
+    /// All that this node knows, for who makes the catalog anew. A node that runs may change it
+    /// meanwhile.
+    pub fn memory(&self) -> Result<Memory, String> {
+        let from = self.dir.display();
+        let identity = self.identity();
+        let identity =
+            identity.ok_or_else(|| format!("{from}: no node has noted its cluster here"))?;
+        let mut read = self.read();
+        for _ in 1..READS {
+            if read.is_ok() {
+                break;
+            }
+            read = self.read();
+        }
+        let (head, model, documents) = read?;
+        if head.cluster != identity.id {
+            return Err(format!("{from}: its head is of another cluster"));
+        }
+        Ok(Memory {
+            from: from.to_string(),
+            identity,
+            head,
+            model,
+            documents,
+        })
     }
 
     pub fn read(&self) -> Result<(Head, Model, Documents), String> {

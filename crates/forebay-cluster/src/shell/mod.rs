@@ -7,6 +7,7 @@ mod catalog_work;
 mod chores;
 mod known;
 mod peers_work;
+mod place_turns;
 mod superseded;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::catalog::Catalog;
-use crate::coordinator::CoordinatorAction;
+use crate::coordinator::{CoordinatorAction, CoordinatorSettings};
 use crate::ids::NodeId;
 use crate::link::{Peers, Trusted};
 use crate::map::ClusterMap;
@@ -34,6 +35,7 @@ use crate::node::{FollowerAction, FollowerEvent, Node, NodeAction, NodeEvent, Ve
 use crate::status::Status;
 use crate::time::Now;
 use crate::versions::{Bring, VersionSummaries, Versions};
+use place_turns::PlaceTurns;
 
 use chores::Chores;
 pub use known::Remembered;
@@ -48,6 +50,7 @@ const ADVANCE: Duration = Duration::from_millis(200);
 pub struct NodeParts {
     pub identity: Identity,
     pub who: Introduction,
+    pub settings: CoordinatorSettings,
     pub catalog: Arc<dyn Catalog>,
     pub peers: Arc<dyn Peers>,
     pub versions: Arc<dyn Versions>,
@@ -80,6 +83,7 @@ pub(crate) struct Shell {
     superseded: Mutex<superseded::Superseded>,
     /// What is being brought.
     bringing: Mutex<BTreeMap<VersionPlace, Arc<AtomicBool>>>,
+    turns: PlaceTurns,
     runtime: tokio::runtime::Runtime,
     stop: AtomicBool,
     has_left: AtomicBool,
@@ -91,7 +95,14 @@ impl NodeHandle {
     pub fn new(parts: NodeParts) -> io::Result<Self> {
         let now = now(&*parts.clock);
         let (cluster, seed) = (parts.identity.id, parts.random.next_u64());
-        let node = Node::new(now, cluster, parts.who.clone(), seed);
+        let mut node = Node::new(
+            now,
+            cluster,
+            parts.who.clone(),
+            seed,
+            parts.settings.clone(),
+        );
+        node.remember(parts.remembered.revision(cluster));
         let map = ClusterMap::new(cluster, 0, NodeId(u32::MAX), &Model::default(), &[].into());
         let (events, inbox) = channel();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -108,6 +119,7 @@ impl NodeHandle {
             known: known::KnownDocuments::default(),
             superseded: Mutex::default(),
             bringing: Mutex::default(),
+            turns: PlaceTurns::default(),
             runtime,
             stop: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
@@ -238,10 +250,15 @@ impl Shell {
             FollowerAction::ReadHead => self.read_head(),
             FollowerAction::Load { head } => self.load(*head),
             FollowerAction::Remember => self.remember(),
-            FollowerAction::Prepare { place, ranges } => self.bring(Bring {
+            FollowerAction::Prepare {
+                place,
+                ranges,
+                open,
+            } => self.bring(Bring {
                 passed_on: self.map.load().passed_on(&place.0),
                 place,
                 ranges,
+                open,
                 by: Arc::clone(&self.parts.peers),
                 cancelled: Arc::default(),
             }),
@@ -249,8 +266,10 @@ impl Shell {
                 if let Some(cancelled) = self.bringing.lock().remove(&place) {
                     cancelled.store(true, Ordering::Relaxed);
                 }
+                let turn = self.turns.line_up(&place);
                 self.background("forebay-forget", move |shell| {
-                    shell.parts.versions.forget(&place)
+                    let forget = || shell.parts.versions.forget(&place);
+                    shell.turns.in_turn(&turn, forget);
                 });
             }
             FollowerAction::Activate {
@@ -271,12 +290,16 @@ impl Shell {
             FollowerAction::CutOff(cut_off) => {
                 match cut_off {
                     true => {
-                        warn!("nothing was heard of the catalog for too long: nothing is answered")
+                        warn!(
+                            "the cluster does not take this node, or nothing was heard of it for too long: nothing is answered"
+                        )
                     }
-                    false => info!("the catalog was heard of again"),
+                    false => info!("the cluster was heard of again"),
                 }
                 self.parts.versions.cut_off(cut_off);
             }
+            FollowerAction::Alarm(Some(problem)) => warn!("{problem}"),
+            FollowerAction::Alarm(None) => info!("the catalog is there again, and whole"),
             FollowerAction::Left => self.has_left.store(true, Ordering::Relaxed),
             FollowerAction::Refused { problem } => {
                 let mut refused = self.refused.lock();
@@ -328,7 +351,10 @@ impl Shell {
         if let Some(before) = before {
             before.store(true, Ordering::Relaxed);
         }
-        self.background("forebay-bring", move |shell| shell.bring_now(&what));
+        let turn = self.turns.line_up(&what.place);
+        self.background("forebay-bring", move |shell| {
+            shell.turns.in_turn(&turn, || shell.bring_now(&what));
+        });
     }
 
     fn bring_now(&self, what: &Bring) {
@@ -382,6 +408,21 @@ impl Shell {
         let told = Some((coordinator, now));
         let mut status = Status::of(&self.parts.identity, head, model, told);
         status.coordinator = Some(self.parts.who.name.to_string());
+        node.alarm()
+            .into_iter()
+            .for_each(|alarm| status.alarm(alarm));
+        Some(status)
+    }
+
+    /// What this node knows by itself, if that is something, and what is wrong with the catalog.
+    fn own_status(&self) -> Option<Status> {
+        let node = self.node.lock();
+        let (head, model) = node.follower().known()?;
+        let mut status = Status::of(&self.parts.identity, head, model, None);
+        match node.alarm() {
+            Some(alarm) => status.alarm(alarm),
+            None => status.alone(self.parts.who.name.as_str()),
+        }
         Some(status)
     }
 

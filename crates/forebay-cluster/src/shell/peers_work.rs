@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 
 use super::Shell;
 use crate::catalog::{CatalogError, Documented};
+use crate::facts::NodeFacts;
 use crate::ids::{HostPort, NodeId};
 use crate::link::{Later, Member};
 use crate::map::ClusterMap;
@@ -67,10 +68,15 @@ impl Shell {
             let event = match Documented(&*shell.parts.catalog).head() {
                 Ok((head, _)) => FollowerEvent::Head(Box::new(head)),
                 Err(error) => {
-                    debug!(%error, "the catalog does not answer");
+                    if matches!(error, CatalogError::Io { .. }) {
+                        debug!(%error, "the catalog does not answer");
+                    } else {
+                        let event = FollowerEvent::NoCatalog(error.to_string());
+                        shell.tell(NodeEvent::Follower(event));
+                    }
                     let heads = shell.heads_of_others();
                     match heads.into_iter().max_by_key(|head| head.revision) {
-                        Some(head) => FollowerEvent::Head(Box::new(head)),
+                        Some(head) => FollowerEvent::Told(Box::new(head)),
                         None => FollowerEvent::NoHead,
                     }
                 }
@@ -221,15 +227,20 @@ impl Shell {
         Ok(Reply::Beat(Box::new(reply.unwrap_or(nothing))))
     }
 
-    /// The state of the cluster, as the coordinator knows it, whichever node that is.
+    /// The state of the cluster, as the coordinator knows it, whichever node that is. Where none
+    /// answers, or the catalog is lost and nobody can be it: as this node knows it.
     async fn whole_status(&self) -> Option<Status> {
-        if let Some(status) = self.status() {
-            return Some(status);
-        }
-        let peer = self.coordinator()?;
+        let own = match self.status() {
+            None => self.own_status(),
+            told => return told,
+        };
+        let is_lost = own.as_ref().is_some_and(|own| own.catalog_lost);
+        let Some(peer) = self.coordinator().filter(|_| !is_lost) else {
+            return own;
+        };
         match self.ask(&peer, &Question::Status).await {
-            Ok(Reply::Status(status)) => status.map(|status| *status),
-            _ => None,
+            Ok(Reply::Status(Some(told))) if told.is_whole() => Some(*told),
+            _ => own,
         }
     }
 
@@ -266,6 +277,11 @@ impl Shell {
 impl Member for NodeMember {
     fn map(&self) -> Arc<ClusterMap> {
         self.0.map.load_full()
+    }
+
+    fn facts(&self) -> NodeFacts {
+        let now = self.0.now();
+        NodeFacts::of(&self.0.node.lock(), now)
     }
 
     fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {

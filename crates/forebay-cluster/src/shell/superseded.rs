@@ -31,6 +31,8 @@ impl Superseded {
             let ended = before.difference(&named).cloned();
             self.goes_at.extend(ended.map(|name| (name, now + STAYS)));
         }
+        // A catalog that was restored may name again what was superseded.
+        self.goes_at.retain(|name, _| !named.contains(name));
         self.named = Some(named);
         let due = self.goes_at.iter().filter(|(_, at)| **at <= now);
         let due: Vec<DocRef> = due.map(|(name, _)| name.clone()).collect();
@@ -102,6 +104,8 @@ mod tests {
             superseded.look(at(3700), names(&["b", "c"])),
             [DocRef::new("a")]
         );
-        assert!(superseded.look(at(9999), names(&["b", "c"])).is_empty());
+        assert!(superseded.look(at(9999), names(&["b"])).is_empty());
+        assert!(superseded.look(at(10_000), names(&["b", "c"])).is_empty());
+        assert!(superseded.look(at(20_000), names(&["b", "c"])).is_empty());
     }
 }

@@ -15,6 +15,7 @@ use crate::message::{Beat, Readiness};
 use crate::model::{
     Aim, Head, Model, NodeState, Outcome, Phase, RequestId, Rollout, RolloutId, TableEntry,
 };
+use crate::planning::holders;
 use crate::request::Request;
 use crate::version::ranges_of;
 
@@ -26,6 +27,8 @@ pub struct Checks {
     pub violation: Option<String>,
     /// Requests to the catalog and heartbeats, by hosts.
     pub requests: Vec<u64>,
+    /// The lives of processes, by their incarnations.
+    pub lives: BTreeMap<u64, u64>,
     pub beats: Vec<u64>,
     storms: Vec<(u64, u64)>,
     tables: BTreeMap<TableName, ModelTable>,
@@ -39,7 +42,7 @@ pub struct Checks {
     answered: BTreeMap<RequestId, Outcome>,
     begun: BTreeMap<RolloutId, (RequestId, u64)>,
     /// The newest that each node said to each process, and when it arrived.
-    said: BTreeMap<(Life, NodeName), Said>,
+    said: BTreeMap<(Life, NodeName), SaidThere>,
     decided: BTreeSet<u64>,
 }
 
@@ -52,10 +55,12 @@ struct ModelTable {
 }
 
 #[derive(Debug, Clone)]
-struct Said {
+pub struct SaidThere {
     at: u64,
     by: (u64, u64),
     serves: u64,
+    pub holds: u64,
+    pub revision: u64,
     rollouts: BTreeMap<RolloutId, Readiness>,
 }
 
@@ -70,11 +75,14 @@ impl Checks {
         (self.requests.clone(), self.beats.clone())
     }
 
+    /// REQUIRES: it is taken up: what waits for a process that stands still is not heard yet.
     pub fn beat_arrived(&mut self, now: u64, to: Life, from: u64, beat: &Beat) {
-        let said = Said {
+        let said = SaidThere {
             at: now,
             by: (from, beat.seq),
             serves: beat.serves,
+            holds: beat.holds,
+            revision: beat.revision,
             rollouts: beat.rollouts.clone(),
         };
         let place = (to, beat.who.name.clone());
@@ -168,6 +176,9 @@ impl World {
         let Some(after) = self.store.model(head).cloned() else {
             return;
         };
+        if let Some(problem) = self.check_moving(by, &before, &after) {
+            self.fail(problem);
+        }
         for (id, rollout) in &after.work.rollouts {
             let was = before.work.rollouts.get(id).map(|rollout| rollout.phase);
             if was == Some(rollout.phase) {
@@ -189,7 +200,7 @@ impl World {
         }
     }
 
-    fn said(&self, by: Life, model: &Model, node: NodeId) -> Option<Said> {
+    pub fn said(&self, by: Life, model: &Model, node: NodeId) -> Option<SaidThere> {
         let name = model.node(node)?.name.clone();
         let host = &self.hosts[by.host];
         if host.name != name {
@@ -203,10 +214,12 @@ impl World {
             .coordinator()?
             .heard()
             .get(&node)?;
-        Some(Said {
+        Some(SaidThere {
             at: self.now,
             by: (by.life, 0),
             serves: heard.serves,
+            holds: heard.holds,
+            revision: heard.revision,
             rollouts: heard.rollouts.clone(),
         })
     }
@@ -220,7 +233,7 @@ impl World {
             };
             for (table, part) in &rollout.tables {
                 let entry = model.table(table)?;
-                let ranges = ranges_of(model.layout_of(entry)?, entry.replicas, *node);
+                let ranges = ranges_of(model.layout_of(entry)?, entry, *node);
                 let expected = expected_proof(&(table.clone(), part.to), &ranges);
                 if proofs.get(table) != Some(&expected) {
                     return Some(format!("node {node} proved something else of {table}"));
@@ -337,11 +350,7 @@ impl World {
         let is_legal = matches!(
             (was, rollout.phase),
             (None, Phase::Preparing | Phase::Aborted)
-                | (
-                    Some(Phase::Preparing | Phase::Prepared),
-                    Phase::Prepared | Phase::Committed
-                )
-                | (Some(Phase::Preparing | Phase::Prepared), Phase::Aborted)
+                | (Some(Phase::Preparing), Phase::Committed | Phase::Aborted)
                 | (Some(Phase::Committed), Phase::Confirmed | Phase::Reverting)
                 | (Some(Phase::Reverting), Phase::Reverted)
         );
@@ -455,6 +464,13 @@ impl World {
             return Some(format!("request {} has no end: {:?}", op.id, op.request));
         }
         let model = self.store.current();
+        if let Some(moving) = model.work.moving() {
+            return Some(format!("a plan is {:?}: {moving:?}", moving.stage));
+        }
+        let is_drained = |node: &NodeId| model.work.drained.contains(node);
+        if let Some(node) = holders(model).iter().find(|node| is_drained(node)) {
+            return Some(format!("node {node} was drained, and is to hold something"));
+        }
         if let Some(rollout) = model.work.under_way().next() {
             return Some(format!("rollout {} is {:?}", rollout.id, rollout.phase));
         }
@@ -496,8 +512,17 @@ impl World {
             let (serving, active): (Vec<_>, Vec<_>) = (serving.collect(), active.collect());
             let serving: BTreeMap<_, _> = serving.into_iter().collect();
             let active: BTreeMap<_, _> = active.into_iter().collect();
-            (serving != active || process.is_cut_off)
-                .then(|| format!("{name} serves {active:?}, and not {serving:?}"))
+            if serving != active || process.is_cut_off {
+                return Some(format!("{name} serves {active:?}, and not {serving:?}"));
+            }
+            let id = entry.map(|entry| entry.id)?;
+            process.active.iter().find_map(|(table, serve)| {
+                let entry = model.table(table)?;
+                let held = ranges_of(model.layout_of(entry)?, entry, id);
+                let open = process.open.get(&(table.clone(), serve.version));
+                (open != Some(&held))
+                    .then(|| format!("{name} has {open:?} of {table}, and is to have {held:?}"))
+            })
         })
     }
 }
@@ -531,7 +556,6 @@ impl ModelTable {
 fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Preparing => "preparing",
-        Phase::Prepared => "prepared",
         Phase::Committed => "committed",
         Phase::Confirmed => "confirmed",
         Phase::Aborted => "aborted",

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::TableName;
 
+use super::plans::draw_plan;
 use super::shell::NO_VERSION;
 use super::world::{MS, SECOND, World, table};
 use crate::ids::NodeId;
-use crate::model::{Model, OnFailure, Outcome, Phase, RequestId, RolloutOptions};
+use crate::model::{Model, MoveStage, OnFailure, Outcome, Phase, RequestId, RolloutOptions};
 use crate::node::NodeEvent;
 use crate::request::{Request, SwapTo};
 
@@ -87,11 +88,15 @@ fn draw(world: &mut World, version: u64) -> Request {
             None => Request::Drop { table: one },
         },
         26..29 => Request::Drop { table: one },
+        29..41 => draw_plan(world).unwrap_or(Request::Rollback {
+            tables: BTreeSet::from([one]),
+            options,
+        }),
         drawn => {
             let known = 1 + world.dice.below(version);
             let version = match drawn {
-                29..39 => known,
-                39..41 => NO_VERSION,
+                41..50 => known,
+                50..52 => NO_VERSION,
                 _ => version,
             };
             let mut tables = BTreeMap::from([(one, swap_to(world, version))]);
@@ -133,7 +138,7 @@ impl World {
 
     fn put_request(&mut self, at: usize) {
         let Op { id, request, .. } = self.ops[at].clone();
-        let reaches = !self.store.is_away;
+        let reaches = !self.store.is_away && !self.store.is_read_only;
         self.operate(
             reaches,
             None,
@@ -157,7 +162,7 @@ impl World {
             }
         }
         let bell = self.dice.draw();
-        let reaches = !self.store.is_away;
+        let reaches = !self.store.is_away && !self.store.is_read_only;
         self.operate(
             reaches,
             None,
@@ -204,6 +209,25 @@ impl World {
             Outcome::Refused(problem) | Outcome::Busy(problem) => {
                 self.count("refused");
                 Report::Refused(problem.clone())
+            }
+            Outcome::Rebalance => {
+                let mut plans = model.work.rebalances.iter();
+                let Some(plan) = plans.find(|plan| plan.request == id) else {
+                    return;
+                };
+                match plan.stage {
+                    MoveStage::Done => {
+                        self.count("plans done");
+                        let left_out = BTreeSet::new();
+                        Report::Done { left_out }
+                    }
+                    MoveStage::Stopped => {
+                        self.count("plans stopped");
+                        let reason = plan.reason.clone().unwrap_or_default();
+                        Report::Refused(reason)
+                    }
+                    _ => return,
+                }
             }
             Outcome::Rollout(rollout) => {
                 let Some(rollout) = model.work.rollouts.get(rollout) else {

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::world::{Life, MS, Moment, SECOND, World};
 use crate::model::{Head, Model, Proof};
 use crate::node::{FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
-use crate::version::{PartitionSummary, VersionSummary};
+use crate::version::{PartitionSummary, VersionSummary, ranges_answered};
 
 const PARTITIONS: u64 = 8;
 
@@ -181,10 +181,13 @@ impl World {
         host.disk
             .copies
             .insert(copy.place.clone(), copy.ranges.clone());
+        let process = self.hosts[copy.by.host].process.as_ref();
+        let before = process.and_then(|process| process.open.get(&copy.place).cloned());
         if let Some(process) = self.process(copy.by) {
             process.jobs.remove(&copy.place);
             process.open.insert(copy.place.clone(), copy.ranges.clone());
         }
+        self.check_answered(copy.by, &copy.place, before.as_deref());
         let Bringing { place, ranges, .. } = copy;
         let came = FollowerEvent::Came {
             place,
@@ -192,6 +195,32 @@ impl World {
             proof,
         };
         self.tell(copy.by, NodeEvent::Follower(came));
+    }
+
+    /// What others are led to at a node, and was open there, stays open.
+    fn check_answered(&mut self, by: Life, place: &VersionPlace, before: Option<&[Bounds]>) {
+        let model = self.store.current();
+        let name = &self.hosts[by.host].name;
+        let lost = || {
+            let entry = model.table(&place.0)?;
+            let layout = model.layout_of(entry)?;
+            let id = model.node_named(name)?.id;
+            let answered = ranges_answered(layout, entry, id);
+            let open = self.hosts[by.host].process.as_ref()?.open.get(place)?;
+            let mut lowers = answered.iter().map(|range| &range.lower);
+            let is_in = |ranges: &[Bounds], at: &Bound| ranges.iter().any(|one| covers(one, at));
+            let gone = lowers.find(|at| is_in(before.unwrap_or(&[]), at) && !is_in(open, at))?;
+            let is_serving = entry.serving == Some(place.1);
+            is_serving.then(|| {
+                format!(
+                    "{name} gives up {gone} of {}, and others are led there",
+                    place.0
+                )
+            })
+        };
+        if let Some(problem) = lost() {
+            self.fail(problem);
+        }
     }
 
     fn fail_copy(&mut self, copy: Bringing, problem: &str) {
@@ -306,6 +335,11 @@ impl World {
             process.active = serving.collect();
         }
     }
+}
+
+/// Whether a range has a place.
+pub fn covers(range: &Bounds, at: &Bound) -> bool {
+    range.lower <= *at && range.upper.as_ref().is_none_or(|upper| at < upper)
 }
 
 /// The proof that a version's rows are there.

@@ -55,7 +55,7 @@ pub fn at_phase(world: &mut World) {
 
 fn fault(world: &mut World, at: usize, long: u64) {
     let other = world.dice.below(world.hosts.len() as u64) as usize;
-    match world.dice.below(15) {
+    match world.dice.below(16) {
         0..=2 => {
             world.kill(at);
             // Disks are seldom lost, and then nothing is there.
@@ -104,6 +104,10 @@ fn fault(world: &mut World, at: usize, long: u64) {
             world.store.is_away = true;
             world.after(long / 2, |world| world.store.is_away = false);
         }
+        15 => {
+            world.store.is_read_only = true;
+            world.after(long, |world| world.store.is_read_only = false);
+        }
         7 => {
             world.store.cut.insert(at);
             world.after(long, move |world| {
@@ -136,7 +140,7 @@ impl World {
         self.is_stormy = false;
         self.net.cuts.clear();
         (self.net.loss, self.net.doubles, self.net.late) = (0, 0, 0);
-        self.store.is_away = false;
+        (self.store.is_away, self.store.is_read_only) = (false, false);
         self.store.cut.clear();
         (self.store.fails, self.store.slow) = (0, 0);
         for at in 0..self.hosts.len() {

@@ -61,8 +61,7 @@ pub fn push(version: u64) -> Request {
 }
 
 /// A cluster whose coordinator is that node, and which serves version 1.
-pub fn quiet_cluster(seed: u64, nodes: usize, coordinator: usize) -> World {
-    let mut world = World::new(seed);
+pub fn quiet_cluster(mut world: World, nodes: usize, coordinator: usize) -> World {
     let setup = Setup {
         nodes: 0,
         zones: 1,
@@ -198,7 +197,7 @@ fn case(moment: Moment, fault: Fault, node: usize) -> Result<(), String> {
         _ => node,
     };
     let seed = moment as u64 * 100 + fault as u64 * 10 + node as u64;
-    let mut world = quiet_cluster(seed, NODES, first);
+    let mut world = quiet_cluster(World::new(seed), NODES, first);
     if moment == Moment::Reverting {
         world.hosts[(node + 2) % NODES].trouble.refuses_activation = true;
     }
@@ -252,7 +251,7 @@ fn every_fault_at_every_moment_of_a_push_has_its_outcome() {
 fn three_nodes_go_on_without_one() {
     for dead in 0..3 {
         for first in 0..3 {
-            let mut world = quiet_cluster(dead as u64, 3, first);
+            let mut world = quiet_cluster(World::new(dead as u64), 3, first);
             world.kill(dead);
             let pushed = world.submit(push(2));
             world.go_on_for_s(75);
@@ -279,7 +278,7 @@ fn three_nodes_go_on_without_one() {
 /// A rollback does not wait for a push.
 #[test]
 fn a_rollback_commits_while_a_push_prepares() {
-    let mut world = quiet_cluster(1, 3, 0);
+    let mut world = quiet_cluster(World::new(1), 3, 0);
     let second = world.submit(push(2));
     world.go_on_for_s(15);
     assert!(matches!(

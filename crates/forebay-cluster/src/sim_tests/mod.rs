@@ -9,8 +9,12 @@ mod checks;
 mod clients;
 mod engine;
 mod faults;
+mod lost;
 mod matrix;
+mod moving_checks;
 mod net;
+mod plans;
+mod read_only;
 mod reads;
 mod runs;
 mod shell;
@@ -18,6 +22,7 @@ mod store;
 mod world;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use world::{World, Wrong};
 
@@ -55,6 +60,11 @@ pub fn run(seed: u64, bug: Option<Bug>, wrong: Wrong) -> Outcome {
         stormy_s: 20 + world.dice.below(50),
         faults: !world.dice.chance(50),
     };
+    world.is_faultless = !setup.faults;
+    if world.dice.chance(200) {
+        let seconds = world.dice.between(15, 30);
+        world.settings.replace_after = Some(Duration::from_secs(seconds));
+    }
     world.build(&setup);
     world.go_on_for_s(3);
     faults::schedule(&mut world, &setup);

@@ -27,6 +27,13 @@ struct Asked {
     seq: u64,
 }
 
+impl SimNet {
+    /// The life of the process whose heartbeat waits for this answer.
+    pub fn who_asked(&self, token: u64) -> Option<u64> {
+        self.asked.get(&token).map(|asked| asked.by.life)
+    }
+}
+
 impl World {
     /// How long a message is under way; `None`: it does not arrive.
     pub fn transit(&mut self, from: usize, to: usize) -> Option<u64> {
@@ -79,11 +86,12 @@ impl World {
         self.net.tokens += 1;
         let token = self.net.tokens;
         self.net.asked.insert(token, Asked { by, seq });
-        self.checks.beat_arrived(self.now, life, by.life, &beat);
         let who = (beat.who.name.clone(), beat.who.incarnation);
         let before = self.heard_incarnation(target, &who.0);
         self.tell(life, NodeEvent::Beat { token, beat });
-        let is_late = self.hosts[by.host].life != by.life && before.is_some_and(|it| it != who.1);
+        // Of two processes that have ended the later one may be heard of.
+        let before = before.and_then(|incarnation| self.checks.lives.get(&incarnation));
+        let is_late = before.is_some_and(|life| *life > by.life);
         if is_late && self.heard_incarnation(target, &who.0) == Some(who.1) {
             let name = who.0;
             self.fail(format!(

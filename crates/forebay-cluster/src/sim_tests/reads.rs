@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_engine::{Bound, TableName};
 
+use super::engine::covers;
 use super::world::{Life, MS, World};
 use crate::ids::NodeId;
 use crate::model::Model;
@@ -109,9 +110,12 @@ impl World {
             .iter()
             .filter_map(|id| Some(model.node(*id)?.name.clone()))
             .collect();
+        if names.is_empty() {
+            return self.count("dropped meanwhile");
+        }
         let Some(name) = names.get(replica) else {
-            self.count("no replica");
-            return;
+            let text = format!("{table}@{version} at {place} by {} from {names:?}", by.host);
+            return self.not_read("no replica", &text);
         };
         let Some(target) = self.hosts.iter().position(|host| host.name == *name) else {
             return;
@@ -125,16 +129,25 @@ impl World {
         self.after(there + back, move |world| {
             let process = world.hosts[target].process.as_ref();
             let opened = process.and_then(|process| process.open.get(&(table.clone(), version)));
-            if opened.is_some() {
+            let at = spot(&table, place);
+            if opened.is_some_and(|ranges| ranges.iter().any(|range| covers(range, &at))) {
                 gather.places.pop();
                 gather.read.push((table, version));
                 world.go_on(gather, 0);
             } else if !gather.is_second {
                 world.begin_gather(gather.by, true);
             } else {
-                world.count("try again");
+                world.not_read("try again", "");
             }
         });
+    }
+
+    /// Without faults every command has an answer, however much is moved.
+    fn not_read(&mut self, why: &'static str, what: &str) {
+        self.count(why);
+        if self.is_faultless {
+            self.fail(format!("a command was not answered: {why} {what}"));
+        }
     }
 
     fn gathered(&mut self, gather: &Gather) {
@@ -148,14 +161,18 @@ impl World {
     }
 }
 
+fn spot(table: &TableName, place: u16) -> Bound {
+    match super::engine::order_of(table) {
+        forebay_run::Order::Hashed => Bound::Slot(place),
+        forebay_run::Order::Ordered => Bound::Key(vec![b'a' + (place % 26) as u8]),
+    }
+}
+
 fn replicas(model: &Model, table: &TableName, place: u16) -> Vec<NodeId> {
     let Some(entry) = model.table(table) else {
         return Vec::new();
     };
-    let at = match super::engine::order_of(table) {
-        forebay_run::Order::Hashed => Bound::Slot(place),
-        forebay_run::Order::Ordered => Bound::Key(vec![b'a' + (place % 26) as u8]),
-    };
+    let at = spot(table, place);
     let ranges = model
         .layout_of(entry)
         .into_iter()

@@ -1,9 +1,6 @@
 //! Runs of many seeds.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use forebay_io::crew;
+use forebay_io::sim::all_hold;
 
 use super::run;
 use super::world::Wrong;
@@ -20,51 +17,12 @@ fn the_same_seed_twice_is_the_same_run() {
     }
 }
 
-/// Runs the seeds on two threads: what did not hold, by seeds, and how often what happened.
-fn runs(first: u64, count: u64) -> (BTreeMap<u64, String>, BTreeMap<&'static str, u64>) {
-    let next = AtomicU64::new(first);
-    let both = crew(2, || {
-        let (mut problems, mut counts) = (BTreeMap::new(), BTreeMap::new());
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count {
-                return (problems, counts);
-            }
-            let outcome = run(seed, None, Wrong::default());
-            problems.extend(outcome.violation.map(|problem| (seed, problem)));
-            for (what, count) in outcome.counts {
-                *counts.entry(what).or_insert(0) += count;
-            }
-        }
-    });
-    let (mut problems, mut counts) = (BTreeMap::new(), BTreeMap::new());
-    for (some, counted) in both {
-        problems.extend(some);
-        for (what, count) in counted {
-            *counts.entry(what).or_insert(0) += count;
-        }
-    }
-    (problems, counts)
-}
-
 #[test]
 fn all_holds_with_every_seed() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let (first, count) = match number("FOREBAY_TEST_SEED") {
-        Some(seed) => (seed, 1),
-        None => (0, number("FOREBAY_TEST_SEEDS").unwrap_or(SEEDS)),
-    };
-    let (problems, counts) = runs(first, count);
-    println!("{counts:?}");
-    let shown = problems.iter().take(20);
-    let shown: Vec<String> = shown
-        .map(|(seed, problem)| format!("FOREBAY_TEST_SEED={seed} repeats this: {problem}"))
-        .collect();
-    assert!(
-        problems.is_empty(),
-        "{} of {count} runs: {shown:#?}",
-        problems.len()
-    );
+    all_hold(SEEDS, |seed| {
+        let outcome = run(seed, None, Wrong::default());
+        (outcome.violation, outcome.counts)
+    });
 }
 
 /// Each planted defect is found within so many seeds.
@@ -99,6 +57,16 @@ fn a_revert_that_forgets_a_node_is_found() {
 #[test]
 fn a_node_left_out_too_early_is_found() {
     finds(Some(Bug::LeavesOutEarly), Wrong::default());
+}
+
+#[test]
+fn lists_that_change_before_their_nodes_hold_it_are_found() {
+    finds(Some(Bug::MovesEarly), Wrong::default());
+}
+
+#[test]
+fn what_is_given_up_before_all_know_is_found() {
+    finds(Some(Bug::ReleasesEarly), Wrong::default());
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! Does what the machines say, as a node's threads and sockets do.
 
 use super::engine::{order_of, summary};
+use super::plans::summaries;
 use super::world::{Life, MS, World};
 use crate::catalog::Written;
 use crate::coordinator::{CommitOutcome, CoordinatorAction, CoordinatorEvent};
 use crate::message::BeatReply;
 use crate::model::{Documents, Head};
 use crate::node::{FollowerAction, FollowerEvent, NodeAction, NodeEvent};
+use crate::planning::propose;
 use crate::seat::{SeatAction, SeatEvent};
 
 /// A version that the store does not have.
@@ -43,6 +45,8 @@ impl World {
                 revision, tables, ..
             } => self.activate(by, revision, tables),
             FollowerAction::Route => {}
+            // The catalog is never lost here.
+            FollowerAction::Alarm(alarm) => assert_eq!(alarm, None),
             FollowerAction::CutOff(is_cut_off) => {
                 self.count("cut offs");
                 if let Some(process) = self.process(by) {
@@ -81,7 +85,7 @@ impl World {
         let head = known.map(|(head, _)| Box::new(head.clone()));
         let (there, back) = (self.transit(by.host, peer), self.transit(peer, by.host));
         let event = match (head, there, back) {
-            (Some(head), Some(_), Some(_)) if peer != by.host => FollowerEvent::Head(head),
+            (Some(head), Some(_), Some(_)) if peer != by.host => FollowerEvent::Told(head),
             _ => FollowerEvent::NoHead,
         };
         let pause = there.unwrap_or(500 * MS) + back.unwrap_or(500 * MS);
@@ -139,7 +143,7 @@ impl World {
                     world.tell(by, NodeEvent::Seat(event));
                 },
             ),
-            SeatAction::Put(document, seen) => self.with_store(
+            SeatAction::Put(document, seen) => self.write_store(
                 by,
                 move |world| world.store.put_seat(document, seen.as_ref()),
                 move |world, written| {
@@ -201,6 +205,16 @@ impl World {
                     world.tell_coordinator(by, event);
                 },
             ),
+            CoordinatorAction::Plan { wish, model } => {
+                let plan = propose(&model, &summaries(&model), &wish, 1 << 30);
+                let plan = plan.map(|proposal| Box::new(proposal.plan));
+                let plan = plan.map_err(|error| error.to_string());
+                self.count("replaced");
+                let pause = self.dice.between(1, 500) * MS;
+                self.after(pause, move |world| {
+                    world.tell_coordinator(by, CoordinatorEvent::Planned { wish, plan });
+                });
+            }
             CoordinatorAction::ListRequests => self.with_store(
                 by,
                 |world| world.store.requests.clone(),
@@ -209,7 +223,7 @@ impl World {
                     world.tell_coordinator(by, event.unwrap_or(CoordinatorEvent::NotListed));
                 },
             ),
-            CoordinatorAction::ForgetRequests(ids) => self.with_store(
+            CoordinatorAction::ForgetRequests(ids) => self.write_store(
                 by,
                 move |world| world.store.requests.retain(|id, _| !ids.contains(id)),
                 |_, _| {},
@@ -229,7 +243,7 @@ impl World {
         let (stamp, forced) = (head.stamp, self.wrong.overwrites);
         self.store.put_documents(&documents, &head);
         self.check_decision(by, &head);
-        self.with_store(
+        self.write_store(
             by,
             move |world| {
                 let before = world.store.head.clone();

@@ -24,6 +24,8 @@ pub struct SimStore {
     tags: u64,
     /// Nobody reaches it, or these do not.
     pub is_away: bool,
+    /// It is read, and takes nothing.
+    pub is_read_only: bool,
     pub cut: BTreeSet<usize>,
     /// Of a thousand operations so many fail, done or not, and so many are slow.
     pub fails: u64,
@@ -48,7 +50,7 @@ impl SimStore {
         let mut head = Head::first(cluster, 1);
         let mut model = Model::default();
         let name = || crate::model::DocRef::new("0");
-        let (documents, roots) = model.write(name).unwrap();
+        let (documents, roots) = model.write(head.forebay_head, name).unwrap();
         head.roots = roots;
         Self {
             models: BTreeMap::from([(head.stamp, model)]),
@@ -60,6 +62,7 @@ impl SimStore {
             documents,
             tags: 0,
             is_away: false,
+            is_read_only: false,
             cut: BTreeSet::new(),
             fails: 0,
             slow: 0,
@@ -133,6 +136,18 @@ impl World {
         self.checks.requests[by.host] += 1;
         let (reaches, host) = (self.reaches_store(by.host), by.host);
         self.operate(reaches, Some(host), operation, then);
+    }
+
+    /// As [`with_store`](Self::with_store), of an operation that writes.
+    pub fn write_store<T: 'static>(
+        &mut self,
+        by: Life,
+        operation: impl FnOnce(&mut World) -> T + 'static,
+        then: impl FnOnce(&mut World, Option<T>) + 'static,
+    ) {
+        self.checks.requests[by.host] += 1;
+        let reaches = self.reaches_store(by.host) && !self.store.is_read_only;
+        self.operate(reaches, Some(by.host), operation, then);
     }
 
     /// As [`with_store`](Self::with_store), of a client outside of the cluster.

@@ -11,6 +11,7 @@ use super::engine::{SimDiskState, SimProcess, Trouble};
 use super::net::SimNet;
 use super::store::SimStore;
 use super::{Outcome, Setup};
+use crate::coordinator::CoordinatorSettings;
 use crate::dice::Dice;
 use crate::ids::{ClusterId, HostPort, NodeName, Zone};
 use crate::message::{BeatReply, Introduction};
@@ -112,6 +113,9 @@ pub struct World {
     pub hook: Option<(Moment, Job)>,
     /// Whether faults come.
     pub is_stormy: bool,
+    /// No fault ever comes.
+    pub is_faultless: bool,
+    pub settings: CoordinatorSettings,
     /// What a test has planted outside of the machines.
     pub wrong: Wrong,
 }
@@ -135,6 +139,8 @@ impl World {
             counts: BTreeMap::new(),
             hook: None,
             is_stormy: false,
+            is_faultless: false,
+            settings: CoordinatorSettings::default(),
             wrong: Wrong::default(),
         }
     }
@@ -253,12 +259,15 @@ impl World {
             peer: host.peer.clone(),
             http: None,
             cut_off_ms: host.cut_off_ms,
-            formats: [1, 1],
+            formats: crate::model::FORMATS,
             program: String::new(),
             key: None,
         };
-        let node = Node::new(now, self.cluster, who, seed);
+        let mut node = Node::new(now, self.cluster, who, seed, self.settings.clone());
+        let remembered = host.disk.remembered.as_ref();
+        node.remember(remembered.map_or(0, |(head, _)| head.revision));
         host.process = Some(SimProcess::new(node, incarnation));
+        self.checks.lives.insert(incarnation, host.life);
         self.restarted(at);
         let life = self.life(at);
         self.tick(life);
@@ -317,6 +326,11 @@ impl World {
             return;
         }
         let code = event_code(&event);
+        if let NodeEvent::Beat { token, beat } = &event
+            && let Some(from) = self.net.who_asked(*token)
+        {
+            self.checks.beat_arrived(self.now, life, from, beat);
+        }
         let Some(process) = self.process(life) else {
             return;
         };

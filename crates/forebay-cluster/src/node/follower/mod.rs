@@ -5,26 +5,28 @@
 //! moment. A version that serves no longer is never answered from once the head that says so is
 //! known: where the new one is not here, the node answers nothing of that table.
 
+mod activation;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay_engine::{Bounds, TableName};
+use forebay_engine::TableName;
 
-use super::copies::{Copies, CopyState, VersionPlace, kept, places_of, wanted};
+use super::alarm::Alarm;
+use super::copies::{Copies, VersionPlace, Wanted, places_of};
 use super::events::{FollowerAction, FollowerEvent, Serve};
 use super::said::{Said, is_news};
-use crate::bugs::{Bug, is_planted};
+use super::suspicions::{IsNews, Suspicions};
 use crate::ids::{ClusterId, HostPort, NodeId};
 use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{Head, Model, Phase};
 use crate::time::{BEAT, BEAT_LOST, LOOK, LOOK_ALONE, Now};
+use activation::remade;
 
 /// A node that hears of no catalog at all serves what it served before, after so long.
 const REMEMBER_AFTER: Duration = Duration::from_secs(30);
 /// After a failure here.
 const RETRY: Duration = Duration::from_secs(1);
-/// A node that was suspected is asked again after so long.
-const SUSPECTED_FOR: Duration = Duration::from_secs(5);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -33,11 +35,18 @@ pub struct Follower {
     who: Introduction,
     id: Option<NodeId>,
     known: Option<(Head, Model)>,
+    alarm: Alarm,
     /// The head whose model is being read.
     loading: Option<Head>,
     /// Nothing is read before that: it has failed.
     load_from: Duration,
+    /// What is to be here, by the head of this stamp, as this node.
+    wanted: BTreeMap<VersionPlace, Wanted>,
+    wanted_of: Option<(u64, NodeId)>,
     copies: Copies,
+    /// Tables that were dropped and made anew: what is here of them is of other tables, and goes
+    /// before anything else of them comes.
+    remade: BTreeSet<TableName>,
     tries: BTreeMap<VersionPlace, u32>,
     active: BTreeMap<TableName, Serve>,
     activating: Option<(u64, BTreeMap<TableName, Serve>)>,
@@ -46,7 +55,7 @@ pub struct Follower {
     /// Tables that could not be let serve, and why.
     refused: BTreeMap<TableName, String>,
     retry_at: Duration,
-    serves: u64,
+    pub(crate) serves: u64,
     coordinator: Option<HostPort>,
     seq: u64,
     /// The heartbeat that waits for its answer, since when, and what it said.
@@ -55,18 +64,19 @@ pub struct Follower {
     looking: bool,
     looked: Duration,
     /// When the catalog was heard of last, by whatever way.
-    heard: Duration,
+    pub(crate) heard: Duration,
     started: Duration,
     remembering: bool,
     cut_off: bool,
+    /// The coordinator does not take this node: another process has its name, or the formats
+    /// differ.
+    is_refused: bool,
     /// This node is the coordinator: it knows the head by having written it.
     coordinates: bool,
     leaving: bool,
     left: bool,
     free_bytes: Option<u64>,
-    /// As the coordinator has it, and as this node found out.
-    suspects: BTreeSet<NodeId>,
-    own_suspects: BTreeMap<NodeId, Duration>,
+    suspicions: Suspicions,
 }
 
 impl Follower {
@@ -76,9 +86,13 @@ impl Follower {
             who,
             id: None,
             known: None,
+            alarm: Alarm::new(cluster),
             loading: None,
             load_from: Duration::ZERO,
+            wanted: BTreeMap::new(),
+            wanted_of: None,
             copies: Copies::default(),
+            remade: BTreeSet::new(),
             tries: BTreeMap::new(),
             active: BTreeMap::new(),
             activating: None,
@@ -97,12 +111,12 @@ impl Follower {
             started: now.monotonic,
             remembering: false,
             cut_off: false,
+            is_refused: false,
             coordinates: false,
             leaving: false,
             left: false,
             free_bytes: None,
-            suspects: BTreeSet::new(),
-            own_suspects: BTreeMap::new(),
+            suspicions: Suspicions::default(),
         }
     }
 
@@ -112,6 +126,16 @@ impl Follower {
 
     pub fn known(&self) -> Option<(&Head, &Model)> {
         self.known.as_ref().map(|(head, model)| (head, model))
+    }
+
+    /// Says which revision this node knew before it started.
+    pub fn remember(&mut self, revision: u64) {
+        self.alarm.expect(revision);
+    }
+
+    /// What is wrong with the catalog itself.
+    pub fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     /// What serves here.
@@ -131,11 +155,7 @@ impl Follower {
 
     /// Whom to pass over.
     pub fn suspects(&self) -> BTreeSet<NodeId> {
-        self.suspects
-            .iter()
-            .chain(self.own_suspects.keys())
-            .copied()
-            .collect()
+        self.suspicions.all()
     }
 
     pub fn handle(&mut self, now: Now, event: FollowerEvent) -> Vec<FollowerAction> {
@@ -150,7 +170,7 @@ impl Follower {
 
     fn take(&mut self, now: Now, event: FollowerEvent, actions: &mut Vec<FollowerAction>) {
         match event {
-            FollowerEvent::Tick => self.forgive(now, actions),
+            FollowerEvent::Tick => route_if(self.suspicions.forgive(now), actions),
             FollowerEvent::Reply { seq, reply } => self.answered(now, seq, *reply, actions),
             FollowerEvent::Lost { seq } => {
                 if self
@@ -183,8 +203,14 @@ impl Follower {
             }
             FollowerEvent::Head(head) => {
                 self.looking = false;
+                self.sound(self.alarm.of(&head), actions);
                 self.heard_of(now, *head, actions);
             }
+            FollowerEvent::Told(head) => {
+                self.looking = false;
+                self.heard_of(now, *head, actions);
+            }
+            FollowerEvent::NoCatalog(problem) => self.sound(Some(problem), actions),
             FollowerEvent::NoHead => self.looking = false,
             FollowerEvent::Advanced { .. }
             | FollowerEvent::Came { .. }
@@ -192,16 +218,8 @@ impl Follower {
             FollowerEvent::Activated { revision, problems } => {
                 self.activated(now, revision, problems, actions);
             }
-            FollowerEvent::Suspect(node) => {
-                if self.own_suspects.insert(node, now.monotonic).is_none() {
-                    actions.push(FollowerAction::Route);
-                }
-            }
-            FollowerEvent::Trust(node) => {
-                if self.own_suspects.remove(&node).is_some() {
-                    actions.push(FollowerAction::Route);
-                }
-            }
+            FollowerEvent::Suspect(node) => route_if(self.suspicions.suspect(now, node), actions),
+            FollowerEvent::Trust(node) => route_if(self.suspicions.trust(node), actions),
             FollowerEvent::Free(bytes) => self.free_bytes = Some(bytes),
             FollowerEvent::Leave => self.leaving = true,
         }
@@ -238,24 +256,19 @@ impl Follower {
         }
     }
 
-    /// Nodes that were suspected here may have come back.
-    fn forgive(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
-        let before = self.own_suspects.len();
-        self.own_suspects
-            .retain(|_, since| now.since(*since) < SUSPECTED_FOR);
-        if self.own_suspects.len() != before {
-            actions.push(FollowerAction::Route);
-        }
+    fn coordinator_id(&self) -> Option<NodeId> {
+        let mut nodes = self.known.iter().flat_map(|(_, model)| model.all_nodes());
+        let node = nodes.find(|node| Some(&node.peer) == self.coordinator.as_ref());
+        node.map(|node| node.id)
     }
 
     /// The coordinator was silent: requests of clients pass its node over, too.
     fn suspect_coordinator(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
-        let peer = self.coordinator.take();
-        let mut nodes = self.known.iter().flat_map(|(_, model)| model.all_nodes());
-        if let Some(node) = nodes.find(|node| Some(&node.peer) == peer.as_ref()) {
-            self.own_suspects.insert(node.id, now.monotonic);
-            actions.push(FollowerAction::Route);
+        if let Some(lost) = self.coordinator_id() {
+            let is_news = self.suspicions.suspect_coordinator(now, lost);
+            route_if(is_news, actions);
         }
+        self.coordinator = None;
     }
 
     fn answered(
@@ -280,12 +293,11 @@ impl Follower {
                 suspects,
                 ..
             } => {
-                self.heard = now.monotonic;
-                if self.id != Some(node) || self.suspects != suspects {
-                    self.id = Some(node);
-                    self.suspects = suspects;
-                    actions.push(FollowerAction::Route);
-                }
+                (self.heard, self.is_refused) = (now.monotonic, false);
+                let coordinator = self.coordinator_id();
+                let is_news = self.suspicions.tell(suspects, coordinator);
+                route_if(is_news || self.id != Some(node), actions);
+                self.id = Some(node);
                 if let Some(head) = head {
                     self.heard_of(now, *head, actions);
                 }
@@ -302,8 +314,15 @@ impl Follower {
             BeatReply::NotCoordinator { .. } => {}
             BeatReply::Refused { problem } => {
                 self.next_beat = now.monotonic + BEAT;
+                self.is_refused = true;
                 actions.push(FollowerAction::Refused { problem });
             }
+        }
+    }
+
+    fn sound(&mut self, alarm: Option<String>, actions: &mut Vec<FollowerAction>) {
+        if self.alarm.note(alarm.clone()) {
+            actions.push(FollowerAction::Alarm(alarm));
         }
     }
 
@@ -318,7 +337,7 @@ impl Follower {
             .as_ref()
             .or(self.known.as_ref().map(|(head, _)| head));
         let is_newer = newest.is_none_or(|newest| newest.revision < head.revision);
-        if is_newer && now.monotonic >= self.load_from {
+        if is_newer && head.revision >= self.alarm.newest() && now.monotonic >= self.load_from {
             self.loading = Some(head.clone());
             let head = Box::new(head);
             actions.push(FollowerAction::Load { head });
@@ -350,115 +369,27 @@ impl Follower {
             let me = model.node_named(&self.who.name);
             self.id = self.id.or(me.map(|node| node.id));
         }
+        self.alarm.expect(head.revision);
+        if let Some((_, before)) = &self.known {
+            self.remade.extend(remade(before, &model));
+        }
         self.known = Some((head, model));
-        actions.push(FollowerAction::Route);
-    }
-
-    fn reconcile(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
-        let (Some((_, model)), Some(me)) = (&self.known, self.id) else {
-            return;
-        };
-        let wanted = wanted(model, me);
-        let kept: BTreeSet<VersionPlace> = kept(model).collect();
-        // What still serves here stays until the activation that ends it, and what is about to
-        // serve until that has come about.
-        let begun = self.activating.iter().flat_map(|(_, tables)| tables);
-        let active = self.active.iter().chain(begun);
-        let active = active.map(|(table, serve)| (table.clone(), serve.version));
-        let kept = kept.into_iter().chain(active).collect();
-        let work = self.copies.reconcile(now, &wanted, &kept);
-        for place in work.forget {
-            self.tries.remove(&place);
-            actions.push(FollowerAction::Forget { place });
-        }
-        let prepare = work.prepare.into_iter();
-        actions.extend(prepare.map(|(place, ranges)| FollowerAction::Prepare { place, ranges }));
-    }
-
-    fn activate(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
-        let (Some((head, model)), Some(_)) = (&self.known, self.id) else {
-            return;
-        };
-        if self.activating.is_some() {
-            return;
-        }
-        let mut target = BTreeMap::new();
-        for (table, entry) in model.all_tables() {
-            let Some(version) = entry.serving else {
-                continue;
-            };
-            let place = (table.clone(), version);
-            let (history, copy) = (entry.history.clone(), self.copies.get(&place));
-            let serve = |ranges: &Vec<Bounds>| Serve {
-                version,
-                history: history.clone(),
-                ranges: ranges.clone(),
-            };
-            let before = self
-                .active
-                .get(table)
-                .filter(|before| before.version == version);
-            let next = match (copy, before) {
-                (Some(copy), _) if matches!(copy.state, CopyState::Ready(_)) => serve(&copy.ranges),
-                // Other ranges of it are being brought: what is here serves on.
-                (_, Some(before)) => serve(&before.ranges),
-                (_, None) if is_planted(Bug::AnswersFromOld) => match self.active.get(table) {
-                    Some(old) => old.clone(),
-                    None => continue,
-                },
-                (_, None) => continue,
-            };
-            target.insert(table.clone(), next);
-        }
-        let is_serving = target == self.active && self.refused.is_empty();
-        if is_serving {
-            if !lacks(model, &self.active) {
-                self.serves = self.serves.max(head.revision);
-            }
-        } else if target != self.tried || now.monotonic >= self.retry_at {
-            self.tried.clone_from(&target);
-            let gone = |table: &&TableName| model.table(table).is_none();
-            let dropped = self.active.keys().filter(gone).cloned().collect();
-            self.activating = Some((head.revision, target.clone()));
-            actions.push(FollowerAction::Activate {
-                revision: head.revision,
-                tables: target,
-                dropped,
-            });
-        }
-    }
-
-    fn activated(
-        &mut self,
-        now: Now,
-        revision: u64,
-        problems: BTreeMap<TableName, String>,
-        actions: &mut Vec<FollowerAction>,
-    ) {
-        let Some((activating, mut tables)) = self.activating.take() else {
-            return;
-        };
-        if activating != revision {
-            self.activating = Some((activating, tables));
-            return;
-        }
-        tables.retain(|table, _| !problems.contains_key(table));
-        self.active = tables;
-        self.refused = problems;
-        self.retry_at = now.monotonic + RETRY;
-        let known = self.known.as_ref();
-        if known.is_some_and(|(_, model)| !lacks(model, &self.active)) {
-            self.serves = self.serves.max(revision);
-        }
         actions.push(FollowerAction::Route);
     }
 
     fn look(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
         let is_alone = self.is_alone(now);
-        let pause = if is_alone { LOOK_ALONE } else { LOOK };
-        let is_due = now.since(self.looked) >= pause && (is_alone || !self.coordinates);
+        let is_alarmed = self.alarm.problem().is_some();
+        let pause = if is_alone || is_alarmed {
+            LOOK_ALONE
+        } else {
+            LOOK
+        };
+        let is_due =
+            now.since(self.looked) >= pause && (is_alone || is_alarmed || !self.coordinates);
         if !self.looking && is_due {
             (self.looking, self.looked) = (true, now.monotonic);
+            self.alarm.look();
             actions.push(FollowerAction::ReadHead);
         }
         let is_lost = self.known.is_none() && now.since(self.started) >= REMEMBER_AFTER;
@@ -466,11 +397,24 @@ impl Follower {
             self.remembering = true;
             actions.push(FollowerAction::Remember);
         }
+        self.name_alone(now, actions);
         let limit = self.who.cut_off_ms.map(Duration::from_millis);
-        let cut_off = limit.is_some_and(|limit| now.since(self.heard) >= limit);
+        // Whom the cluster does not take hears of no commit, and none waits for it.
+        let cut_off = self.is_refused || limit.is_some_and(|limit| now.since(self.heard) >= limit);
         if cut_off != self.cut_off {
             self.cut_off = cut_off;
             actions.push(FollowerAction::CutOff(cut_off));
+        }
+    }
+
+    /// Where nobody could take this node in for so long, because the store takes no writes, the
+    /// catalog says by the node's name which one it is.
+    fn name_alone(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let is_due =
+            self.id.is_none() && !self.is_refused && now.since(self.started) >= REMEMBER_AFTER;
+        if let (true, Some((_, model))) = (is_due, &self.known) {
+            self.id = model.node_named(&self.who.name).map(|node| node.id);
+            route_if(self.id.is_some(), actions);
         }
     }
 
@@ -497,10 +441,11 @@ impl Follower {
             serves: said.serves,
             holds: said.holds,
             rollouts: said.rollouts.clone(),
+            moving: said.moving.clone(),
             leaving: said.leaving,
             free_bytes: self.free_bytes,
             problems,
-            suspects: self.suspects.clone(),
+            suspects: self.suspicions.told().clone(),
         };
         self.waiting = Some((self.seq, now.monotonic, said));
         actions.push(FollowerAction::Beat {
@@ -517,6 +462,7 @@ impl Follower {
                 holds: 0,
                 leaving: self.leaving,
                 rollouts: BTreeMap::new(),
+                moving: None,
             };
         };
         let rollouts = model.work.under_way();
@@ -525,22 +471,31 @@ impl Follower {
             let places = places_of(model, rollout.id);
             (rollout.id, self.copies.readiness(&places))
         });
-        let me = self.id.unwrap_or_default();
-        let wanted = wanted(model, me);
-        let holds_all = self.id.is_some()
-            && wanted.iter().all(|(place, ranges)| {
-                let copy = self.copies.get(place);
-                copy.is_some_and(|copy| {
-                    copy.ranges == *ranges && matches!(copy.state, CopyState::Ready(_))
-                })
-            });
+        let moving = self.copies.moving(&self.wanted);
+        let holds_all = self.id.is_some() && moving.is_none() && self.is_active(model);
         Said {
             revision: head.revision,
             serves: self.serves,
             holds: if holds_all { head.revision } else { 0 },
             leaving: self.leaving,
             rollouts: rollouts.collect(),
+            moving,
         }
+    }
+
+    /// Whether what is here of what serves answers.
+    fn is_active(&self, model: &Model) -> bool {
+        let mut serving = model
+            .all_tables()
+            .filter_map(|(table, entry)| Some((table, entry.serving?)));
+        serving.all(|(table, version)| {
+            let copy = self.copies.get(&(table.clone(), version));
+            let active = self.active.get(table);
+            let is_that = |serve: &Serve| {
+                serve.version == version && copy.is_some_and(|copy| copy.ranges == serve.ranges)
+            };
+            active.is_some_and(is_that)
+        })
     }
 
     fn problems(&self) -> Vec<String> {
@@ -549,18 +504,11 @@ impl Follower {
             copies.map(|((table, version), problem)| format!("{table}@{version}: {problem}"));
         let refused = self.refused.iter();
         let refused = refused.map(|(table, problem)| format!("{table}: {problem}"));
-        copies.chain(refused).collect()
+        let alarm = self.alarm.problem().map(str::to_owned).into_iter();
+        alarm.chain(copies).chain(refused).collect()
     }
 }
 
-/// Whether something does not serve here that a rollout waits for.
-fn lacks(model: &Model, active: &BTreeMap<TableName, Serve>) -> bool {
-    let rollouts = model.work.under_way();
-    let mut tables = rollouts
-        .filter(|rollout| matches!(rollout.phase, Phase::Committed | Phase::Reverting))
-        .flat_map(|rollout| rollout.tables.keys());
-    tables.any(|table| {
-        let serving = model.table(table).and_then(|entry| entry.serving);
-        serving != active.get(table).map(|serve| serve.version)
-    })
+fn route_if(is_news: IsNews, actions: &mut Vec<FollowerAction>) {
+    actions.extend(is_news.then_some(FollowerAction::Route));
 }

@@ -1,0 +1,107 @@
+//! Nodes that stay away: after a while others come to hold what they held, where an operator has
+//! asked for that ([`CoordinatorSettings::replace_after`]).
+//!
+//! It is a plan as operators make them, and shown as one. It is not begun while more nodes are away
+//! than one, or a fifth of all: then something else is wrong, and copies would make it worse.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{CoordinatorAction, CoordinatorSettings, Step};
+use crate::ids::NodeId;
+use crate::model::{MovePlan, RequestId, Wish};
+use crate::planning::holders;
+
+/// A plan that could not be made, or was not carried out, is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(10 * 60);
+
+/// How far the coordinator is with what lost nodes held.
+#[derive(Debug, Default)]
+pub struct Replacing {
+    /// The plan that is being made, since when, and what came of it.
+    asked: Option<(Wish, Duration)>,
+    made: Option<MovePlan>,
+    /// Why there is none.
+    pub problem: Option<String>,
+    /// For whom a plan was begun last, and when.
+    begun: Option<(BTreeSet<NodeId>, Duration)>,
+}
+
+impl Replacing {
+    /// What came of a plan that was asked for.
+    pub fn planned(&mut self, wish: &Wish, plan: Result<MovePlan, String>) {
+        if self.asked.as_ref().is_none_or(|(asked, _)| asked != wish) {
+            return;
+        }
+        match plan {
+            Ok(plan) => self.made = Some(plan),
+            Err(problem) => self.problem = Some(problem),
+        }
+    }
+}
+
+impl Step<'_> {
+    /// Has a plan made for nodes that are away for too long, and begins it.
+    pub fn replace_lost(&mut self, settings: &CoordinatorSettings) {
+        let Some(after) = settings.replace_after else {
+            return;
+        };
+        let lost = self.lost(after);
+        if lost.is_empty() || self.model.work.moving().is_some() {
+            *self.replacing = Replacing {
+                begun: self.replacing.begun.take(),
+                ..Replacing::default()
+            };
+            return;
+        }
+        let wish = Wish::Drain(lost.clone());
+        if let Some(plan) = self.replacing.made.take_if(|plan| plan.wish == wish) {
+            return self.begin_replacing(lost, plan);
+        }
+        let is_waiting = |since: Duration| self.now.since(since) < AGAIN;
+        let is_asked = self.replacing.asked.as_ref();
+        let is_asked = is_asked.is_some_and(|(asked, since)| *asked == wish && is_waiting(*since));
+        let is_begun = self.replacing.begun.as_ref();
+        let is_begun = is_begun.is_some_and(|(nodes, since)| *nodes == lost && is_waiting(*since));
+        if !is_asked && !is_begun {
+            self.replacing.asked = Some((wish.clone(), self.now.monotonic));
+            let model = Box::new(self.model.clone());
+            self.actions.push(CoordinatorAction::Plan { wish, model });
+        }
+    }
+
+    fn begin_replacing(&mut self, lost: BTreeSet<NodeId>, plan: MovePlan) {
+        match self.check_plan(&plan) {
+            Ok(()) => {
+                let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
+                let id = format!("replace-{}-{}", names.join("-"), self.revision);
+                self.replacing.begun = Some((lost, self.now.monotonic));
+                self.begin_moving(&RequestId(id), plan);
+            }
+            Err(problem) => self.replacing.problem = Some(problem),
+        }
+    }
+
+    /// Nodes that hold something, and are away for so long; none where too many are.
+    fn lost(&self, after: Duration) -> BTreeSet<NodeId> {
+        if self.model.all_nodes().all(|node| node.is_up()) {
+            return BTreeSet::new();
+        }
+        let holding = holders(&self.model);
+        let away: BTreeSet<NodeId> = holding
+            .iter()
+            .filter(|node| !self.is_alive(**node))
+            .copied()
+            .collect();
+        if away.len() > (holding.len() / 5).max(1) {
+            return BTreeSet::new();
+        }
+        let is_paused = |node: &NodeId| {
+            let entry = self.model.node(*node);
+            entry.is_some_and(|entry| entry.paused_until_unix_ms.is_some())
+        };
+        let lost = away.into_iter().filter(|node| !is_paused(node));
+        lost.filter(|node| self.silent_for(*node) >= after)
+            .collect()
+    }
+}

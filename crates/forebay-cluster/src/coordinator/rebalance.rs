@@ -1,0 +1,349 @@
+//! Carrying out plans: who holds what is changed a batch after the other.
+//!
+//! ```text
+//! between -> copying -> changed (head) -> between .. -> releasing -> done
+//!        `-> stopped `-> stopped: nothing of the batch stays
+//! ```
+//!
+//! Those who come to hold a part bring it while others answer. When all of them hold it, one head
+//! changes the lists. Who is in them no longer holds on until every node that is up knows that,
+//! and a while longer for what is on its way. So there is no moment in which somebody is led to a
+//! node that lacks what is asked for.
+//!
+//! While a rollout is under way nothing changes that would have nodes hold something else: the
+//! rollout goes first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Step;
+use crate::bugs::{Bug, is_planted};
+use crate::ids::NodeId;
+use crate::message::Readiness;
+use crate::model::{Model, MoveBatch, MoveStage, Phase, Rebalance, ReplicasChange, RequestId};
+
+/// A node that makes no progress for so long ends a plan, and so does one that is down.
+const NO_PROGRESS: Duration = Duration::from_secs(10 * 60);
+const DOWN: Duration = Duration::from_secs(2 * 60);
+/// How long a command may be on its way to who held its key before: as long as one that is
+/// forwarded takes at most.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+/// How long the end of a plan waits for nodes to have given up what they do not hold any more.
+const RELEASED: Duration = Duration::from_secs(60);
+/// How many plans are told.
+const KEPT: usize = 8;
+
+/// What is known of a plan besides what the catalog says.
+#[derive(Debug, Default)]
+pub struct MoveWatch {
+    /// How much nodes had brought, and since when.
+    progress: BTreeMap<NodeId, (Option<u64>, Duration)>,
+    /// Since when all have heard of what stands.
+    known_since: Option<Duration>,
+}
+
+impl Step<'_> {
+    /// Takes the plan as far as it goes now.
+    pub fn move_on(&mut self) {
+        let Some(moving) = self.model.work.moving().cloned() else {
+            return;
+        };
+        match moving.stage {
+            MoveStage::Between => self.begin_batch(moving),
+            MoveStage::Copying { since } => self.copy_batch(moving, since),
+            MoveStage::Changed { since } => self.release_batch(moving, since),
+            MoveStage::Releasing { since } => self.finish(moving, since),
+            MoveStage::Done | MoveStage::Stopped => {}
+        }
+    }
+
+    fn batch(&self, moving: &Rebalance) -> Option<MoveBatch> {
+        let plan = self.model.plan.as_ref()?;
+        let mut batch = plan.batches.get(moving.done)?.clone();
+        // What was dropped meanwhile is nowhere.
+        batch
+            .lists
+            .retain(|change| self.model.layouts.contains_key(&change.layout));
+        batch
+            .replicas
+            .retain(|change| self.model.table(&change.table).is_some());
+        Some(batch)
+    }
+
+    fn begin_batch(&mut self, mut moving: Rebalance) {
+        if moving.cancelled {
+            return self.stop(moving, "it was cancelled".to_owned());
+        }
+        if self.is_rolling() {
+            return;
+        }
+        let Some(batch) = self.batch(&moving) else {
+            return self.stop(moving, "its plan is not in the catalog".to_owned());
+        };
+        if let Err(problem) = crate::planning::fits(&self.model, &batch) {
+            return self.stop(moving, problem);
+        }
+        self.model.edit_lists(&batch.lists, |change, range| {
+            range.next = Some(change.new.clone());
+        });
+        for change in &batch.replicas {
+            self.edit_replicas(change, |entry| {
+                entry.replicas_held = Some(change.from.max(change.to));
+            });
+        }
+        *self.moves = MoveWatch::default();
+        moving.stage = MoveStage::Copying {
+            since: self.revision,
+        };
+        moving.reason = None;
+        self.put_moving(moving);
+    }
+
+    fn copy_batch(&mut self, mut moving: Rebalance, since: u64) {
+        let Some(batch) = self.batch(&moving) else {
+            return self.stop(moving, "its plan is not in the catalog".to_owned());
+        };
+        let mut is_waiting = false;
+        let mut problem = moving.cancelled.then(|| "it was cancelled".to_owned());
+        for node in bringing(&self.model, &batch) {
+            match self.brought(node, since) {
+                Brought::All => {}
+                Brought::NotYet => is_waiting = true,
+                Brought::Failed(words) => problem = problem.or(Some(words)),
+            }
+        }
+        if let Some(problem) = problem {
+            // What nodes hold changes, which a rollout would have to begin anew for.
+            if self.is_rolling() {
+                return;
+            }
+            self.undo(&batch);
+            return self.stop(moving, problem);
+        }
+        if (is_waiting && !is_planted(Bug::MovesEarly)) || self.is_flipping() {
+            return;
+        }
+        self.model.edit_lists(&batch.lists, |change, range| {
+            let before = std::mem::replace(&mut range.list, change.new.clone());
+            (range.next, range.before) = (None, Some(before));
+        });
+        for change in &batch.replicas {
+            self.edit_replicas(change, |entry| entry.replicas = change.to);
+        }
+        *self.moves = MoveWatch::default();
+        moving.stage = MoveStage::Changed {
+            since: self.revision,
+        };
+        self.put_moving(moving);
+    }
+
+    fn undo(&mut self, batch: &MoveBatch) {
+        self.model
+            .edit_lists(&batch.lists, |_, range| range.next = None);
+        for change in &batch.replicas {
+            self.edit_replicas(change, |entry| entry.replicas_held = None);
+        }
+    }
+
+    fn release_batch(&mut self, mut moving: Rebalance, since: u64) {
+        let knows = |node: &NodeId| {
+            let heard = self.heard.get(node);
+            heard.is_some_and(|heard| heard.revision >= since)
+        };
+        let up = self.model.all_nodes().filter(|node| node.is_up());
+        if !up.map(|node| node.id).all(|node| knows(&node)) && !is_planted(Bug::ReleasesEarly) {
+            self.moves.known_since = None;
+            return;
+        }
+        let known_since = *self.moves.known_since.get_or_insert(self.now.monotonic);
+        let is_time = self.now.since(known_since) >= ON_ITS_WAY || is_planted(Bug::ReleasesEarly);
+        if !is_time || self.is_rolling() {
+            return;
+        }
+        let batch = self.batch(&moving).unwrap_or_default();
+        self.model
+            .edit_lists(&batch.lists, |_, range| range.before = None);
+        for change in &batch.replicas {
+            self.edit_replicas(change, |entry| entry.replicas_held = None);
+        }
+        *self.moves = MoveWatch::default();
+        moving.done += 1;
+        moving.done_bytes += batch.copied_bytes;
+        moving.stage = MoveStage::Between;
+        if moving.done < moving.batches {
+            return self.begin_batch(moving);
+        }
+        moving.stage = MoveStage::Releasing {
+            since: self.revision,
+        };
+        self.put_moving(moving);
+    }
+
+    /// The end waits until nodes have given up what they hold no longer; who is slow at that holds
+    /// nobody up for good.
+    fn finish(&mut self, mut moving: Rebalance, since: u64) {
+        let since_when = *self.moves.known_since.get_or_insert(self.now.monotonic);
+        let holds = |node: &crate::model::NodeEntry| {
+            let heard = self.heard.get(&node.id);
+            heard.is_some_and(|heard| heard.holds >= since)
+        };
+        let are_done = self
+            .model
+            .all_nodes()
+            .filter(|node| node.is_up())
+            .all(holds);
+        if are_done || self.now.since(since_when) >= RELEASED {
+            moving.stage = MoveStage::Done;
+            self.end_moving(moving);
+        }
+    }
+
+    fn stop(&mut self, mut moving: Rebalance, reason: String) {
+        moving.stage = MoveStage::Stopped;
+        moving.reason = Some(reason);
+        let drained = moving.wish.drained();
+        self.model
+            .work
+            .edit()
+            .drained
+            .retain(|node| !drained.contains(node));
+        self.end_moving(moving);
+    }
+
+    fn end_moving(&mut self, moving: Rebalance) {
+        *self.moves = MoveWatch::default();
+        self.model.plan = None;
+        self.put_moving(moving);
+    }
+
+    fn brought(&mut self, node: NodeId, since: u64) -> Brought {
+        let heard = self.heard.get(&node).filter(|_| self.is_alive(node));
+        let name = self.model.node_name(node);
+        let done_bytes = match heard.map(|heard| (heard.holds, &heard.moving)) {
+            Some((holds, _)) if holds >= since => return Brought::All,
+            Some((_, Some(Readiness::Failed { problem }))) if !self.is_rolling() => {
+                let knows = heard.is_some_and(|heard| heard.revision >= since);
+                // It may be about what was before.
+                match knows {
+                    true => return Brought::Failed(format!("node {name}: {problem}")),
+                    false => None,
+                }
+            }
+            Some((_, Some(Readiness::Bringing { done_bytes, .. }))) => Some(*done_bytes),
+            _ => None,
+        };
+        let now = self.now.monotonic;
+        let (before, at) = self.moves.progress.entry(node).or_insert((done_bytes, now));
+        if *before != done_bytes {
+            (*before, *at) = (done_bytes, now);
+        }
+        let without_progress = self.now.since(*at);
+        let (limit, what) = match self.is_alive(node) {
+            true => (NO_PROGRESS, "made no progress"),
+            false => (DOWN, "was down"),
+        };
+        match without_progress >= limit {
+            true => Brought::Failed(format!(
+                "node {name} {what} for {} min",
+                limit.as_secs() / 60
+            )),
+            false => Brought::NotYet,
+        }
+    }
+
+    fn is_rolling(&self) -> bool {
+        self.model.work.under_way().next().is_some()
+    }
+
+    /// Whether nodes are about to let other versions serve.
+    fn is_flipping(&self) -> bool {
+        let mut under_way = self.model.work.under_way();
+        under_way.any(|rollout| matches!(rollout.phase, Phase::Committed | Phase::Reverting))
+    }
+
+    fn edit_replicas(
+        &mut self,
+        change: &ReplicasChange,
+        edit: impl Fn(&mut crate::model::TableEntry),
+    ) {
+        if let Some(mut entry) = self.model.table(&change.table).cloned() {
+            edit(&mut entry);
+            self.model.put_table(&change.table, entry);
+        }
+    }
+
+    fn put_moving(&mut self, moving: Rebalance) {
+        let work = self.model.work.edit();
+        match work.rebalances.last_mut() {
+            Some(last) if last.request == moving.request => *last = moving,
+            _ => work.rebalances.push(moving),
+        }
+        let too_many = work.rebalances.len().saturating_sub(KEPT);
+        work.rebalances.drain(..too_many);
+    }
+
+    /// Begins a plan that was checked.
+    pub fn begin_moving(&mut self, request: &RequestId, plan: crate::model::MovePlan) {
+        let work = self.model.work.edit();
+        work.drained.extend(plan.wish.drained());
+        for node in plan.wish.added() {
+            work.drained.remove(&node);
+        }
+        let moving = Rebalance {
+            request: request.clone(),
+            wish: plan.wish.clone(),
+            begun_unix_ms: self.now.unix_ms,
+            batches: plan.batches.len(),
+            done: 0,
+            copied_bytes: plan.batches.iter().map(|batch| batch.copied_bytes).sum(),
+            done_bytes: 0,
+            stage: match plan.batches.is_empty() {
+                true => MoveStage::Done,
+                false => MoveStage::Between,
+            },
+            cancelled: false,
+            reason: None,
+        };
+        if !plan.batches.is_empty() {
+            self.model.plan = Some(crate::model::Doc::new(plan));
+        }
+        self.put_moving(moving);
+    }
+
+    /// An operator wants the plan to end.
+    pub fn cancel_moving(&mut self) {
+        if let Some(mut moving) = self.model.work.moving().cloned() {
+            moving.cancelled = true;
+            self.put_moving(moving);
+        }
+    }
+}
+
+/// How a node stands that has to bring something.
+enum Brought {
+    All,
+    NotYet,
+    Failed(String),
+}
+
+/// The nodes that come to hold something by a batch.
+fn bringing(model: &Model, batch: &MoveBatch) -> BTreeSet<NodeId> {
+    let mut nodes = BTreeSet::new();
+    for change in &batch.lists {
+        let tables = model.all_tables();
+        let tables = tables.filter(|(_, table)| table.layout == change.layout);
+        for (_, table) in tables {
+            let first = |list: &[NodeId]| list[..list.len().min(table.replicas)].to_vec();
+            let old = first(&change.old);
+            nodes.extend(first(&change.new).iter().filter(|node| !old.contains(node)));
+        }
+    }
+    for change in &batch.replicas {
+        let entry = model.table(&change.table);
+        let layout = entry.and_then(|entry| model.layout_of(entry));
+        let ranges = layout.into_iter().flat_map(|layout| layout.ranges());
+        let more = ranges.flat_map(|range| range.list.iter().take(change.to).skip(change.from));
+        nodes.extend(more);
+    }
+    nodes
+}

@@ -1,0 +1,246 @@
+//! What a coordinator does about formats, and about catalogs that are old copies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::catalog::SeenTag;
+use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent};
+use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
+use crate::message::{Beat, BeatReply, Introduction};
+use crate::model::{
+    Head, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState, Outcome, RequestId, Wish,
+};
+use crate::request::Request;
+use crate::time::Now;
+
+const NOW: Now = Now {
+    monotonic: Duration::from_secs(100),
+    unix_ms: 1_700_000_000_000,
+};
+
+fn node(name: &str, formats: [u64; 2]) -> NodeEntry {
+    NodeEntry {
+        id: NodeId(u32::from(name.as_bytes()[1])),
+        name: NodeName::new(name).unwrap(),
+        zone: Zone::new("z").unwrap(),
+        incarnation: 1,
+        state: NodeState::Left { since_unix_ms: 1 },
+        paused_until_unix_ms: None,
+        listen: HostPort::new("127.0.0.1", 7000),
+        class_ports: Vec::new(),
+        peer: HostPort::new("127.0.0.1", 7001),
+        http: None,
+        cut_off_ms: None,
+        formats,
+        program: "0.9.9".to_owned(),
+        key: None,
+    }
+}
+
+/// A coordinator of a catalog of format 1, after its first commit.
+struct Led {
+    coordinator: Coordinator,
+    writes: u64,
+}
+
+impl Led {
+    fn new(nodes: Vec<NodeEntry>) -> Self {
+        let mut model = Model::default();
+        nodes.into_iter().for_each(|node| model.put_node(node));
+        let head = Head {
+            forebay_head: 1,
+            ..Head::first(ClusterId(1), 1)
+        };
+        let (coordinator, _) =
+            Coordinator::new(NOW, 7, crate::coordinator::CoordinatorSettings::default());
+        let mut led = Self {
+            coordinator,
+            writes: 0,
+        };
+        let loaded = CoordinatorEvent::Loaded {
+            head: Box::new(head),
+            seen: SeenTag("0".to_owned()),
+            model: Box::new(model),
+        };
+        led.handle(loaded);
+        led
+    }
+
+    fn load(&mut self, revision: u64) -> Option<Head> {
+        let head = Head {
+            revision,
+            ..Head::first(ClusterId(1), 1)
+        };
+        self.handle(CoordinatorEvent::Loaded {
+            head: Box::new(head),
+            seen: SeenTag("copy".to_owned()),
+            model: Box::new(Model::default()),
+        })
+    }
+
+    /// A heartbeat of a node that knows this revision.
+    fn beat(&mut self, revision: u64, formats: [u64; 2]) -> Vec<CoordinatorAction> {
+        let NodeEntry {
+            name,
+            zone,
+            listen,
+            peer,
+            program,
+            ..
+        } = node("n1", formats);
+        let who = Introduction {
+            name,
+            zone,
+            incarnation: 1,
+            listen,
+            class_ports: Vec::new(),
+            peer,
+            http: None,
+            cut_off_ms: None,
+            formats,
+            program,
+            key: None,
+        };
+        let beat = Box::new(Beat {
+            cluster: ClusterId(1),
+            who,
+            seq: 1,
+            revision,
+            serves: 0,
+            holds: 0,
+            rollouts: BTreeMap::new(),
+            moving: None,
+            leaving: false,
+            free_bytes: None,
+            problems: Vec::new(),
+            suspects: BTreeSet::new(),
+        });
+        let event = CoordinatorEvent::Beat { token: 5, beat };
+        self.coordinator.handle(NOW, event)
+    }
+
+    /// Everything is written at once. Gives the head that was written last.
+    fn handle(&mut self, event: CoordinatorEvent) -> Option<Head> {
+        let mut events = vec![event];
+        let mut last = None;
+        while let Some(event) = events.pop() {
+            for action in self.coordinator.handle(NOW, event) {
+                let CoordinatorAction::Commit { head, .. } = action else {
+                    continue;
+                };
+                self.writes += 1;
+                events.push(CoordinatorEvent::Wrote {
+                    stamp: head.stamp,
+                    outcome: CommitOutcome::Done(SeenTag(self.writes.to_string())),
+                });
+                last = Some(*head);
+            }
+        }
+        last
+    }
+
+    fn ask(&mut self, name: &str, request: Request) -> (Head, Outcome) {
+        let id = RequestId(name.to_owned());
+        let requests = BTreeMap::from([(id.clone(), request)]);
+        let head = self.handle(CoordinatorEvent::Requests(requests)).unwrap();
+        let (_, model) = self.coordinator.standing().unwrap();
+        (head, model.work.answers[&id].outcome.clone())
+    }
+}
+
+fn plan() -> Request {
+    Request::Rebalance {
+        plan: Box::new(MovePlan {
+            wish: Wish::Even,
+            batches: Vec::new(),
+            copies: BTreeMap::new(),
+        }),
+    }
+}
+
+fn refusal(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Refused(words) => words,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_format_is_raised_when_all_nodes_speak_it() {
+    let mut led = Led::new(vec![node("n1", [1, 2]), node("n2", [2, 3])]);
+    let (head, outcome) = led.ask("plan", plan());
+    assert!(refusal(outcome).contains("forebay cluster upgrade"));
+    assert_eq!(head.forebay_head, 1);
+    let upgrade = Request::Upgrade {
+        format: NEWEST_FORMAT,
+    };
+    let (head, outcome) = led.ask("upgrade", upgrade.clone());
+    assert_eq!((head.forebay_head, outcome), (NEWEST_FORMAT, Outcome::Done));
+    let (head, outcome) = led.ask("again", upgrade);
+    assert_eq!((head.forebay_head, outcome), (NEWEST_FORMAT, Outcome::Done));
+}
+
+#[test]
+fn a_node_that_does_not_speak_it_is_named() {
+    let mut led = Led::new(vec![node("n1", [1, 2]), node("n2", [1, 1])]);
+    let upgrade = |format| Request::Upgrade { format };
+    let (head, outcome) = led.ask("upgrade", upgrade(NEWEST_FORMAT));
+    let words = refusal(outcome);
+    assert!(
+        words.contains("n2 (forebay 0.9.9") && !words.contains("n1"),
+        "{words}"
+    );
+    assert_eq!(head.forebay_head, 1);
+    let (head, outcome) = led.ask("newer", upgrade(NEWEST_FORMAT + 1));
+    assert!(refusal(outcome).contains("newer program"));
+    assert_eq!(head.forebay_head, 1);
+}
+
+#[test]
+fn a_node_that_does_not_speak_the_catalogs_format_is_refused() {
+    let mut led = Led::new(Vec::new());
+    led.ask("upgrade", Request::Upgrade { format: 2 });
+    let actions = led.beat(0, [1, 1]);
+    let [CoordinatorAction::Reply { reply, .. }] = &actions[..] else {
+        panic!("{actions:?}");
+    };
+    let BeatReply::Refused { problem } = &**reply else {
+        panic!("{reply:?}");
+    };
+    assert!(
+        problem.contains("format 2") && problem.contains("0.9.9"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn nothing_is_built_upon_an_old_copy() {
+    let mut led = Led::new(vec![node("n1", [1, 2])]);
+    let (before, _) = led.coordinator.standing().unwrap();
+    let own = before.revision;
+    // What it wrote, nodes may know.
+    led.beat(own, [1, 2]);
+    assert!(led.coordinator.standing().is_some());
+    let actions = led.beat(own + 5, [1, 2]);
+    assert!(actions.contains(&CoordinatorAction::Load), "{actions:?}");
+    assert_eq!(led.load(own), None);
+    assert!(led.coordinator.standing().is_none());
+    assert_eq!(led.coordinator.behind(), Some((own, own + 5)));
+    // As it was restored.
+    let head = led.load(own + 6).unwrap();
+    assert_eq!(head.revision, own + 7);
+    assert_eq!(led.coordinator.behind(), None);
+}
+
+#[test]
+fn what_the_node_itself_knows_counts() {
+    let (mut coordinator, _) =
+        Coordinator::new(NOW, 7, crate::coordinator::CoordinatorSettings::default());
+    coordinator.expect(9);
+    let mut led = Led {
+        coordinator,
+        writes: 0,
+    };
+    assert_eq!(led.load(8), None);
+    assert_eq!(led.load(9).map(|head| head.revision), Some(10));
+}

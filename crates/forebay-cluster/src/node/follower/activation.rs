@@ -1,0 +1,138 @@
+//! What is brought here, and what serves: as the head says, as soon as it is here.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::{Bounds, TableName};
+
+use super::{Follower, RETRY};
+use crate::bugs::{Bug, is_planted};
+use crate::model::Model;
+use crate::node::copies::{CopyState, VersionPlace, kept, wanted};
+use crate::node::events::{FollowerAction, Serve};
+use crate::node::said::lacks;
+use crate::time::Now;
+
+impl Follower {
+    /// Has brought what is wanted, and given up what is not.
+    pub(super) fn reconcile(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let (Some((head, model)), Some(me)) = (&self.known, self.id) else {
+            return;
+        };
+        // Of thousands of tables: worked out once for each head.
+        if self.wanted_of != Some((head.stamp, me)) {
+            self.wanted = wanted(model, me);
+            self.wanted_of = Some((head.stamp, me));
+        }
+        let kept: BTreeSet<VersionPlace> = kept(model).collect();
+        // What still serves here stays until the activation that ends it, and what is about to
+        // serve until that has come about.
+        let begun = self.activating.iter().flat_map(|(_, tables)| tables);
+        let active = self.active.iter().chain(begun);
+        let active = active.map(|(table, serve)| (table.clone(), serve.version));
+        let is_remade = |place: &VersionPlace| self.remade.contains(&place.0);
+        let kept = kept.into_iter().filter(|place| !is_remade(place));
+        let kept = kept.chain(active).collect();
+        let mut wanted = Cow::Borrowed(&self.wanted);
+        if !self.remade.is_empty() {
+            wanted.to_mut().retain(|place, _| !is_remade(place));
+        }
+        let work = self.copies.reconcile(now, &wanted, &kept);
+        for place in work.forget {
+            self.tries.remove(&place);
+            actions.push(FollowerAction::Forget { place });
+        }
+        let prepare = work.prepare.into_iter();
+        actions.extend(prepare.map(FollowerAction::from));
+    }
+
+    /// Lets serve what the head says, as far as it is here.
+    pub(super) fn activate(&mut self, now: Now, actions: &mut Vec<FollowerAction>) {
+        let (Some((head, model)), Some(_)) = (&self.known, self.id) else {
+            return;
+        };
+        if self.activating.is_some() {
+            return;
+        }
+        let mut target = BTreeMap::new();
+        self.remade.retain(|table| self.active.contains_key(table));
+        for (table, entry) in model.all_tables() {
+            let Some(version) = entry.serving.filter(|_| !self.remade.contains(table)) else {
+                continue;
+            };
+            let place = (table.clone(), version);
+            let (history, copy) = (entry.history.clone(), self.copies.get(&place));
+            let serve = |ranges: &Vec<Bounds>| Serve {
+                version,
+                history: history.clone(),
+                ranges: ranges.clone(),
+            };
+            let before = self
+                .active
+                .get(table)
+                .filter(|before| before.version == version);
+            let next = match (copy, before) {
+                (Some(copy), _) if matches!(copy.state, CopyState::Ready(_)) => serve(&copy.ranges),
+                // Other ranges of it are being brought: what is here serves on.
+                (_, Some(before)) => serve(&before.ranges),
+                (_, None) if is_planted(Bug::AnswersFromOld) => match self.active.get(table) {
+                    Some(old) => old.clone(),
+                    None => continue,
+                },
+                (_, None) => continue,
+            };
+            target.insert(table.clone(), next);
+        }
+        let is_serving = target == self.active && self.refused.is_empty();
+        if is_serving {
+            if !lacks(model, &self.active) {
+                self.serves = self.serves.max(head.revision);
+            }
+        } else if target != self.tried || now.monotonic >= self.retry_at {
+            self.tried.clone_from(&target);
+            let gone =
+                |table: &&TableName| model.table(table).is_none() || self.remade.contains(*table);
+            let dropped = self.active.keys().filter(gone).cloned().collect();
+            self.activating = Some((head.revision, target.clone()));
+            actions.push(FollowerAction::Activate {
+                revision: head.revision,
+                tables: target,
+                dropped,
+            });
+        }
+    }
+
+    pub(super) fn activated(
+        &mut self,
+        now: Now,
+        revision: u64,
+        problems: BTreeMap<TableName, String>,
+        actions: &mut Vec<FollowerAction>,
+    ) {
+        let Some((activating, mut tables)) = self.activating.take() else {
+            return;
+        };
+        if activating != revision {
+            self.activating = Some((activating, tables));
+            return;
+        }
+        tables.retain(|table, _| !problems.contains_key(table));
+        self.active = tables;
+        self.refused = problems;
+        self.retry_at = now.monotonic + RETRY;
+        let known = self.known.as_ref();
+        if known.is_some_and(|(_, model)| !lacks(model, &self.active)) {
+            self.serves = self.serves.max(revision);
+        }
+        actions.push(FollowerAction::Route);
+    }
+}
+
+/// Tables of a model that are others than those of the same name in the one before.
+pub(super) fn remade(before: &Model, now: &Model) -> Vec<TableName> {
+    let others = now.all_tables().filter(|(name, entry)| {
+        let known = before.table(name);
+        known.is_some_and(|known| known.made != entry.made)
+    });
+    others.map(|(name, _)| name.clone()).collect()
+}

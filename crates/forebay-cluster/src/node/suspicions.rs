@@ -1,0 +1,121 @@
+//! Whom a node passes over: nodes that the coordinator calls silent, and those that it has found so
+//! itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::ids::NodeId;
+use crate::time::Now;
+
+/// A node that was suspected is asked again after so long.
+const SUSPECTED_FOR: Duration = Duration::from_secs(5);
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Suspicions {
+    told: BTreeSet<NodeId>,
+    own: BTreeMap<NodeId, Duration>,
+    /// The coordinator that was silent, until a coordinator answers.
+    lost_coordinator: Option<NodeId>,
+}
+
+/// Whether nodes are to be routed to otherwise.
+pub type IsNews = bool;
+
+impl Suspicions {
+    pub fn all(&self) -> BTreeSet<NodeId> {
+        self.told.iter().chain(self.own.keys()).copied().collect()
+    }
+
+    /// As the coordinator has it.
+    pub fn told(&self) -> &BTreeSet<NodeId> {
+        &self.told
+    }
+
+    /// A coordinator answers, and says who is silent. Who was the coordinator before stays
+    /// suspected for a while: the new one has to find that out itself. The same one was silent for
+    /// a moment.
+    pub fn tell(&mut self, told: BTreeSet<NodeId>, coordinator: Option<NodeId>) -> IsNews {
+        let lost = self.lost_coordinator.take();
+        let is_back = lost.filter(|lost| Some(*lost) == coordinator);
+        let trusts = is_back.is_some_and(|back| self.own.remove(&back).is_some());
+        let is_news = self.told != told;
+        self.told = told;
+        is_news || trusts
+    }
+
+    pub fn suspect(&mut self, now: Now, node: NodeId) -> IsNews {
+        self.own.insert(node, now.monotonic).is_none()
+    }
+
+    /// Its suspicion lasts until a coordinator answers.
+    pub fn suspect_coordinator(&mut self, now: Now, node: NodeId) -> IsNews {
+        self.lost_coordinator = Some(node);
+        self.suspect(now, node)
+    }
+
+    pub fn trust(&mut self, node: NodeId) -> IsNews {
+        self.lost_coordinator.take_if(|lost| *lost == node);
+        self.own.remove(&node).is_some()
+    }
+
+    /// Nodes that were suspected here may have come back.
+    pub fn forgive(&mut self, now: Now) -> IsNews {
+        if let Some(lost) = self.lost_coordinator {
+            self.own.insert(lost, now.monotonic);
+        }
+        let before = self.own.len();
+        self.own
+            .retain(|_, since| now.since(*since) < SUSPECTED_FOR);
+        self.own.len() != before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Now {
+        Now {
+            monotonic: Duration::from_secs(seconds),
+            unix_ms: 0,
+        }
+    }
+
+    const LOST: NodeId = NodeId(1);
+    const NEXT: NodeId = NodeId(2);
+
+    #[test]
+    fn what_a_node_found_out_itself_is_forgiven_after_a_while() {
+        let mut suspicions = Suspicions::default();
+        assert!(suspicions.suspect(at(0), LOST));
+        assert!(!suspicions.suspect(at(1), LOST));
+        assert!(!suspicions.forgive(at(5)));
+        assert!(suspicions.forgive(at(6)));
+        assert!(suspicions.all().is_empty());
+    }
+
+    #[test]
+    fn a_lost_coordinator_stays_suspected_until_the_next_one_can_know() {
+        let mut suspicions = Suspicions::default();
+        suspicions.suspect_coordinator(at(0), LOST);
+        assert!(!suspicions.forgive(at(12)), "there is no coordinator yet");
+        assert!(!suspicions.tell(BTreeSet::new(), Some(NEXT)));
+        assert!(!suspicions.forgive(at(16)));
+        assert_eq!(suspicions.all(), [LOST].into());
+        assert!(suspicions.tell([LOST].into(), Some(NEXT)));
+        suspicions.forgive(at(30));
+        assert_eq!(suspicions.all(), [LOST].into(), "told");
+    }
+
+    #[test]
+    fn a_coordinator_that_answers_again_is_trusted() {
+        let mut suspicions = Suspicions::default();
+        suspicions.suspect_coordinator(at(0), LOST);
+        assert!(suspicions.tell(BTreeSet::new(), Some(LOST)));
+        assert!(suspicions.all().is_empty());
+        suspicions.suspect_coordinator(at(1), LOST);
+        assert!(suspicions.trust(LOST));
+        assert!(!suspicions.forgive(at(2)));
+    }
+}

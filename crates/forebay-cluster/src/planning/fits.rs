@@ -1,0 +1,42 @@
+//! Whether a plan is about what there is.
+
+use crate::model::{LayoutName, Model, MoveBatch};
+
+/// Whether a batch is about what there is.
+pub fn fits(model: &Model, batch: &MoveBatch) -> Result<(), String> {
+    let changed = |what: &dyn std::fmt::Display| {
+        Err(format!(
+            "{what} is not what it was when the plan was made: make a new one"
+        ))
+    };
+    for change in &batch.lists {
+        let Some(layout) = model.layouts.get(&change.layout) else {
+            return changed(&shown(&change.layout));
+        };
+        let is_same = layout.within(&change.bounds).all(|range| {
+            range.list == change.old && range.next.is_none() && range.before.is_none()
+        });
+        if !is_same {
+            return changed(&shown(&change.layout));
+        }
+        if let Some(gone) = change.new.iter().find(|node| model.node(**node).is_none()) {
+            return Err(format!(
+                "the plan is about node {gone}, which is none any more"
+            ));
+        }
+    }
+    for change in &batch.replicas {
+        let entry = model.table(&change.table);
+        if entry.is_none_or(|entry| entry.replicas != change.from) {
+            return changed(&format!("table {}", change.table));
+        }
+    }
+    Ok(())
+}
+
+fn shown(layout: &LayoutName) -> String {
+    match layout {
+        LayoutName::Main => "the layout of hashed tables".to_owned(),
+        LayoutName::Table(table) => format!("the layout of table {table}"),
+    }
+}

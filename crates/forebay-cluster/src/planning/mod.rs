@@ -1,0 +1,231 @@
+//! Plans for who is to hold what, by the planner: shown to operators first, then carried out by the
+//! coordinator, batch by batch.
+//!
+//! All hashed tables share one layout, and each ordered table has its own; a plan is about all of
+//! them. What it costs is worked out from the manifests of the versions that serve, partition by
+//! partition: a node brings a partition whole of which it comes to hold some part.
+
+mod fits;
+mod picture;
+mod places;
+mod price;
+mod thinned;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::{Bound, Bounds, TableName};
+use thiserror::Error;
+
+use crate::ids::NodeId;
+use crate::layouts::{listed, longer_lists};
+use crate::model::{Layout, ListChange, Model, MoveBatch, MovePlan, ReplicasChange, Wish};
+use crate::version::VersionSummary;
+
+pub use fits::fits;
+use places::Places;
+pub use price::carry_out;
+use price::price;
+pub use thinned::Thinned;
+use thinned::thinned;
+
+/// How much a batch copies at most, unless one place alone is more.
+pub const BATCH_BYTES: u64 = 1 << 30;
+
+/// The versions that serve, by their tables.
+pub type Summaries = BTreeMap<TableName, VersionSummary>;
+
+/// A plan, and what it costs.
+#[derive(Debug, Clone)]
+pub struct Proposal {
+    pub plan: MovePlan,
+    /// Of each node that holds something before or afterwards.
+    pub nodes: BTreeMap<NodeId, NodeBytes>,
+    /// What is brought, in the order of the batches.
+    pub copies: Vec<BatchCopy>,
+    /// What comes to be on fewer nodes that are up.
+    pub thinned: Option<Thinned>,
+}
+
+/// What a node holds before and afterwards, and what it brings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeBytes {
+    pub before: u64,
+    pub after: u64,
+    pub copied: u64,
+}
+
+/// What one node brings from another, or from the store, for a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchCopy {
+    pub batch: usize,
+    /// None: the store, as no node of its zone has it.
+    pub from: Option<NodeId>,
+    pub to: NodeId,
+    pub bytes: u64,
+}
+
+impl Proposal {
+    /// A plan that was made before, and what it costs by now. Refused where what it is about has
+    /// changed since; while another plan is carried out, nobody can tell.
+    pub fn again(model: &Model, summaries: &Summaries, plan: MovePlan) -> Result<Self, String> {
+        if model.work.moving().is_none() {
+            plan.batches
+                .iter()
+                .try_for_each(|batch| fits(model, batch))?;
+        }
+        let priced = price(model, summaries, plan.batches, None);
+        Ok(Self {
+            plan: priced.plan(plan.wish),
+            nodes: priced.nodes,
+            copies: priced.copies,
+            thinned: thinned(model, &priced.after),
+        })
+    }
+
+    pub fn copied_bytes(&self) -> u64 {
+        self.copies.iter().map(|copy| copy.bytes).sum()
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PlanningError {
+    #[error("the cluster has no tables yet: layouts are made over all nodes with the first one")]
+    NoTables,
+    #[error("node {0} holds parts of tables already")]
+    HoldsAlready(String),
+    #[error("node {0} holds nothing")]
+    HoldsNothing(String),
+    #[error("no node would be left that holds anything: add others first")]
+    NobodyLeft,
+    #[error("the cluster has no table {0}")]
+    NoTable(TableName),
+    #[error("table {table} has {count} replicas already")]
+    SameReplicas { table: TableName, count: usize },
+    #[error("{0} replicas: a table has 1 to {most}", most = crate::layouts::MOST_REPLICAS)]
+    Replicas(usize),
+    #[error("{0}")]
+    Planner(String),
+}
+
+/// Makes a plan for what somebody wants.
+pub fn propose(
+    model: &Model,
+    summaries: &Summaries,
+    wish: &Wish,
+    most_batch_bytes: u64,
+) -> Result<Proposal, PlanningError> {
+    check(model, wish)?;
+    let mut batches = Vec::new();
+    if let Wish::Replicas { table, count } = wish {
+        batches = more_replicas(model, table, *count)?;
+    } else {
+        let nodes = nodes_afterwards(model, wish)?;
+        for (name, layout) in model.used_layouts() {
+            let places = Places::of(model, summaries, name, layout);
+            let changed = places.changed(model, wish, name, layout, &nodes)?;
+            batches.extend(places.batches(name, &changed, most_batch_bytes));
+        }
+    }
+    let priced = price(model, summaries, batches, Some(most_batch_bytes));
+    Ok(Proposal {
+        plan: priced.plan(wish.clone()),
+        nodes: priced.nodes,
+        copies: priced.copies,
+        thinned: thinned(model, &priced.after),
+    })
+}
+
+fn check(model: &Model, wish: &Wish) -> Result<(), PlanningError> {
+    let holders = holders(model);
+    if holders.is_empty() {
+        return Err(PlanningError::NoTables);
+    }
+    // What is done already in part is done to its end.
+    if let Wish::Replace { gone, new } = wish {
+        if holders.contains(new) {
+            return Err(PlanningError::HoldsAlready(model.node_name(*new)));
+        }
+        if !holders.contains(gone) {
+            return Err(PlanningError::HoldsNothing(model.node_name(*gone)));
+        }
+    }
+    Ok(())
+}
+
+/// The nodes that hold something.
+pub fn holders(model: &Model) -> BTreeSet<NodeId> {
+    let layouts = model.used_layouts();
+    layouts.flat_map(|(_, layout)| listed(layout)).collect()
+}
+
+fn nodes_afterwards(model: &Model, wish: &Wish) -> Result<BTreeSet<NodeId>, PlanningError> {
+    let (drained, added) = (wish.drained(), wish.added());
+    let mut nodes = holders(model);
+    nodes.extend(&added);
+    nodes.retain(|node| {
+        let is_drained = model.work.drained.contains(node) && !added.contains(node);
+        !drained.contains(node) && !is_drained
+    });
+    match nodes.is_empty() {
+        true => Err(PlanningError::NobodyLeft),
+        false => Ok(nodes),
+    }
+}
+
+fn more_replicas(
+    model: &Model,
+    table: &TableName,
+    count: usize,
+) -> Result<Vec<MoveBatch>, PlanningError> {
+    if !(1..=crate::layouts::MOST_REPLICAS).contains(&count) {
+        return Err(PlanningError::Replicas(count));
+    }
+    let no_table = || PlanningError::NoTable(table.clone());
+    let entry = model.table(table).ok_or_else(no_table)?;
+    let layout = model.layout_of(entry).ok_or_else(no_table)?;
+    if entry.replicas == count {
+        let table = table.clone();
+        return Err(PlanningError::SameReplicas { table, count });
+    }
+    let mut batches = Vec::new();
+    let is_short = |layout: &Layout| layout.ranges().any(|range| range.list.len() < count);
+    if is_short(layout) {
+        // Longer lists move nothing by themselves.
+        let longer = longer_lists(model, layout, count).map_err(PlanningError::Planner)?;
+        let uppers = longer.iter().skip(1).map(|range| Some(range.lower.clone()));
+        let uppers: Vec<Option<Bound>> = uppers.chain([None]).collect();
+        let changes = layout.ranges().zip(&longer).zip(uppers);
+        let changes = changes.filter(|((old, new), _)| old.list != new.list);
+        let lists: Vec<ListChange> = changes
+            .map(|((old, new), upper)| ListChange {
+                layout: entry.layout.clone(),
+                bounds: Bounds {
+                    lower: old.lower.clone(),
+                    upper,
+                },
+                old: old.list.clone(),
+                new: new.list.clone(),
+            })
+            .collect();
+        if !lists.is_empty() {
+            batches.push(MoveBatch {
+                lists,
+                ..MoveBatch::default()
+            });
+        }
+    }
+    let change = ReplicasChange {
+        table: table.clone(),
+        from: entry.replicas,
+        to: count,
+    };
+    batches.push(MoveBatch {
+        replicas: vec![change],
+        ..MoveBatch::default()
+    });
+    Ok(batches)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The places of a layout that a boundary can be at, as the planner's line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::{Bound, Bounds};
+use forebay_plan::lists::{Changed, Class, Line, ListBatch, change, swap_node};
+use forebay_run::Order;
+use forebay_run::hash::SLOTS;
+
+use super::{PlanningError, Summaries};
+use crate::ids::NodeId;
+use crate::layouts::{HEADS, list_nodes, longest, slot_bound};
+use crate::model::{Layout, LayoutName, ListChange, Model, MoveBatch, RangeEntry, Wish};
+use crate::version::VersionSummary;
+
+/// See the module's text.
+pub struct Places {
+    bounds: Vec<Bound>,
+    line: Line,
+    bytes_per_weight: f64,
+}
+
+impl Places {
+    pub fn of(model: &Model, summaries: &Summaries, name: &LayoutName, layout: &Layout) -> Self {
+        match layout.order {
+            Order::Hashed => {
+                let tables = model
+                    .all_tables()
+                    .filter(|(_, table)| table.layout == *name);
+                let bytes = |table| summaries.get(table).map_or(0, whole_bytes);
+                let bytes: u64 = tables.map(|(table, _)| bytes(table)).sum();
+                Self {
+                    bounds: (0..SLOTS).map(slot_bound).collect(),
+                    line: Line::Uniform(SLOTS),
+                    bytes_per_weight: bytes as f64 / f64::from(SLOTS),
+                }
+            }
+            Order::Ordered => {
+                let summary = match name {
+                    LayoutName::Table(table) => summaries.get(table),
+                    LayoutName::Main => None,
+                };
+                Self::ordered(layout, summary)
+            }
+        }
+    }
+
+    /// Where partitions begin, and where ranges do; what a partition has lies evenly at its places.
+    fn ordered(layout: &Layout, summary: Option<&VersionSummary>) -> Self {
+        let partitions = summary.map_or(&[][..], |summary| &summary.partitions);
+        let lowers = partitions.iter().map(|partition| &partition.bounds.lower);
+        let ranges = layout.ranges().map(|range| &range.lower);
+        let bounds: BTreeSet<&Bound> = lowers.chain(ranges).collect();
+        let bounds: Vec<Bound> = bounds.into_iter().cloned().collect();
+        let of_partition = |place: &Bound| {
+            let next = partitions.partition_point(|one| one.bounds.lower <= *place);
+            next.checked_sub(1)
+        };
+        let owners: Vec<Option<usize>> = bounds.iter().map(of_partition).collect();
+        let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
+        for owner in owners.iter().flatten() {
+            *counts.entry(*owner).or_default() += 1;
+        }
+        let weight = |owner: &Option<usize>| {
+            owner.map_or(1, |at| (partitions[at].file_bytes / counts[&at]).max(1))
+        };
+        Self {
+            line: Line::Weighed(owners.iter().map(weight).collect()),
+            bounds,
+            bytes_per_weight: 1.0,
+        }
+    }
+
+    fn classes(&self, layout: &Layout) -> Vec<Class> {
+        let place = |bound: &Bound| self.bounds.partition_point(|other| other < bound) as u32;
+        let class = |range: &RangeEntry| Class {
+            start: place(&range.lower),
+            list: range.list.iter().map(|node| node.0).collect(),
+        };
+        layout.ranges().map(class).collect()
+    }
+
+    pub fn changed(
+        &self,
+        model: &Model,
+        wish: &Wish,
+        name: &LayoutName,
+        layout: &Layout,
+        nodes: &BTreeSet<NodeId>,
+    ) -> Result<Changed, PlanningError> {
+        let old = self.classes(layout);
+        let zone = |node: &NodeId| model.node(*node).map(|entry| &entry.zone);
+        let changed = match wish {
+            Wish::Replace { gone, new } if zone(gone) == zone(new) => {
+                swap_node(&old, gone.0, new.0, &self.line)
+            }
+            _ => {
+                let nodes = list_nodes(model, nodes);
+                change(&old, &nodes, &self.line, longest(model, name), HEADS)
+            }
+        };
+        changed.map_err(|error| PlanningError::Planner(error.to_string()))
+    }
+
+    pub fn batches(&self, name: &LayoutName, changed: &Changed, most_bytes: u64) -> Vec<MoveBatch> {
+        let batches = changed.batches(&self.line, self.bytes_per_weight, most_bytes as f64);
+        let ids = |list: &[u32]| list.iter().copied().map(NodeId).collect();
+        let batch = |batch: ListBatch| MoveBatch {
+            copied_bytes: 0,
+            lists: batch
+                .ranges
+                .iter()
+                .map(|range| ListChange {
+                    layout: name.clone(),
+                    bounds: Bounds {
+                        lower: self.bounds[range.places.start as usize].clone(),
+                        upper: self.bounds.get(range.places.end as usize).cloned(),
+                    },
+                    old: ids(&range.old),
+                    new: ids(&range.new),
+                })
+                .collect(),
+            replicas: Vec::new(),
+        };
+        batches.into_iter().map(batch).collect()
+    }
+}
+
+fn whole_bytes(summary: &VersionSummary) -> u64 {
+    let partitions = summary.partitions.iter();
+    partitions.map(|partition| partition.file_bytes).sum()
+}

@@ -1,0 +1,245 @@
+//! Making the catalog anew of what nodes know.
+//!
+//! Each node notes the head that it follows, and all documents of it, in its cache. The newest of
+//! those becomes the catalog, as a head of a higher revision and a term far above: nodes follow it,
+//! and no coordinator of before can write anything, for its writes are conditional on a head that
+//! is there no more. A node that knows a higher revision still does not follow it, and has nobody
+//! be the coordinator ([`crate::coordinator`]): then the catalog is to be made of its memory.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::catalog::{Catalog, CatalogError, Documented, HEAD, IDENTITY, SeenTag, Written};
+use crate::ids::ClusterId;
+use crate::model::{Documents, Head, Identity, Model, ModelError, parsed, written};
+use crate::seat::SEAT;
+
+/// How far the term rises: by more than coordinators that were not heard of can have raised it.
+const TERMS: u64 = 1000;
+
+/// What a node knows of the catalog.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// Where that is, for people.
+    pub from: String,
+    pub identity: Identity,
+    pub head: Head,
+    pub model: Model,
+    pub documents: Documents,
+}
+
+/// Why a catalog is not made anew. Nothing was changed, unless the words say so.
+#[derive(Debug, Error)]
+pub enum RestoreError {
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    #[error("no cache was given: name those of the cluster's nodes")]
+    NoMemory,
+    #[error("{one} is of cluster {}, and {other} of cluster {}: give those of one cluster", .ids[0], .ids[1])]
+    Several {
+        one: String,
+        other: String,
+        ids: [ClusterId; 2],
+    },
+    #[error("the store has the catalog of cluster {found}, and the caches are of cluster {wanted}")]
+    OtherCluster { found: ClusterId, wanted: ClusterId },
+    #[error(
+        "there is nothing to restore: the catalog is whole, of revision {found}, and the newest that the caches \
+         know is {newest}"
+    )]
+    Whole { found: u64, newest: u64 },
+    #[error("the catalog was changed meanwhile: look at forebay cluster status, and run it again")]
+    Changed,
+}
+
+/// What is to be written.
+#[derive(Debug)]
+pub struct Restore {
+    pub identity: Identity,
+    pub head: Head,
+    /// As the memory has it.
+    pub model: Model,
+    documents: Documents,
+    /// Whose memory it is, and the revision that it knows.
+    pub from: String,
+    pub known: u64,
+    /// The revision of the catalog that is there, where it can be read.
+    pub found: Option<u64>,
+    seen: Option<SeenTag>,
+}
+
+impl Restore {
+    /// What would be written of the newest memory, over what is there. `stamp`: random.
+    pub fn plan(
+        catalog: &dyn Catalog,
+        memories: Vec<Memory>,
+        stamp: u64,
+    ) -> Result<Self, RestoreError> {
+        check_one_cluster(&memories)?;
+        let most = |of: fn(&Head) -> u64| memories.iter().map(|one| of(&one.head)).max();
+        let newest = most(|head| head.revision).unwrap_or(0);
+        let term = most(|head| head.term).unwrap_or(0);
+        let memory = memories
+            .into_iter()
+            .max_by_key(|memory| (memory.head.revision, memory.head.term));
+        let memory = memory.ok_or(RestoreError::NoMemory)?;
+        check_identity(catalog, memory.identity.id)?;
+        let there = There::read(catalog, memory.identity.id)?;
+        let found = there.head.as_ref().map(|head| head.revision);
+        if let Some(head) = &there.head
+            && head.revision >= newest
+            && is_whole(catalog, head)?
+        {
+            let found = head.revision;
+            return Err(RestoreError::Whole { found, newest });
+        }
+        let found_term = there.head.as_ref().map_or(0, |head| head.term);
+        Ok(Self {
+            head: Head {
+                revision: newest.max(found.unwrap_or(0)) + 1,
+                term: term.max(found_term) + TERMS,
+                stamp: stamp | 1,
+                ..memory.head.clone()
+            },
+            identity: memory.identity,
+            model: memory.model,
+            documents: memory.documents,
+            from: memory.from,
+            known: memory.head.revision,
+            found,
+            seen: there.seen,
+        })
+    }
+
+    /// Writes it: the head last, on the condition that it is still what was seen. Cut short it is
+    /// done again.
+    pub fn carry_out(&self, catalog: &dyn Catalog) -> Result<(), RestoreError> {
+        for (name, bytes) in &self.documents {
+            put_back(catalog, &format!("d/{name}"), bytes.clone())?;
+        }
+        let identity = written(self.identity.forebay_cluster, &self.identity);
+        put_back(catalog, IDENTITY, identity.map_err(CatalogError::from)?)?;
+        // The answers to some of them may be lost: they would be carried out again.
+        let requests = catalog
+            .list("requests")
+            .map_err(|error| io("requests", error))?;
+        for name in requests {
+            let name = format!("requests/{name}");
+            catalog.remove(&name).map_err(|error| io(&name, error))?;
+        }
+        // It may be damaged, too. Whoever holds it takes it again.
+        catalog.remove(SEAT).map_err(|error| io(SEAT, error))?;
+        match Documented(catalog).put_head(&self.head, self.seen.as_ref())? {
+            Written::Done(_) => Ok(()),
+            Written::Changed => Err(RestoreError::Changed),
+        }
+    }
+}
+
+/// The head that is there.
+struct There {
+    head: Option<Head>,
+    seen: Option<SeenTag>,
+}
+
+impl There {
+    fn read(catalog: &dyn Catalog, wanted: ClusterId) -> Result<Self, RestoreError> {
+        let read = catalog.get(HEAD).map_err(|error| io(HEAD, error))?;
+        let Some((bytes, seen)) = read else {
+            return Ok(Self {
+                head: None,
+                seen: None,
+            });
+        };
+        let head = readable::<Head>(HEAD, &bytes)?;
+        if let Some(found) = head.as_ref().map(|head| head.cluster)
+            && found != wanted
+        {
+            return Err(RestoreError::OtherCluster { found, wanted });
+        }
+        let seen = Some(seen);
+        Ok(Self { head, seen })
+    }
+}
+
+fn check_one_cluster(memories: &[Memory]) -> Result<(), RestoreError> {
+    for pair in memories.windows(2) {
+        let [one, other] = pair else { continue };
+        if one.identity.id != other.identity.id {
+            return Err(RestoreError::Several {
+                one: one.from.clone(),
+                other: other.from.clone(),
+                ids: [one.identity.id, other.identity.id],
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_identity(catalog: &dyn Catalog, wanted: ClusterId) -> Result<(), RestoreError> {
+    let read = catalog.get(IDENTITY).map_err(|error| io(IDENTITY, error))?;
+    let Some((bytes, _)) = read else {
+        return Ok(());
+    };
+    match readable::<Identity>(IDENTITY, &bytes)? {
+        Some(identity) if identity.id != wanted => Err(RestoreError::OtherCluster {
+            found: identity.id,
+            wanted,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// What a document says; `None`: it is damaged. One of a newer format is none of ours to replace.
+fn readable<T: serde::de::DeserializeOwned>(
+    name: &str,
+    bytes: &[u8],
+) -> Result<Option<T>, RestoreError> {
+    match parsed(name, bytes) {
+        Ok(content) => Ok(Some(content)),
+        Err(error @ ModelError::Newer { .. }) => Err(CatalogError::from(error).into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether all that a head names is there.
+fn is_whole(catalog: &dyn Catalog, head: &Head) -> Result<bool, RestoreError> {
+    match Documented(catalog).model(head, &Model::default()) {
+        Ok(_) => Ok(check_names(catalog)?),
+        Err(CatalogError::Lost(_) | CatalogError::Model(ModelError::Damaged { .. })) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the identity is there, which nodes need to start.
+fn check_names(catalog: &dyn Catalog) -> Result<bool, RestoreError> {
+    match Documented(catalog).identity() {
+        Ok(_) => Ok(true),
+        Err(CatalogError::NoCluster | CatalogError::Model(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn put_back(catalog: &dyn Catalog, name: &str, bytes: Vec<u8>) -> Result<(), RestoreError> {
+    let found = catalog.get(name).map_err(|error| io(name, error))?;
+    let seen = match found {
+        Some((found, _)) if found == bytes => return Ok(()),
+        Some((_, seen)) => Some(seen),
+        None => None,
+    };
+    let put = catalog.put_if(name, bytes.into(), seen.as_ref());
+    match put.map_err(|error| io(name, error))? {
+        Written::Done(_) => Ok(()),
+        Written::Changed => Err(RestoreError::Changed),
+    }
+}
+
+fn io(name: &str, source: io::Error) -> RestoreError {
+    let name = name.to_owned();
+    CatalogError::Io { name, source }.into()
+}
+
+#[cfg(test)]
+#[path = "restore_tests.rs"]
+mod tests;

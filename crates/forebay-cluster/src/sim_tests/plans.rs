@@ -1,0 +1,118 @@
+//! Plans, as operators make them: by the planner, or any that keep the rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_engine::Bounds;
+
+use super::engine::summary;
+use super::world::{World, table};
+use crate::ids::NodeId;
+use crate::model::{ListChange, Model, MoveBatch, MovePlan, Wish};
+use crate::planning::{Summaries, holders, propose};
+use crate::request::Request;
+
+/// A plan by what an operator sees now.
+pub fn draw_plan(world: &mut World) -> Option<Request> {
+    let model = world.store.current().clone();
+    let nodes: Vec<NodeId> = model.all_nodes().map(|node| node.id).collect();
+    let one = *nodes.get(world.dice.below(nodes.len().max(1) as u64) as usize)?;
+    let holding = holders(&model);
+    let idle = nodes.iter().filter(|node| !holding.contains(node));
+    let idle: BTreeSet<NodeId> = idle.copied().collect();
+    let wish = match world.dice.below(10) {
+        0..4 => Wish::Drain(BTreeSet::from([one])),
+        4..7 if !idle.is_empty() => Wish::Add(idle),
+        7 if !idle.is_empty() => Wish::Replace {
+            gone: one,
+            new: *idle.first()?,
+        },
+        8 => Wish::Replicas {
+            table: table(world.dice.below(3)).0,
+            count: world.dice.between(1, 6) as usize,
+        },
+        _ => Wish::Even,
+    };
+    // The planner takes its time.
+    let is_planned = matches!(wish, Wish::Replicas { .. }) || world.dice.chance(100);
+    let plan = match is_planned {
+        true => planned(world, &model, &wish),
+        false => random(world, &model, wish),
+    };
+    world.count("plans");
+    let plan = Box::new(plan?);
+    Some(Request::Rebalance { plan })
+}
+
+fn planned(world: &mut World, model: &Model, wish: &Wish) -> Option<MovePlan> {
+    let most = world.dice.between(2, 40) << 20;
+    let proposal = propose(model, &summaries(model), wish, most);
+    Some(proposal.ok()?.plan)
+}
+
+/// Of the versions that serve.
+pub fn summaries(model: &Model) -> Summaries {
+    let tables = model.all_tables();
+    let summaries = tables.filter_map(|(name, entry)| {
+        let version = entry.serving?;
+        Some((name.clone(), summary(name, entry.order, version)))
+    });
+    summaries.collect()
+}
+
+/// Lists that keep to what is wished for, and are otherwise any.
+fn random(world: &mut World, model: &Model, wish: Wish) -> Option<MovePlan> {
+    let drained = wish.drained();
+    let holding: BTreeSet<NodeId> = holders(model);
+    let added = wish.added();
+    let allowed: Vec<NodeId> = holding
+        .union(&added)
+        .filter(|node| !drained.contains(node))
+        .filter(|node| added.contains(node) || !model.work.drained.contains(node))
+        .copied()
+        .collect();
+    if allowed.is_empty() || holding.is_empty() {
+        return None;
+    }
+    let mut batches = vec![MoveBatch::default()];
+    for (name, layout) in model.used_layouts() {
+        let ranges: Vec<_> = layout.ranges().cloned().collect();
+        for (at, range) in ranges.iter().enumerate() {
+            let new = other_list(world, &range.list, &allowed);
+            if new == range.list {
+                continue;
+            }
+            if world.dice.chance(300) {
+                batches.push(MoveBatch::default());
+            }
+            let change = ListChange {
+                layout: name.clone(),
+                bounds: Bounds {
+                    lower: range.lower.clone(),
+                    upper: ranges.get(at + 1).map(|next| next.lower.clone()),
+                },
+                old: range.list.clone(),
+                new,
+            };
+            batches.last_mut()?.lists.push(change);
+        }
+    }
+    batches.retain(|batch| !batch.lists.is_empty());
+    Some(MovePlan {
+        wish,
+        batches,
+        copies: BTreeMap::new(),
+    })
+}
+
+fn other_list(world: &mut World, old: &[NodeId], allowed: &[NodeId]) -> Vec<NodeId> {
+    let mut list: Vec<NodeId> = old.to_vec();
+    list.retain(|node| allowed.contains(node) && !world.dice.chance(150));
+    let from = world.dice.below(allowed.len() as u64) as usize;
+    for node in allowed.iter().cycle().skip(from).take(allowed.len()) {
+        if list.len() < old.len() && !list.contains(node) {
+            let at = world.dice.below(list.len() as u64 + 1) as usize;
+            list.insert(at, *node);
+        }
+    }
+    list
+}
