@@ -2,6 +2,7 @@
 
 use forebay_engine::TableName;
 
+use crate::cluster::DAMAGED;
 use crate::command::{Answer, COMMANDS, Call, Command, CommandError, Held, Queued, Run};
 use crate::commits::Commits;
 use crate::port::Port;
@@ -31,6 +32,8 @@ pub enum Outcome {
     NotResident,
     /// Answered with an error, which is taken back where the command can go to where its keys are.
     NotHere,
+    /// The same where another node may have a copy of what is damaged here.
+    Damaged,
 }
 
 impl View<'_> {
@@ -64,25 +67,35 @@ impl View<'_> {
         }
     }
 
-    /// What becomes of a command whose keys are not here: it is taken to where they are, another
-    /// node is told so, and clients of a server that knows of no other get an error.
+    /// What becomes of a command whose keys are not here, or cannot be read here: it is taken to
+    /// where they are, another node is told so, and clients of a server that knows of no other get
+    /// an error.
     #[inline]
     pub fn lead_on(&self, outcome: Outcome, start: usize, reply: &mut Reply) -> Outcome {
-        match (outcome, self.port) {
-            (Outcome::NotHere, Port::Alone) => Outcome::Failed,
-            (Outcome::NotHere, Port::Peer) => {
+        if !matches!(outcome, Outcome::NotHere | Outcome::Damaged) {
+            return outcome;
+        }
+        if outcome == Outcome::Damaged {
+            let words = String::from_utf8_lossy(&reply.bytes()[start..]);
+            self.shared
+                .tell_damage(words.trim_start_matches("-ERR ").trim_end());
+        }
+        match self.port {
+            Port::Alone => Outcome::Failed,
+            Port::Peer => {
                 let words = String::from_utf8_lossy(&reply.bytes()[start..]).into_owned();
-                let revision = self.shared.cluster.as_ref().map_or(0, |c| c.map().revision);
-                reply.truncate(start);
                 let words = words.trim_start_matches("-ERR ").trim_end();
-                reply.error(&format!("NOTHERE {revision} {words}"));
+                reply.truncate(start);
+                reply.error(&match outcome {
+                    Outcome::Damaged => format!("{DAMAGED} {words}"),
+                    _ => self.shared.not_here(words),
+                });
                 Outcome::Failed
             }
-            (Outcome::NotHere, _) => {
+            _ => {
                 reply.truncate(start);
-                outcome
+                Outcome::NotHere
             }
-            _ => outcome,
         }
     }
 
@@ -166,7 +179,8 @@ impl View<'_> {
                 reply.truncate(start);
                 return (outcome, first);
             }
-            if outcome == Outcome::NotHere && self.port != Port::Alone {
+            let is_elsewhere = matches!(outcome, Outcome::NotHere | Outcome::Damaged);
+            if is_elsewhere && self.port != Port::Alone {
                 let error = reply.bytes()[command_start..].to_vec();
                 reply.truncate(start);
                 reply.append(&error);
@@ -206,6 +220,11 @@ pub fn settle(answer: Answer, start: usize, reply: &mut Reply) -> Outcome {
             reply.truncate(start);
             reply.error(&format!("ERR {words}"));
             Outcome::NotHere
+        }
+        Err(CommandError::Damaged(words)) => {
+            reply.truncate(start);
+            reply.error(&format!("ERR {words}"));
+            Outcome::Damaged
         }
         Err(CommandError::Error(text)) => {
             reply.truncate(start);

@@ -173,7 +173,7 @@ impl<'t> View<'t> {
                     not_here = true;
                     break;
                 }
-                Outcome::Failed => {
+                Outcome::Failed | Outcome::Damaged => {
                     answered += 1;
                     failed += 1;
                 }

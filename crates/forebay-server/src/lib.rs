@@ -9,6 +9,7 @@
 //! comes from a client; nothing waits for the device on a thread that serves connections; no reply
 //! mixes versions.
 
+mod certificate_end;
 mod client;
 mod cluster;
 mod command;

@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::ServerConfig;
-use crate::tls::{self, TlsError};
+use crate::tls::{self, LoadedTls, TlsError};
 use crate::users::{Token, Users, UsersError};
 
 /// What the files have.
@@ -22,7 +22,7 @@ pub struct Secrets {
     /// `None`: everybody is [`crate::shared::Shared::anyone`].
     pub users: Option<Users>,
     pub token: Option<Token>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<LoadedTls>,
 }
 
 /// See the module's text.
@@ -52,7 +52,7 @@ pub enum SecretsError {
 impl Secrets {
     fn read(config: &ServerConfig, disk: &dyn Disk) -> Result<Self, SecretsError> {
         let tls = config.tls.as_ref();
-        let tls = tls.map(|files| tls::acceptor(disk, files)).transpose()?;
+        let tls = tls.map(|files| tls::load(disk, files)).transpose()?;
         let users = config.users.as_ref();
         let users = users.map(|path| Users::read(disk, path)).transpose()?;
         let token = config.http_token.as_ref();
@@ -92,7 +92,12 @@ impl SecretFiles {
 
     /// For new connections.
     pub fn acceptor(&self) -> Option<TlsAcceptor> {
-        self.load().tls.clone()
+        self.load().tls.as_ref().map(|tls| tls.acceptor.clone())
+    }
+
+    /// When the certificate ends that clients are shown, in seconds since 1970.
+    pub fn certificate_ends_unix_s(&self) -> Option<i64> {
+        self.load().tls.as_ref()?.ends_unix_s
     }
 }
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_engine::{Serving, Store, TableName};
 use parking_lot::Mutex;
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::client::Client;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, NOT_HERE};
 use crate::command::ScanCursors;
 use crate::config::ServerConfig;
 use crate::descriptors::{self, Descriptors};
@@ -49,6 +49,8 @@ pub struct Shared {
     pub reply_memory: Arc<ReplyMemory>,
     /// For lines about connections that were dropped.
     pub drops_told: Seldom,
+    /// Of reads that met damage.
+    damage_told: Seldom,
     /// For lines about connections that are too many.
     pub refusals_told: Seldom,
     /// For lines about wrong passwords.
@@ -72,6 +74,19 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Has the log tell of damage that a read met; many may meet the same.
+    pub fn tell_damage(&self, error: &str) {
+        if let Some(left_out) = self.damage_told.due(self.now_ms()) {
+            error!(error, left_out, "a read met damage");
+        }
+    }
+
+    /// What another node is told that asks for keys which are not here.
+    pub fn not_here(&self, words: &str) -> String {
+        let revision = self.cluster.as_ref().map_or(0, |c| c.map().revision);
+        format!("{NOT_HERE} {revision} {words}")
+    }
+
     pub fn new(
         config: ServerConfig,
         store: Store,
@@ -101,6 +116,7 @@ impl Shared {
             clients,
             reply_memory: Arc::new(reply_memory),
             drops_told: Seldom::default(),
+            damage_told: Seldom::default(),
             refusals_told: Seldom::default(),
             wrong_told: Seldom::default(),
             resp_address,
@@ -146,6 +162,7 @@ impl Shared {
         TableView {
             batch: self.serving.load(),
             live: self.live.load(),
+            in_cluster: self.cluster.is_some(),
         }
     }
 
@@ -164,10 +181,13 @@ impl Shared {
             && self.tables().get(table.as_str().as_bytes()).is_none()
             && !self.is_unserved(table.as_str().as_bytes())
         {
+            let who = match self.cluster {
+                Some(_) => "a push".to_owned(),
+                None => format!("'forebay create {table}' or a push"),
+            };
             warn!(
                 %table,
-                "--default-table: there is no such table yet: keys that name no table are refused until \
-                 'forebay create {table}' or a push makes it"
+                "--default-table: there is no such table yet: keys that name no table are refused until {who} makes it"
             );
         }
     }

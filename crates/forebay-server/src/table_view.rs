@@ -13,6 +13,8 @@ use crate::live::LiveMap;
 pub struct TableView {
     pub batch: Guard<Arc<Tables>>,
     pub live: Guard<Arc<LiveMap>>,
+    /// A cluster has no live tables.
+    pub in_cluster: bool,
 }
 
 impl TableView {
@@ -21,6 +23,7 @@ impl TableView {
         Self {
             batch: Guard::from_inner(Arc::clone(&self.batch)),
             live: Guard::from_inner(Arc::clone(&self.live)),
+            in_cluster: self.in_cluster,
         }
     }
 
@@ -29,6 +32,7 @@ impl TableView {
         Self {
             batch: Guard::from_inner(Arc::new(self.batch.with(versions))),
             live: Guard::from_inner(Arc::clone(&self.live)),
+            in_cluster: self.in_cluster,
         }
     }
 

@@ -13,7 +13,16 @@ use rustls::{RootCertStore, ServerConfig};
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
+use crate::certificate_end::not_after_unix_s;
 use crate::config::TlsFiles;
+
+/// TLS as it was read.
+#[derive(Clone)]
+pub struct LoadedTls {
+    pub acceptor: TlsAcceptor,
+    /// When the first of the chain's certificates ends, in seconds since 1970; `None`: unknown.
+    pub ends_unix_s: Option<i64>,
+}
 
 /// Why TLS cannot be had.
 #[derive(Debug, Error)]
@@ -39,8 +48,10 @@ pub enum TlsError {
 
 /// Reads certificate and key, and the authorities of clients where they have to show certificates.
 /// TLS 1.2 and 1.3.
-pub fn acceptor(disk: &dyn Disk, files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+pub fn load(disk: &dyn Disk, files: &TlsFiles) -> Result<LoadedTls, TlsError> {
     let chain = certificates(disk, &files.certificate)?;
+    let ends = chain.iter().filter_map(|one| not_after_unix_s(one));
+    let ends_unix_s = ends.min();
     let key = PrivateKeyDer::from_pem_slice(&read(disk, &files.key)?)
         .map_err(|error| pem(&files.key, "private key", error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -55,7 +66,10 @@ pub fn acceptor(disk: &dyn Disk, files: &TlsFiles) -> Result<TlsAcceptor, TlsErr
             builder.with_single_cert(chain, key)
         });
     match config {
-        Ok(config) => Ok(TlsAcceptor::from(Arc::new(config))),
+        Ok(config) => Ok(LoadedTls {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            ends_unix_s,
+        }),
         Err(source) => {
             let TlsFiles {
                 certificate, key, ..

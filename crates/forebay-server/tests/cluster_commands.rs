@@ -9,8 +9,8 @@ use common::cluster::{
     CLASS_PORTS, CLASSES, GATEWAY, InOneProcess, LISTEN, NODES, RANGES, key_in, node, range,
 };
 use forebay_cluster::HostPort;
-use forebay_cluster::model::{Layout, LayoutName, Model};
-use forebay_engine::Bound;
+use forebay_cluster::model::{Layout, LayoutName, Model, TableEntry};
+use forebay_engine::{Bound, TableName};
 use forebay_run::Order;
 
 fn text(reply: &Reply) -> String {
@@ -318,7 +318,9 @@ fn what_would_change_the_cluster_is_refused_in_words() {
     assert_eq!(client.texts("CLUSTER HELP").len(), 13);
     assert_eq!(client.ask("CLUSTER LINKS"), Reply::Array(Vec::new()));
     for write in ["SET words:k0001 1", "DEL words:k0001", "MSET few:a 1"] {
-        assert!(client.text(write).starts_with("-READONLY"), "{write}");
+        let refused = client.text(write);
+        assert!(refused.starts_with("-READONLY"), "{write}");
+        assert!(refused.contains("forebay push") && !refused.contains("forebay create"));
     }
 }
 
@@ -343,6 +345,11 @@ fn ranges_and_versions_are_told() {
         [Reply::Int(4096), Reply::Int(9000)]
     );
     assert_eq!(client.ask("KV.VERSION log"), Reply::Int(1));
+    let schema = client.text("KV.SCHEMA log");
+    assert!(
+        schema.contains(r#""order":"ordered""#) && schema.contains(r#""version":1"#),
+        "{schema}"
+    );
     assert!(
         client
             .text("KV.MAP none")
@@ -355,12 +362,16 @@ fn ranges_and_versions_are_told() {
     );
 }
 
-/// Has the second class lie with nodes 2, 3 and 1.
+/// Has the second class lie with nodes 2, 3 and 1, and a table of three replicas there.
 fn with_a_third_replica(model: &mut Model) {
     let lists: [(u16, &[u32]); 3] = [(0, &[1, 2]), (4096, &[2, 3, 1]), (9000, &[3, 1])];
     let main = lists.map(|(slot, list)| range(Bound::Slot(slot), list));
     let main = Layout::new(Order::Hashed, main.to_vec());
     model.layouts.insert(LayoutName::Main, main);
+    let words = TableName::new("words").expect("a name");
+    let entry = model.table(&words).expect("it is there").clone();
+    let replicas = 3;
+    model.put_table(&words, TableEntry { replicas, ..entry });
 }
 
 #[test]

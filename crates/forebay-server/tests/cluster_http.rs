@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 
 use common::cluster::{GATEWAY, InOneProcess, LISTEN, ROWS, at, holders, key, key_in, node, value};
 use common::{Reply, encode};
+use forebay_cluster::NodeId;
 use forebay_cluster::model::{NodeEntry, NodeState, TableEntry};
 use forebay_engine::TableName;
 use forebay_io::sim::Wire;
@@ -93,6 +94,21 @@ fn a_node_is_ready_once_it_serves_all_tables_and_stays_so() {
         }
     });
     assert_eq!(get(&cluster, 2, "/ready").0, 200);
+}
+
+#[test]
+fn a_node_is_not_ready_before_it_has_heard_of_its_cluster() {
+    let cluster = InOneProcess::changed(|_, _| {});
+    let member = cluster.member(3);
+    member.change(|model| model.remove_node(NodeId(3)));
+    let (status, body) = get(&cluster, 3, "/ready");
+    assert_eq!(status, 503);
+    assert!(
+        body.contains("nothing is known of the cluster yet"),
+        "{body}"
+    );
+    member.change(|model| model.put_node(node(3)));
+    assert_eq!(get(&cluster, 3, "/ready").0, 200);
 }
 
 #[test]

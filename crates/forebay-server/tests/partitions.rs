@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Fixture, Reply};
+use common::{Fixture, Reply, http};
 use forebay_engine::live::LiveDraft;
 use forebay_engine::{Held, PartitionId};
 
@@ -72,4 +72,11 @@ fn a_scan_walks_what_is_here() {
     };
     let keys = ["t:a", "t:b", "t:z"].map(|key| Reply::Bulk(key.as_bytes().to_vec()));
     assert_eq!(scanned[1], Reply::Array(keys.to_vec()));
+}
+
+#[test]
+fn a_row_that_is_not_here_is_misdirected_by_http() {
+    let fixture = served();
+    let status = |key: &str| http(&fixture, &format!("GET /v1/tables/t/rows/{key}"), "", "").0;
+    assert_eq!((status("k"), status("z")), (421, 404));
 }

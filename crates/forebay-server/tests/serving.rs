@@ -3,11 +3,12 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Fixture, Reply, bytes, encode};
 use forebay_engine::TableName;
+use forebay_io::sim::Over;
 use forebay_run::Order;
 
 fn versioned(version: u32, keys: u32) -> common::Pairs {
@@ -29,23 +30,24 @@ fn no_reply_mixes_versions_however_often_they_swap() {
         fixture.push_only(table, Order::Hashed, bytes(), versioned(2, KEYS));
     }
     fixture.start(|_| {});
-    let (stop, replies) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (over, replies) = (Over::default(), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| read_until(&fixture, KEYS, &stop, &replies)))
+            .map(|_| scope.spawn(|| read_until(&fixture, KEYS, &over, &replies)))
             .collect();
         let table = fixture
             .store
             .table(&TableName::new("a").expect("a name"))
             .expect("a table");
+        let at_end = over.at_end();
         // As long as it takes for many replies to fall between swaps.
         let mut round = 0;
-        while round < 60 || replies.load(Ordering::Relaxed) < 2000 {
+        while (round < 60 || replies.load(Ordering::Relaxed) < 2000) && !over.is() {
             table.swap(1 + (round + 1) % 2).expect("swapped");
             fixture.server().serving().refresh();
             round += 1;
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(at_end);
         let seen: HashSet<String> = readers
             .into_iter()
             .flat_map(|reader| reader.join().expect("no mixture"))
@@ -55,12 +57,7 @@ fn no_reply_mixes_versions_however_often_they_swap() {
 }
 
 /// Reads whole replies in pipelines; answers the versions that it saw.
-fn read_until(
-    fixture: &Fixture,
-    keys: u32,
-    stop: &AtomicBool,
-    replies: &AtomicU64,
-) -> HashSet<String> {
+fn read_until(fixture: &Fixture, keys: u32, over: &Over, replies: &AtomicU64) -> HashSet<String> {
     let wires: Vec<String> = (0..keys).map(|n| format!("a:k{n}")).collect();
     let mut mget: Vec<&[u8]> = vec![b"MGET"];
     mget.extend(wires.iter().map(|wire| wire.as_bytes()));
@@ -75,7 +72,8 @@ fn read_until(
         pipeline.extend(encode(words));
     }
     let (mut client, mut seen) = (fixture.client(), HashSet::new());
-    while !stop.load(Ordering::Relaxed) {
+    let _at_end = over.at_end();
+    while !over.is() {
         client.send(&pipeline);
         for _ in 0..5 {
             seen.insert(the_one(&client.read()));

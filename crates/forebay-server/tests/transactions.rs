@@ -3,12 +3,12 @@
 mod common;
 
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Fixture, Reply, bytes};
 use forebay_engine::TableName;
 use forebay_engine::live::{Expiry, LiveDraft};
+use forebay_io::sim::Over;
 use forebay_io::{Clock, SystemClock};
 use forebay_run::Order;
 
@@ -51,19 +51,19 @@ fn queue_more(client: &mut Client, commands: &[&str]) {
 #[test]
 fn what_a_multi_wrote_is_read_whole_by_multi_and_by_mget() {
     let fixture = served();
-    let done = AtomicBool::new(false);
+    let over = Over::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _at_end = over.at_end();
             let mut client = fixture.client();
             for number in 0..3000 {
                 let set = |key| format!("SET t:{{u}}{key} {number}");
                 queue(&mut client, &[&set("a"), &set("b"), &set("c")]);
                 client.ask("EXEC");
             }
-            done.store(true, Ordering::Release);
         });
         let mut client = fixture.client();
-        while !done.load(Ordering::Acquire) {
+        while !over.is() {
             queue(
                 &mut client,
                 &["GET t:{u}a", "STRLEN t:{u}c", "GET t:{u}c", "GET t:{u}b"],

@@ -11,8 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use forebay_cluster::NodeId;
 use forebay_cluster::map::{ClusterMap, MapNode};
+use forebay_engine::TableName;
 
-use super::frame::ForwardHeader;
+use super::frame::{DAMAGED, ForwardHeader, NOT_HERE};
 use super::link::PeerAnswer;
 use super::node::Cluster;
 use super::place::{KeyPlace, moved_to};
@@ -36,6 +37,8 @@ pub struct Asker<'w> {
     pub tables: TableView,
     /// On the monotonic clock.
     pub deadline: Duration,
+    /// What is here of keys that others have, too, could not be read.
+    is_damaged_here: bool,
 }
 
 /// Why a try gave no answer.
@@ -47,6 +50,8 @@ pub enum Unanswered {
     OtherMap(String),
     /// The same of versions.
     OtherVersion(String),
+    /// What is here is damaged, or what all other nodes have that were asked.
+    Damaged(String),
 }
 
 /// PeerReplies of another node, or of this one in the same form.
@@ -87,6 +92,7 @@ impl<'w> Asker<'w> {
             map: cluster.map(),
             tables: work.tables.keep(),
             deadline: now + cluster.limits().total_time,
+            is_damaged_here: false,
         }
     }
 
@@ -95,10 +101,44 @@ impl<'w> Asker<'w> {
         let clock = Arc::clone(self.work.shared.store.clock());
         match why {
             Unanswered::OtherVersion(_) => clock.wait(VERSION_PAUSE).await,
+            Unanswered::Damaged(_) => self.is_damaged_here = true,
             _ => self.cluster.newer_map(&*clock, self.map.revision).await,
         }
         self.map = self.cluster.map();
         self.tables = self.work.shared.tables().keep();
+    }
+
+    /// Whether keys are read here that are here: not when that failed and others have them as well.
+    pub fn reads_here(&self, holders: &[NodeId]) -> bool {
+        !self.is_damaged_here || holders.iter().all(|node| *node == self.map.me)
+    }
+
+    /// A table, and the version that all nodes are asked for: the one that is open here, or, where
+    /// none is yet, the one that the map names.
+    pub fn read_of(&self, table: &[u8]) -> Option<(&str, u64)> {
+        if let Some(version) = self.tables.batch.get(table) {
+            return Some((version.table().as_str(), version.version()));
+        }
+        let name = TableName::new(std::str::from_utf8(table).ok()?).ok()?;
+        let (known, entry) = self.map.table_and_name(&name)?;
+        Some((known.as_str(), entry.serving?))
+    }
+
+    /// An error while not all tables of the cluster are open here: a node that is starting knows
+    /// of too little to walk through.
+    pub fn check_started(&self) -> Result<(), Unanswered> {
+        let mut serving = self
+            .map
+            .tables()
+            .filter(|(_, entry)| entry.serving.is_some());
+        let is_open = |name: &TableName| self.tables.batch.get(name.as_str().as_bytes()).is_some();
+        match self.map.revision > 0 && serving.all(|(name, _)| is_open(name)) {
+            true => Ok(()),
+            false => {
+                let words = "LOADING the node is starting, and does not have all tables open yet";
+                Err(Unanswered::Told(words.to_owned()))
+            }
+        }
     }
 
     pub fn left(&self) -> Duration {
@@ -126,7 +166,7 @@ impl<'w> Asker<'w> {
         let take = |bytes: &Bytes, node| PeerReplies::of(bytes.clone(), count, node);
         let is_whole = |replies: &PeerReplies| {
             let mut each = (0..count).filter_map(|index| replies.get(index));
-            !each.any(|reply| split::is_error(reply, "NOTHERE"))
+            !each.any(|reply| split::is_error(reply, NOT_HERE) || split::is_error(reply, DAMAGED))
         };
         let frame = header.frame(commands);
         self.ask_frame(holders, frame, take, is_whole).await
@@ -209,9 +249,14 @@ impl<'w> Asker<'w> {
         }
     }
 
-    /// What is told where one of the replies says that its keys are not there either.
+    /// What is told where one of the replies says that its keys are not there either, or cannot be
+    /// read there.
     pub fn not_there(&self, replies: &PeerReplies, reply: &[u8]) -> Option<Unanswered> {
-        if !split::is_error(reply, "NOTHERE") {
+        if split::is_error(reply, DAMAGED) {
+            let text = split::error(reply).unwrap_or_default();
+            return Some(Unanswered::Damaged(text[DAMAGED.len() + 1..].to_owned()));
+        }
+        if !split::is_error(reply, NOT_HERE) {
             return None;
         }
         let name = |id| self.map.node(id).map_or("?", |node| node.name.as_str());
@@ -328,11 +373,15 @@ impl<'w> Asker<'w> {
 
 impl From<CommandError> for Unanswered {
     fn from(error: CommandError) -> Self {
-        Unanswered::Told(match error {
-            CommandError::Error(text) => text.into_owned(),
-            CommandError::NotHere(words) => format!("ERR {words}"),
-            CommandError::NotResident => "ERR internal error: it waits where it may".to_owned(),
-        })
+        match error {
+            CommandError::Error(text) => Unanswered::Told(text.into_owned()),
+            // The table is one of the cluster's: it comes, or has gone a moment ago.
+            CommandError::NotHere(words) => Unanswered::OtherMap(words),
+            CommandError::Damaged(words) => Unanswered::Damaged(words),
+            CommandError::NotResident => {
+                Unanswered::Told("ERR internal error: it waits where it may".to_owned())
+            }
+        }
     }
 }
 
@@ -346,6 +395,7 @@ impl Unanswered {
     pub fn into_words(self) -> String {
         match self {
             Unanswered::Told(words) => words,
+            Unanswered::Damaged(words) => format!("ERR {words}"),
             Unanswered::OtherMap(words) | Unanswered::OtherVersion(words) => {
                 format!("TRYAGAIN {words}")
             }

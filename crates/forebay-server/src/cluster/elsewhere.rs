@@ -95,7 +95,9 @@ fn places<'a>(
         if !asker.work.user.may(Verb::Read, table) {
             return Err(no_permission(&asker.work.user, table, "read"));
         }
-        place_of(&asker.map, &asker.tables, args.get(at))
+        let mut place = place_of(&asker.map, &asker.tables, args.get(at))?;
+        place.is_here &= asker.reads_here(place.holders);
+        Ok(place)
     })
     .collect()
 }
@@ -119,8 +121,8 @@ async fn one(
         return Ok(asker.fail(&moved));
     }
     if places.iter().all(|at| at.is_here) {
-        // It has come meanwhile.
-        let replies = asker.run_here(place, args.to_owned()).await;
+        // It has come meanwhile, or could not be read.
+        let replies = asker.run_at(None, place, args.to_owned(), "").await?;
         return Ok(asker.pass(replies.one()));
     }
     if places.iter().any(|at| at.is_here) || places.iter().any(|at| at.holders != first.holders) {
@@ -183,8 +185,13 @@ async fn exec(asker: &Asker<'_>, queued: &Queued) -> Result<(Reply, Outcome), Un
         ));
     }
     if are_here {
-        let words = "the keys of this MULTI came here meanwhile: ask again";
-        return Err(Unanswered::OtherMap(words.to_owned()));
+        // They have come meanwhile, or could not be read.
+        let same = Queued::of(queued.commands.clone());
+        let replies = asker.read_here(Task::Exec(same), 1).await;
+        return match asker.not_there(&replies, replies.one()) {
+            Some(differ) => Err(differ),
+            None => Ok(asker.pass(replies.one())),
+        };
     }
     let count = queued.commands.len() + 2;
     let replies = asker.ask(&common, &commands, count, "").await?;

@@ -28,6 +28,11 @@ pub const FORWARD: &str = "fb.forward";
 pub const CONTROL: &str = "fb.control";
 pub const FETCH: &str = "fb.fetch";
 
+/// The error of a node that does not have the keys; the revision of its map follows, and why.
+pub const NOT_HERE: &str = "NOTHERE";
+/// The error of a node that has the keys, and cannot read them.
+pub const DAMAGED: &str = "DAMAGED";
+
 /// What a forwarded command says of itself.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardHeader<'a> {

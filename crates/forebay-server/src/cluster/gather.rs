@@ -68,8 +68,8 @@ impl<'m> Gathered<'m> {
         let mut versions = BTreeMap::new();
         for (at, wire) in places.iter().zip(args.skip(1).iter()) {
             let (table, _) = split_key(wire)?;
-            if let Some(version) = asker.tables.batch.get(table) {
-                versions.insert(version.table().as_str(), version.version());
+            if let Some((table, version)) = asker.read_of(table) {
+                versions.insert(table, version);
             }
             gathered.add(at, args.get(0), wire);
         }

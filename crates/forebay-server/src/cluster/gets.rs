@@ -123,7 +123,7 @@ impl<'m> Plan<'m> {
                 break;
             }
             let (place, start) = (places.place(key), plan.made.len());
-            let way = if place.is_here {
+            let way = if place.is_here && asker.reads_here(place.holders) {
                 if gets.answer_one(&view, at, &mut plan.made) {
                     KeyWay::Made(start..plan.made.len())
                 } else {

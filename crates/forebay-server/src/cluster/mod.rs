@@ -28,6 +28,7 @@ mod walk;
 
 pub use config::{ClusterConfig, ForwardLimits, PeerTls};
 pub use elsewhere::elsewhere;
+pub use frame::{DAMAGED, NOT_HERE};
 pub use node::Cluster;
 pub use nudge::Nudges;
 pub use peers::PeerClient;

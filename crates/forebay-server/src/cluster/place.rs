@@ -39,6 +39,11 @@ impl<'m> TablePlaces<'m> {
         let name = name.and_then(|name| TableName::new(name).ok());
         let known = name.as_ref().and_then(|name| map.table(name));
         let (Some(name), Some(known)) = (&name, known) else {
+            if map.revision == 0 {
+                let words =
+                    "LOADING the node has just started, and has not heard of its cluster yet";
+                return Err(CommandError::error(words));
+            }
             return Err(no_table(table));
         };
         Ok(Self {

@@ -87,7 +87,8 @@ async fn ask(
         count: 1,
     };
     let is_here = asker.tables.batch.get(request.table);
-    let is_here = is_here.is_some_and(|version| whole.is_here(version));
+    let is_here =
+        is_here.is_some_and(|version| whole.is_here(version)) && asker.reads_here(segment.holders);
     let replies = asker
         .run_at((!is_here).then_some(segment.holders), place, args, versions)
         .await?;
@@ -129,9 +130,9 @@ impl Found {
 impl Asker<'_> {
     /// The version that a table is read by, as in a frame.
     pub fn version_of(&self, table: &[u8]) -> String {
-        let version = self.tables.batch.get(table);
-        version.map_or(String::new(), |version| {
-            format!("{} {}", version.table(), version.version())
+        let read = self.read_of(table);
+        read.map_or(String::new(), |(table, version)| {
+            format!("{table} {version}")
         })
     }
 

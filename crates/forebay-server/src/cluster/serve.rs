@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use forebay_engine::TableName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::frame::{CONTROL, FETCH, FORWARD, ForwardHeader, check_format};
+use super::frame::{CONTROL, DAMAGED, FETCH, FORWARD, ForwardHeader, check_format};
 use super::node::Cluster;
 use super::page::PageRequest;
 use crate::client::Client;
@@ -182,14 +182,12 @@ async fn page(
     };
     let read = tokio::task::spawn_blocking(read).await;
     let read = read.map_err(|_| wrong("internal error: see the server's log".to_owned()))?;
-    let revision = shared
-        .cluster
-        .as_ref()
-        .map_or(0, |cluster| cluster.map().revision);
     match read {
         Ok(page) => page.write(&mut pipeline.reply),
-        Err(CommandError::NotHere(words)) => {
-            pipeline.reply.error(&format!("NOTHERE {revision} {words}"));
+        Err(CommandError::NotHere(words)) => pipeline.reply.error(&shared.not_here(&words)),
+        Err(CommandError::Damaged(words)) => {
+            shared.tell_damage(&words);
+            pipeline.reply.error(&format!("{DAMAGED} {words}"));
         }
         Err(error) => {
             settle(Err(error), 0, &mut pipeline.reply);

@@ -30,6 +30,7 @@ pub async fn answer(
     place: usize,
     args: &OwnedArgs,
 ) -> Result<(Reply, Outcome), Unanswered> {
+    asker.check_started()?;
     match COMMANDS[place].name {
         "scan" => scan(asker, &args.borrow()).await,
         "keys" => keys(asker, &args.borrow()).await,
@@ -242,7 +243,7 @@ impl<'w> Asker<'w> {
             until: segment.until.clone(),
             count,
         };
-        if request.is_here(version) {
+        if request.is_here(version) && self.reads_here(segment.holders) {
             let (version, failed) = (
                 Arc::clone(version),
                 "ERR internal error: see the server's log",

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use forebay_engine::{Lookup, ReadError, TableName, Value};
+use forebay_engine::{Lookup, TableName, Value};
 use forebay_run::row::RowError;
 use tracing::error;
 
@@ -260,10 +260,14 @@ pub fn no_permission(user: &User, table: &[u8], verb: &str) -> CommandError {
 }
 
 impl From<SourceError> for CommandError {
-    /// The table is damaged, or its disk: the operator is told as well as the client.
+    /// Where the table is damaged, or its disk, the operator is told as well as the client: of
+    /// versions by who leads the command on.
     fn from(error: SourceError) -> Self {
-        if let SourceError::Batch(ReadError::NotHere { .. }) = error {
+        if error.is_not_here() {
             return CommandError::NotHere(error.to_string());
+        }
+        if error.is_damaged_version() {
+            return CommandError::Damaged(error.to_string());
         }
         error!(%error, "a read failed");
         CommandError::error(format!("ERR {error}"))

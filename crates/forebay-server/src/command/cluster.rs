@@ -49,7 +49,7 @@ const HELP: [&str; 13] = [
     "SLOTS -- All ranges of slots, each with its primary and its replicas.",
     "HELP -- This.",
     "Who holds what is the coordinator's to say, and is not changed by these.",
-    "See also KV.MAP <table> and KV.VERSION <table>.",
+    "See also KV.MAP <table>, KV.VERSION <table> and KV.SCHEMA <table>.",
 ];
 
 fn no_cluster() -> CommandError {
@@ -306,7 +306,7 @@ pub fn map(call: &mut SessionCall<'_>) -> Answer {
         CommandError::error("ERR KV.MAP tells of a cluster, and this server is part of none")
     })?;
     let map = map.map();
-    let source = source(call)?;
+    let source = named_table(call)?;
     let table = map.table(source.table()).ok_or_else(|| {
         let table = source.table();
         CommandError::error(format!("ERR the cluster has no table '{table}'"))
@@ -341,7 +341,7 @@ fn bound(reply: &mut Reply, bound: Option<&Bound>) {
 
 /// KV.VERSION table: the version that serves here.
 pub fn version(call: &mut SessionCall<'_>) -> Answer {
-    let number = match source(call)? {
+    let number = match named_table(call)? {
         Source::Batch(version) => version.version(),
         Source::Live(table) => {
             let table = table.name();
@@ -354,7 +354,8 @@ pub fn version(call: &mut SessionCall<'_>) -> Answer {
     Ok(())
 }
 
-fn source<'a>(call: &SessionCall<'a>) -> Result<Source<'a>, CommandError> {
+/// The table that the first argument names.
+pub fn named_table<'a>(call: &SessionCall<'a>) -> Result<Source<'a>, CommandError> {
     let user = call.session.user.as_ref();
     let user = user.ok_or_else(|| CommandError::error("NOAUTH Authentication required."))?;
     find_source(call.tables, user, call.args.get(1))

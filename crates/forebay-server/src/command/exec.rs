@@ -114,7 +114,7 @@ impl View<'_> {
         };
         match settle(answer, start, reply) {
             Outcome::NotResident => Err(CommandError::NotResident),
-            Outcome::Answered | Outcome::Failed | Outcome::NotHere => Ok(()),
+            Outcome::Answered | Outcome::Failed | Outcome::NotHere | Outcome::Damaged => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@ mod call;
 mod cell;
 mod clients;
 mod cluster;
+mod compare;
 mod connection;
 mod count;
 mod exec;
@@ -26,6 +27,7 @@ mod put;
 mod range;
 mod rename;
 mod scan;
+mod schema;
 mod string;
 mod table;
 mod transaction;
@@ -67,6 +69,8 @@ pub enum CommandError {
     /// Some of its keys are not here: it is to run where they are. The words are for who asks a
     /// server that knows of no other.
     NotHere(String),
+    /// What is here of the table, or the disk under it, is damaged. Other nodes may have copies.
+    Damaged(String),
     /// An error reply, its code first.
     Error(Cow<'static, str>),
 }

@@ -25,6 +25,7 @@ use forebay_engine::Source;
 
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 10_000;
+const WRONG_LIMIT: &str = "ERR LIMIT is a number of keys, 1 at least";
 /// A reply of this size ends early, with a `next`.
 pub const REPLY_BYTES: usize = 4 << 20;
 
@@ -316,7 +317,9 @@ fn options(args: &Args<'_>) -> Result<RangeOptions, CommandError> {
     let mut at = 3;
     while at < args.len() {
         if args.is(at, "limit") && at + 1 < args.len() {
-            options.limit = positive(args.get(at + 1))?.min(MAX_LIMIT);
+            let limit = positive(args.get(at + 1));
+            let limit = limit.map_err(|_| CommandError::error(WRONG_LIMIT))?;
+            options.limit = limit.min(MAX_LIMIT);
             at += 1;
         } else if args.is(at, "rev") {
             options.reverse = true;

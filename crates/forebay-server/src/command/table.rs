@@ -3,9 +3,9 @@
 use super::txn::Edit;
 use super::{Command, Keys, Run};
 use super::{
-    acl, bits, clients, cluster, connection, count, expire, get, hash, hash_edit, introspect,
-    keyspace, list, list_edit, list_move, put, range, rename, scan, string, transaction, tune,
-    watch,
+    acl, bits, clients, cluster, compare, connection, count, expire, get, hash, hash_edit,
+    introspect, keyspace, list, list_edit, list_move, put, range, rename, scan, schema, string,
+    transaction, tune, watch,
 };
 use crate::resp::Args;
 
@@ -204,6 +204,7 @@ const MSET: Run = Run::Many {
 pub static COMMANDS: &[Command] = &[
     read("get", 2, ONE, "string", "The value of a key; rows and lists as JSON.", get::get),
     read("mget", -2, ALL, "string", "The values of several keys.", get::mget),
+    read("kv.getv", 2, ONE, "string", "A key's version, and its value.", compare::getv),
     read("exists", -2, ALL, "keyspace", "How many of the keys are there.", string::exists),
     read("touch", -2, ALL, "keyspace", "How many of the keys are there.", string::exists),
     read("strlen", 2, ONE, "string", "The length of what GET gives.", string::strlen),
@@ -269,6 +270,7 @@ pub static COMMANDS: &[Command] = &[
     session("latency", -2, STATE, "server", "HISTOGRAM: what commands took.", tune::latency),
     session("kv.map", 2, STATE, "cluster", "The ranges of a table, and who has them.", cluster::map),
     session("kv.version", 2, STATE, "server", "The version of a table that serves here.", cluster::version),
+    session("kv.schema", 2, STATE, "server", "What the values of a table are, as JSON.", schema::schema),
     session("module", -2, STATE, "server", "LIST: none.", introspect::module),
     edit("set", -3, "string", "Sets a value.", (put::set, put::set_reads)),
     edit("setnx", 3, "string", "Sets a value if there is none.", (put::setnx, always)),
@@ -286,6 +288,8 @@ pub static COMMANDS: &[Command] = &[
     edit("setrange", 4, "string", "Changes a part of a value.", (put::setrange, always)),
     edit("setbit", 4, "bitmap", "Changes a bit of a value.", (bits::setbit, always)),
     edit("kv.delta", 3, "string", "Adds by the table's kind of deltas, without reading.", (put::delta, never)),
+    edit("kv.setv", -4, "string", "Sets a value if the key's version is still this one.", (compare::setv, always)),
+    edit("kv.delv", 3, "string", "Deletes a key if its version is still this one.", (compare::delv, always)),
     edit("incr", 2, "string", "Adds one; reads.", (count::incr, always)),
     edit("decr", 2, "string", "Subtracts one; reads.", (count::decr, always)),
     edit("incrby", 3, "string", "Adds an integer; reads.", (count::incrby, always)),

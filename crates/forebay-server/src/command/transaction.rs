@@ -24,6 +24,14 @@ pub struct Queued {
 }
 
 impl Queued {
+    /// These commands, with nothing watched.
+    pub fn of(commands: Vec<(usize, OwnedArgs)>) -> Self {
+        Self {
+            commands,
+            ..Self::default()
+        }
+    }
+
     #[must_use]
     pub fn watching(mut self, watches: Watches) -> Self {
         self.watches = watches;

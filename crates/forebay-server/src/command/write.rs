@@ -322,16 +322,22 @@ pub(super) fn find_live<'t>(
     }
     match tables.get(table) {
         Some(Source::Live(table)) => Ok(table),
-        Some(Source::Batch(_)) => Err(batch_table(command, table)),
+        Some(Source::Batch(_)) => Err(batch_table(command, table, tables.in_cluster)),
         None => Err(no_table(table)),
     }
 }
 
-fn batch_table(command: &Command, table: &[u8]) -> CommandError {
+fn batch_table(command: &Command, table: &[u8], in_cluster: bool) -> CommandError {
     let (name, table) = (command.name.to_uppercase(), shown(table));
+    let writes = match in_cluster {
+        true => {
+            "; a cluster has no tables that take writes, a server without --cluster over another store has"
+        }
+        false => ", or a table that takes writes with 'forebay create'",
+    };
     CommandError::error(format!(
         "READONLY table '{table}' is a batch table, {name} cannot change it: make a new version of it \
-         with 'forebay push {table} ...', or a table that takes writes with 'forebay create'"
+         with 'forebay push {table} ...'{writes}"
     ))
 }
 

@@ -23,11 +23,12 @@ pub async fn metrics(
     let sees = |table: &str| table.is_empty() || caller.may(Verb::Read, table);
     let mut page = Page::default();
     server(&mut page, &shared);
+    certificate(&mut page, &shared);
     connections(&mut page, &shared);
     tables(&mut page, &shared, &sees);
     live_tables(&mut page, &shared, &sees);
     super::pulls::metrics(&mut page, &shared, &sees);
-    super::cluster::metrics(&mut page, &shared);
+    super::cluster_metrics::metrics(&mut page, &shared, &sees);
     latencies(&mut page, &shared, &sees);
     (
         [(
@@ -70,6 +71,17 @@ fn server(page: &mut Page, shared: &Shared) {
     let retired = shared.serving.states().retired as u64;
     let help = "Versions that were swapped out and are still being read.";
     page.one("forebay_retired_versions", "gauge", help, retired);
+}
+
+fn certificate(page: &mut Page, shared: &Shared) {
+    let Some(ends_unix_s) = shared.secrets.certificate_ends_unix_s() else {
+        return;
+    };
+    let now_unix_s = (shared.store.clock().unix_ms() / 1000) as i64;
+    let name = "forebay_certificate_left_seconds";
+    let help = "Until the certificate for clients ends (--tls-cert); below 0: it has.";
+    page.begin(name, "gauge", help);
+    page.line(name, &[], ends_unix_s.saturating_sub(now_unix_s));
 }
 
 fn connections(page: &mut Page, shared: &Shared) {

@@ -3,6 +3,7 @@
 
 mod answer;
 mod cluster;
+mod cluster_metrics;
 mod connections;
 mod guard;
 mod host;

@@ -77,6 +77,10 @@ fn cluster_problems(shared: &Shared) -> Vec<String> {
         return Vec::new();
     }
     let (map, tables) = (cluster.map(), shared.serving.load());
+    // Until the cluster was heard of, nobody knows which tables there are.
+    if map.node(map.me).is_none() {
+        return vec!["nothing is known of the cluster yet".to_owned()];
+    }
     let wanted = map.tables().filter(|(_, table)| table.serving.is_some());
     let missing = wanted.filter(|(name, _)| tables.get(name.as_str().as_bytes()).is_none());
     let problems: Vec<String> = missing

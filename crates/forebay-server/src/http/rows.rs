@@ -7,7 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use forebay_engine::{ReadError, Source, SourceError, ValueKind, show_key};
+use forebay_engine::{Source, SourceError, ValueKind, show_key};
 
 use super::answer::{Refused, not_found};
 use super::guard::Caller;
@@ -90,7 +90,7 @@ fn row_text(source: Source<'_>, key: &[u8]) -> Result<Vec<u8>, Refused> {
     let failed = |what: String| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, what);
     let value = source.get(key);
     let unread = |error: SourceError| match error {
-        SourceError::Batch(ReadError::NotHere { .. }) => Refused::new(
+        error if error.is_not_here() => Refused::new(
             StatusCode::MISDIRECTED_REQUEST,
             format!("{error}: KV.MAP {} tells where", source.table()),
         ),

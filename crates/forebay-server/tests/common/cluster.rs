@@ -14,7 +14,7 @@ use forebay_cluster::map::ClusterMap;
 use forebay_cluster::model::{
     Layout, LayoutName, Model, NodeEntry, NodeState, RangeEntry, TableEntry,
 };
-use forebay_cluster::{ClusterId, HostPort, Later, Member, NodeId, NodeName, Zone};
+use forebay_cluster::{ClusterId, HostPort, Later, Member, NodeFacts, NodeId, NodeName, Zone};
 use forebay_engine::{Bound, Held, Holding, Manifest, TableName};
 use forebay_io::sim::{SimClient, SimDisk, SimNet, Wire};
 use forebay_io::{Disk, SystemClock};
@@ -113,6 +113,10 @@ impl Member for StandIn {
         Arc::clone(map.get_or_insert_with(make))
     }
 
+    fn facts(&self) -> NodeFacts {
+        NodeFacts::default()
+    }
+
     fn answer(&self, message: Bytes) -> Later<io::Result<Bytes>> {
         let me = self.me;
         Box::pin(async move {
@@ -192,18 +196,14 @@ pub fn node(id: u32) -> NodeEntry {
         peer: address(PEER),
         http: None,
         cut_off_ms: None,
-        formats: [1, 1],
+        formats: forebay_cluster::model::FORMATS,
         program: String::new(),
         key: None,
     }
 }
 
 pub fn range(lower: Bound, list: &[u32]) -> RangeEntry {
-    RangeEntry {
-        lower,
-        list: list.iter().copied().map(NodeId).collect(),
-        next: None,
-    }
+    RangeEntry::new(lower, list.iter().copied().map(NodeId).collect())
 }
 
 /// Three nodes; the hashed tables `words` (two replicas) and `few` (one), the ordered table `log`.
@@ -219,13 +219,8 @@ pub fn model() -> Model {
     let layout = Layout::new(Order::Ordered, ranges.to_vec());
     model.layouts.insert(name.clone(), layout);
     let entry = |order, layout, replicas| TableEntry {
-        order,
-        layout,
-        replicas,
         serving: Some(1),
-        history: Vec::new(),
-        bad: Vec::new(),
-        rollout: None,
+        ..TableEntry::new(order, layout, replicas)
     };
     model.put_table(&log, entry(Order::Ordered, name, 2));
     for (table, replicas) in [("words", 2), ("few", 1)] {
