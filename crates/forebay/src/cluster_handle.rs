@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use forebay_cluster::HostPort;
 use forebay_cluster::catalog::CatalogError;
-use forebay_cluster::client::{ClusterPointers, Watcher};
-use forebay_cluster::model::{Phase, Rollout};
+use forebay_cluster::client::{ClusterPointers, UnderWay, Watcher};
+use forebay_cluster::model::{Phase, Rebalance, Rollout};
+use forebay_cluster::status::Status;
 use forebay_engine::StoreError;
 use forebay_load::progress::{Progress, Unit};
 use forebay_objects::page;
@@ -23,38 +24,77 @@ pub type Drawing = Arc<Box<dyn Progress + Send>>;
 #[derive(Default)]
 pub struct Clustered {
     pub opened: Mutex<Option<Arc<ClusterPointers>>>,
-    pub drawing: Mutex<Option<Drawing>>,
+    pub drawing: SharedDrawing,
 }
+
+/// What a command draws on, once it does.
+pub type SharedDrawing = Arc<Mutex<Option<Drawing>>>;
 
 /// Whether opening failed because the store belongs to a cluster.
 pub fn is_in_cluster(error: &anyhow::Error) -> bool {
+    matches!(store_error(error), Some(StoreError::InCluster { .. }))
+}
+
+/// Whether opening failed because there is no store.
+pub fn is_no_store(error: &anyhow::Error) -> bool {
+    matches!(store_error(error), Some(StoreError::NoStore { .. }))
+}
+
+/// What the store itself said, wherever it lies.
+pub fn store_error(error: &anyhow::Error) -> Option<&StoreError> {
     let opened = error.downcast_ref::<forebay_objects::OpenError>();
     let remote = opened.and_then(|error| match error {
         forebay_objects::OpenError::Store(error) => Some(error),
         _ => None,
     });
-    let store = error.downcast_ref::<StoreError>().or(remote);
-    matches!(store, Some(StoreError::InCluster { .. }))
+    error.downcast_ref::<StoreError>().or(remote)
 }
 
 pub fn is_no_cluster(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(CatalogError::NoCluster))
 }
 
-/// Tells how far rollouts are, each step once.
-pub fn watcher(drawing: &Drawing) -> Watcher {
-    let told: Mutex<Option<(u64, Phase, Option<String>)>> = Mutex::default();
+/// What was told last.
+#[derive(Default)]
+struct ToldSteps {
+    rollout: Option<(u64, Phase, Option<String>)>,
+    /// The rollout that is being prepared, by the request for it: what was to come at most, and
+    /// what has come.
+    preparing: Option<(String, u64, u64)>,
+    /// A plan, by the request for it, and its bytes that are copied.
+    moved: Option<(String, u64)>,
+}
+
+/// Tells how far rollouts and plans are, each step once.
+pub fn watcher(drawing: &SharedDrawing) -> Watcher {
+    let told: Mutex<ToldSteps> = Mutex::default();
     let drawing = Arc::clone(drawing);
-    Arc::new(move |rollout: &Rollout| {
-        let step = Some((rollout.id.0, rollout.phase, rollout.reason.clone()));
+    Arc::new(move |under_way: UnderWay<'_>| {
+        let drawing = drawing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(drawing) = &*drawing else {
+            return;
+        };
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        if *told == step {
+        match under_way {
+            UnderWay::Rollout(rollout) => told.rollout(rollout, drawing),
+            UnderWay::Rebalance(plan) => told.rebalance(plan, drawing),
+            UnderWay::Status(status) => told.status(status, drawing),
+        }
+    })
+}
+
+impl ToldSteps {
+    fn rollout(&mut self, rollout: &Rollout, drawing: &Drawing) {
+        let step = Some((rollout.id.0, rollout.phase, rollout.reason.clone()));
+        if self.rollout == step {
             return;
         }
-        *told = step;
+        self.rollout = step;
         let nodes = rollout.participants.len();
+        self.preparing =
+            (rollout.phase == Phase::Preparing).then(|| (rollout.request.to_string(), 0, 0));
         match rollout.phase {
-            Phase::Preparing | Phase::Prepared => {
+            Phase::Preparing => {
                 drawing.stage("preparing on all nodes", None, Unit::Bytes);
                 if let Some(reason) = &rollout.reason {
                     drawing.message(&format!(
@@ -70,7 +110,58 @@ pub fn watcher(drawing: &Drawing) -> Watcher {
             Phase::Reverting => drawing.stage("taking it back", None, Unit::Bytes),
             Phase::Confirmed | Phase::Aborted | Phase::Reverted => {}
         }
-    })
+    }
+
+    fn rebalance(&mut self, plan: &Rebalance, drawing: &Drawing) {
+        if self.moved.is_none() {
+            drawing.stage("moving", Some(plan.copied_bytes), Unit::Bytes);
+            self.moved = Some((plan.request.to_string(), 0));
+        }
+        self.moved_so_far(plan.done_bytes, drawing);
+    }
+
+    fn moved_so_far(&mut self, bytes: u64, drawing: &Drawing) {
+        if let Some((_, before)) = &mut self.moved {
+            drawing.advance(bytes.saturating_sub(*before));
+            *before = bytes.max(*before);
+        }
+    }
+
+    /// How much has come, which the catalog does not say.
+    fn status(&mut self, status: &Status, drawing: &Drawing) {
+        if let (Some(plan), Some((request, _))) = (&status.plan, &self.moved)
+            && plan.request == *request
+        {
+            self.moved_so_far(plan.done_bytes, drawing);
+        }
+        let Some((request, most, come)) = &mut self.preparing else {
+            return;
+        };
+        let mut rollouts = status
+            .tables
+            .iter()
+            .filter_map(|table| table.rollout.as_ref());
+        let Some(rollout) = rollouts.find(|rollout| rollout.request == *request) else {
+            return;
+        };
+        // A node that is ready tells of no bytes any more.
+        let left = rollout.total_bytes.saturating_sub(rollout.done_bytes);
+        if rollout.total_bytes > *most {
+            (*most, *come) = (rollout.total_bytes, 0);
+            drawing.stage("preparing on all nodes", Some(*most), Unit::Bytes);
+        }
+        let now = most.saturating_sub(left);
+        drawing.advance(now.saturating_sub(*come));
+        *come = now.max(*come);
+    }
+}
+
+/// How the cluster is, as a node tells it that reaches the coordinator: what one node knows by
+/// itself may be old.
+pub fn told_by(node: &HostPort) -> Option<Status> {
+    let bytes = page(&format!("http://{node}"), "v1/cluster", NUDGE).ok()?;
+    let status: Option<Status> = serde_json::from_slice(&bytes).ok();
+    status.filter(Status::is_whole)
 }
 
 /// Tells a node's HTTP port that there are requests. Whatever comes of it: the coordinator finds

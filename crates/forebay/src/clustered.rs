@@ -3,11 +3,12 @@
 use std::sync::{Arc, PoisonError};
 
 use anyhow::Context as _;
-use forebay_cluster::catalog::{Catalog, DirectoryCatalog, ObjectCatalog};
+use forebay_cluster::catalog::{Catalog, CatalogError, DirectoryCatalog, ObjectCatalog};
 use forebay_cluster::client::{ClusterClient, ClusterPointers, RolloutWish};
+use forebay_engine::TableName;
 use forebay_objects::{Address, Objects, Patience};
 
-use crate::cluster_handle::{Drawing, is_no_cluster, nudge, watcher};
+use crate::cluster_handle::{Drawing, is_in_cluster, is_no_cluster, nudge, told_by, watcher};
 use crate::context::Context;
 
 impl Context {
@@ -33,16 +34,40 @@ impl Context {
             return Ok(Arc::clone(pointers));
         }
         let catalog = self.catalog(Patience::Short)?;
-        let client = ClusterClient::open(catalog, self.clock.clone(), self.random.clone())?;
-        let client = client.nudging(Arc::new(nudge));
-        let drawing = self.clustered.drawing.lock();
-        let client = match &*drawing.unwrap_or_else(PoisonError::into_inner) {
-            Some(drawing) => client.watched_by(watcher(drawing)),
-            None => client,
+        let client = ClusterClient::open(catalog, self.clock.clone(), self.random.clone());
+        let client = match client {
+            Err(CatalogError::NoCluster) if self.is_given_to_cluster() => {
+                return Err(CatalogError::AllLost.into());
+            }
+            client => client?,
         };
+        let client = client.nudging(Arc::new(nudge)).asking(Arc::new(told_by));
+        let client = client.watched_by(watcher(&self.clustered.drawing));
         let pointers = Arc::new(ClusterPointers::new(client));
         *opened = Some(Arc::clone(&pointers));
         Ok(pointers)
+    }
+
+    /// Whether the store says that it is a cluster's, whatever became of the catalog.
+    fn is_given_to_cluster(&self) -> bool {
+        let opened = self.open_plainly();
+        opened.is_err_and(|error| is_in_cluster(&error))
+    }
+
+    /// The same, of a command that draws what is under way.
+    pub fn cluster_drawn(&self, drawing: &Drawing) -> anyhow::Result<Arc<ClusterPointers>> {
+        let drawn = self.clustered.drawing.lock();
+        *drawn.unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(drawing));
+        self.cluster()
+    }
+
+    /// Ends what is drawn, before the result is printed.
+    pub fn stop_drawing(&self, drawing: Drawing) {
+        let drawn = self.clustered.drawing.lock();
+        drop((
+            drawn.unwrap_or_else(PoisonError::into_inner).take(),
+            drawing,
+        ));
     }
 
     /// Whether --store belongs to a cluster.
@@ -60,9 +85,7 @@ impl Context {
         wish: RolloutWish,
         drawing: &Drawing,
     ) -> anyhow::Result<Option<Arc<ClusterPointers>>> {
-        let drawn = self.clustered.drawing.lock();
-        *drawn.unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(drawing));
-        match self.cluster() {
+        match self.cluster_drawn(drawing) {
             Err(error) if is_no_cluster(&error) => Ok(None),
             Err(error) => Err(error),
             Ok(pointers) => {
@@ -70,5 +93,16 @@ impl Context {
                 Ok(Some(pointers))
             }
         }
+    }
+
+    /// The versions of a table that were rolled back from, as a cluster notes them.
+    pub fn bad_versions(&self, table: &TableName) -> anyhow::Result<Vec<u64>> {
+        if !self.is_clustered()? {
+            return Ok(Vec::new());
+        }
+        let (_, model) = self.cluster()?.client().model()?;
+        Ok(model
+            .table(table)
+            .map_or(Vec::new(), |entry| entry.bad.clone()))
     }
 }

@@ -194,6 +194,14 @@ impl Context {
         Ok(self.open_remote_with(Patience::Short, true, None)?.0)
     }
 
+    /// The store as one that belongs to no cluster; one of a cluster is refused.
+    pub(crate) fn open_plainly(&self) -> anyhow::Result<Store> {
+        match self.is_remote() {
+            true => Ok(self.open_remote_with(Patience::Short, false, None)?.0),
+            false => self.open_directory(&self.store_path()?, None),
+        }
+    }
+
     fn open_remote_with(
         &self,
         patience: Patience,
@@ -361,14 +369,25 @@ impl Context {
         }
     }
 
-    /// Prints what a command has done. Done it is, whether it can be told or not: who has closed
-    /// standard output wants no more than `outcome`, and any other failure says what was done.
+    /// Tells the reason of an exit code other than 0 to who wants quiet, and so sees no result.
+    pub fn tell_though_quiet(&self, reason: Option<String>) {
+        if let (true, Some(reason)) = (self.output.is_silent(), reason) {
+            tell!("forebay: {reason}");
+        }
+    }
+
+    /// Prints what a command has done; to who wants quiet only with --json. Done it is, whether it
+    /// can be told or not: who has closed standard output wants no more than `outcome`, and any
+    /// other failure says what was done.
     pub fn print_done(
         &self,
         outcome: Outcome,
         object: &impl Serialize,
         text: impl Fn() -> String,
     ) -> anyhow::Result<Outcome> {
+        if self.output.is_silent() {
+            return Ok(outcome);
+        }
         match self.print(object, &text) {
             Err(error) if !is_closed_pipe(&error) => {
                 let done = text();

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::Parser;
-use forebay_cluster::client::ClusterPointers;
 use forebay_engine::{Store, StoreError};
 use forebay_io::{Random, SystemRandom};
 use forebay_load::distributed::{self, Recipe};
@@ -17,6 +16,7 @@ use forebay_objects::{Joined, Patience};
 
 use crate::cli::{Cli, Command};
 use crate::commands::push;
+use crate::commands::push_in_cluster::PushInCluster;
 use crate::commands::pushed::{held, notes, summary};
 use crate::context::{Context, Listener};
 use crate::embed::{CommandError, plain};
@@ -34,9 +34,11 @@ const TASK_MEMORY_BYTES: u64 = 256 << 20;
 pub struct DistributedPush {
     push: distributed::DistributedPush,
     context: Context,
-    cluster: Option<Arc<ClusterPointers>>,
+    in_cluster: Option<PushInCluster>,
     /// As tasks on other machines find it.
     store: String,
+    /// There was none.
+    made: bool,
 }
 
 impl DistributedPush {
@@ -69,22 +71,21 @@ impl DistributedPush {
         name: &str,
     ) -> anyhow::Result<Self> {
         let wish = args.wish(&context)?;
+        let no_create = args.no_create;
         let mut request = args.request(&context)?;
         let store = context.whole_store_name()?;
         let drawing: Box<dyn Progress + Send> = Box::new(Silent);
         let drawing = Arc::new(drawing);
-        let wanted = wish.replicas;
-        let cluster = context.cluster_if_any(wish, &drawing)?;
-        if let Some(cluster) = &cluster {
-            push::check(cluster, &request, wanted)?;
-            request.cuts = push::cuts(cluster, &request)?;
-        }
-        let opened = context.open_for_push(&drawing)?;
+        let cluster = context.cluster_if_any(wish.clone(), &drawing)?;
+        let in_cluster = cluster.map(|cluster| PushInCluster::begin(cluster, &mut request, &wish));
+        let in_cluster = in_cluster.transpose()?;
+        let (opened, made) = context.open_for_push(&drawing, no_create)?;
         Ok(Self {
             push: distributed::DistributedPush::begin(request, opened, schema, name)?,
             context,
-            cluster,
+            in_cluster,
             store,
+            made,
         })
     }
 
@@ -112,7 +113,15 @@ impl DistributedPush {
         listener: Listener,
     ) -> anyhow::Result<(Outcome, String)> {
         let report = self.push.commit(reports, &listener)?;
-        for note in notes(&report) {
+        if self.made {
+            listener.message(&self.context.store_made());
+        }
+        let in_cluster = self.in_cluster.as_ref();
+        let ranges = in_cluster.map(|of| of.first_ranges(&report));
+        for note in notes(&report)
+            .into_iter()
+            .chain(ranges.transpose()?.flatten())
+        {
             listener.message(&note);
         }
         if report.held() {
@@ -122,9 +131,9 @@ impl DistributedPush {
             let (problem, gave_way) = (undone.problem.clone(), undone.gave_way);
             return Err(StoreError::NotRolledOut { problem, gave_way }.into());
         }
-        let rolled_out = self.cluster.as_ref();
-        let rolled_out = rolled_out.map(|cluster| push::rolled_out(cluster));
-        let (outcome, pushed) = push::ended(&report, rolled_out.transpose()?.flatten());
+        let rolled_out = in_cluster.map(PushInCluster::rolled_out);
+        let rolled_out = rolled_out.transpose()?.flatten();
+        let (outcome, pushed) = push::ended(&report, rolled_out, self.made);
         self.context.print(&pushed, || summary(&report))?;
         let text = String::from_utf8_lossy(&self.context.take_result()).into_owned();
         Ok((outcome, text))

@@ -34,7 +34,8 @@ pub struct Global {
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
 
-    /// No progress and no messages; errors are still printed
+    /// No progress, no messages, and no text of what was done; errors are still printed, and what
+    /// was asked for: values, lists, with --json the result
     #[arg(long, short, global = true, help_heading = "Everywhere")]
     pub quiet: bool,
 }

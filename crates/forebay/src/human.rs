@@ -7,9 +7,40 @@ use forebay_engine::MAX_PARTITIONS;
 /// More threads than machines run at once.
 const MOST_THREADS: usize = 1024;
 
+/// How times are written.
+const HOW: &str = "write for example 7d, 12h, 90m, 30s, 500ms";
+
 /// How long something lives: a time such as 7d, 12h, 90m, 30s or 500ms.
 pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
-    const HOW: &str = "write for example 7d, 12h, 90m, 30s, 500ms";
+    match parse_time(text)? {
+        Duration::ZERO => Err(format!("what lives for '{text}' is never there: {HOW}")),
+        time => Ok(time),
+    }
+}
+
+/// A time within bounds.
+pub fn parse_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let time = parse_time(text)?;
+    if (least..=most).contains(&time) {
+        return Ok(time);
+    }
+    let bounds = [least, most].map(duration_in_days);
+    Err(format!(
+        "'{text}' is out of range: from {} to {}",
+        bounds[0], bounds[1]
+    ))
+}
+
+/// 30 days -> `30d`, 5 s -> `5s`.
+fn duration_in_days(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds.checked_rem(86_400) {
+        Some(0) if seconds > 0 => format!("{}d", seconds / 86_400),
+        _ => format!("{seconds}s"),
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a time: {HOW}");
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(digits);
@@ -23,10 +54,8 @@ pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
         "w" => 604_800_000,
         _ => return Err(wrong()),
     };
-    match number.checked_mul(unit_ms).ok_or_else(wrong)? {
-        0 => Err(format!("what lives for '{text}' is never there: {HOW}")),
-        ms => Ok(Duration::from_millis(ms)),
-    }
+    let ms = number.checked_mul(unit_ms).ok_or_else(wrong)?;
+    Ok(Duration::from_millis(ms))
 }
 
 /// A count of bytes as given on the command line: `4096`, `64k`, `512MiB`, `2G`. Units are powers
@@ -110,26 +139,19 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `1 row`, `2 rows`, with separators.
+/// `1 row`, `2 rows`, `3 batches`, with separators.
 pub fn counted(n: u64, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
+    let plural = match n {
+        1 => "",
+        _ if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
     format!("{} {noun}{plural}", count(n))
 }
 
 /// 1536 -> `1.5 KiB`.
 pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{n} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
+    forebay_plan::draw::size(n as f64)
 }
 
 /// A duration as its size asks for: `3 ms`, `2.41 s`, `4 min 05 s`, `2 h 10 min`.
@@ -192,6 +214,20 @@ mod tests {
         ] {
             let problem = parse_lifetime(bad).unwrap_err();
             assert!(problem.contains(bad) && problem.contains("7d"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn times_have_bounds() {
+        let day = Duration::from_secs(86_400);
+        let parse = |text| parse_within(text, Duration::from_secs(1), 30 * day);
+        assert_eq!(
+            (parse("30d"), parse("1s")),
+            (Ok(30 * day), Ok(day / 86_400))
+        );
+        for bad in ["99999d", "31d", "999ms", "0s"] {
+            let problem = parse(bad).unwrap_err();
+            assert!(problem.contains("from 1s to 30d"), "{problem}");
         }
     }
 

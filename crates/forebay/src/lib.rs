@@ -106,6 +106,7 @@ pub mod command_line {
     use std::process::ExitCode;
 
     use clap::Parser;
+    use forebay_run::error::without_controls;
 
     pub use crate::context::{Context, Opened};
     pub use crate::error_kind::words;
@@ -125,7 +126,16 @@ pub mod command_line {
 
     /// Runs the command line that the process was started with.
     pub fn main() -> ExitCode {
-        let cli = crate::cli::Cli::parse();
+        let cli = crate::cli::Cli::try_parse().unwrap_or_else(|error| {
+            let text = error.render().to_string();
+            // What was typed is repeated, and could change the terminal.
+            if text.lines().all(|line| without_controls(line) == line) {
+                error.exit();
+            }
+            text.lines()
+                .for_each(|line| tell!("{}", without_controls(line)));
+            std::process::exit(error.exit_code())
+        });
         forebay_io::raw::raise_open_files_limit();
         forebay_io::raw::ignore_file_size_signal();
         let context = Context::new(&cli.global);

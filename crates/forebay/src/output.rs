@@ -5,3 +5,10 @@ pub struct Output {
     pub json: bool,
     pub quiet: bool,
 }
+
+impl Output {
+    /// Nothing is told but errors and what was asked for.
+    pub fn is_silent(self) -> bool {
+        self.quiet && !self.json
+    }
+}

@@ -61,13 +61,17 @@ impl RolledOut {
                 proof.content
             )
         });
-        let mut text: String = proved.collect();
-        if self.left_some_out() {
-            text += &format!(
-                "  left out: {}: what they answer may be the version before, until they hear of this\n",
+        let proved: String = proved.collect();
+        let left_out = self.left_out_text();
+        proved + &left_out.map_or(String::new(), |left_out| format!("  {left_out}\n"))
+    }
+
+    pub fn left_out_text(&self) -> Option<String> {
+        self.left_some_out().then(|| {
+            format!(
+                "left out: {}: what they answer may be the version before, until they hear of this",
                 self.left_out.join(", ")
-            );
-        }
-        text
+            )
+        })
     }
 }

@@ -5,27 +5,42 @@ use std::time::Duration;
 use clap::Args;
 use forebay_cluster::client::RolloutWish;
 use forebay_cluster::model::{OnFailure, RolloutOptions};
+use forebay_cluster::{MOST_REPLICAS, MOST_WAIT};
 
 use crate::choices::ON_FAILURE;
 use crate::human;
 
 #[derive(Debug, Args)]
 pub struct RolloutArgs {
-    /// How many nodes hold each part of a new table [default: 3]
-    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    /// How many nodes hold each part of a new table, 1 to 5 [default: 3]
+    #[arg(long, value_name = "N", value_parser = parse_replicas, help_heading = "Cluster")]
     replicas: Option<usize>,
 
-    /// A node that makes no progress for so long is left out, or the push ends [default: 30m]
-    #[arg(long, value_name = "TIME", value_parser = human::parse_lifetime, help_heading = "Cluster")]
+    /// A node that makes no progress for so long is left out, or the push ends: 1s to 30d [default:
+    /// 30m]
+    #[arg(long, value_name = "TIME", value_parser = parse_deadline, help_heading = "Cluster")]
     deadline: Option<Duration>,
 
-    /// On so many nodes each part has to be ready for that [default: all replicas but one]
-    #[arg(long, value_name = "N", help_heading = "Cluster")]
+    /// On so many nodes each part has to be ready for that: 1 to all replicas [default: all
+    /// replicas but one]
+    #[arg(long, value_name = "N", value_parser = parse_replicas, help_heading = "Cluster")]
     min_replicas: Option<usize>,
 
     /// When a node that was ready does not serve the version after the swap [default: revert]
     #[arg(long, value_parser = ON_FAILURE.parser(), help_heading = "Cluster")]
     on_failure: Option<OnFailure>,
+}
+
+/// A number of replicas that a table can have.
+pub fn parse_replicas(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(replicas) if (1..=MOST_REPLICAS).contains(&replicas) => Ok(replicas),
+        _ => Err(format!("a table has 1 to {MOST_REPLICAS} replicas")),
+    }
+}
+
+fn parse_deadline(text: &str) -> Result<Duration, String> {
+    human::parse_within(text, Duration::from_secs(1), MOST_WAIT)
 }
 
 impl RolloutArgs {

@@ -6,19 +6,35 @@ use forebay_engine::Store;
 use forebay_load::progress::{Progress, Unit};
 use forebay_objects::{Patience, Uploaded};
 
+use crate::cluster_handle::is_no_store;
 use crate::context::Context;
 use crate::human;
 
 impl Context {
-    /// The store, made when there is none.
-    pub fn open_for_push(&self, drawing: &Arc<Box<dyn Progress + Send>>) -> anyhow::Result<Store> {
-        match self.is_remote() {
-            true => self.open_drawing(drawing, true),
-            false => self.in_cluster_or_not(|pointers| match pointers {
-                None => self.open_or_create_store(),
-                given => self.open_directory(&self.store_path()?, given),
-            }),
+    /// The store, made when there is none, unless `no_create` forbids that; whether it was made.
+    pub fn open_for_push(
+        &self,
+        drawing: &Arc<Box<dyn Progress + Send>>,
+        no_create: bool,
+    ) -> anyhow::Result<(Store, bool)> {
+        match self.open_to_merge(drawing) {
+            Err(error) if is_no_store(&error) && !no_create => {}
+            opened => return Ok((opened?, false)),
         }
+        let store = match self.is_remote() {
+            true => self.open_drawing(drawing, true)?,
+            false => self.open_or_create_store()?,
+        };
+        drawing.message(&self.store_made());
+        Ok((store, true))
+    }
+
+    /// What is said of a store that a push has made.
+    pub fn store_made(&self) -> String {
+        format!(
+            "there was no store at {}: a new one is made (--no-create refuses that)",
+            self.store_name()
+        )
     }
 
     /// The store, which has to exist, to write runs into. As for a push, a restart of the one that

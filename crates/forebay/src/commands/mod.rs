@@ -15,6 +15,7 @@ pub mod man;
 pub mod plan;
 pub mod pull;
 pub mod push;
+pub mod push_in_cluster;
 pub mod pushed;
 pub mod reading;
 pub mod rollback;

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
-use forebay_cluster::client::{ClusterPointers, RolloutWish};
-use forebay_cluster::model::{Layout, LayoutName};
-use forebay_engine::{Bound, StoreError, TableName, Ttl};
+use forebay_cluster::client::RolloutWish;
+use forebay_engine::{TableName, Ttl};
 use forebay_load::encode::ValueChoice;
 use forebay_load::gate::Limit;
 use forebay_load::key::KeyTemplate;
@@ -19,6 +18,7 @@ use forebay_run::operation::DeltaKind;
 use forebay_run::{Compression, Order};
 
 use super::dry_run;
+use super::push_in_cluster::PushInCluster;
 use super::pushed::{Pushed, held, notes, summary};
 use super::reading::{SourceArgs, WorkArgs};
 use crate::choices::{COMPRESSIONS, DELTAS, DUPLICATES, EXTENTS, ORDERS};
@@ -41,9 +41,10 @@ use crate::rollout_args::RolloutArgs;
 ///   forebay push prices day2.csv --onto current --op what
 ///
 /// With --json one object {table, version, rows, bytes, rejected, duplicates, seconds, swapped,
-/// gate}, where gate is a list of {limit, seen, passed}; with --onto also {rows_least, onto,
-/// updates, inserts, deletes, deltas}, and rows is the greatest number that there can be. With
-/// --dry-run the exit code is that of the push, and the object is in docs/commands.md.
+/// gate}, where gate is a list of {limit, seen, passed}; store_created is true where there was no
+/// store; with --onto also {rows_least, onto, updates, inserts, deletes, deltas}, and rows is the
+/// greatest number that there can be. With --dry-run the exit code is that of the push, and the
+/// object is in docs/commands.md.
 #[derive(Debug, Args)]
 pub struct Push {
     /// The table; made when there is none of this name
@@ -186,6 +187,10 @@ pub struct Push {
     #[command(flatten)]
     pub rollout: RolloutArgs,
 
+    /// Refuse to make a store where there is none, as on a mount point that is not mounted
+    #[arg(long, help_heading = "Version")]
+    pub no_create: bool,
+
     /// Write nothing, and say what would be done: schema, examples, sizes, bad rows, the gate, room
     /// and time. By a sample of the rows, or by all of them
     #[arg(
@@ -206,40 +211,44 @@ pub struct Push {
 }
 
 pub fn run(args: Push, context: &Context) -> anyhow::Result<Outcome> {
-    let (dry_run, wish) = (args.dry_run, args.wish(context)?);
+    let (dry_run, no_create, wish) = (args.dry_run, args.no_create, args.wish(context)?);
     let request = args.request(context)?;
-    carry_out(request, wish, dry_run, context)
+    carry_out(request, wish, (dry_run, no_create), context)
 }
 
 /// Pushes batches in place of files; `args` names something for sources that is passed over.
 pub fn run_batches(args: Push, batches: Batches, context: &Context) -> anyhow::Result<Outcome> {
-    let (dry_run, wish) = (args.dry_run, args.wish(context)?);
+    let (dry_run, no_create, wish) = (args.dry_run, args.no_create, args.wish(context)?);
     let mut request = args.request(context)?;
     request.sources = Input::Batches(batches);
-    carry_out(request, wish, dry_run, context)
+    carry_out(request, wish, (dry_run, no_create), context)
 }
 
 fn carry_out(
     mut request: PushRequest,
     wish: RolloutWish,
-    dry_run: Option<Extent>,
+    (dry_run, no_create): (Option<Extent>, bool),
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let drawing = Arc::new(context.progress());
-    let wanted = wish.replicas;
-    let cluster = context.cluster_if_any(wish, &drawing)?;
-    if let Some(cluster) = &cluster {
-        check(cluster, &request, wanted)?;
-        request.cuts = cuts(cluster, &request)?;
-    }
+    let cluster = context.cluster_if_any(wish.clone(), &drawing)?;
+    let in_cluster = cluster.map(|cluster| PushInCluster::begin(cluster, &mut request, &wish));
+    let in_cluster = in_cluster.transpose()?;
     let request = &request;
     if let Some(extent) = dry_run {
-        drop(drawing);
+        if no_create {
+            context.open_store()?;
+        }
+        context.stop_drawing(drawing);
         return dry_run::run(request, extent, context);
     }
-    let store = context.open_for_push(&drawing)?;
+    let (store, store_created) = context.open_for_push(&drawing, no_create)?;
     let report = push(request, &store, &**drawing)?;
-    for note in notes(&report) {
+    let ranges = in_cluster.as_ref().map(|of| of.first_ranges(&report));
+    for note in notes(&report)
+        .into_iter()
+        .chain(ranges.transpose()?.flatten())
+    {
         drawing.message(&note);
     }
     match report.held() {
@@ -254,20 +263,24 @@ fn carry_out(
         None => {}
     }
     // What is drawn goes with the last who holds it.
-    drop((drawing, store));
-    let rolled_out = cluster
-        .map(|cluster| rolled_out(&cluster))
-        .transpose()?
-        .flatten();
+    drop(store);
+    context.stop_drawing(drawing);
+    let rolled_out = in_cluster.map(|of| of.rolled_out()).transpose()?.flatten();
     let nodes = rolled_out.as_ref().map_or(String::new(), RolledOut::text);
-    let (outcome, pushed) = ended(&report, rolled_out);
+    let left_out = rolled_out.as_ref().and_then(RolledOut::left_out_text);
+    let (outcome, pushed) = ended(&report, rolled_out, store_created);
+    context.tell_though_quiet(left_out.filter(|_| outcome == Outcome::LeftOut));
     context.print_done(outcome, &pushed, || {
         format!("{}\n{nodes}", summary(&report))
     })
 }
 
 /// How a push has ended, and what is told of it.
-pub fn ended(report: &PushReport, rolled_out: Option<RolledOut>) -> (Outcome, Pushed<'_>) {
+pub fn ended(
+    report: &PushReport,
+    rolled_out: Option<RolledOut>,
+    store_created: bool,
+) -> (Outcome, Pushed<'_>) {
     let left_some_out = rolled_out.as_ref().is_some_and(RolledOut::left_some_out);
     let outcome = match &report.undone {
         _ if report.held() => Outcome::Held,
@@ -276,63 +289,7 @@ pub fn ended(report: &PushReport, rolled_out: Option<RolledOut>) -> (Outcome, Pu
         None if left_some_out => Outcome::LeftOut,
         None => Outcome::Done,
     };
-    (outcome, Pushed::of(report, rolled_out))
-}
-
-/// Which nodes have what the push rolled out.
-pub fn rolled_out(cluster: &ClusterPointers) -> anyhow::Result<Option<RolledOut>> {
-    let Some(rollout) = cluster.rollouts().pop() else {
-        return Ok(None);
-    };
-    let (_, model) = cluster.client().model()?;
-    Ok(Some(RolledOut::of(&rollout, &model)))
-}
-
-/// What the cluster would refuse is told before anything is read.
-pub fn check(
-    cluster: &ClusterPointers,
-    request: &PushRequest,
-    replicas: Option<usize>,
-) -> anyhow::Result<()> {
-    let (_, model) = cluster.client().model()?;
-    let (name, table) = (&cluster.client().identity().name, &request.table);
-    if !request.swap {
-        return Ok(());
-    }
-    if model.all_nodes().next().is_none() {
-        bail!(
-            "cluster {name} has no nodes yet: start some (forebay serve --cluster), or push with --no-swap"
-        );
-    }
-    if let (Some(entry), Some(replicas)) = (model.table(table), replicas)
-        && entry.replicas != replicas
-    {
-        wrong!(
-            "table {table} has {} replicas, and a push does not change that: leave --replicas away",
-            entry.replicas
-        );
-    }
-    if let Some(rollout) = model.work.rollout_of(table) {
-        let is_busy = true;
-        let problem = format!(
-            "table {table} is being rolled out: wait for it, or end it (forebay cluster cancel {})",
-            rollout.request
-        );
-        return Err(StoreError::Refused { problem, is_busy }.into());
-    }
-    Ok(())
-}
-
-/// Where the nodes of a cluster divide the table.
-pub fn cuts(cluster: &ClusterPointers, request: &PushRequest) -> anyhow::Result<Vec<Bound>> {
-    let (_, model) = cluster.client().model()?;
-    let name = match request.order {
-        Order::Hashed => LayoutName::Main,
-        Order::Ordered => LayoutName::Table(request.table.clone()),
-    };
-    let layout = model.layouts.get(&name);
-    let ranges = layout.into_iter().flat_map(Layout::ranges);
-    Ok(ranges.map(|range| range.lower.clone()).collect())
+    (outcome, Pushed::of(report, rolled_out, store_created))
 }
 
 impl Push {

@@ -24,6 +24,9 @@ pub struct Pushed<'a> {
     duplicates: u64,
     seconds: f64,
     swapped: bool,
+    /// There was no store, and one was made.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    store_created: bool,
     gate: &'a [Finding],
     warnings: &'a [String],
     /// Why a cluster did not let it serve.
@@ -46,7 +49,7 @@ struct Changes {
 }
 
 impl<'a> Pushed<'a> {
-    pub fn of(report: &'a PushReport, rollout: Option<RolledOut>) -> Self {
+    pub fn of(report: &'a PushReport, rollout: Option<RolledOut>, store_created: bool) -> Self {
         let changes = report.onto.zip(report.applied);
         Self {
             table: &report.table,
@@ -58,6 +61,7 @@ impl<'a> Pushed<'a> {
             duplicates: report.duplicates,
             seconds: report.seconds,
             swapped: report.swapped,
+            store_created,
             gate: &report.gate,
             warnings: &report.warnings,
             undone: report.undone.as_ref().map(|undone| undone.problem.as_str()),

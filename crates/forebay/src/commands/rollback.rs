@@ -24,7 +24,7 @@ pub fn run(args: &Rollback, context: &Context) -> anyhow::Result<Outcome> {
     let drawing: Drawing = Drawing::new(context.progress());
     if let Some(cluster) = context.cluster_if_any(RolloutWish::default(), &drawing)? {
         let rollout = cluster.rollback(&args.tables.iter().cloned().collect())?;
-        drop(drawing);
+        context.stop_drawing(drawing);
         return swap::print_rollout(&rollout, &cluster, context);
     }
     match &args.tables[..] {

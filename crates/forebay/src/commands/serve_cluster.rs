@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use forebay_cluster::catalog::{Catalog, CatalogError, Documented};
+use forebay_cluster::catalog::{Catalog, CatalogError, Documented, RESTORE};
+use forebay_cluster::coordinator::CoordinatorSettings;
 use forebay_cluster::local::{HeldRanges, LocalVersions};
 use forebay_cluster::message::Introduction;
-use forebay_cluster::model::{CLUSTER_FORMAT, Identity};
+use forebay_cluster::model::{FORMATS, Identity};
 use forebay_cluster::shell::{NodeHandle, NodeParts, Remembered};
 use forebay_cluster::{HostPort, NodeName, Zone};
 use forebay_engine::{DEFAULT_POLL, Serving, Store};
@@ -90,6 +91,17 @@ pub struct ClusterArgs {
         help_heading = "Cluster"
     )]
     gateway: Option<SocketAddr>,
+
+    /// Bring what a node held that is away for so long to other nodes (10m); without it an operator
+    /// does that (forebay cluster drain). Give all nodes the same
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = human::parse_lifetime,
+        requires = "cluster",
+        help_heading = "Cluster"
+    )]
+    replace_after: Option<Duration>,
 
     /// Ports, beside --listen, of the parts that the node heads, so that clients read from
     /// replicas: four are enough
@@ -194,7 +206,7 @@ impl ClusterArgs {
         };
         let identity = identity(&*catalog, &remembered)?;
         let store = context.open_or_create_directory(cache)?;
-        let words = format!("cluster {} ({})", identity.name, identity.id);
+        let words = format!("cluster {} ({}), node {name}", identity.name, identity.id);
         claim_cache(&store, &words)?;
         remembered.note_identity(&identity)?;
         // On loopback the clear will do.
@@ -204,16 +216,19 @@ impl ClusterArgs {
         who.key = key.as_ref().map(|key| key.key.clone());
         let tls = key.as_ref().map(|key| key.tls.clone());
         let trusted = key.map(|key| key.trusted).unwrap_or_default();
-        let held = Arc::new(HeldRanges::default());
-        let store = store.holding(held.clone());
+        let open = Arc::new(HeldRanges::default());
+        let store = store.holding(open.clone());
         let serving = Arc::new(Serving::commanded(store.clone(), DEFAULT_POLL)?);
         let origin = origin(context)?;
-        let versions = LocalVersions::new(store.clone(), held, serving.clone(), origin, rate)?;
+        let versions = LocalVersions::new(store.clone(), open, serving.clone(), origin, rate)?;
         let versions = Arc::new(versions);
         let peers = PeerClient::start(config.net.clone(), context.clock.clone(), tls.as_ref())?;
         let handle = NodeHandle::new(NodeParts {
             identity,
             who,
+            settings: CoordinatorSettings {
+                replace_after: self.replace_after,
+            },
             catalog,
             peers: Arc::new(peers),
             versions: versions.clone(),
@@ -276,7 +291,7 @@ impl ClusterArgs {
             class_ports: self.ports(),
             peer,
             cut_off_ms: self.cut_off.0.map(|time| time.as_millis() as u64),
-            formats: [CLUSTER_FORMAT, CLUSTER_FORMAT],
+            formats: FORMATS,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             key: None,
         })
@@ -317,6 +332,15 @@ fn identity(catalog: &dyn Catalog, remembered: &Remembered) -> anyhow::Result<Id
                 Ok(identity)
             }
             None => Err(CatalogError::Io { name, source }.into()),
+        },
+        Err(CatalogError::NoCluster) => match remembered.identity() {
+            Some(identity) => bail!(
+                "the cache is of cluster {} ({}), and the store has no catalog: is --store right? If the catalog is \
+                 lost, {RESTORE}",
+                identity.name,
+                identity.id
+            ),
+            None => Err(CatalogError::NoCluster.into()),
         },
         identity => Ok(identity?),
     }

@@ -42,7 +42,7 @@ pub fn run(args: &Swap, context: &Context) -> anyhow::Result<Outcome> {
     let drawing: Drawing = Drawing::new(context.progress());
     if let Some(cluster) = context.cluster_if_any(wish, &drawing)? {
         let rollout = cluster.swap(&targets)?;
-        drop(drawing);
+        context.stop_drawing(drawing);
         return print_rollout(&rollout, &cluster, context);
     }
     match targets.first_key_value() {
@@ -123,6 +123,7 @@ pub fn print_rollout(
         [one] => one.clone(),
         _ => Value::Array(objects),
     };
+    context.tell_though_quiet(rolled_out.left_out_text());
     context.print_done(outcome, &object, || {
         let lines = rollout.tables.iter();
         let lines = lines.map(|(table, part)| line(table, part.from, part.to) + "\n");

@@ -42,7 +42,8 @@ pub fn run(context: &Context) -> anyhow::Result<Outcome> {
         rows.push(describe_live(&store, name)?);
     }
     rows.sort_by(|a, b| a.table.cmp(&b.table));
-    context.print(&rows, || text(&rows))?;
+    let in_cluster = rows.is_empty() && context.is_clustered()?;
+    context.print(&rows, || text(&rows, in_cluster))?;
     Ok(Outcome::Done)
 }
 
@@ -76,9 +77,14 @@ fn describe_live(store: &Store, name: TableName) -> Result<TableRow, StoreError>
     })
 }
 
-fn text(rows: &[TableRow]) -> String {
+fn text(rows: &[TableRow], in_cluster: bool) -> String {
     if rows.is_empty() {
-        return "the store has no tables yet: forebay push makes one, or forebay create".to_owned();
+        let create = if in_cluster {
+            ""
+        } else {
+            ", or forebay create"
+        };
+        return format!("the store has no tables yet: forebay push makes one{create}");
     }
     let mut columns = Columns::new([
         "table", "mode", "serving", "versions", "rows", "bytes", "created",

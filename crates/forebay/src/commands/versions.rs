@@ -14,7 +14,8 @@ use crate::render::Columns;
 /// Of a version that goes on with the runs of another (push --onto) the number of rows is known
 /// exactly, and the checksum at all, once its runs are merged: forebay compact.
 ///
-/// With --json an array of {version, rows, rows_least, bytes, created, serving, checksum, runs}.
+/// With --json an array of {version, rows, rows_least, bytes, created, serving, checksum, runs}; in
+/// a cluster those that were rolled back from have {rolled_back: true}, too.
 #[derive(Debug, Args)]
 pub struct Versions {
     pub table: TableName,
@@ -29,6 +30,9 @@ struct VersionRow {
     bytes: u64,
     created: String,
     serving: bool,
+    /// Of a cluster's table: a swap to it wants --force.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rolled_back: bool,
     /// Null where it is not known without reading.
     checksum: Option<String>,
     /// How many runs its fullest partition has.
@@ -40,13 +44,15 @@ struct VersionRow {
 
 pub fn run(args: &Versions, context: &Context) -> anyhow::Result<Outcome> {
     let infos = context.open_table(&args.table)?.versions()?;
-    let rows: Vec<VersionRow> = infos.iter().map(VersionRow::of).collect();
-    context.print(&rows, || text(&infos))?;
+    let bad = context.bad_versions(&args.table)?;
+    let rows = infos.iter().map(|info| VersionRow::of(info, &bad));
+    let rows: Vec<VersionRow> = rows.collect();
+    context.print(&rows, || text(&infos, &bad))?;
     Ok(Outcome::Done)
 }
 
 impl VersionRow {
-    fn of(info: &VersionInfo) -> Self {
+    fn of(info: &VersionInfo, bad: &[u64]) -> Self {
         Self {
             version: info.version,
             rows: info.rows_between.1,
@@ -54,6 +60,7 @@ impl VersionRow {
             bytes: info.bytes,
             created: utc(info.created_unix_ms),
             serving: info.serving,
+            rolled_back: bad.contains(&info.version),
             checksum: info.content.map(|content| content.to_string()),
             runs: info.runs_deep,
             problem: info.problem.clone(),
@@ -61,7 +68,7 @@ impl VersionRow {
     }
 }
 
-fn text(infos: &[VersionInfo]) -> String {
+fn text(infos: &[VersionInfo], bad: &[u64]) -> String {
     let mut columns = Columns::new(["version", "rows", "bytes", "created", "checksum", "state"]);
     for info in infos {
         let state = match info {
@@ -70,6 +77,7 @@ fn text(infos: &[VersionInfo]) -> String {
                 ..
             } => problem,
             VersionInfo { serving: true, .. } => "serving",
+            VersionInfo { version, .. } if bad.contains(version) => "rolled back",
             VersionInfo { previous: true, .. } => "previous",
             _ => "kept",
         };

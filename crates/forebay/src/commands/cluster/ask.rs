@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use forebay_cluster::NodeName;
 use forebay_cluster::model::RequestId;
 use forebay_cluster::request::Request;
+use forebay_cluster::{MOST_WAIT, NodeName};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -19,8 +19,8 @@ use crate::human;
 pub struct Pause {
     node: NodeName,
 
-    /// How long: 10m, 1h
-    #[arg(long = "for", value_name = "TIME", value_parser = human::parse_lifetime, default_value = "10m")]
+    /// How long, from 1s to 30d: 10m, 1h
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_pause, default_value = "10m")]
     time: Duration,
 }
 
@@ -32,12 +32,16 @@ pub struct Remove {
     node: NodeName,
 }
 
-/// End a rollout that was not committed; `status` shows its name
+/// End a rollout that was not committed, or a plan that is carried out; `status` shows its name
 ///
-/// With --json one object {rollout, cancelled}.
+/// What a plan has done stays. With --json one object {rollout, cancelled}.
 #[derive(Debug, Args)]
 pub struct Cancel {
-    rollout: String,
+    rollout: RequestId,
+}
+
+fn parse_pause(text: &str) -> Result<Duration, String> {
+    human::parse_within(text, Duration::from_secs(1), MOST_WAIT)
 }
 
 pub fn pause(args: &Pause, context: &Context) -> anyhow::Result<Outcome> {
@@ -56,9 +60,9 @@ pub fn remove(args: &Remove, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 pub fn cancel(args: &Cancel, context: &Context) -> anyhow::Result<Outcome> {
-    let rollout = RequestId(args.rollout.clone());
-    let object = json!({"rollout": args.rollout, "cancelled": true});
-    let done = format!("rollout {rollout} is cancelled");
+    let rollout = args.rollout.clone();
+    let object = json!({"rollout": rollout, "cancelled": true});
+    let done = format!("{rollout} is cancelled");
     ask(&Request::Cancel { rollout }, &object, &done, context)
 }
 

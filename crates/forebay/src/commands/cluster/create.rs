@@ -2,9 +2,9 @@
 
 use anyhow::bail;
 use clap::Args;
-use forebay_cluster::ClusterId;
 use forebay_cluster::catalog::{CatalogError, Documented};
-use forebay_cluster::model::Model;
+use forebay_cluster::model::{FORMATS, Identity, NEWEST_FORMAT};
+use forebay_cluster::{ClusterId, ClusterName};
 use forebay_engine::{Store, TableName};
 use forebay_objects::Patience;
 use serde_json::json;
@@ -21,14 +21,19 @@ use crate::exit::Outcome;
 /// swapped in, of a store that had tables.
 #[derive(Debug, Args)]
 pub struct CreateCluster {
-    /// What people call it
+    /// What people call it: 1 to 64 of A-Z a-z 0-9 _ . -
     #[arg(long, value_name = "NAME", default_value = "forebay")]
-    name: String,
+    name: ClusterName,
 
     /// The store has tables: take it all the same. They serve in the cluster once they are swapped
     /// in
     #[arg(long)]
     adopt: bool,
+
+    /// The format of its catalog: an older one, while some nodes run an older program. Then
+    /// `cluster upgrade` raises it
+    #[arg(long, value_name = "N", default_value_t = NEWEST_FORMAT, value_parser = clap::value_parser!(u64).range(FORMATS[0]..=FORMATS[1]))]
+    format: u64,
 }
 
 pub fn run(args: &CreateCluster, context: &Context) -> anyhow::Result<Outcome> {
@@ -53,8 +58,12 @@ pub fn run(args: &CreateCluster, context: &Context) -> anyhow::Result<Outcome> {
     }
     let catalog = context.catalog(Patience::Short)?;
     let catalog = Documented(&*catalog);
-    let id = ClusterId(context.random.next_u64());
-    let created = catalog.create(id, &args.name, context.clock.unix_ms(), Model::default());
+    let created = catalog.create(&Identity {
+        forebay_cluster: args.format,
+        id: ClusterId(context.random.next_u64()),
+        name: args.name.to_string(),
+        created_unix_ms: context.clock.unix_ms(),
+    });
     let identity = match created {
         // An earlier try ended before the store was given over.
         Err(CatalogError::Exists(_)) => catalog.identity()?,

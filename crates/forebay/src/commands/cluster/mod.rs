@@ -2,12 +2,18 @@
 
 mod ask;
 mod create;
+mod disaster;
+mod moving;
 mod status;
+mod store_files;
+mod upgrade;
+mod watch;
 
 use clap::{Args, Subcommand};
 
 use crate::context::Context;
 use crate::exit::Outcome;
+use moving::Carried;
 
 /// Make a cluster of nodes over a store, see how it is, and operate it
 ///
@@ -24,17 +30,58 @@ pub struct Cluster {
 enum What {
     Create(create::CreateCluster),
     Status(status::StatusArgs),
+    /// Let nodes that hold nothing come to hold their share
+    ///
+    /// Without names all that hold nothing, but those that were drained. Without --yes the plan is
+    /// shown, and nothing is changed. With --json one object {plan, ended, reason}: plan is {wish,
+    /// batches, copied_bytes, nodes, note}, and nodes lists {node, before_bytes, after_bytes,
+    /// copied_bytes}; ended is done or stopped, null without --yes.
+    Add(Carried<moving::Add>),
+    /// Let other nodes come to hold what these hold; it ends when they hold nothing
+    ///
+    /// Then they can be stopped and removed. A node that is down can be drained: others bring what
+    /// it held from each other and from the store. The rest is as for `cluster add`.
+    Drain(Carried<moving::Drain>),
+    /// Let one node, which holds nothing, take the place of another
+    ///
+    /// In the same zone nothing else moves. The rest is as for `cluster add`.
+    Replace(Carried<moving::Replace>),
+    /// Let so many nodes come to hold each part of a table
+    ///
+    /// The rest is as for `cluster add`.
+    Replicas(Carried<moving::TableReplicas>),
+    /// Even out what nodes hold
+    ///
+    /// The rest is as for `cluster add`.
+    Rebalance(Carried<moving::Even>),
+    Plan(moving::PlanMoves),
+    Apply(moving::Apply),
+    Watch(watch::Watch),
     Pause(ask::Pause),
     Remove(ask::Remove),
     Cancel(ask::Cancel),
+    Upgrade(upgrade::Upgrade),
+    Restore(disaster::RestoreArgs),
+    Reseed(disaster::ReseedArgs),
 }
 
 pub fn run(args: &Cluster, context: &Context) -> anyhow::Result<Outcome> {
     match &args.what {
         What::Create(args) => create::run(args, context),
         What::Status(_) => status::run(context),
+        What::Add(args) => moving::carry(args, context),
+        What::Drain(args) => moving::carry(args, context),
+        What::Replace(args) => moving::carry(args, context),
+        What::Replicas(args) => moving::carry(args, context),
+        What::Rebalance(args) => moving::carry(args, context),
+        What::Plan(args) => moving::plan(args, context),
+        What::Apply(args) => moving::apply(args, context),
+        What::Watch(args) => watch::run(args, context),
         What::Pause(args) => ask::pause(args, context),
         What::Remove(args) => ask::remove(args, context),
         What::Cancel(args) => ask::cancel(args, context),
+        What::Upgrade(args) => upgrade::run(args, context),
+        What::Restore(args) => disaster::restore(args, context),
+        What::Reseed(args) => disaster::reseed(args, context),
     }
 }

@@ -3,36 +3,57 @@
 use std::time::Duration;
 
 use clap::Args;
-use forebay_cluster::model::Model;
-use forebay_cluster::status::{Status, TableStatus};
-use forebay_objects::page;
+use forebay_cluster::client::ClusterClient;
+use forebay_cluster::model::{Model, MoveStage};
+use forebay_cluster::status::{PlanStatus, Status, TableStatus};
+use forebay_run::error::without_controls;
 
+use crate::cluster_handle::told_by;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::human;
 use crate::render::Columns;
 
-/// How many nodes are asked, and how long each is waited for.
+/// How many nodes are asked.
 const TRIED: usize = 4;
-const ANSWER: Duration = Duration::from_secs(1);
 
 /// Say how the cluster is, what is wrong, and what to do
 ///
-/// With --json one object {cluster, healthy, problems, revision, term, coordinator, nodes, tables};
-/// nodes is a list of {name, zone, state, listen, serves, free_bytes, problems}, tables one of
-/// {table, version, previous, replicas, replicas_wanted, rollout}.
+/// With --json one object {cluster, healthy, problems, notes, format, revision, term, coordinator,
+/// catalog_lost, nodes, tables, plan}; nodes is a list of {name, zone, state, listen, serves,
+/// holds, free_bytes, problems}, tables one of {table, version, previous, replicas,
+/// replicas_wanted, rollout}.
 #[derive(Debug, Args)]
 pub struct StatusArgs {}
 
 pub fn run(context: &Context) -> anyhow::Result<Outcome> {
     let cluster = context.cluster()?;
-    let (_, model) = cluster.client().model()?;
+    let client = cluster.client();
+    let (_, model) = client.model()?;
     let status = match told_by_nodes(&model) {
         Some(status) => status,
-        None => cluster.client().status()?,
+        None => of_catalog(client)?,
     };
     context.print(&status, || text(&status))?;
     Ok(Outcome::Done)
+}
+
+/// The state of the cluster, by who knows most of it.
+pub fn seen(client: &ClusterClient) -> anyhow::Result<Status> {
+    let (_, model) = client.model()?;
+    Ok(match told_by_nodes(&model) {
+        Some(status) => status,
+        None => client.status()?,
+    })
+}
+
+/// What the catalog says, and, as that may be old, whether somebody writes it.
+fn of_catalog(client: &ClusterClient) -> anyhow::Result<Status> {
+    let mut status = client.status()?;
+    if status.nodes.iter().any(|node| node.state == "up") && !client.has_coordinator()? {
+        status.without_coordinator(client.held_up_by().as_deref());
+    }
+    Ok(status)
 }
 
 /// What the coordinator knows is more than what the catalog says. Any node passes it on that can be
@@ -40,18 +61,23 @@ pub fn run(context: &Context) -> anyhow::Result<Outcome> {
 fn told_by_nodes(model: &Model) -> Option<Status> {
     let nodes = model.all_nodes().filter(|node| node.is_up());
     let https = nodes.filter_map(|node| node.http.as_ref()).take(TRIED);
-    https
-        .filter_map(|http| page(&format!("http://{http}"), "v1/cluster", ANSWER).ok())
-        .find_map(|bytes| serde_json::from_slice(&bytes).ok())
+    https.into_iter().find_map(told_by)
 }
 
-fn text(status: &Status) -> String {
+pub fn text(status: &Status) -> String {
+    let name = without_controls(&status.cluster);
     let mut text = match status.healthy {
-        true => format!("cluster {} is well\n", status.cluster),
-        false => format!("cluster {} has problems:\n", status.cluster),
+        true => format!("cluster {name} is well\n"),
+        false => format!("cluster {name} has problems:\n"),
     };
     for problem in &status.problems {
         text += &format!("  {problem}\n");
+    }
+    for note in &status.notes {
+        text += &format!("note: {note}\n");
+    }
+    if let Some(plan) = &status.plan {
+        text += &format!("plan: {}\n", moving(plan));
     }
     let mut nodes = Columns::new(["node", "zone", "state", "clients at"]);
     for node in &status.nodes {
@@ -79,6 +105,36 @@ fn text(status: &Status) -> String {
     format!("{text}\n{nodes}\n{tables}")
 }
 
+/// A plan that is carried out, on a line.
+pub fn moving(plan: &PlanStatus) -> String {
+    let stage = match plan.stage {
+        MoveStage::Between => "waits".to_owned(),
+        MoveStage::Copying { .. } if plan.waits_for.is_empty() => "copies".to_owned(),
+        MoveStage::Copying { .. } => {
+            let nodes: Vec<&str> = plan.waits_for.iter().map(String::as_str).collect();
+            format!("{} copy", nodes.join(", "))
+        }
+        MoveStage::Changed { .. } => "all hear of it".to_owned(),
+        MoveStage::Releasing { .. } => "nodes give up what they hold no longer".to_owned(),
+        MoveStage::Done => "done".to_owned(),
+        MoveStage::Stopped => "ended".to_owned(),
+    };
+    let left = plan.left_s.map(|left| {
+        let left = human::duration(Duration::from_secs(left));
+        format!(", about {left} left")
+    });
+    format!(
+        "{} ({}): {} of {} batches, {} of {}, {stage}{}",
+        plan.wish,
+        plan.request,
+        plan.done,
+        plan.batches,
+        human::bytes(plan.done_bytes),
+        human::bytes(plan.copied_bytes),
+        left.unwrap_or_default()
+    )
+}
+
 fn replicas(table: &TableStatus) -> String {
     match table.replicas < table.replicas_wanted {
         true => format!("{} of {} wanted", table.replicas, table.replicas_wanted),
@@ -86,13 +142,15 @@ fn replicas(table: &TableStatus) -> String {
     }
 }
 
-fn rollout(table: &TableStatus) -> String {
+pub fn rollout(table: &TableStatus) -> String {
     let Some(rollout) = &table.rollout else {
         return "-".to_owned();
     };
     let phase = format!("{:?}", rollout.phase).to_lowercase();
+    let why = rollout.reason.as_ref();
+    let why = why.map_or(String::new(), |why| format!(": {why}"));
     format!(
-        "{} {phase} ({}), {} of {}",
+        "{} {phase} ({}), {} of {}{why}",
         rollout.to,
         rollout.request,
         human::count(rollout.ready as u64),

@@ -1,0 +1,227 @@
+//! `forebay cluster restore` and `reseed`: after the store, or a part of it, was lost.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::bail;
+use clap::Args;
+use forebay_cluster::reseed::{Lack, Reseed, Reseeded, needed};
+use forebay_cluster::restore::{Memory, Restore};
+use forebay_cluster::shell::Remembered;
+use forebay_engine::Store;
+use forebay_load::progress::Unit;
+use forebay_objects::Patience;
+use serde_json::{Value, json};
+
+use super::store_files::{self, PutInto};
+use crate::cluster_handle::is_no_cluster;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::human;
+
+#[derive(Debug, Args)]
+struct Caches {
+    /// The cache of a node (serve --cache), which may run. Give all that are reachable here
+    #[arg(long = "cache", value_name = "DIR", required = true)]
+    caches: Vec<PathBuf>,
+}
+
+/// Make the cluster's catalog anew, after it was lost or damaged, of what nodes noted in their
+/// caches
+///
+/// The newest of what the caches know becomes the catalog; give that of the node that knows most,
+/// which `GET /v1/cluster` and the logs tell. Changes that none of them knows are lost. Nodes that
+/// run go on with it. A catalog that is whole and not older is left as it is. Without --yes nothing
+/// is changed. With --json one object {cluster, from, known_revision, found_revision, revision,
+/// term, tables, restored}, where tables lists {table, version}.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    #[command(flatten)]
+    caches: Caches,
+
+    /// Write it
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Put back into the store what it lost of the tables' files, from the caches of nodes
+///
+/// That is the versions that serve, and those that a rollback goes to. Each file is read and
+/// checked before it is sent. Run it again where it was cut short, and on each node's machine with
+/// that node's cache: the last run ends with 0, those before with 1, and say what is missing still.
+/// With --json one object {files, bytes, manifests, missing, problems}, where missing lists {table,
+/// version, manifest, files, bytes}.
+#[derive(Debug, Args)]
+pub struct ReseedArgs {
+    #[command(flatten)]
+    caches: Caches,
+}
+
+impl Caches {
+    fn memories(&self, context: &Context) -> anyhow::Result<Vec<Memory>> {
+        let memories = self.caches.iter().map(|cache| {
+            let remembered = Remembered {
+                disk: context.disk.clone(),
+                dir: cache.join("cluster"),
+            };
+            remembered.memory().map_err(anyhow::Error::msg)
+        });
+        memories.collect()
+    }
+
+    fn open(&self, context: &Context) -> anyhow::Result<Vec<Store>> {
+        let caches = self.caches.iter();
+        caches
+            .map(|cache| context.open_directory(cache, None))
+            .collect()
+    }
+}
+
+pub fn restore(args: &RestoreArgs, context: &Context) -> anyhow::Result<Outcome> {
+    let memories = args.caches.memories(context)?;
+    store_files::check(context)?;
+    let catalog = context.catalog(Patience::Short)?;
+    let restore = Restore::plan(&*catalog, memories, context.random.next_u64())?;
+    if args.yes {
+        store_files::make(context)?;
+        restore.carry_out(&*catalog)?;
+    }
+    context.print_done(Outcome::Done, &restored_object(&restore, args.yes), || {
+        restored_text(&restore, args.yes)
+    })?;
+    if !args.yes {
+        wrong!("nothing was changed: --yes writes this catalog");
+    }
+    Ok(Outcome::Done)
+}
+
+fn restored_object(restore: &Restore, is_done: bool) -> Value {
+    let tables = restore.model.all_tables();
+    let tables = tables.map(|(table, entry)| json!({"table": table, "version": entry.serving}));
+    json!({
+        "cluster": restore.identity.name,
+        "from": restore.from,
+        "known_revision": restore.known,
+        "found_revision": restore.found,
+        "revision": restore.head.revision,
+        "term": restore.head.term,
+        "tables": tables.collect::<Vec<Value>>(),
+        "restored": is_done,
+    })
+}
+
+fn restored_text(restore: &Restore, is_done: bool) -> String {
+    let (name, known) = (&restore.identity.name, restore.known);
+    let found = match restore.found {
+        None => "there is none that can be read".to_owned(),
+        Some(found) if found > known => format!(
+            "the one that is there is damaged, and of revision {found}: what was changed since {known} is lost"
+        ),
+        Some(found) => format!("the one that is there is of revision {found}"),
+    };
+    let is = if is_done { "is now" } else { "would be" };
+    let mut text = format!(
+        "the catalog of cluster {name} {is} that of revision {known}, from {}, as revision {} ({found})",
+        restore.from, restore.head.revision
+    );
+    for (table, entry) in restore.model.all_tables() {
+        let version = entry
+            .serving
+            .map_or("-".to_owned(), |version| version.to_string());
+        text += &format!("\n  {table} serves version {version}");
+    }
+    text
+}
+
+pub fn reseed(args: &ReseedArgs, context: &Context) -> anyhow::Result<Outcome> {
+    let caches = args.caches.open(context)?;
+    store_files::check(context)?;
+    let cluster = match context.cluster() {
+        Err(error) if is_no_cluster(&error) => bail!(
+            "{} has no catalog: forebay cluster restore first",
+            context.store_name()
+        ),
+        cluster => cluster?,
+    };
+    store_files::make(context)?;
+    let (_, model) = cluster.client().model()?;
+    let ids = args.caches.memories(context)?;
+    let id = cluster.client().identity().id;
+    if let Some(other) = ids.iter().find(|memory| memory.identity.id != id) {
+        bail!("{} is of another cluster than the store", other.from);
+    }
+    let store = context.open_store()?;
+    let into = PutInto::new(&store, context)?;
+    let drawing = Arc::new(context.progress());
+    let advance = |bytes| drawing.advance(bytes);
+    let work = Reseed {
+        store: &store,
+        caches: &caches,
+        put: &|table, file, from, advance| into.put(table, file, from, advance),
+        advance: &advance,
+    };
+    let places = needed(&model);
+    let bytes = work.missing_bytes(&places)?;
+    drawing.stage("reading and sending", Some(bytes), Unit::Bytes);
+    let done = work.carry_out(&places);
+    drop(drawing);
+    let done = done?;
+    context.print_done(Outcome::Done, &object(&done), || text(&done))?;
+    match done.lacks.is_empty() {
+        true => Ok(Outcome::Done),
+        false => bail!(
+            "the store lacks files still: run this with the caches of the other nodes, on their machines"
+        ),
+    }
+}
+
+fn object(done: &Reseeded) -> Value {
+    let missing = done.lacks.iter().map(|((table, version), lack)| {
+        let Lack {
+            manifest,
+            files,
+            bytes,
+        } = lack;
+        json!({
+            "table": table,
+            "version": version,
+            "manifest": manifest,
+            "files": files,
+            "bytes": bytes,
+        })
+    });
+    json!({
+        "files": done.files,
+        "bytes": done.bytes,
+        "manifests": done.manifests,
+        "missing": missing.collect::<Vec<Value>>(),
+        "problems": done.problems,
+    })
+}
+
+fn text(done: &Reseeded) -> String {
+    let mut text = format!(
+        "{} put back, {}, and {}",
+        human::counted(done.files as u64, "file"),
+        human::bytes(done.bytes),
+        human::counted(done.manifests as u64, "manifest")
+    );
+    for problem in &done.problems {
+        text += &format!("\ndamaged in a cache: {problem}");
+    }
+    for ((table, version), lack) in &done.lacks {
+        let what = match lack.manifest {
+            true => "its manifest".to_owned(),
+            false => format!(
+                "{}, {}",
+                human::counted(lack.files as u64, "file"),
+                human::bytes(lack.bytes)
+            ),
+        };
+        text += &format!("\nmissing of {table} version {version}: {what}");
+    }
+    if done.lacks.is_empty() {
+        text += "\nall is there that serves, or that a rollback goes to";
+    }
+    text
+}

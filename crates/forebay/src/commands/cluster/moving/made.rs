@@ -1,0 +1,135 @@
+//! A plan as it is shown: text, drawing, JSON.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use forebay_cluster::model::{Model, MovePlan, Wish};
+use forebay_cluster::planning::{BATCH_BYTES, Proposal, Summaries, propose};
+use forebay_cluster::status::shown_wish;
+use forebay_cluster::version::VersionSummary;
+use forebay_plan::draw::{Picture, svg, text};
+use serde_json::{Value, json};
+
+use super::write_file;
+use crate::context::Context;
+use crate::human;
+
+/// Columns of what is drawn in the terminal.
+const WIDTH: usize = 110;
+
+// Global, so that they go behind the words of `cluster plan`.
+#[derive(Debug, Args)]
+pub struct Shown {
+    /// Draw the plan into an SVG file
+    #[arg(long, value_name = "FILE.svg", global = true)]
+    draw: Option<PathBuf>,
+
+    /// How much is copied before the lists of what was copied change. With less, less is undone
+    /// when the plan is ended
+    #[arg(long, value_name = "BYTES", value_parser = parse_batch, default_value_t = BATCH_BYTES, global = true)]
+    batch: u64,
+}
+
+fn parse_batch(text: &str) -> Result<u64, String> {
+    match human::parse_bytes(text)? {
+        0 => Err("a batch has 1 byte at least: write for example 64M, 1G".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A plan, and the model that it is of.
+pub struct Made {
+    model: Model,
+    pub proposal: Proposal,
+}
+
+impl Made {
+    pub fn new(
+        (model, wish): (Model, Wish),
+        shown: &Shown,
+        context: &Context,
+    ) -> anyhow::Result<Self> {
+        let summaries = summaries(&model, context)?;
+        let proposal = propose(&model, &summaries, &wish, shown.batch)?;
+        let made = Self { model, proposal };
+        if let Some(path) = &shown.draw {
+            check_svg(path)?;
+            write_file(path, svg(&made.picture()).as_bytes())?;
+        }
+        Ok(made)
+    }
+
+    /// A plan that was made before.
+    pub fn again(model: Model, plan: MovePlan, context: &Context) -> anyhow::Result<Self> {
+        let summaries = summaries(&model, context)?;
+        let proposal = Proposal::again(&model, &summaries, plan).map_err(anyhow::Error::msg)?;
+        Ok(Self { model, proposal })
+    }
+
+    pub fn what(&self) -> String {
+        shown_wish(&self.proposal.plan.wish, &self.model)
+    }
+
+    fn picture(&self) -> Picture {
+        self.proposal.picture(&self.model, &self.what())
+    }
+
+    pub fn figures(&self) -> String {
+        format!("{}: {}", self.what(), self.proposal.figures())
+    }
+
+    pub fn text(&self) -> String {
+        let note = self
+            .note()
+            .map_or(String::new(), |note| format!("\nnote: {note}\n"));
+        text(&self.picture(), WIDTH) + &note
+    }
+
+    /// What to know before it is carried out.
+    pub fn note(&self) -> Option<String> {
+        let thinned = self.proposal.thinned.as_ref()?;
+        Some(thinned.words(&self.model))
+    }
+
+    pub fn object(&self) -> Value {
+        let nodes = self.proposal.nodes.iter().map(|(node, bytes)| {
+            json!({
+                "node": self.model.node_name(*node),
+                "before_bytes": bytes.before,
+                "after_bytes": bytes.after,
+                "copied_bytes": bytes.copied,
+            })
+        });
+        json!({
+            "wish": self.what(),
+            "batches": self.proposal.plan.batches.len(),
+            "copied_bytes": self.proposal.copied_bytes(),
+            "nodes": nodes.collect::<Vec<Value>>(),
+            "note": self.note(),
+        })
+    }
+}
+
+fn check_svg(path: &Path) -> anyhow::Result<()> {
+    let extension = path.extension();
+    match extension.is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
+        true => Ok(()),
+        false => wrong!(
+            "--draw {}: a drawing is SVG: give a name that ends in .svg",
+            path.display()
+        ),
+    }
+}
+
+/// Of the versions that serve.
+fn summaries(model: &Model, context: &Context) -> anyhow::Result<Summaries> {
+    let store = context.open_store()?;
+    let mut summaries = Summaries::new();
+    for (table, entry) in model.all_tables() {
+        if let Some(version) = entry.serving {
+            let manifest = store.table(table)?.manifest(version)?;
+            summaries.insert(table.clone(), VersionSummary::of(&manifest));
+        }
+    }
+    Ok(summaries)
+}

@@ -1,0 +1,68 @@
+//! `forebay cluster watch`.
+
+use std::time::Duration;
+
+use clap::Args;
+use forebay_cluster::status::Status;
+
+use super::status::{moving, rollout, seen};
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Tell what is under way, a line for each step, until it is over
+///
+/// Rollouts, plans, nodes that change their state, problems that come and go. With --json a line is
+/// an object {event, text}: event is rollout, plan, node or problem.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Go on when nothing is under way, until it is interrupted
+    #[arg(long)]
+    forever: bool,
+}
+
+pub fn run(args: &Watch, context: &Context) -> anyhow::Result<Outcome> {
+    let cluster = context.cluster()?;
+    let mut before: Vec<(&str, String)> = Vec::new();
+    loop {
+        let status = seen(cluster.client())?;
+        let lines = lines(&status);
+        for (event, text) in lines.iter().filter(|line| !before.contains(line)) {
+            let object = serde_json::json!({"event": event, "text": text});
+            context.print(&object, || text.clone())?;
+        }
+        let ended = before.iter().filter(|(event, text)| {
+            *event == "problem" && !lines.iter().any(|(_, new)| new == text)
+        });
+        for (event, text) in ended {
+            let text = format!("no more: {text}");
+            let object = serde_json::json!({"event": event, "text": text});
+            context.print(&object, || text.clone())?;
+        }
+        before = lines;
+        if !args.forever && !is_under_way(&status) {
+            return Ok(Outcome::Done);
+        }
+        context.clock.sleep(LOOK);
+    }
+}
+
+fn is_under_way(status: &Status) -> bool {
+    status.plan.is_some() || status.tables.iter().any(|table| table.rollout.is_some())
+}
+
+fn lines(status: &Status) -> Vec<(&'static str, String)> {
+    let nodes = status.nodes.iter();
+    let nodes = nodes.map(|node| ("node", format!("node {} is {}", node.name, node.state)));
+    let problems = status.problems.iter();
+    let problems = problems.map(|problem| ("problem", problem.clone()));
+    let rollouts = status.tables.iter().filter(|table| table.rollout.is_some());
+    let rollouts = rollouts.map(|table| {
+        let text = format!("table {}: {}", table.table, rollout(table));
+        ("rollout", text)
+    });
+    let plans = status.plan.iter().map(|plan| ("plan", moving(plan)));
+    nodes.chain(problems).chain(rollouts).chain(plans).collect()
+}

@@ -1,0 +1,154 @@
+//! What is more to a push into the store of a cluster: what the cluster refuses, where it divides
+//! tables, and what is told of that.
+
+use std::sync::Arc;
+
+use anyhow::bail;
+use forebay_cluster::REPLICAS;
+use forebay_cluster::client::{ClusterPointers, RolloutWish};
+use forebay_cluster::model::{Layout, LayoutName, Model};
+use forebay_engine::StoreError;
+use forebay_load::push::{PushReport, PushRequest};
+use forebay_run::Order;
+
+use crate::human;
+use crate::rolled_out::RolledOut;
+
+/// A push into the store of a cluster.
+#[derive(Debug)]
+pub struct PushInCluster {
+    cluster: Arc<ClusterPointers>,
+    /// Whether it is the first one of an ordered table, which makes its layout.
+    lays_out: bool,
+}
+
+impl PushInCluster {
+    /// Tells before anything is read what the cluster would refuse, and has the table cut where its
+    /// nodes divide it.
+    pub fn begin(
+        cluster: Arc<ClusterPointers>,
+        request: &mut PushRequest,
+        wish: &RolloutWish,
+    ) -> anyhow::Result<Self> {
+        let (_, model) = cluster.client().model()?;
+        check_min_replicas(&model, request, wish)?;
+        check_order(&model, request)?;
+        if request.swap {
+            check_swap(&cluster, &model, request, wish)?;
+        }
+        let name = layout_name(request);
+        let layout = model.layouts.get(&name);
+        let ranges = layout.into_iter().flat_map(Layout::ranges);
+        request.cuts = ranges.map(|range| range.lower.clone()).collect();
+        let is_new = model.table(&request.table).is_none();
+        let lays_out = is_new && request.order == Order::Ordered;
+        Ok(Self { cluster, lays_out })
+    }
+
+    /// Which nodes have what the push rolled out.
+    pub fn rolled_out(&self) -> anyhow::Result<Option<RolledOut>> {
+        let Some(rollout) = self.cluster.rollouts().pop() else {
+            return Ok(None);
+        };
+        let (_, model) = self.cluster.client().model()?;
+        Ok(Some(RolledOut::of(&rollout, &model)))
+    }
+
+    /// What later versions keep of the layout that the first push of an ordered table made.
+    pub fn first_ranges(&self, report: &PushReport) -> anyhow::Result<Option<String>> {
+        if !self.lays_out || !report.swapped {
+            return Ok(None);
+        }
+        let (_, model) = self.cluster.client().model()?;
+        let name = LayoutName::Table(report.table.clone());
+        let ranges = model
+            .layouts
+            .get(&name)
+            .map(|layout| layout.ranges().count());
+        Ok(ranges.map(|ranges| {
+            format!(
+                "table {} is ordered and new: its nodes divide it into {}, by the partitions of this version, and later \
+                 versions are divided so, too. If it is to be much larger: push it then with --partitions N, and \
+                 forebay cluster rebalance divides it anew",
+                report.table,
+                human::counted(ranges as u64, "range")
+            )
+        }))
+    }
+}
+
+fn layout_name(request: &PushRequest) -> LayoutName {
+    match request.order {
+        Order::Hashed => LayoutName::Main,
+        Order::Ordered => LayoutName::Table(request.table.clone()),
+    }
+}
+
+fn check_min_replicas(
+    model: &Model,
+    request: &PushRequest,
+    wish: &RolloutWish,
+) -> anyhow::Result<()> {
+    let table = &request.table;
+    let wanted = wish.replicas.unwrap_or(REPLICAS);
+    let replicas = model.table(table).map_or(wanted, |entry| entry.replicas);
+    match wish.options.min_replicas {
+        Some(least) if least > replicas => wrong!(
+            "--min-replicas {least}: table {table} has {replicas} replicas, so it is 1 to {replicas}"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// A version of the other order could never serve. A push onto another version has the order of
+/// that one.
+fn check_order(model: &Model, request: &PushRequest) -> anyhow::Result<()> {
+    let table = &request.table;
+    let order = match model.table(table) {
+        Some(entry) if request.onto.is_none() && entry.order != request.order => entry.order,
+        _ => return Ok(()),
+    };
+    let order = match order {
+        Order::Hashed => "hashed",
+        Order::Ordered => "ordered",
+    };
+    wrong!(
+        "table {table} is {order}, and a table of a cluster keeps its order: push it with --order {order}, or under \
+         another name, or drop the table first (forebay drop {table})"
+    )
+}
+
+fn check_swap(
+    cluster: &ClusterPointers,
+    model: &Model,
+    request: &PushRequest,
+    wish: &RolloutWish,
+) -> anyhow::Result<()> {
+    let table = &request.table;
+    if model.all_nodes().next().is_none() {
+        bail!(
+            "cluster {} has no nodes yet: start some (forebay serve --cluster), or push with --no-swap",
+            cluster.client().identity().name
+        );
+    }
+    if let (Some(entry), Some(replicas)) = (model.table(table), wish.replicas)
+        && entry.replicas != replicas
+    {
+        wrong!(
+            "table {table} has {} replicas, and a push does not change that: leave --replicas away, or change it first \
+             (forebay cluster replicas {table} {replicas})",
+            entry.replicas
+        );
+    }
+    match model.work.rollout_of(table) {
+        None => Ok(()),
+        Some(rollout) => {
+            let is_busy = true;
+            let problem = format!(
+                "table {table} is being rolled out: wait for it, or end it (forebay cluster cancel {})",
+                rollout.request
+            );
+            Err(StoreError::Refused { problem, is_busy }.into())
+        }
+    }
+}
