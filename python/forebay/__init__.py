@@ -1,7 +1,7 @@
 """Forebay publishes big computed data sets into live serving.
 
 `push` builds a version of a table from a data frame, a query or files, checks it and swaps it in;
-`open` reads tables in this process, and writes live ones.
+`open` reads tables in this process, and writes live ones; `connect` does both through servers.
 
 >>> import pyarrow as pa
 >>> import forebay
@@ -22,12 +22,14 @@ from ._errors import (
     Error,
     GateHeld,
     MissingError,
+    UncertainError,
     UsageError,
 )
 from ._forebay import version as __version__
 from ._load import LoadResult, load
 from ._progress import Progress
 from ._push import PushResult, push
+from ._remote import Connection, RemoteScan, RemoteTable, Versioned, connect
 from ._results import (
     Applied,
     Diff,
@@ -46,6 +48,7 @@ __all__ = [
     "Applied",
     "Batch",
     "BusyError",
+    "Connection",
     "DamagedError",
     "DataError",
     "Diff",
@@ -60,15 +63,20 @@ __all__ = [
     "MissingError",
     "Progress",
     "PushResult",
+    "RemoteScan",
+    "RemoteTable",
     "Scan",
     "Store",
     "Swapped",
     "Table",
     "TableInfo",
+    "UncertainError",
     "UsageError",
     "Verified",
     "VersionInfo",
+    "Versioned",
     "__version__",
+    "connect",
     "load",
     "open",
     "push",

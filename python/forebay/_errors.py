@@ -32,6 +32,10 @@ class DamagedError(Error):
     """What is stored is damaged."""
 
 
+class UncertainError(Error):
+    """A write was sent to a server and may have been carried out, or not; it was not sent again."""
+
+
 class GateHeld(Error):
     """The version was built and is kept, but it differs too much from the one that serves.
 
@@ -44,5 +48,8 @@ class GateHeld(Error):
 
 
 # They show under the name by which they are caught.
-for _class in (Error, BusyError, MissingError, UsageError, DataError, DamagedError, GateHeld):
+for _class in (
+    *(Error, BusyError, MissingError, UsageError, DataError, DamagedError),
+    *(UncertainError, GateHeld),
+):
     _class.__module__ = "forebay"

@@ -53,6 +53,7 @@ class VersionOptions(RowOptions, total=False):
     gate: str | Sequence[str] | None
     force: bool
     no_swap: bool
+    no_create: bool
     keep: int | None
     replicas: int | None
     deadline: str | None

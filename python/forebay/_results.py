@@ -91,6 +91,8 @@ class VersionInfo:
     runs: int
     problem: str | None = None
     """Why its manifest cannot be read, if so."""
+    rolled_back: bool = False
+    """Of a cluster's table: a swap to it wants `force`."""
 
 
 VERSIONS = Look[VersionInfo](
@@ -101,7 +103,8 @@ VERSIONS = Look[VersionInfo](
         size(info.bytes),
         info.created,
         info.checksum or "-",
-        info.problem or ("serving" if info.serving else "kept"),
+        info.problem
+        or ("serving" if info.serving else "rolled back" if info.rolled_back else "kept"),
     ),
     marked=lambda info: info.serving,
 )

@@ -1,0 +1,172 @@
+"""What the values of a table of a server are, by KV.SCHEMA; keys and values on the wire."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from ._errors import UsageError
+from ._typed import Decode, Digits, Types, arrow_field, name_of, parsed, to_float
+
+Key = str | bytes | int
+
+_FORMS = ("be", "hex", "uuid")
+_TEMPLATE_RE = re.compile(r"\{\{|\}\}|\{([^}]*)\}")
+
+
+def key_bytes(key: Key) -> bytes:
+    if isinstance(key, bool) or not isinstance(key, str | bytes | int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a key is text, bytes or a whole number, not {type(key).__name__}")
+    return key if isinstance(key, bytes) else str(key).encode()
+
+
+def key_text(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"the key {key!r} is not UTF-8: scan with binary=True") from None
+
+
+def milliseconds(ttl: float | timedelta) -> int:
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    if isinstance(seconds, bool) or not math.isfinite(seconds) or seconds <= 0:
+        raise UsageError(f"{ttl!r} is no time to live: give seconds, or a timedelta")
+    return math.ceil(seconds * 1000)
+
+
+def columns_of(template: str) -> list[str]:
+    """The columns of a template of keys."""
+    names: list[str] = []
+    for found in _TEMPLATE_RE.finditer(template):
+        if (inside := found[1]) is None:
+            continue
+        name, _, form = inside.rpartition(":")
+        names.append(name if name and (form in _FORMS or form.isdigit()) else inside)
+    return names
+
+
+class Shape:
+    """What KV.SCHEMA says of a table."""
+
+    def __init__(self, text: bytes) -> None:
+        told = json.loads(text)
+        self.text = text
+        self.table: str = told["table"]
+        self.version: int | None = told["version"]
+        self.hashed: bool = told["order"] == "hashed"
+        self.order: str = told["order"]
+        self.number: str | None = told["number"]
+        self.key: str | None = told["key"]
+        name, details = name_of(told["value"])
+        self.kind = "number" if self.number else name
+        self._columns: list[dict[str, Any]] = told["columns"]
+        self._item: Any = details.get("item")
+        self._python = self._decoder(Types(for_arrow=False))
+
+    def decode(self, value: bytes | None) -> Any:
+        """A value as a store of this process gives it; null is None."""
+        return None if value is None else self._python(value)
+
+    def _decoder(self, types: Types) -> Decode:
+        if self.kind == "row":
+            row = types.row(self._columns)
+            return lambda value: row(parsed(value))
+        if self.kind == "list":
+            items = types.decoder({"list": {"item": {"kind": self._item}}})
+            return lambda value: items(parsed(value))
+        if self.number == "i64":
+            return int
+        if self.number == "f64":
+            number = to_float(None)
+            return lambda value: number(Digits(value.decode()))
+        return lambda value: value
+
+    def encode(self, value: Any) -> bytes:
+        """A value as SET and KV.DELTA take it."""
+        if self.kind in ("row", "list"):
+            command = "HSET" if self.kind == "row" else "RPUSH"
+            raise UsageError(
+                f"table {self.table} holds {self.kind}s, which a connection does not write whole: "
+                f"{command} of a Redis client writes them, and forebay.load adds many"
+            )
+        if self.number is None:
+            if isinstance(value, str):
+                return value.encode()
+            if isinstance(value, bytes | bytearray):
+                return bytes(value)
+            raise TypeError(f"a value of table {self.table} is bytes or text")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"a value of table {self.table} is a number")
+        if self.number == "i64":
+            if not isinstance(value, int):
+                raise TypeError(f"a value of table {self.table} is a whole number")
+            return str(value).encode()
+        if isinstance(value, int) and int(float(value)) != value:
+            raise UsageError(f"{value} is no float: it would be stored as {float(value)!r}")
+        return repr(float(value)).encode()
+
+    # Arrow.
+
+    def layout(self, binary: bool) -> Layout:
+        """The columns of a scan, which are those of `forebay export`."""
+        key = {"kind": "binary" if binary else "text", "nullable": False}
+        if self.kind == "row":
+            columns = self._columns
+            names = {column["name"] for column in columns}
+            with_key = self.key is None or not names.issuperset(columns_of(self.key))
+        else:
+            kind: Any = {"number": {"i64": "int64", "f64": "float64"}.get(self.number or "")}
+            kind |= {"bytes": "binary"}
+            kind |= {"list": {"list": {"item": self._items_column()}}}
+            columns = [{"name": "value", "kind": kind[self.kind], "nullable": False}]
+            with_key = True
+        if with_key:
+            name = "key"
+            while any(column["name"] == name for column in columns):
+                name = f"_{name}"
+            columns = [{"name": name, **key}, *columns]
+        return Layout(self, columns, with_key, binary)
+
+    def _items_column(self) -> dict[str, Any]:
+        return {"name": "item", "kind": self._item, "nullable": True}
+
+    def arrow_decoder(self) -> Decode:
+        return self._decoder(Types(for_arrow=True))
+
+
+class Layout:
+    """The columns of a scan as record batches."""
+
+    def __init__(
+        self, shape: Shape, columns: list[dict[str, Any]], with_key: bool, binary: bool
+    ) -> None:
+        try:
+            self._pa: Any = importlib.import_module("pyarrow")
+        except ImportError:
+            message = "pyarrow makes the record batches of a scan: pip install 'forebay[redis]'"
+            raise UsageError(message) from None
+        self._rows = shape.kind == "row"
+        self._with_key, self._binary = with_key, binary
+        self._decode = shape.arrow_decoder()
+        self.schema: Any = self._pa.schema([arrow_field(column, self._pa) for column in columns])
+
+    def batch(self, records: Sequence[tuple[bytes, bytes]]) -> Any:
+        values = [self._decode(value) for _, value in records]
+        columns: list[list[Any]] = []
+        if self._with_key:
+            columns.append([key if self._binary else key_text(key) for key, _ in records])
+        if self._rows:
+            names = self.schema.names[len(columns) :]
+            columns += [[row[name] for row in values] for name in names]
+        else:
+            columns.append(values)
+        arrays = [
+            self._pa.array(column, field.type)
+            for column, field in zip(columns, self.schema, strict=True)
+        ]
+        return self._pa.record_batch(arrays, schema=self.schema)

@@ -1,0 +1,264 @@
+"""Which server has which keys of a table, and asking it: redirects, other nodes, what is repeated.
+
+Reads are repeated until the time for one call is over. A write is sent again only where it was not
+carried out for certain.
+"""
+
+from __future__ import annotations
+
+import bisect
+import importlib
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ._errors import BusyError, Error, MissingError
+from ._wire import Address, Broken, Command, Place, Unreached, Wire, failure, uncertain
+
+# Of a write that is not made yet.
+_LEFT: Any = object()
+
+# How long a node that did not answer is asked last.
+_SUSPECT_S = 3.0
+# Servers forward what they have not got, so that an old map is not noticed: it is asked for anew.
+_MAP_S = 15.0
+_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+
+
+class Class(NamedTuple):
+    """A server whose SCAN walks some slots."""
+
+    address: Address
+    slots: tuple[tuple[int, int], ...]
+
+
+class Routes:
+    """Who has the ranges of a table."""
+
+    def __init__(self, lowers: list[Any], holders: list[list[Address]], hashed: bool) -> None:
+        self._lowers, self._holders, self._hashed = lowers, holders, hashed
+        self._slot_of: Any = importlib.import_module("redis.crc").key_slot if hashed else None
+        self._until = time.monotonic() + _MAP_S
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() < self._until
+
+    def holders(self, wire_key: bytes) -> list[Address]:
+        """The servers that have a key, the primary first."""
+        place: Any = wire_key.partition(b":")[2]
+        if self._hashed and len(self._lowers) > 1:
+            place = self._slot_of(wire_key)
+        if len(self._lowers) <= 1:
+            return self._holders[0]
+        return self._holders[max(bisect.bisect_right(self._lowers, place) - 1, 0)]
+
+    def all(self) -> list[Address]:
+        return list(dict.fromkeys(address for held in self._holders for address in held))
+
+
+class Servers:
+    """Servers that are one cluster, or stand for one store."""
+
+    def __init__(self, place: Place, timeout: float, tls: dict[str, str | None]) -> None:
+        self.wire = Wire(place, timeout, tls)
+        self._seeds, self._timeout = place.addresses, timeout
+        self._lock = threading.Lock()
+        self._routes: dict[str, Routes] = {}
+        self._nodes: list[Address] = []
+        self._suspects: dict[Address, float] = {}
+        self._clustered: bool | None = None
+
+    # What is known of them.
+
+    def _everybody(self) -> list[Address]:
+        with self._lock:
+            known = dict.fromkeys((*self._nodes, *self._seeds))
+        return self._in_turn(list(known))
+
+    def _in_turn(self, addresses: list[Address]) -> list[Address]:
+        """Those that did not answer lately come last."""
+        now = time.monotonic()
+        with self._lock:
+            return sorted(
+                addresses, key=lambda one: self._suspects.get(one, -_SUSPECT_S) + _SUSPECT_S > now
+            )
+
+    def _suspect(self, address: Address) -> None:
+        with self._lock:
+            self._suspects[address] = time.monotonic()
+            self._routes.clear()
+
+    def forget(self, table: str) -> None:
+        """Has the routes of a table be asked for again."""
+        with self._lock:
+            self._routes.pop(table, None)
+
+    def ask_any(self, command: Command) -> Any:
+        """The reply of the first server that has one; a server may not have the table."""
+        problem: Exception | None = None
+        for address in self._everybody():
+            try:
+                (reply,) = self.wire.exchange(address, [command])
+            except (Unreached, Broken) as error:
+                self._suspect(address)
+                problem = problem or error
+                continue
+            if not self.wire.is_error(reply):
+                return reply
+            error = failure(reply)
+            if not isinstance(error, MissingError) and not self.wire.is_passing(reply):
+                raise error
+            problem = error
+        if isinstance(problem, MissingError):
+            raise problem
+        raise Unreached(f"no server answered: {problem}")
+
+    def classes(self) -> list[Class] | None:
+        """Who walks which slots; None: each server walks all there is."""
+        for address in self._everybody():
+            try:
+                return self.classes_at(address)
+            except (Unreached, Broken):
+                self._suspect(address)
+        raise Unreached("no server answered")
+
+    def classes_at(self, address: Address) -> list[Class] | None:
+        """The same as one server knows it."""
+        (rows,) = self.wire.exchange(address, [("CLUSTER", "SLOTS")])
+        if self.wire.is_error(rows):
+            if "cluster support disabled" not in str(rows):
+                raise failure(rows)
+            self._clustered = False
+            return None
+        self._clustered = True
+        slots: dict[Address, list[tuple[int, int]]] = {}
+        nodes: list[Address] = []
+        for first, last, *listed in rows:
+            told = [Address(host.decode(), port) for host, port, *_ in listed]
+            nodes += told
+            slots.setdefault(told[0], []).append((first, last))
+        with self._lock:
+            self._nodes = list(dict.fromkeys(nodes))
+        return [Class(primary, tuple(sorted(ranges))) for primary, ranges in sorted(slots.items())]
+
+    def routes(self, table: str, hashed: bool) -> Routes:
+        with self._lock:
+            known = self._routes.get(table)
+        if known is not None and known.is_fresh:
+            return known
+        if self._clustered is None or (self._clustered and not self._nodes):
+            self.classes()
+        if not self._clustered:
+            return Routes([], [self._everybody()], False)
+        ranges = self.ask_any(("KV.MAP", table))
+        holders = [[Address.parse(one.decode()) for one in held] for _, _, held in ranges]
+        routes = Routes([lower for lower, _, _ in ranges], holders, hashed)
+        with self._lock:
+            self._routes[table] = routes
+        return routes
+
+    # Asking.
+
+    def tries(self) -> Iterator[float]:
+        """Goes on, with pauses, until the time for one call is over."""
+        end, pause = time.monotonic() + self._timeout, _PAUSE_S
+        while True:
+            yield end
+            if time.monotonic() + pause > end:
+                return
+            time.sleep(random.uniform(pause / 2, pause))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def spread(self, holders: list[Address]) -> list[Address]:
+        """Servers that have something to read, in the order in which they are asked."""
+        if self._clustered:
+            holders = random.sample(holders, len(holders))
+        return self._in_turn(holders)
+
+    def try_read(self, holders: list[Address], commands: Sequence[Command]) -> list[Any]:
+        """The replies of the first server that gives them; `Again` where none did."""
+        problem: object = "no server has these keys just now"
+        for address in self.spread(holders):
+            try:
+                replies = self.wire.exchange(address, commands)
+            except (Unreached, Broken) as error:
+                self._suspect(address)
+                problem = error
+                continue
+            passing = [reply for reply in replies if self.wire.is_passing(reply)]
+            if not passing:
+                return replies
+            problem = passing[0]
+        raise Again(problem)
+
+    def write(
+        self, table: str, hashed: bool, commands: Sequence[tuple[bytes, Command]]
+    ) -> list[Any]:
+        """Sends each command to the server that its wire key is written at, once; gives replies."""
+        replies: list[Any] = [_LEFT] * len(commands)
+        left, problem = list(range(len(commands))), None
+        for _ in self.tries():
+            try:
+                left = self._write_some(table, hashed, commands, left, replies)
+                problem = None
+            except Unreached as error:
+                problem = error
+                left = [place for place in left if replies[place] is _LEFT]
+            if not left:
+                return replies
+            self.forget(table)
+        done = len(commands) - len(left)
+        raise BusyError(f"{done} of {len(commands)} writes were made: {problem or 'keys move'}")
+
+    def _write_some(
+        self,
+        table: str,
+        hashed: bool,
+        commands: Sequence[tuple[bytes, Command]],
+        left: list[int],
+        replies: list[Any],
+    ) -> list[int]:
+        """Gives the places of those that were not carried out."""
+        routes = self.routes(table, hashed)
+        groups: dict[Address, list[int]] = {}
+        for place in left:
+            holders = routes.holders(commands[place][0])
+            if not holders:
+                raise Unreached("no server has these keys just now")
+            groups.setdefault(holders[0], []).append(place)
+        moved: list[int] = []
+        for address, places in groups.items():
+            try:
+                got = self.wire.exchange(address, [commands[place][1] for place in places])
+            except Unreached:
+                self._suspect(address)
+                raise
+            except Broken as error:
+                self._suspect(address)
+                raise uncertain(error) from None
+            moved += self._take(places, got, replies)
+        return moved
+
+    def _take(self, places: list[int], got: list[Any], replies: list[Any]) -> list[int]:
+        """Keeps replies; gives the places of those whose keys are elsewhere."""
+        problem: Error | None = None
+        moved: list[int] = []
+        for place, reply in zip(places, got, strict=True):
+            if self.wire.is_moved(reply):
+                moved.append(place)
+            elif self.wire.leaves_unknown(reply):
+                problem = uncertain(reply)
+            elif self.wire.is_error(reply):
+                problem = problem or failure(reply)
+            else:
+                replies[place] = reply
+        if problem is not None:
+            raise problem
+        return moved
+
+
+class Again(Exception):
+    """A read that is to be tried again."""
