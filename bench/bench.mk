@@ -46,6 +46,11 @@ bench-distributed: build ## S3 beside plain copies, captures, the bulk insertion
 	@bench/setup distributed
 	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_distributed.py $(BENCH_ARGS)
 
+.PHONY: bench-cluster
+bench-cluster: build ## Swaps through five nodes, bytes from the bucket, forwarded reads, reads while nodes move, beside Redis Cluster
+	@bench/setup cluster
+	@FOREBAY=$(RELEASE_BINARY) $(BENCH_PYTHON) bench/driver/bench_cluster.py $(BENCH_ARGS)
+
 .PHONY: bench-clean
 bench-clean: ## Removes the data sets and stores that the benchmarks keep under bench/data
 	rm -rf bench/data

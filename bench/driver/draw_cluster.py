@@ -1,0 +1,86 @@
+"""The drawing of `make bench-cluster`."""
+
+import cluster_flip
+import cluster_moving
+import cluster_redis
+from cluster_places import middle
+from draw import OURS, THEIRS, bars, plt, save
+
+
+def cluster(body: dict, base) -> None:
+    drawings = {"flip": flip, "forward": forward, "moving": moving, "redis": redis}
+    there = [part for part in drawings if body.get(part)]
+    lines = max((len(there) + 1) // 2, 1)
+    figure, grid = plt.subplots(lines, 2, figsize=(14, 4.2 * lines), squeeze=False)
+    places = [axes for line in grid for axes in line]
+    for axes, part in zip(places, there):
+        drawings[part](axes, body[part])
+    for axes in places[len(there):]:
+        axes.axis("off")
+    save(figure, base)
+
+
+def flip(axes, found: dict) -> None:
+    """Each swap: from the commit to the first and to the last node."""
+    labels, place = [], 0
+    for name, these in found["places"].items():
+        for kind in cluster_flip.KINDS:
+            flips = [one for one in these["flips"] if one["kind"] == kind]
+            for one in flips:
+                axes.plot([one["to_first_s"] * 1e3, one["to_last_s"] * 1e3], [place, place], color=OURS, alpha=0.35, linewidth=7,
+                          solid_capstyle="butt")
+            if flips:
+                last = middle(one["to_last_s"] for one in flips) * 1e3
+                axes.plot([last], [place], "|", color="black", markersize=12)
+                labels.append(f"{name}, {kind}")
+                place -= 1
+    axes.set_yticks([-number for number in range(len(labels))], labels)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("ms after the commit, first to last of 5 nodes (line: the last one, median)")
+    axes.set_title("A swap goes through the cluster", loc="left")
+
+
+def forward(axes, found: dict) -> None:
+    rows = []
+    for depth, runs in found["runs"].items():
+        for name, label in (("direct", "has the keys"), ("forwarded", "has none")):
+            cpu = {who: middle(one[name]["cpu_us"][who] for one in runs) for who in ("holder", "other")}
+            rows.append((f"{label}, pipeline {depth}", cpu["holder"], cpu["other"]))
+    places = range(0, -len(rows), -1)
+    axes.barh(places, [row[1] for row in rows], color=OURS, label="the node that has the keys")
+    axes.barh(places, [row[2] for row in rows], left=[row[1] for row in rows], color=THEIRS, label="the node that has none")
+    for place, row in zip(places, rows):
+        axes.text(row[1] + row[2], place, f" {row[1] + row[2]:.1f}", va="center")
+    axes.set_yticks(list(places), [f"asked: {row[0]}" for row in rows])
+    axes.set_xlim(0, 1.15 * max(row[1] + row[2] for row in rows))
+    axes.set_xlabel("us of processor time a GET, less is better")
+    axes.set_title("Reads that are forwarded", loc="left")
+    axes.legend(frameon=False, fontsize="small")
+
+
+def moving(axes, body: dict) -> None:
+    rate, found = next(iter(body["rates"].items()))
+    kinds = [kind for kind in cluster_moving.LABELS if any(span["kind"] == kind for span in found["spans"])]
+    fields = (("p50_us", "p50", "#c9d6cf"), ("p99_us", "p99", OURS), ("p999_us", "p99.9", THEIRS))
+    for shift, (field, label, colour) in zip((0.27, 0, -0.27), fields):
+        values = [middle(span[field] for span in found["spans"] if span["kind"] == kind) / 1e3 for kind in kinds]
+        places = [-number + shift for number in range(len(kinds))]
+        axes.barh(places, values, height=0.25, color=colour, label=label)
+        for place, value in zip(places, values):
+            axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
+    axes.set_yticks([-number for number in range(len(kinds))], kinds)
+    axes.set_xscale("log")
+    axes.margins(x=0.15)
+    axes.set_xlabel("ms, less is better")
+    axes.set_title(f"Reads at a fixed rate while ... (--pull-rate {rate})", loc="left")
+    axes.legend(frameon=False, fontsize="small")
+
+
+def redis(axes, found: dict) -> None:
+    names = {"forebay": "forebay push", "in place": "Redis, in place", "renamed": "Redis, renamed"}
+    rows = []
+    for way in cluster_redis.LABELS:
+        side = "forebay_round" if way == "forebay" else "redis_round"
+        peak = middle(one[side][way]["peak_anonymous"] for one in found["runs"]) / 1e6
+        rows.append((way, f"{names[way]}\n(own memory {peak:,.0f} MB)", middle(one[side][way]["seconds"] for one in found["runs"])))
+    bars(axes, rows, f"A table of {found['records'] / 1e6:g} million records replaced", "s, less is better", 1)
