@@ -69,10 +69,16 @@ test-fuzz: ## Only the short run of the fuzz targets (FOREBAY_FUZZ_SEED=n repeat
 .PHONY: test-large
 test-large: ## Tests that need 15 GiB of disk and some minutes; not part of `make test`
 	scripts/setup test cargo build --release --locked -p forebay
-	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=1200 $(PYTHON) -m pytest -o tmp_path_retention_policy=failed tests/large $(ARGS)
+	FOREBAY=$(RELEASE_BINARY) FOREBAY_TEST_LIMIT_S=1200 $(PYTHON) -m pytest tests/large $(ARGS)
+
+.PHONY: test-clients
+test-clients: ## Clients of Redis Cluster against five nodes that die and come back; not part of `make test` (ARGS='jedis ioredis' picks some)
+	@scripts/setup clients
+	cargo build --locked -p forebay
+	FOREBAY=$(DEBUG_BINARY) $(PYTHON) tests/clients/run.py $(ARGS)
 
 .PHONY: lint
-lint: ## Formatting, clippy, licences and sources of dependencies, house rules
+lint: ## Formatting, clippy, licences and sources of dependencies, house rules, deploy/
 	scripts/setup lint cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo fmt --all --check
 	PATH="$(CURDIR)/.venv-lint/bin:$$PATH" cargo deny --log-level error check licenses bans sources
@@ -80,6 +86,12 @@ lint: ## Formatting, clippy, licences and sources of dependencies, house rules
 	.venv-lint/bin/ruff format --check --quiet python
 	.venv-lint/bin/pyright --pythonpath $(PYTHON) --project python
 	scripts/house-rules
+	@$(MAKE) --no-print-directory check-deploy
+
+.PHONY: check-deploy
+check-deploy: ## The alert rules and their tests, the systemd unit, the container file, the Kubernetes manifest
+	@scripts/setup deploy
+	@scripts/check-deploy
 
 .PHONY: advisories
 advisories: ## Known vulnerabilities of dependencies; fetches the advisory database

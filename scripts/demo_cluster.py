@@ -1,5 +1,5 @@
 """A cluster in five minutes: five nodes in three zones, one of which dies under readers, two tables
-that are replaced at one moment, and taken back.
+that are replaced at one moment, and taken back, and one that is drained.
 
 Everything lives in .demo/ and goes with the next run; the nodes take free ports and are ended.
 """
@@ -80,6 +80,11 @@ class Node:
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
+
+    def stop(self):
+        """As an operator does."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
 
 
 def free_ports(count):
@@ -261,6 +266,14 @@ def demonstrate(ending):
     step("6. And both back again")
     took["rollback"], _ = forebay("rollback", "flights", "days", "--store", "store")
     wait_for_readers(readers, (2, 1))
+
+    step("7. A node is drained: others come to hold what it holds, and it can go")
+    gone = nodes[4]
+    took["drain"], _ = forebay("cluster", "drain", gone.name, "--yes", "--store", "store")
+    shown("kill", gone.name)
+    gone.stop()
+    forebay("cluster", "remove", gone.name, "--store", "store")
+    wait_for_readers(readers, (2, 1))
     for reader in readers:
         reader.stop()
     return readers, took
@@ -280,6 +293,7 @@ def tell(readers, took):
     say(f"  {took['push without a node']:.1f} s: it waits until that node's lease has ended.")
     say(f"  Two tables were brought, verified and swapped in {took['swap']:.1f} s.")
     say(f"  Both were rolled back in {took['rollback'] * 1000:.0f} ms.")
+    say(f"  A node was drained in {took['drain']:.1f} s.")
     failed = 0
     for kind in (Plain.kind, Aware.kind):
         own = [reader for reader in readers if reader.client.kind == kind]

@@ -150,9 +150,9 @@ class ClusterNode:
 class Cluster:
     """Nodes n1, n2, ... in the zones z1, z2, ... by turns, over one store."""
 
-    def __init__(self, store, directory, count=3, zones=3, args=()):
-        self.store = store
-        self.store.run("cluster", "create")
+    def __init__(self, store, directory, count=3, zones=3, args=(), create=()):
+        self.store, self.directory, self.args = store, directory, args
+        self.store.run("cluster", "create", *create)
         names = [(f"n{i + 1}", f"z{i % zones + 1}") for i in range(count)]
         self.nodes = [ClusterNode(store, directory, *name, args) for name in names]
 
@@ -163,6 +163,15 @@ class Cluster:
             node.comes_up()
         self.wait_up()
         return self
+
+    def join(self, name, zone, args=None, cache=None):
+        """One node more, once all know it."""
+        args = self.args if args is None else args
+        self.nodes.append(ClusterNode(self.store, self.directory, name, zone, args))
+        self.nodes[-1].cache = cache or self.nodes[-1].cache
+        self.nodes[-1].start().comes_up()
+        self.wait_up()
+        return self.nodes[-1]
 
     def __getitem__(self, name):
         return next(node for node in self.nodes if node.name == name)
@@ -178,7 +187,7 @@ class Cluster:
         """What the coordinator knows, by the first node that gives it."""
         for node in self.alive():
             status, text = node.ask("/v1/cluster")
-            if status == 200:
+            if status == 200 and json.loads(text)["coordinator"]:
                 return json.loads(text)
         return None
 

@@ -1,17 +1,17 @@
 """Fixtures: an empty store, and one with a table of people."""
 
-import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 import redis
 from cluster import Cluster
 from data import people, write
+from disks import Disks
 from harness import Store, wait_for
 from nodes import Node
 from object_store import Proxy, RemoteStore, S3Server
+from struck import Tables
 
 
 @pytest.fixture
@@ -43,17 +43,10 @@ def served(store, source):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 6 MB. It is mounted in a namespace of its own, which needs no root, seen
-    through /proc, and gone with the process that holds it."""
-    (tmp_path / "small").mkdir()
-    script = f"mount -t tmpfs -o size=6m small {tmp_path}/small && echo ready && exec sleep 600"
-    user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
-    words = ["unshare", *user, "--mount", "sh", "-c", script]
-    holder = subprocess.Popen(words, stdout=subprocess.PIPE)
-    assert holder.stdout.readline() == b"ready\n", "cannot mount a tmpfs in a namespace"
-    yield Path(f"/proc/{holder.pid}/root{tmp_path}/small")
-    holder.kill()
-    holder.communicate()
+    """A file system of 6 MB."""
+    disks = Disks(tmp_path, ["small"], 6)
+    yield disks["small"]
+    disks.end()
 
 
 @pytest.fixture(scope="session")
@@ -112,8 +105,9 @@ def started(directory):
     """Starts clusters in a directory, and ends them when the fixture does."""
     made = []
 
-    def make(count=3, zones=3, args=(), store=None):
-        made.append(Cluster(store or Store(directory / "store"), directory, count, zones, args))
+    def make(count=3, zones=3, args=(), store=None, create=()):
+        store = store or Store(directory / "store")
+        made.append(Cluster(store, directory, count, zones, args, create))
         return made[-1].start()
 
     yield make
@@ -125,7 +119,7 @@ def started(directory):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Starts a cluster of a test's own: cluster(count, zones=3, args=(), store=...)."""
+    """Starts a cluster of a test's own: cluster(count, zones=3, args=(), store=..., create=())."""
     yield from started(tmp_path)
 
 
@@ -133,6 +127,14 @@ def cluster(tmp_path):
 def cluster_of_module(tmp_path_factory):
     """The same for the tests of a file together."""
     yield from started(tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.fixture(scope="module")
+def tables(s3_server, tmp_path_factory):
+    """A cluster that can be struck, with a table: the same one for test after test."""
+    tables = Tables(s3_server, tmp_path_factory)
+    yield tables
+    tables.end()
 
 
 @pytest.fixture

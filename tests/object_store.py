@@ -72,7 +72,8 @@ class S3Server:
             *["-ip=127.0.0.1", "-ip.bind=127.0.0.1"],
             *["-s3", f"-s3.config={self.directory}/s3.json", f"-s3.port={s3}"],
             *[f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"],
-            *["-master.volumeSizeLimitMB=64", "-volume.max=50"],
+            # It takes no writes when a hundredth of the disk is free, unless told.
+            *["-master.volumeSizeLimitMB=64", "-volume.max=50", "-volume.minFreeSpace=1MiB"],
             *["-s3.port.iceberg=0", "-s3.port.lance=0"],
         ]
         with (self.directory / "weed.log").open("ab") as log:
@@ -85,8 +86,10 @@ class S3Server:
                     self.client().create_bucket(Bucket=BUCKET)
                 self.client().put_object(Bucket=BUCKET, Key="ready", Body=b"ready")
                 return
-            except Exception:
-                assert self.process.poll() is None and time.monotonic() < end, "no S3 server"
+            except Exception as error:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    log = (self.directory / "weed.log").read_text(errors="replace")
+                    raise AssertionError(f"no S3 server: {error}\n{log[-4000:]}") from error
                 time.sleep(0.2)
 
     def client(self):
@@ -156,6 +159,11 @@ class RemoteStore(Store):
         client = self.server.client()
         client.put_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}", Body=content)
 
+    def empty(self):
+        """As somebody does by mistake."""
+        for name in self.keys():
+            self.server.client().delete_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
+
     def unfinished_uploads(self):
         """Those that hold parts: one whose beginning a kill met before it was noted has none."""
         client, prefix = self.server.client(), self.prefix
@@ -177,6 +185,8 @@ class Exchange:
     def __init__(self, method, path, length):
         self.method, self.path, self.length = method, path, length
         self.status = None
+        # What was sent, until it is answered.
+        self.body = None
 
     @property
     def part(self):
@@ -212,18 +222,19 @@ class Proxy(HttpServer):
             exchange.status = CUT
             handler.close_connection = True
             return
+        exchange.body = body
         status = self.before(exchange)
         headers, found = [], b""
         if status is None:
             try:
                 status, headers, found = self.ask(handler, self.server, body)
             except (OSError, http.client.HTTPException):
-                exchange.status = CUT
+                exchange.status, exchange.body = CUT, None
                 handler.close_connection = True
                 return
         full = len(found)
         status, found = self.after(exchange, status, found)
-        exchange.status = status
+        exchange.status, exchange.body = status, None
         try:
             self.answer(handler, status, headers, found, max(full, len(found)))
         except OSError:

@@ -111,8 +111,28 @@ def test_the_coordinator_is_killed(table):
     readers = [Reading(node.through_gateway(), read_all) for node in others]
     lost.kill()
     begun = time.monotonic()
+    # Without a coordinator each tells what it knows.
+    for node in others:
+        status, text = node.ask("/v1/cluster")
+        heard = json.loads(text)
+        assert status == 200 and heard["coordinator"] != lost.name, heard
+        assert len(heard["nodes"]) == len(made.nodes) and heard["tables"]
+        assert heard["coordinator"] or "no coordinator" in heard["problems"][0]
+    # Once it is left out nobody is led there again, whoever is the coordinator by then.
+    ports = set(range(lost.port, lost.port + PORTS))
+    told = lambda: [n.name for n in others if ports & {p for row in n.slots() for p in row}]  # noqa: E731
+    wait_for(lambda: not told(), "it is left out", 5, STEP_S)
+    led_back = []
+
+    def watch(client):
+        led_back.extend(told())
+        return {1}
+
+    watcher = Reading(None, watch, 0.05)
     pushed = made.push_version(2, code=6)
     assert time.monotonic() - begun < 45
+    watcher.end()
+    assert led_back == [] and watcher.failed == [], (led_back, watcher.failed)
     assert pushed["rollout"]["left_out"] == [lost.name]
     assert made.coordinator() is not lost
     for reader in readers:

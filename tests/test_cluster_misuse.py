@@ -128,6 +128,43 @@ def test_half_of_the_options(made):
         made.store.refuse("serve", *words, code=2)
 
 
+def test_names_that_are_none(made, tmp_path):
+    other = Store(tmp_path / "other")
+    for name in ["", "\x1b[31mred", "two words", "-x", "x" * 65]:
+        refused = other.refuse("cluster", "create", f"--name={name}", code=2)
+        assert "1 to 64 of" in refused and "\x1b" not in refused, refused
+        assert not other.path.exists()
+        for option in ["--node", "--zone"]:
+            refused_node(made, "n9", words=replaced(option, name), code=2)
+        for words in [["drain"], ["pause"], ["remove"], ["cancel"], ["replace", "n1"], ["add"]]:
+            refused = made.store.refuse("cluster", *words, "--", name, code=2)
+            assert "\x1b" not in refused, refused
+
+
+def test_names_of_nothing_are_refused_though_no_node_runs(tmp_path):
+    store = Store(tmp_path / "store")
+    store.run("cluster", "create")
+    for words in [["remove", "n7"], ["pause", "n7"], ["drain", "n7"]]:
+        assert "no node n7" in store.refuse("cluster", *words), words
+    assert "never begun" in store.refuse("cluster", "cancel", "00ff")
+
+
+def test_numbers_without_sense(made):
+    push = ["push", "people", made.path, "--key", "{id}"]
+    for words, allowed in [
+        ([*push, "--min-replicas", "4"], "1 to 3"),
+        ([*push, "--min-replicas", "0"], "1 to 5"),
+        ([*push, "--replicas", "9"], "1 to 5"),
+        ([*push, "--deadline", "99999d"], "1s to 30d"),
+        (["cluster", "replicas", "people", "0"], "1 to 5"),
+        (["cluster", "rebalance", "--batch", "0"], "1 byte at least"),
+        (["cluster", "plan", "rebalance", "--batch", "0"], "1 byte at least"),
+        (["cluster", "pause", "n1", "--for", "99999d"], "1s to 30d"),
+        (["cluster", "pause", "n1", "--for", "0s"], "1s to 30d"),
+    ]:
+        assert allowed in made.store.refuse(*words, code=2), words
+
+
 def test_a_cluster_is_made_once(made):
     assert "already" in made.store.refuse("cluster", "create")
     assert "already" in made.store.refuse("cluster", "create", "--adopt")

@@ -1,5 +1,6 @@
 """Rollouts that are met by something on their way: a kill, a rollback, a cancel, another push."""
 
+import json
 import random
 import signal
 
@@ -68,6 +69,14 @@ def test_a_rollback_goes_before_a_push(slow):
     assert serves_everywhere(made, 3)
 
 
+def test_how_much_has_come_is_told_while_nodes_prepare(slow):
+    done = slow.store.finish(slow.begin(2))
+    assert done.code == 0, done.err
+    events = [json.loads(line) for line in done.err.splitlines()]
+    told = [event for event in events if event.get("stage") == "preparing on all nodes"]
+    assert any(event["total"] and 0 < event["done"] <= event["total"] for event in told), told
+
+
 def test_a_rollout_is_cancelled(slow):
     made = slow
     push = made.begin(2)
@@ -78,6 +87,7 @@ def test_a_rollout_is_cancelled(slow):
     assert "cancel" in done.err and "table t" in done.err
     assert (made.table("t")["version"], made.table("t")["rollout"]) == (1, None)
     assert serves_everywhere(made, 1)
+    assert "has ended" in made.store.refuse("cluster", "cancel", request)
     # One that has been confirmed serves, and is not to be cancelled.
     push = made.begin(3)
     request = made.table("t")["rollout"]["request"]
@@ -107,3 +117,25 @@ def test_two_pushes_of_a_table_at_once(slow):
     assert "table t" in second.err, second.err
     assert made.store.finish(first).code == 0
     assert serves_everywhere(made, 2)
+
+
+def test_a_version_that_is_damaged_in_the_store_serves_nowhere(slow):
+    made = slow
+    built = made.store.run(*made.words(made.source(2, 100)), "--no-swap").json()
+    assert built["swapped"] is False and built["version"] == 2
+    # A partition without rows has no run.
+    run = next(path for path in made.store.runs("t") if path.match("2-*.run"))
+    content = run.read_bytes()
+    middle = len(content) // 2
+    run.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    ended = made.store.run("swap", "t", "2", "--json", code=5)
+    assert "serves nowhere" in ended.err and "node n" in ended.err, ended.err
+    assert serves_everywhere(made, 1)
+
+    def of_the_second(node):
+        return list((node.cache / "tables/t/runs").glob("2-*.run"))
+
+    left = lambda: {node.name: of_the_second(node) for node in made.nodes}  # noqa: E731
+    wait_for(lambda: not any(left().values()), left, 30, STEP_S)
+    made.store.run(*made.words(made.source(3, 100)))
+    assert serves_everywhere(made, 3)

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from data import people, person, write
-from harness import BINARY
+from harness import BINARY, Store
 
 ISO = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 
@@ -37,6 +37,7 @@ def test_push_ends_with_one_object(store, source):
         "duplicates",
         "seconds",
         "swapped",
+        "store_created",
         "gate",
         "warnings",
     ]
@@ -283,7 +284,28 @@ def test_columns_come_go_and_widen(store, tmp_path):
 def test_logs_get_lines_and_quiet_gets_none(store, source):
     assert "rows" in store.run("push", "a", source(), "--key", "{id}").err
     quiet = store.run("push", "b", source(), "--key", "{id}", "--quiet")
-    assert quiet.err == "" and "b" in quiet.out
+    assert (quiet.err, quiet.out) == ("", "")
+    assert store.run("swap", "b", "1", "-q").out == ""
+    assert store.json("push", "b", source(), "--key", "{id}", "--quiet")["version"] == 2
+    assert len(store.run("get", "b", "1", "-q").out.splitlines()) == 1
+
+
+def test_a_store_is_made_with_a_word_and_not_where_that_is_forbidden(store, source, tmp_path):
+    push = ["push", "t", source(), "--key", "{id}"]
+    empty = Store(tmp_path / "mount")
+    empty.path.mkdir()
+    for there in [store, empty]:
+        for words in [[], ["--quiet"], ["--dry-run"], ["--json"]]:
+            refused = there.refuse(*push, "--no-create", *words)
+            assert "there is no forebay store" in refused, refused
+    assert not store.path.exists() and not list(empty.path.iterdir())
+    assert str(store.path) in store.run(*push).err
+    told = empty.run(*push, "--json")
+    assert json.loads(told.out)["store_created"] is True
+    texts = [event.get("text", "") for event in map(json.loads, told.err.splitlines())]
+    assert any("a new one is made" in text and "--no-create" in text for text in texts), texts
+    again = store.run(*push, "--no-create", "--json")
+    assert "store_created" not in json.loads(again.out) and "a new one" not in again.err
 
 
 def test_completions_and_man_page_know_every_flag(store):
@@ -300,7 +322,7 @@ def test_completions_and_man_page_know_every_flag(store):
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_path, flags):
     def with_output(to, words, code):
-        result = store.run(*words, *flags, "--quiet", stdout=to, code=code)
+        result = store.run(*words, *flags, stdout=to, code=code)
         assert "panicked" not in result.err
         return result.err
 
@@ -308,7 +330,7 @@ def test_what_is_done_is_done_whether_it_can_be_told_or_not(store, source, tmp_p
         read, write_end = os.pipe()
         os.close(read)
         with open(write_end, "wb") as pipe:
-            return with_output(pipe, words, code)
+            return with_output(pipe, [*words, "--quiet"], code)
 
     def full(*words):
         with open("/dev/full", "wb") as device:

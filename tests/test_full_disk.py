@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 import redis
 from data import people, write
+from disks import fill
 from harness import Store, wait_for
 
 TOKEN = "a token of more than sixteen characters"
@@ -20,16 +21,6 @@ NO_SPACE = "No space left on device"
 def free_bytes(disk):
     stats = os.statvfs(disk)
     return stats.f_bavail * stats.f_frsize
-
-
-def fill(disk):
-    """Takes every byte that is free."""
-    with open(disk / "filler", "ab", buffering=0) as filler:
-        try:
-            while True:
-                filler.write(bytes(4096))
-        except OSError:
-            pass
 
 
 @pytest.fixture

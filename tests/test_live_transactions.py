@@ -32,6 +32,42 @@ def test_transactions(live):
     assert client.exists("kv:a") == 0
 
 
+def test_counters_of_many_clients_by_compare_and_set_all_count(live):
+    """Each reads a value with its version, and sets it where the version is still that one."""
+
+    def add(client, key):
+        while True:
+            version, seen = client.execute_command("KV.GETV", key)
+            next = str(int(seen or 0) + 1)
+            if client.execute_command("KV.SETV", key, next, version, "EX", 1000) is not None:
+                return
+
+    def work():
+        client = live.client(decode_responses=True)
+        for _ in range(50):
+            for key in ("kv:n", "log:z"):
+                add(client, key)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    client = live.client(decode_responses=True)
+    assert client.mget("kv:n", "log:z") == ["300", "300"] and client.ttl("kv:n") > 900
+    version, _ = client.execute_command("KV.GETV", "kv:n")
+    assert client.execute_command("KV.DELV", "kv:n", "1" * 32) == 0
+    assert client.execute_command("KV.DELV", "kv:n", version) == 1 and not client.exists("kv:n")
+    client.hset("people:1", "name", "Ada")
+    version, row = client.execute_command("KV.GETV", "people:1")
+    assert json.loads(row)["name"] == "Ada"
+    refused(lambda: client.execute_command("KV.SETV", "people:1", "x", version), "WRONGTYPE")
+    client.hset("people:1", "age", 36)
+    assert client.execute_command("KV.DELV", "people:1", version) == 0
+    categories = client.execute_command("COMMAND", "INFO", "KV.SETV", "KV.GETV")
+    assert "write" in str(categories) and "readonly" in str(categories)
+
+
 def test_watched_counters_of_many_clients_all_count(live):
     """As redis-py's documentation uses WATCH: read, then write where nobody did meanwhile."""
 

@@ -76,13 +76,14 @@ def test_live_tables_of_format_1_are_served_and_go_on(old):
             None,
             b"3",
         ]
+        assert formats(old, "counts", "live")["forebay_live"] == 3, "converted when it was opened"
         r.incrby("counts:k1", 4)
         r.set("notes:beta", "two")
     changes = old.path / "more.csv"
     changes.write_text("name,id\nzebra,8\n")
     old.run("load", "notes", changes, "--key", "{name}", "--value", "id")
     manifest = formats(old, "notes", "live")
-    assert manifest["forebay_live"] == 2
+    assert manifest["forebay_live"] == 3
     assert [part["bounds"] for part in manifest["partitions"]] == [
         {"lower": {"key": ""}, "upper": {"key": "m"}},
         {"lower": {"key": "m"}},

@@ -15,6 +15,8 @@ class HttpServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body of an answer are two writes: the second one is not to wait.
+            disable_nagle_algorithm = True
 
             def log_message(self, *words):
                 pass

@@ -1,0 +1,57 @@
+"""A certificate and users for servers of tests, and requests to them."""
+
+import base64
+import hashlib
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+
+
+class Secured:
+    """Files in a directory: cert.pem, key.pem, users.json. The user `seer` may read all tables."""
+
+    def __init__(self, directory, days=30):
+        self.certificate, self.key = directory / "cert.pem", directory / "key.pem"
+        self.users = directory / "users.json"
+        self.make(days)
+        self.password = "a password of the tests"
+        digest = hashlib.sha256(self.password.encode()).hexdigest()
+        user = {"name": "seer", "password_sha256": digest, "verbs": ["read"]}
+        blind = {**user, "name": "blind", "tables": ["nothing"]}
+        self.users.write_text(json.dumps({"users": [{**user, "tables": ["*"]}, blind]}))
+
+    def make(self, days):
+        words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        words += ["-nodes", "-days", str(days), "-subj", "/CN=localhost"]
+        words += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        words += ["-keyout", self.key, "-out", self.certificate]
+        subprocess.run(words, check=True, capture_output=True)
+
+    def words(self):
+        return ["--tls-cert", self.certificate, "--tls-key", self.key, "--users", self.users]
+
+    def context(self):
+        return ssl.create_default_context(cafile=str(self.certificate))
+
+    def ask(self, url, user=None, host=None):
+        """Status and text of a page; the status is None where nothing answers."""
+        request = urllib.request.Request(url)
+        if user:
+            pair = base64.b64encode(f"{user}:{self.password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {pair}")
+        if host:
+            request.add_header("Host", host)
+        try:
+            with urllib.request.urlopen(request, timeout=10, context=self.context()) as got:
+                return got.status, got.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return None, str(error)
+
+    def page(self, url, user="seer"):
+        status, text = self.ask(url, user)
+        assert status == 200, (status, text)
+        return text

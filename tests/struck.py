@@ -1,0 +1,321 @@
+"""A cluster over a bucket that is struck at a moment of a rollout: its nodes can be cut off, the
+bucket can be away, disks can be full or stand still, and requests to the bucket can be held."""
+
+import json
+import os
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import pyarrow as pa
+from cluster import STEP_S, Cluster
+from data import write
+from disks import Disks
+from harness import wait_for
+from object_store import Proxy, RemoteStore
+
+# Longer than anything here is held.
+LIMIT_S = 100
+DISK_MIB = 32
+KEYS = 60
+NAMES = [f"t:{i}" for i in range(KEYS)]
+
+
+class Gate:
+    """Holds who comes to it until it is opened."""
+
+    def __init__(self):
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def hold(self):
+        self.reached.set()
+        self.opened.wait(LIMIT_S)
+
+    def wait_reached(self):
+        assert self.reached.wait(LIMIT_S), "the moment does not come"
+
+    def open(self):
+        self.opened.set()
+
+
+class Relay:
+    """Stands before a node's peer port, knows which node each connection is from, and passes on
+    what is said between nodes that are not cut off from each other."""
+
+    def __init__(self, made, node):
+        self.made, self.node = made, node
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                there, address = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(there, address[1]), daemon=True).start()
+
+    def serve(self, asker, port):
+        source = self.made.owner_of(port, self.listener.getsockname()[1])
+        with asker, suppress(OSError):
+            self.pass_if_whole(source)
+            with socket.create_connection(("127.0.0.1", self.node.peer)) as node:
+                back = partial(self.pump, node, asker, source)
+                threading.Thread(target=back, daemon=True).start()
+                self.pump(asker, node, source)
+
+    def pass_if_whole(self, source):
+        """While the two are cut off nothing comes through, and nobody is told so."""
+        if source is None or self.made.is_cut(source, self.node.name):
+            self.made.healed.wait(LIMIT_S)
+            raise ConnectionError
+
+    def pump(self, here, there, source):
+        with suppress(OSError):
+            while data := here.recv(1 << 16):
+                self.pass_if_whole(source)
+                there.sendall(data)
+        for end in (here, there):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def end(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+class StruckCluster(Cluster):
+    """Nodes n1, n2, n3 in zones of their own. Each has a way of its own to the bucket, and so do
+    the commands."""
+
+    def __init__(self, server, directory):
+        self.cut, self.healed, self.is_away = set(), threading.Event(), False
+        # watch(node, exchange, is_done): sees each request of a node, before it is passed on and
+        # before it is answered, and may hold it.
+        self.watch = self.nothing
+        self.damaged = None
+        self.proxies, self.relays = [], []
+        store = RemoteStore(server, directory / "machine", f"stores/{directory.name}")
+        super().__init__(store.through(self.way(server, None), "commands"), directory)
+        self.disks = Disks(directory, [node.name for node in self.nodes], DISK_MIB)
+        for node in self.nodes:
+            node.store = store.through(self.way(server, node), f"machine-{node.name}")
+            node.disk = self.disks[node.name]
+            node.cache = node.disk / "cache"
+            self.relays.append(Relay(self, node))
+            node.args = ["--advertise-peer", self.relays[-1].address]
+
+    def way(self, server, node):
+        proxy = Proxy(server)
+        proxy.before = partial(self.before, node)
+        proxy.after = partial(self.after, node)
+        self.proxies.append(proxy)
+        return proxy.url
+
+    @staticmethod
+    def nothing(node, exchange, is_done):
+        pass
+
+    def fails(self, node):
+        """What a request comes to now, if it is not to go through."""
+        if node and node.name in self.cut:
+            self.healed.wait(LIMIT_S)
+            return 503
+        return 503 if self.is_away else None
+
+    def before(self, node, exchange):
+        if node:
+            self.watch(node, exchange, False)
+        return self.fails(node)
+
+    def after(self, node, exchange, status, body):
+        if node and status < 300:
+            self.watch(node, exchange, True)
+        failed = self.fails(node)
+        if failed:
+            return failed, b""
+        if node is self.damaged and node and is_of_run(exchange) and body:
+            middle = len(body) // 2
+            body = body[:middle] + bytes([body[middle] ^ 1]) + body[middle + 1 :]
+        return status, body
+
+    def is_cut(self, *names):
+        return bool(self.cut & set(names))
+
+    def cut_off(self, node):
+        """From the bucket and from all nodes, both ways, in silence; not from clients."""
+        self.healed.clear()
+        self.cut = {node.name}
+
+    def heal(self):
+        self.cut, self.is_away, self.damaged = set(), False, None
+        self.healed.set()
+
+    def owner_of(self, port, to):
+        """The node whose connection this is, from this port to that one."""
+        ends = [f"0100007F:{port:04X}", f"0100007F:{to:04X}"]
+        with open("/proc/net/tcp") as table:
+            lines = [line.split() for line in table]
+        sockets = {f"socket:[{line[9]}]" for line in lines if line[1:3] == ends}
+        for node in self.alive():
+            with suppress(OSError):
+                for entry in os.scandir(f"/proc/{node.process.pid}/fd"):
+                    with suppress(OSError):
+                        if os.readlink(entry.path) in sockets:
+                            return node.name
+        return None
+
+    def stall(self, node, table):
+        """A disk that stands still when the node is about to write down what serves: it is up,
+        and does not come to say that it serves. Gives what ends that."""
+        pointer = node.cache / "tables" / table / "current"
+        pipe, real = node.disk / "pipe", node.disk / "current"
+        for path in (pipe, real):
+            path.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        os.link(pointer, real)
+        link = node.disk / "link"
+        os.link(pipe, link)
+        os.rename(link, pointer)
+
+        def go_on():
+            if pointer.is_fifo():
+                os.rename(real, pointer)
+            with suppress(OSError):
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+        return go_on
+
+    def roles(self):
+        """The coordinator, and two others."""
+        first = self.coordinator()
+        return first, *(node for node in self.nodes if node is not first)
+
+    def end(self):
+        self.watch = self.nothing
+        self.heal()
+        super().end()
+        for relay in self.relays:
+            relay.end()
+        for proxy in self.proxies:
+            proxy.stop()
+        self.disks.end()
+
+
+def is_of_run(exchange):
+    return exchange.method == "GET" and "/runs/" in exchange.path
+
+
+def puts_phase(exchange, phase):
+    """Whether this is the document after which a head says that a rollout is in a phase."""
+    is_document = exchange.method == "PUT" and "/cluster/d/" in exchange.path
+    return is_document and f'"phase":"{phase}"'.encode() in (exchange.body or b"")
+
+
+def puts_head(exchange):
+    return exchange.method == "PUT" and exchange.path.endswith("/cluster/head")
+
+
+class Table:
+    """Table `t` on two of three nodes; rows say which version they are of."""
+
+    def __init__(self, made, directory):
+        self.made, self.directory, self.version = made, directory, 0
+        assert self.push()["swapped"]
+        self.version = 1
+
+    def begin(self, *args):
+        """Starts the push of the next version; one that is not built leaves no gap."""
+        path = self.directory / "t.parquet"
+        version = max(self.built(), default=0) + 1
+        write(pa.table({"id": range(KEYS), "version": [version] * KEYS}), path)
+        words = ["--replicas", "2", "--partitions", "6", "--json"]
+        words += [] if "--deadline" in args else ["--deadline", "60s"]
+        return self.made.store.start("push", "t", path, "--key", "{id}", *words, *args)
+
+    def push(self, *args, code=0):
+        """Gives what it told, or the error."""
+        done = self.made.store.finish(self.begin(*args))
+        assert done.code == code, (done.code, done.err)
+        return json.loads(done.out.splitlines()[-1]) if code in (0, 6) else done.err
+
+    def built(self):
+        if not self.version:
+            return []
+        return [one["version"] for one in self.made.store.json("versions", "t")]
+
+    def phase(self):
+        rollout = self.made.table("t")["rollout"]
+        return rollout and rollout["phase"]
+
+
+def read_all(client):
+    return {json.loads(row)["version"] for row in client.mget(NAMES)}
+
+
+def versions_at(node):
+    with node.through_gateway() as client:
+        return read_all(client)
+
+
+@contextmanager
+def held(made, watch, gate):
+    """What `watch` sends to a gate is held there."""
+    made.watch = watch
+    try:
+        yield
+    finally:
+        made.watch = made.nothing
+        gate.open()
+
+
+@contextmanager
+def stalled(made, table, node, phase):
+    """A node's disk stands still from just before the commit on."""
+    gates = []
+
+    def watch(_, exchange, is_done):
+        if puts_phase(exchange, "committed") and not is_done and not gates:
+            gates.append(made.stall(node, "t"))
+
+    made.watch = watch
+    try:
+        yield lambda: wait_for(lambda: table.phase() == phase, made.status, 40, STEP_S)
+    finally:
+        made.watch = made.nothing
+        for go_on in gates:
+            go_on()
+
+
+class Tables:
+    """A cluster with its table; the next case has the same one, unless this one failed."""
+
+    def __init__(self, server, tmp_path_factory):
+        self.server, self.tmp_path_factory = server, tmp_path_factory
+        self.free, self.taken = None, None
+
+    def take(self):
+        self.end_failed()
+        if not self.free:
+            directory = self.tmp_path_factory.mktemp("struck")
+            made = self.taken = StruckCluster(self.server, directory)
+            self.free = Table(made.start(), directory)
+        self.free, table = None, self.free
+        self.taken = table.made
+        return table
+
+    def give_back(self, table):
+        self.free, self.taken = table, None
+
+    def end_failed(self):
+        if self.taken:
+            self.taken.end()
+        self.taken = None
+
+    def end(self):
+        self.end_failed()
+        if self.free:
+            self.free.made.end()
+            self.free.made.check_logs()

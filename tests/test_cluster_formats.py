@@ -1,0 +1,63 @@
+"""Formats of the catalog: the one before is read and written, and raised when somebody says so."""
+
+import json
+
+from data import people, write
+
+
+def document(path):
+    return json.loads(path.read_text().rsplit("xxh3", 1)[0])
+
+
+def formats(made):
+    """Of the head, and of all documents that are there."""
+    catalog = made.store.path / "cluster"
+    head = document(catalog / "head")
+    files = [catalog / "identity", catalog / "seat", *(catalog / "d").iterdir()]
+    numbers = {document(path)["forebay_document"] for path in files}
+    assert head["forebay_document"] == head["content"]["forebay_head"]
+    return head["forebay_document"], numbers
+
+
+def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
+    made = cluster(4, create=["--format", "1"])
+    source = write(people(200), tmp_path / "people.parquet")
+    made.store.push("people", source, args=["--replicas", "2", "--partitions", "8"])
+    made.store.push("people", source)
+    made.store.run("rollback", "people")
+    assert formats(made) == (1, {1})
+    status = made.status()
+    assert status["format"] == 1 and status["healthy"]
+    assert any("forebay cluster upgrade" in note for note in status["notes"])
+
+    refused = made.store.refuse("cluster", "drain", "n1", "--yes")
+    assert "format 1" in refused and "forebay cluster upgrade" in refused
+    refused = made.store.run("cluster", "upgrade", "--json", code=2)
+    assert refused.json() == {"format": 1, "newest": 2, "upgraded": False}
+    assert "nothing was changed" in refused.err
+    assert formats(made)[0] == 1
+
+    done = made.store.json("cluster", "upgrade", "--yes")
+    assert done == {"format": 1, "newest": 2, "upgraded": True}
+    again = made.store.json("cluster", "upgrade", "--yes")
+    assert again == {"format": 2, "newest": 2, "upgraded": False}
+    assert formats(made)[0] == 2
+    status = made.status()
+    assert status["format"] == 2 and status["notes"] == []
+    made.store.run("cluster", "drain", "n1", "--yes")
+    made.store.push("people", source)
+    # Documents that did not change are what they were.
+    assert formats(made) == (2, {1, 2})
+    # All go on with it after a restart, too.
+    made.nodes[1].stop()
+    made.nodes[1].start().comes_up()
+    made.wait_up()
+    assert made.nodes[1].through_gateway().get("people:7") is not None
+
+
+def test_new_clusters_are_of_the_newest(cluster):
+    made = cluster(1)
+    assert formats(made) == (2, {2})
+    assert made.status()["notes"] == []
+    assert made.store.json("cluster", "upgrade") == {"format": 2, "newest": 2, "upgraded": False}
+    made.store.refuse("cluster", "create", "--format", "3", code=2)
