@@ -193,29 +193,35 @@ impl LocalVersions {
 
     /// Removes the files of partitions that are not wanted any more.
     fn release(&self) {
-        let tables = self.to_release.lock().clone();
-        for name in tables {
-            let Ok(table) = self.cache().table(&name) else {
-                self.to_release.lock().remove(&name);
-                continue;
-            };
-            self.tidy(&name);
-            if !self.is_settled(&name) || !self.are_all_wanted(&table) {
-                continue;
+        // What is brought meanwhile puts its table in again.
+        let tables = std::mem::take(&mut *self.to_release.lock());
+        let left = tables.into_iter().filter(|name| !self.has_released(name));
+        let left: Vec<TableName> = left.collect();
+        self.to_release.lock().extend(left);
+    }
+
+    /// Whether no file is here any more that is not wanted.
+    fn has_released(&self, name: &TableName) -> bool {
+        let Ok(table) = self.cache().table(name) else {
+            return true;
+        };
+        self.tidy(name);
+        if !self.is_settled(name) || !self.are_all_wanted(&table) {
+            return false;
+        }
+        match table.release() {
+            Ok(released) => {
+                if released.files > 0 {
+                    let Released { files, bytes } = released;
+                    info!(table = %name, files, bytes, "removed: other nodes hold it now");
+                }
+                true
             }
-            match table.release() {
-                Ok(released) => {
-                    self.to_release.lock().remove(&name);
-                    if released.files > 0 {
-                        let Released { files, bytes } = released;
-                        info!(table = %name, files, bytes, "removed: other nodes hold it now");
-                    }
-                }
-                // Something is brought: the next time.
-                Err(StoreError::PushRuns { .. }) => {}
-                Err(error) => {
-                    warn!(table = %name, %error, "what is not held any more stays for now")
-                }
+            // Something is brought: the next time.
+            Err(StoreError::PushRuns { .. }) => false,
+            Err(error) => {
+                warn!(table = %name, %error, "what is not held any more stays for now");
+                false
             }
         }
     }
