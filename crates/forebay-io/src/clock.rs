@@ -13,7 +13,8 @@ pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Clock: Debug + Send + Sync + 'static {
     /// Milliseconds since 1970-01-01 UTC.
     fn unix_ms(&self) -> u64;
-    /// Time since some fixed moment; never goes back.
+    /// Time since some fixed moment; never goes back. Leases and promises are measured by it, so on
+    /// Linux the machine's own one goes on while the machine is suspended.
     fn monotonic(&self) -> Duration;
     fn sleep(&self, time: Duration);
     /// [`Clock::sleep`] of a task. REQUIRES: its runtime has tokio's timer.
@@ -40,6 +41,14 @@ impl Clock for SystemClock {
         since.map_or(0, |time| time.as_millis() as u64)
     }
 
+    #[cfg(target_os = "linux")]
+    fn monotonic(&self) -> Duration {
+        use rustix::time::{ClockId, clock_gettime};
+        let since_boot = clock_gettime(ClockId::Boottime);
+        Duration::new(since_boot.tv_sec as u64, since_boot.tv_nsec as u32)
+    }
+
+    #[cfg(not(target_os = "linux"))]
     fn monotonic(&self) -> Duration {
         use std::sync::OnceLock;
         use std::time::Instant;
