@@ -37,6 +37,7 @@ mod proof;
 mod push;
 mod random_place;
 mod release;
+pub mod replica_log;
 mod reserve;
 mod route;
 mod sample;

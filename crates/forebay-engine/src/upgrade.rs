@@ -45,7 +45,6 @@ pub(crate) fn number_live_partitions(manifest: &mut Value) -> Option<()> {
     for partition in manifest.get_mut("partitions")?.as_array_mut()? {
         let partition = partition.as_object_mut()?;
         partition.insert("epoch".to_owned(), FIRST_EPOCH.into());
-        partition.insert("through_index".to_owned(), 0.into());
     }
     Some(())
 }

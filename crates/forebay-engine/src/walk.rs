@@ -22,6 +22,8 @@ pub(crate) struct Walk<C> {
     left: u64,
     /// The moment that the walk sees.
     now_ms: u64,
+    /// Where each segment has one of its own, those; else empty.
+    moments: Vec<u64>,
 }
 
 /// The records of a partition.
@@ -39,7 +41,13 @@ impl<C: Cursor> Walk<C> {
             current: None,
             left: u64::MAX,
             now_ms,
+            moments: Vec::new(),
         }
+    }
+
+    /// Has each of the router's segments seen at a moment of its own.
+    pub fn at_moments(&mut self, moments: Vec<u64>) {
+        self.moments = moments;
     }
 
     /// Ends the walk after `records`.
@@ -84,6 +92,9 @@ impl<C: Cursor> Walk<C> {
             Direction::Forward => self.segments.next(),
             Direction::Backward => self.segments.next_back(),
         };
+        if let Some(moment) = next.and_then(|next| self.moments.get(next)) {
+            self.now_ms = *moment;
+        }
         self.current = next.map(|next| {
             let (cursors, kind) = enter(next, &self.range, self.direction);
             PartWalk::new(cursors, kind, self.direction)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
+use crate::live::entry::BoundEntry;
 use crate::live::error::LiveError;
 use crate::live::part::{Access, LivePart};
 use crate::live::shape::KeyPlace;
@@ -20,6 +21,13 @@ use crate::route::Router;
 pub(crate) enum Wait {
     AsNeeded,
     Never,
+}
+
+/// Who writes: whether it may wait, and the proposal that it is bound to, if it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writing<'b> {
+    pub wait: Wait,
+    pub bound: Option<&'b BoundEntry>,
 }
 
 /// What came of an attempt at a partition.
@@ -77,12 +85,25 @@ impl LiveShared {
     pub fn lock_to_write(
         &self,
         partition: usize,
-        wait: Wait,
+        by: Writing<'_>,
     ) -> Result<Attempt<MutexGuard<'_, LivePart>>, LiveError> {
-        if wait == Wait::AsNeeded {
-            let part = self.lock_waiting(partition)?;
-            return Ok(part.map_or(Attempt::Moved, Attempt::Done));
+        let attempt = match by.wait {
+            Wait::AsNeeded => {
+                let part = self.lock_waiting(partition)?;
+                part.map_or(Attempt::Moved, Attempt::Done)
+            }
+            Wait::Never => self.try_lock_to_write(partition)?,
+        };
+        if let Attempt::Done(part) = &attempt {
+            self.admit(part, partition, by.bound)?;
         }
+        Ok(attempt)
+    }
+
+    fn try_lock_to_write(
+        &self,
+        partition: usize,
+    ) -> Result<Attempt<MutexGuard<'_, LivePart>>, LiveError> {
         let part = match self.lock_to_read(partition, false) {
             Attempt::Done(part) => part,
             other => return Ok(other),
@@ -101,10 +122,12 @@ impl LiveShared {
         &self,
         place: KeyPlace,
         key: &[u8],
+        bound: Option<&BoundEntry>,
     ) -> Result<(usize, MutexGuard<'_, LivePart>), LiveError> {
         loop {
             let partition = self.partition_at(place, key)?;
             if let Some(part) = self.lock_waiting(partition)? {
+                self.admit(&part, partition, bound)?;
                 return Ok((partition, part));
             }
         }

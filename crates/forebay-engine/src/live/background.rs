@@ -1,16 +1,19 @@
 //! The two threads of a live table: one flushes, one merges. Each is started when something has
 //! changed, and ends soon after it had something to do: most of many tables have none, and what a
 //! thread's work took goes back with it. The tables of a budget take turns.
+//!
+//! Of a budget that is driven by hand no table has threads. The same steps are done by whoever asks
+//! for one, and whoever would wait for a flush does it.
 
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use forebay_io::{may_pass, start_thread};
+use forebay_io::start_thread;
 use forebay_run::RunError;
 use tracing::{debug, info, warn};
 
-use crate::error::StoreError;
+use crate::live::LiveTable;
 use crate::live::error::LiveError;
 use crate::live::shared::{GATE_ENDED, LiveShared, Progress, Trouble};
 use crate::live::turns::Turns;
@@ -30,8 +33,11 @@ pub(crate) struct Threads {
 impl Threads {
     pub fn start(shared: Arc<LiveShared>) -> Self {
         let weak = Arc::downgrade(&shared);
-        // Set once: a table is started once.
-        let _ = shared.workers.table.set(Weak::clone(&weak));
+        let is_by_hand = shared.budget().is_by_hand();
+        if !is_by_hand {
+            // Set once: a table is started once.
+            let _ = shared.workers.table.set(Weak::clone(&weak));
+        }
         let with = move |act: fn(&LiveShared)| {
             let weak = Weak::clone(&weak);
             move || {
@@ -43,8 +49,10 @@ impl Threads {
         shared.memory.on_asked(with(|shared| {
             shared.tell(|progress| progress.freeze_asked = true);
         }));
-        shared.memory.on_second(with(LiveShared::look_around));
-        shared.look_around();
+        if !is_by_hand {
+            shared.memory.on_second(with(LiveShared::look_around));
+            shared.look_around();
+        }
         Self { shared }
     }
 
@@ -108,6 +116,20 @@ const MERGER: Worker = Worker {
     reads_runs: true,
 };
 
+impl LiveTable {
+    /// Does one piece of the background work, where some is due: one generation is written, or some
+    /// runs are merged. Returns whether there was any; after an error it may be due again. For
+    /// tables of [`Budget::by_hand`](crate::live::Budget::by_hand): nothing is done where threads
+    /// do it.
+    pub fn step(&self) -> Result<bool, LiveError> {
+        let shared = self.shared();
+        if !shared.budget().is_by_hand() {
+            return Ok(false);
+        }
+        Ok(shared.step_of(FLUSHER)? || shared.step_of(MERGER)?)
+    }
+}
+
 impl LiveShared {
     fn is_flush_due(&self) -> bool {
         let progress = self.progress.lock();
@@ -153,7 +175,7 @@ impl LiveShared {
     }
 
     fn start_worker(&self, worker: Worker) -> io::Result<()> {
-        // While it is being opened.
+        // While it is being opened, and where nothing is done by threads.
         let Some(shared) = self.workers.table.get().and_then(Weak::upgrade) else {
             self.progress.lock().running[worker.place] = false;
             return Ok(());
@@ -180,7 +202,7 @@ impl LiveShared {
                 let result = (worker.step)(self);
                 drop(turn);
                 failed = result.is_err();
-                if !self.note(worker, result) {
+                if !self.note(worker, &result) {
                     return;
                 }
             }
@@ -205,6 +227,42 @@ impl LiveShared {
         }
     }
 
+    /// Does a step on the caller's thread, where one is due; returns whether.
+    fn step_of(&self, worker: Worker) -> Result<bool, LiveError> {
+        let has_ended = {
+            let progress = self.progress.lock();
+            // Without threads that is said of what is not tried again.
+            progress.closing || progress.failed.is_some() || progress.running[worker.place]
+        };
+        if has_ended || !(worker.is_due)(self) {
+            return Ok(false);
+        }
+        let result = (worker.step)(self);
+        if !self.note(worker, &result) {
+            self.progress.lock().running[worker.place] = true;
+        }
+        result.map(|()| true)
+    }
+
+    /// Does what is due of flushes, one step; returns whether that was anything.
+    pub fn step_flush(&self) -> Result<bool, LiveError> {
+        self.step_of(FLUSHER)
+    }
+
+    /// Flushes up to a generation, without threads.
+    pub fn flush_by_hand(&self, number: u64) -> Result<(), LiveError> {
+        while self.progress.lock().flushed < number {
+            let stepped = self.step_flush();
+            let has_failed = self.progress.lock().failed.is_some();
+            match stepped {
+                Ok(true) => {}
+                Err(error) if !has_failed => return Err(self.full(&error.to_string())),
+                _ => return Err(self.ended()),
+            }
+        }
+        Ok(())
+    }
+
     /// Lets the other tables of the budget know that this one's memory does not come back now.
     pub fn is_stuck(&self, why: &str) {
         let table = &self.shape.table;
@@ -225,7 +283,7 @@ impl LiveShared {
     }
 
     /// What a step's outcome means for writers. Returns whether there may be another step.
-    fn note(&self, worker: Worker, result: Result<(), LiveError>) -> bool {
+    fn note(&self, worker: Worker, result: &Result<(), LiveError>) -> bool {
         let Err(error) = result else {
             if !worker.reads_runs {
                 self.memory.set_stuck(None);
@@ -246,7 +304,7 @@ impl LiveShared {
         if !worker.reads_runs {
             self.is_stuck(&text);
         }
-        let consequence = consequence(&error, worker.reads_runs);
+        let consequence = consequence(error, worker.reads_runs);
         if let Consequence::Fail = consequence {
             self.fail(&text);
         }
@@ -271,16 +329,8 @@ enum Consequence {
 /// and is no reason to refuse writes. After any other error of the device nobody knows what it
 /// holds.
 fn consequence(error: &LiveError, reads_runs: bool) -> Consequence {
-    let passes = match error {
-        LiveError::Run {
-            source: RunError::Io { source, .. },
-            ..
-        }
-        | LiveError::Store(StoreError::Io { source, .. }) => may_pass(source),
-        _ => false,
-    };
     match error {
-        _ if passes => Consequence::TryAgain,
+        _ if error.may_pass() => Consequence::TryAgain,
         LiveError::Closed { .. } => Consequence::Stop,
         LiveError::Run {
             source: RunError::Io { .. },

@@ -30,6 +30,7 @@ pub struct Budget {
     frozen_bytes: AtomicUsize,
     run_bytes: AtomicUsize,
     members: Mutex<Vec<Weak<Usage>>>,
+    is_by_hand: bool,
     ticking: Mutex<Option<Arc<Ticking>>>,
     flush_turns: Turns,
     merge_turns: Turns,
@@ -84,6 +85,17 @@ impl Budget {
     /// when they are more, runs give theirs back, within a second or so. The system keeps them in
     /// its cache, so that this costs the next look-up of each page a fault, not a read.
     pub fn with_mapped_limit(limit_bytes: usize, mapped_limit_bytes: Option<usize>) -> Arc<Self> {
+        Self::of(limit_bytes, mapped_limit_bytes, false)
+    }
+
+    /// [`Budget::new`] whose tables start no threads: what those would do is done by
+    /// [`LiveTable::step`](crate::live::LiveTable::step), and by whoever waits for it. For those
+    /// who want the same course of things each time, with tables that have no log of their own.
+    pub fn by_hand(limit_bytes: usize) -> Arc<Self> {
+        Self::of(limit_bytes, None, true)
+    }
+
+    fn of(limit_bytes: usize, mapped_limit_bytes: Option<usize>, is_by_hand: bool) -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         // One that waits for the device does not keep all others waiting.
         let at_once = processors.max(2);
@@ -94,10 +106,15 @@ impl Budget {
             frozen_bytes: AtomicUsize::new(0),
             run_bytes: AtomicUsize::new(0),
             members: Mutex::default(),
+            is_by_hand,
             ticking: Mutex::default(),
             flush_turns: Turns::new(at_once),
             merge_turns: Turns::new(at_once),
         })
+    }
+
+    pub(crate) fn is_by_hand(&self) -> bool {
+        self.is_by_hand
     }
 
     pub fn limit_bytes(&self) -> usize {
@@ -166,7 +183,7 @@ impl Budget {
     /// Starts the thread that lets tables look around, if it does not run.
     fn tick(self: &Arc<Self>) {
         let mut ticking = self.ticking.lock();
-        if ticking.is_some() {
+        if ticking.is_some() || self.is_by_hand {
             return;
         }
         let (shared, budget) = (Arc::new(Ticking::default()), Arc::downgrade(self));

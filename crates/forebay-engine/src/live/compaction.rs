@@ -16,6 +16,7 @@ use crate::live::manifest::{LiveManifest, LivePartition};
 use crate::live::part::{PartView, run_cursors};
 use crate::live::removed::Removed;
 use crate::live::run::LiveRun;
+use crate::live::shape::PartTime;
 use crate::live::shared::LiveShared;
 use crate::name::RunId;
 use crate::partition::PartitionId;
@@ -96,6 +97,11 @@ impl LiveShared {
     /// Makes one run of each partition, of all that was written until now.
     pub fn compact(&self) -> Result<(), LiveError> {
         self.flush()?;
+        self.merge_all()
+    }
+
+    /// The same of what is in runs already.
+    pub fn merge_all(&self) -> Result<(), LiveError> {
         let compacting = self.compacting.lock();
         let partitions = self.structure.lock().partitions.clone();
         for LivePartition { id, runs, .. } in partitions {
@@ -123,7 +129,7 @@ impl LiveShared {
         id: PartitionId,
         due: Due,
     ) -> Result<(), LiveError> {
-        let now_ms = self.shape.now_ms();
+        let now_ms = self.shape.now_ms(self.time_of_runs(id));
         let partition = self.parts.find(id).ok_or_else(|| self.no_partition(id))?;
         let (view, buffered) = {
             let part = self.parts.at(partition).lock();
@@ -168,6 +174,15 @@ impl LiveShared {
         self.counts.merges.fetch_add(1, Ordering::Relaxed);
         self.remove_unnamed(inputs.iter().map(|run| &run.reference.id));
         Ok(())
+    }
+
+    /// By what time it is judged what of a partition's runs has expired. In a replicated table that
+    /// is the time which they are at, not that of the memory: entries behind it are applied again
+    /// after a crash, and are to find what they found before.
+    fn time_of_runs(&self, id: PartitionId) -> PartTime {
+        let manifest = self.structure.lock();
+        let applied = manifest.applied(id);
+        applied.map_or(PartTime::CLOCK, |at| PartTime::stamp(at.stamp_ms))
     }
 
     fn install_merge(

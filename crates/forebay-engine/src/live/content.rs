@@ -1,5 +1,6 @@
 //! What a partition consists of, as one store tells another.
 
+use crate::live::applied::AppliedPlace;
 use crate::live::manifest::{LivePartition, LiveRunRef};
 use crate::live::removed::Removed;
 use crate::name::RunId;
@@ -13,9 +14,9 @@ pub struct PartitionContent {
     /// Counts what was decided on the partition: its bounds, and who has it. It only rises, so that
     /// of two who tell of the partition the one with the greater epoch is right.
     pub epoch: u64,
-    /// The last entry of the partition's own log whose effect is in the runs: what is read back
-    /// goes on behind it. 0 where it has no log of its own, as it is not replicated.
-    pub through_index: u64,
+    /// What of the log of its group is in the runs: entries are applied again from there. `None`
+    /// where it is not replicated.
+    pub applied: Option<AppliedPlace>,
     /// Oldest first.
     pub runs: Vec<PartitionRun>,
 }
@@ -34,12 +35,12 @@ pub struct PartitionRun {
 }
 
 impl PartitionContent {
-    /// A partition in its first epoch, without runs.
+    /// A partition in its first epoch, without runs, that is not replicated.
     pub fn empty(range: PartitionRange) -> Self {
         Self {
             range,
             epoch: FIRST_EPOCH,
-            through_index: 0,
+            applied: None,
             runs: Vec::new(),
         }
     }
@@ -62,7 +63,7 @@ impl From<&LivePartition> for PartitionContent {
         Self {
             range: partition.range(),
             epoch: partition.epoch,
-            through_index: partition.through_index,
+            applied: partition.applied.clone(),
             runs: partition.runs.iter().map(PartitionRun::from).collect(),
         }
     }

@@ -1,12 +1,15 @@
 //! What can go wrong with a live table.
 
+use forebay_io::may_pass;
 use forebay_run::RunError;
 use forebay_run::operation::OperandError;
 use thiserror::Error;
 
 use crate::error::StoreError;
+use crate::live::applied::EntryError;
 use crate::live::log::LogError;
 use crate::name::TableName;
+use crate::partition::PartitionId;
 
 /// A failed operation on a live table. A refused write has changed nothing; see
 /// [`LiveError::is_final`] for those that say how it goes on.
@@ -63,6 +66,18 @@ pub enum LiveError {
     #[error("table {table}: {problem}")]
     Partition { table: TableName, problem: String },
     #[error(
+        "table {table} is replicated, and {what} is not done to one replica alone: propose it to the \
+         leader of the partition"
+    )]
+    Replicated { table: TableName, what: String },
+    /// A decided entry was not applied in its order.
+    #[error("table {table}, partition {partition}: {source}")]
+    Entry {
+        table: TableName,
+        partition: PartitionId,
+        source: EntryError,
+    },
+    #[error(
         "table {table} is kept in the order of hashes: it has no ranges of keys. Scan it whole, or \
          create a table of the order \"ordered\""
     )]
@@ -105,6 +120,49 @@ impl LiveError {
             LiveError::Failed { .. } | LiveError::Closed { .. } => true,
             LiveError::Log(source) => matches!(source, Closed { .. }),
             _ => false,
+        }
+    }
+
+    /// Whether the same may succeed later: what is missing is room, a thread, or open files.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Run {
+                source: RunError::Io { source, .. },
+                ..
+            }
+            | Self::Store(StoreError::Io { source, .. }) => may_pass(source),
+            Self::Full { .. } | Self::Log(LogError::Full { .. }) | Self::Thread { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it is of this machine, so that another replica may not meet it: not of what was
+    /// asked for, or of what is stored.
+    pub fn is_of_this_machine(&self) -> bool {
+        match self {
+            Self::Failed { .. }
+            | Self::Full { .. }
+            | Self::Run { .. }
+            | Self::Log(_)
+            | Self::Closed { .. }
+            | Self::Thread { .. }
+            | Self::Store(_)
+            | Self::NotHere { .. }
+            | Self::Partition { .. }
+            | Self::Replicated { .. }
+            | Self::Entry { .. } => true,
+            Self::Exists { .. }
+            | Self::NoTable { .. }
+            | Self::Batch { .. }
+            | Self::Options { .. }
+            | Self::Key { .. }
+            | Self::Value { .. }
+            | Self::NoDelta { .. }
+            | Self::NoExpiry { .. }
+            | Self::Operand { .. }
+            | Self::AcrossPartitions { .. }
+            | Self::NoKeyOrder { .. }
+            | Self::Ingest { .. } => false,
         }
     }
 }

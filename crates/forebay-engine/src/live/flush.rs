@@ -9,6 +9,10 @@
 //! 3. The manifest is replaced by one that names the new runs and the new first segment: from here
 //!    on they count, before they are debris that the next opening removes.
 //! 4. Readers are given the runs in place of the memory; the old segment is removed.
+//!
+//! In a replicated table a generation also has the place of each partition's state in its group's
+//! log, which the manifest names along with the runs. One without memory is written, too: where
+//! places have moved, when a flush is asked for, and else when they have moved by much.
 
 use std::collections::HashSet;
 use std::io;
@@ -27,16 +31,19 @@ use tracing::warn;
 
 use crate::cleanup::remove_if_there;
 use crate::error::{At, StoreError};
+use crate::live::applied::AppliedPlace;
 use crate::live::background::RETRY;
 use crate::live::cursor::SourceCursor;
+use crate::live::entry::MOVED_PROPOSALS;
 use crate::live::error::LiveError;
 use crate::live::expiry::earliest;
 use crate::live::log::Log;
 use crate::live::manifest::{LiveManifest, LiveRunRef};
 use crate::live::mini::MiniRun;
-use crate::live::part::{Minis, PartView, mini_cursors};
+use crate::live::part::{LivePart, Minis, PartView, mini_cursors};
 use crate::live::removed::Removed;
 use crate::live::run::LiveRun;
+use crate::live::shape::PartTime;
 use crate::live::shared::{Frozen, LiveShared};
 use crate::name::RunId;
 
@@ -51,13 +58,23 @@ impl LiveShared {
     /// Ends the generation that takes writes. Returns its number, or that of the last one frozen
     /// when there is nothing new.
     pub fn freeze(&self) -> u64 {
+        self.freeze_moved(MOVED_PROPOSALS)
+    }
+
+    /// The same where places that have moved so far without a write are something new.
+    fn freeze_moved(&self, least_moved: u64) -> u64 {
         let mut frozen = self.frozen.lock();
         let mut parts = self.parts.lock_all();
         for part in &mut parts {
             part.seal(&self.memory);
         }
         let last = self.progress.lock().frozen;
-        if parts.iter().all(|part| part.view.minis.is_empty()) {
+        let has_moved = |part: &LivePart| {
+            let applied = part.applied.as_ref();
+            applied.is_some_and(|applied| applied.unwritten >= least_moved)
+        };
+        let is_new = |part: &LivePart| !part.view.minis.is_empty() || has_moved(part);
+        if !parts.iter().any(|part| is_new(part)) {
             self.memory.has_nothing();
             return last;
         }
@@ -65,6 +82,7 @@ impl LiveShared {
         for part in &mut parts {
             part.freeze(&self.memory);
         }
+        let applied = self.applied_of(&mut parts);
         let memory_bytes = self.memory.freeze();
         self.counts.memory_is_read.store(false, Ordering::Relaxed);
         drop(parts);
@@ -73,15 +91,33 @@ impl LiveShared {
             number,
             log_from,
             memory_bytes,
+            applied,
         });
         self.tell(|progress| progress.frozen = number);
         number
     }
 
-    /// Writes everything that is in memory now, and waits until it is on the disk.
+    /// The places of replicated partitions, which a generation takes along.
+    fn applied_of(&self, parts: &mut [MutexGuard<'_, LivePart>]) -> Arc<[Option<AppliedPlace>]> {
+        if self.options.replication.is_none() {
+            return Arc::default();
+        }
+        let taken = parts.iter_mut().map(|part| {
+            let applied = part.applied.as_mut()?;
+            applied.unwritten = 0;
+            Some(applied.place.clone())
+        });
+        taken.collect()
+    }
+
+    /// Writes everything that is in memory now, and waits until it is on the disk. Of a replicated
+    /// table the manifest names the places of now then, or later ones.
     pub fn flush(&self) -> Result<(), LiveError> {
         let failures = self.progress.lock().flushes.failures;
-        let number = self.freeze();
+        let number = self.freeze_moved(1);
+        if self.budget().is_by_hand() {
+            return self.flush_by_hand(number);
+        }
         // After a failure the next try would come later.
         self.tell(|progress| progress.asked += 1);
         let mut progress = self.progress.lock();
@@ -106,13 +142,13 @@ impl LiveShared {
 
     /// Writes the oldest frozen generation; returns its number. For one thread at a time.
     pub fn flush_oldest(&self) -> Result<Option<u64>, LiveError> {
-        let Some(frozen) = self.frozen.lock().front().copied() else {
+        let Some(frozen) = self.frozen.lock().front().cloned() else {
             return Ok(None);
         };
         self.check_files()?;
         let mut written = Vec::new();
-        let result = self.write_generation(&mut written);
-        if let Err(error) = result.and_then(|()| self.install_generation(frozen, &written)) {
+        let result = self.write_generation(&frozen, &mut written);
+        if let Err(error) = result.and_then(|()| self.install_generation(&frozen, &written)) {
             self.remove_runs_unless_named(written.iter().flatten().map(|run| &run.reference.id));
             return Err(error);
         }
@@ -142,9 +178,16 @@ impl LiveShared {
         }
     }
 
-    fn write_generation(&self, written: &mut Vec<Option<Arc<LiveRun>>>) -> Result<(), LiveError> {
-        for part in self.parts.iter() {
-            let now_ms = self.shape.now_ms();
+    fn write_generation(
+        &self,
+        frozen: &Frozen,
+        written: &mut Vec<Option<Arc<LiveRun>>>,
+    ) -> Result<(), LiveError> {
+        for (place, part) in self.parts.iter().enumerate() {
+            let applied = frozen.applied_at(place);
+            // What is applied again after a crash is judged by times from there on.
+            let time = applied.map_or(PartTime::CLOCK, |at| PartTime::stamp(at.stamp_ms));
+            let now_ms = self.shape.now_ms(time);
             let (view, buffered) = {
                 let part = part.lock();
                 (Arc::clone(&part.view), part.memtable.deltas_since_ms())
@@ -180,7 +223,7 @@ impl LiveShared {
 
     fn install_generation(
         &self,
-        frozen: Frozen,
+        frozen: &Frozen,
         written: &[Option<Arc<LiveRun>>],
     ) -> Result<(), LiveError> {
         let mut manifest = self.structure.lock();
@@ -193,6 +236,7 @@ impl LiveShared {
             let runs = runs.ok_or_else(|| self.no_partition(self.parts.id_at(place)))?;
             runs.push(run.reference.clone());
         }
+        self.raise_places(&mut next, frozen);
         self.replace_manifest(&next)?;
         *manifest = next;
         // A partition that was taken in meanwhile counts this generation, too.
@@ -215,6 +259,16 @@ impl LiveShared {
             .fetch_add(bytes, Ordering::Relaxed);
         self.count_runs(&manifest);
         Ok(())
+    }
+
+    /// A partition that was given up since, and may be back at another place, is left out.
+    fn raise_places(&self, next: &mut LiveManifest, frozen: &Frozen) {
+        for (place, applied) in frozen.applied.iter().enumerate() {
+            let Some(applied) = applied else { continue };
+            if self.parts.at(place).lock().is_here() {
+                next.raise(self.parts.id_at(place), applied);
+            }
+        }
     }
 
     /// Writes the merged records of some cursors, oldest first, into a run. `None` when nothing
@@ -365,12 +419,14 @@ impl LiveShared {
         }
     }
 
-    /// Removes runs that the table is done with, but for those that a partition still names: it
-    /// shared them.
+    /// Removes runs that the table is done with, but for those that a partition still names, as it
+    /// shared them, or a copy has: who drops that removes them.
     pub fn remove_unnamed<'a>(&self, ids: impl Iterator<Item = &'a RunId>) {
         let manifest = self.structure.lock();
-        let unnamed: Vec<&RunId> = ids.filter(|id| !manifest.names(id)).collect();
-        drop(manifest);
+        let copied = self.copied.lock();
+        let is_used = |id: &RunId| manifest.names(id) || copied.contains_key(id);
+        let unnamed: Vec<&RunId> = ids.filter(|id| !is_used(id)).collect();
+        drop((manifest, copied));
         unnamed.into_iter().for_each(|id| self.remove_run(id));
     }
 

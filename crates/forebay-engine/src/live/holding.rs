@@ -61,7 +61,8 @@ impl LiveShared {
         taken_in
     }
 
-    fn take_in(&self, partition: PartitionContent) -> Result<(), LiveError> {
+    /// REQUIRES: the lock `ingesting`, and that its runs are new.
+    pub fn take_in(&self, partition: PartitionContent) -> Result<(), LiveError> {
         let range = partition.range;
         let refused = |problem: String| self.not_taken_in(range.id, &problem);
         self.parts.check_room().map_err(refused)?;
@@ -72,18 +73,19 @@ impl LiveShared {
             id: range.id,
             bounds: range.bounds.clone(),
             epoch: partition.epoch,
-            through_index: partition.through_index,
+            applied: partition.applied.clone(),
             runs: runs.iter().map(|run| run.reference.clone()).collect(),
         });
         taken_in.map_err(refused)?;
         self.closing(self.replace_manifest(&next))?;
         let part = LivePart::new(runs.into(), self.parts.places() + 1, self.budget());
+        let part = part.at_place(partition.applied);
         self.parts.adopt(&self.shape, range, part);
         self.changed_partitions(&mut manifest, next);
         Ok(())
     }
 
-    fn open_adopted(
+    pub fn open_adopted(
         &self,
         range: &PartitionRange,
         runs: &[PartitionRun],
@@ -106,7 +108,7 @@ impl LiveShared {
         runs.iter().map(open).collect()
     }
 
-    fn not_taken_in(&self, id: PartitionId, problem: &str) -> LiveError {
+    pub fn not_taken_in(&self, id: PartitionId, problem: &str) -> LiveError {
         LiveError::Partition {
             table: self.shape.table.clone(),
             problem: format!("partition {id} cannot be taken in: {problem}"),

@@ -77,6 +77,10 @@ impl LiveShared {
     }
 
     fn ingest_as(&self, runs: &[IngestRun], load: Option<&RunId>) -> Result<(), LiveError> {
+        if let Err(refused) = self.refuse_replicated("adding runs") {
+            self.remove_runs_unless_named(runs.iter().map(|run| &run.id));
+            return Err(refused);
+        }
         let _one_at_a_time = self.ingesting.lock();
         self.check_new(runs.iter().map(|run| &run.id))?;
         let opened = self.open_ingested(runs);

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use forebay_run::format::RunSummary;
 use serde::{Deserialize, Serialize};
 
+use crate::live::applied::AppliedPlace;
 use crate::live::options::{LiveDraft, LiveOptions};
 use crate::live::removed::Removed;
 use crate::name::{RunId, TableName};
@@ -61,8 +62,9 @@ pub(crate) struct LivePartition {
     pub bounds: Bounds,
     /// See [`PartitionContent::epoch`](crate::live::PartitionContent::epoch).
     pub epoch: u64,
-    /// See [`PartitionContent::through_index`](crate::live::PartitionContent::through_index).
-    pub through_index: u64,
+    /// See [`PartitionContent::applied`](crate::live::PartitionContent::applied).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<AppliedPlace>,
     pub runs: Vec<LiveRunRef>,
 }
 
@@ -88,11 +90,12 @@ pub(crate) struct LiveRunRef {
 
 impl LiveManifest {
     pub fn new(table: TableName, table_id: u64, created_unix_ms: u64, draft: LiveDraft) -> Self {
+        let is_replicated = draft.options.replication.is_some();
         let partition = |range: PartitionRange| LivePartition {
             id: range.id,
             bounds: range.bounds,
             epoch: FIRST_EPOCH,
-            through_index: 0,
+            applied: is_replicated.then(AppliedPlace::default),
             runs: Vec::new(),
         };
         Self {
@@ -138,6 +141,7 @@ impl LiveManifest {
     /// two; the text says what is wrong.
     pub fn check_partitions(&self) -> Result<(), String> {
         self.check_runs()?;
+        self.check_applied()?;
         let partitions = self.partitions.iter();
         check_apart(
             self.options.order,
@@ -149,6 +153,45 @@ impl LiveManifest {
             Some(twice) => Err(format!("partition {} is gone, and here or gone", twice.id)),
             None => Ok(()),
         }
+    }
+
+    /// Each says what of a log it has, or none does.
+    fn check_applied(&self) -> Result<(), String> {
+        let is_replicated = self.options.replication.is_some();
+        let mut partitions = self.partitions.iter();
+        let other = partitions.find(|partition| partition.applied.is_some() != is_replicated);
+        match other {
+            None => Ok(()),
+            Some(other) if is_replicated => Err(format!(
+                "partition {} does not say how far it has come in the log of its group",
+                other.id
+            )),
+            Some(other) => Err(format!(
+                "partition {} has come to a place in a log, and the table is not replicated",
+                other.id
+            )),
+        }
+    }
+
+    /// Takes note of what a partition's runs hold, if that is more than they did.
+    pub fn raise(&mut self, id: PartitionId, applied: &AppliedPlace) {
+        let mut partitions = self.partitions.iter_mut();
+        let found = partitions.find(|partition| partition.id == id);
+        let now = found.and_then(|partition| partition.applied.as_mut());
+        if let Some(now) = now.filter(|now| now.position() <= applied.position()) {
+            let stamp_ms = now.stamp_ms.max(applied.stamp_ms);
+            *now = applied.clone();
+            now.stamp_ms = stamp_ms;
+        }
+    }
+
+    /// What of its log the runs of a partition hold.
+    pub fn applied(&self, id: PartitionId) -> Option<&AppliedPlace> {
+        let mut partitions = self.partitions.iter();
+        partitions
+            .find(|partition| partition.id == id)?
+            .applied
+            .as_ref()
     }
 
     /// Partitions that share a run see each what lies in its bounds, and those lie apart.
@@ -256,6 +299,7 @@ impl LivePartition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::options::Replication;
     use crate::live::removed::KeyRange;
 
     #[test]
@@ -345,6 +389,44 @@ mod tests {
     }
 
     #[test]
+    fn a_place_is_raised_and_never_taken_back() {
+        let table = TableName::new("t").unwrap();
+        let draft = LiveDraft::hashed().replicated(Replication::Leader);
+        let mut manifest = LiveManifest::new(table, 7, 5, draft);
+        let id = manifest.partitions[1].id;
+        let at = |index, done, stamp_ms| AppliedPlace {
+            term: 1,
+            index,
+            stamp_ms,
+            done,
+            ..AppliedPlace::default()
+        };
+        let steps = [
+            (at(5, 1, 50), at(5, 1, 50)),
+            (at(5, 0, 60), at(5, 1, 50)),
+            (at(4, 7, 60), at(5, 1, 50)),
+            (at(5, 1, 40), at(5, 1, 50)),
+            (at(5, 1, 60), at(5, 1, 60)),
+            (at(6, 0, 60), at(6, 0, 60)),
+        ];
+        for (raised, wanted) in steps {
+            manifest.raise(id, &raised);
+            assert_eq!(manifest.applied(id), Some(&wanted), "{raised:?}");
+        }
+        let bytes = manifest.to_bytes().unwrap();
+        assert_eq!(LiveManifest::parse(&bytes).unwrap().0, manifest);
+        manifest.partitions[0].applied = None;
+        assert!(LiveManifest::parse(&manifest.to_bytes().unwrap()).is_err());
+        manifest.options.replication = None;
+        assert!(LiveManifest::parse(&manifest.to_bytes().unwrap()).is_err());
+        manifest
+            .partitions
+            .iter_mut()
+            .for_each(|part| part.applied = None);
+        assert!(LiveManifest::parse(&manifest.to_bytes().unwrap()).is_ok());
+    }
+
+    #[test]
     fn what_an_older_format_did_not_say_is_added() {
         let table = TableName::new("t").unwrap();
         let manifest = LiveManifest::new(table, 7, 5, LiveDraft::hashed());
@@ -353,7 +435,6 @@ mod tests {
         for partition in old["partitions"].as_array_mut().unwrap() {
             let partition = partition.as_object_mut().unwrap();
             partition.remove("epoch");
-            partition.remove("through_index");
         }
         let (bytes, _) = seal(&old).unwrap();
         assert_eq!(LiveManifest::parse(&bytes), Ok((manifest, 2)));

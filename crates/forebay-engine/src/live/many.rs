@@ -17,7 +17,7 @@ use crate::live::error::LiveError;
 use crate::live::expiry::Stored;
 use crate::live::part::{PartFound, PartView};
 use crate::live::run::LiveRun;
-use crate::live::shape::KeyPlace;
+use crate::live::shape::{KeyPlace, PartTime};
 use crate::live::shared::LiveShared;
 
 /// Some keys as they were at one moment, those of one partition together: no write lies between
@@ -36,6 +36,7 @@ struct LiveRoute<'k> {
     place: KeyPlace,
     newest: Option<CowOperation<'static>>,
     view: Arc<PartView>,
+    time: PartTime,
 }
 
 impl LiveRoute<'_> {
@@ -56,7 +57,7 @@ impl KeySnapshot<'_, '_> {
     pub fn stored(&self, index: usize, wait: bool) -> Result<Option<Option<Stored>>, LiveError> {
         let route = &self.routes[index];
         let newest = route.newest.clone();
-        let (view, shape) = (&route.view, &self.table.shape);
+        let (view, shape) = (&route.view, (&*self.table.shape, route.time));
         view.stored(shape, route.place, route.key, newest, wait)
     }
 }
@@ -136,6 +137,7 @@ impl LiveShared {
                     place,
                     newest: part.memtable.get(place, key).map(|found| found.to_owned()),
                     view: Arc::clone(&part.view),
+                    time: part.time(),
                 });
             }
             let view = Arc::clone(&part.view);
@@ -155,7 +157,7 @@ impl LiveShared {
         if let (Some(run), Some(ahead)) = (route.only_run(), ahead) {
             let hash = route.place.hash;
             let value = run.run.visit_from(Some(ahead), hash, route.key, |found| {
-                let value = found.into_value(|| self.shape.now_ms());
+                let value = found.into_value(|| self.shape.now_ms(route.time));
                 value.map(Cow::into_owned)
             });
             let value = value.map_err(|source| self.shape.run_error(source))?;
@@ -163,7 +165,7 @@ impl LiveShared {
         }
         let newest = route.newest.clone();
         let (view, place) = (&route.view, route.place);
-        match view.get(&self.shape, place, route.key, newest, true)? {
+        match view.get((&self.shape, route.time), place, route.key, newest, true)? {
             PartFound::Value(value) => Ok(value),
             PartFound::Waits => Ok(None),
         }

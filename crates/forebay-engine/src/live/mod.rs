@@ -15,6 +15,7 @@
 //! | `parts`, `holding`, `split` | the partitions that are here; giving one up, taking one in, cutting one in two |
 //! | `access`         | getting at a partition that may be given up meanwhile                   |
 //! | `write`, `transact`, `batch`, `commit`, `log` | the way of a write                      |
+//! | `applied`, `entry`, `copies` | partitions as replicas: applying what was decided, copies |
 //! | `removal`, `removed` | deleting ranges of keys by one record                         |
 //! | `snapshot`, `many`, `scan`, `watch` | reading; hearing of writes                        |
 //! | `memory_compaction`, `flush`, `compaction`, `levels`, `background` | merging in memory, from memory to runs, merging those |
@@ -50,6 +51,7 @@
 //! ```
 
 mod access;
+mod applied;
 mod background;
 mod batch;
 mod budget;
@@ -57,8 +59,10 @@ mod checkpoint;
 mod commit;
 mod compaction;
 mod content;
+mod copies;
 mod cursor;
 mod drop;
+mod entry;
 mod error;
 mod expiry;
 mod flush;
@@ -107,18 +111,21 @@ use forebay_run::hash::KeyHasher;
 use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::scan::{Direction, ScanRange};
 
+pub use self::applied::{AppliedPlace, DecidedEntry, EntryError};
 pub use self::batch::Batch;
 pub use self::budget::Budget;
 pub use self::checkpoint::{Asked, Checkpoint, CheckpointError, Copied};
 pub use self::commit::{Commit, LogTicket};
 pub use self::content::{PartitionContent, PartitionRun};
+pub use self::copies::PartitionCopy;
+pub use self::entry::EntryWrite;
 pub use self::error::LiveError;
 pub use self::expiry::{Expiry, Stored};
 pub use self::ingest::IngestRun;
 pub use self::load::{Load, LoadError, Taken};
 pub use self::log::{Durability, DurabilityError, LogError};
 pub use self::many::KeySnapshot;
-pub use self::options::{LiveDraft, LiveOptions};
+pub use self::options::{LiveDraft, LiveOptions, Replication};
 pub use self::scan::LiveScan;
 pub use self::snapshot::{LiveLookup, Snapshot};
 pub use self::stats::LiveStats;
@@ -127,8 +134,9 @@ pub use self::transact::LockedKeys;
 pub use self::watch::KeyWatch;
 pub use self::write::MAX_VALUE_BYTES;
 
-use self::access::Wait;
+use self::access::{Wait, Writing};
 use self::background::Threads;
+use self::entry::BoundEntry;
 use self::removal::Removal;
 use self::shared::LiveShared;
 use crate::name::TableName;
@@ -140,12 +148,42 @@ use crate::push::NewRun;
 #[derive(Debug, Clone)]
 pub struct LiveTable {
     threads: Arc<Threads>,
+    /// The proposal whose command has this handle.
+    bound: Option<Arc<BoundEntry>>,
 }
 
 impl LiveTable {
     fn start(shared: Arc<LiveShared>) -> Self {
         let threads = Arc::new(Threads::start(shared));
-        Self { threads }
+        let bound = None;
+        Self { threads, bound }
+    }
+
+    /// A handle by which a proposal is applied.
+    fn bound_to(&self, bound: Arc<BoundEntry>) -> Self {
+        Self {
+            threads: Arc::clone(&self.threads),
+            bound: Some(bound),
+        }
+    }
+
+    /// A handle like any other.
+    fn unbound(&self) -> Self {
+        Self {
+            threads: Arc::clone(&self.threads),
+            bound: None,
+        }
+    }
+
+    #[inline]
+    fn bound(&self) -> Option<&BoundEntry> {
+        self.bound.as_deref()
+    }
+
+    #[inline]
+    fn writer(&self, wait: Wait) -> Writing<'_> {
+        let bound = self.bound();
+        Writing { wait, bound }
     }
 
     #[inline]
@@ -225,36 +263,45 @@ impl LiveTable {
 
     /// Sets a key's value if the key is absent.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Commit<'_>, LiveError> {
-        self.shared().write_one(key, Operation::Insert(value))
+        self.write_one(key, Operation::Insert(value))
     }
 
     /// Sets a key's value.
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<Commit<'_>, LiveError> {
-        self.shared().write_one(key, Operation::Update(value))
+        self.write_one(key, Operation::Update(value))
     }
 
     pub fn delete(&self, key: &[u8]) -> Result<Commit<'_>, LiveError> {
-        self.shared().write_one(key, Operation::Delete)
+        self.write_one(key, Operation::Delete)
     }
 
     /// Adds to a key's value, by the table's kind of deltas; an absent key becomes the delta.
     pub fn delta(&self, key: &[u8], delta: &[u8]) -> Result<Commit<'_>, LiveError> {
-        self.shared().write_one(key, Operation::Delta(delta))
+        self.write_one(key, Operation::Delta(delta))
+    }
+
+    #[inline]
+    fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
+        self.shared().write_one(key, operation, self.bound())
     }
 
     /// Does all operations of a batch at once. All keys must lie in one partition.
     pub fn write(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
-        self.shared().write_batch_waiting(batch)
+        let by = self.writer(Wait::AsNeeded);
+        self.shared().write_batch_waiting(batch, by)
     }
 
     /// Does the operations of a batch one after the other, whichever partitions their keys lie in.
     /// The commit is that of the last one, and covers all. After an error those before the refused
-    /// one are done.
+    /// one are done. A handle of a proposal does all of it at once, as it writes once.
     pub fn write_each(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
+        if self.bound().is_some() {
+            return self.write(batch);
+        }
         let mut last = Commit::nothing(self.shared());
         for (key, operation) in batch.records() {
             self.pause(last);
-            last = self.shared().write_one(key, operation)?;
+            last = self.write_one(key, operation)?;
         }
         Ok(last)
     }
@@ -262,7 +309,7 @@ impl LiveTable {
     /// [`LiveTable::write`] from a thread that must not wait: `None`, and nothing is done, where it
     /// would have to.
     pub fn try_write(&self, batch: &Batch) -> Result<Option<Commit<'_>>, LiveError> {
-        self.shared().write_batch(batch, Wait::Never)
+        self.shared().write_batch(batch, self.writer(Wait::Never))
     }
 
     /// The commit that a ticket of this table names.
@@ -279,7 +326,8 @@ impl LiveTable {
         key: &[u8],
         decide: impl FnOnce(Option<&[u8]>) -> (Option<CowOperation<'static>>, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
-        self.shared().transact_waiting(&[key], |values| {
+        let by = self.writer(Wait::AsNeeded);
+        self.shared().transact_waiting(&[key], by, |values| {
             let value = values.first().and_then(Option::as_ref);
             let (operation, outcome) = decide(value.map(|stored| &stored.value[..]));
             let mut batch = Batch::new();
@@ -297,7 +345,8 @@ impl LiveTable {
         keys: &[&[u8]],
         decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
-        self.shared().transact_waiting(keys, decide)
+        let by = self.writer(Wait::AsNeeded);
+        self.shared().transact_waiting(keys, by, decide)
     }
 
     /// [`LiveTable::transact`] from a thread that must not wait: `None`, and nothing is done, where
@@ -307,7 +356,8 @@ impl LiveTable {
         keys: &[&[u8]],
         decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
-        self.shared().transact(keys, Wait::Never, decide)
+        self.shared()
+            .transact(keys, self.writer(Wait::Never), decide)
     }
 
     /// The value of a key. Waits for the device when it must.
@@ -407,7 +457,7 @@ impl LiveTable {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> Result<Commit<'_>, LiveError> {
-        match self.shared().remove_keys(from, to)? {
+        match self.shared().remove_keys(from, to, self.bound())? {
             Removal::Done(_, commit) => Ok(commit),
             Removal::TooMany => Ok(self.delete_each(from, to)?.1),
         }
@@ -420,12 +470,15 @@ impl LiveTable {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> Result<(u64, Commit<'_>), LiveError> {
-        match self.shared().remove_keys(from, to)? {
+        match self.shared().remove_keys(from, to, self.bound())? {
             Removal::Done(before, commit) => {
-                let mut scan = before.scan_keys(from, to, Direction::Forward)?;
+                let mut scan = match self.bound() {
+                    None => before.scan_keys(from, to, Direction::Forward)?,
+                    Some(_) => before.scan_range(ScanRange::keys(from, to), Direction::Forward),
+                };
                 let mut keys = 0;
                 while scan.advance()? {
-                    keys += 1;
+                    keys += u64::from(self.reaches(scan.key(), scan.hash()));
                 }
                 Ok((keys, commit))
             }
@@ -436,7 +489,7 @@ impl LiveTable {
     /// Deletes all keys of the partitions that are here, at one moment, by one record. The space
     /// that they take comes back soon.
     pub fn delete_all(&self) -> Result<Commit<'_>, LiveError> {
-        self.shared().remove_all()
+        self.shared().remove_all(self.bound())
     }
 
     fn delete_each(
@@ -444,6 +497,9 @@ impl LiveTable {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> Result<(u64, Commit<'_>), LiveError> {
+        if self.bound().is_some() {
+            return self.delete_together(from, to);
+        }
         let mut scan = self.scan(from, to, Direction::Forward)?;
         let mut deleted = 0;
         let mut last = Commit::nothing(self.shared());
@@ -453,6 +509,31 @@ impl LiveTable {
             deleted += 1;
         }
         Ok((deleted, last))
+    }
+
+    /// Whether the partition of a key is one that this handle may write to.
+    fn reaches(&self, key: &[u8], hash: u64) -> bool {
+        let place = self.shared().parts.place_of(hash, key);
+        let bound = self.bound();
+        bound.is_none_or(|bound| place == Some(bound.slot))
+    }
+
+    /// Deletes the keys of a range in the partition that this handle is bound to, in one write.
+    fn delete_together(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<(u64, Commit<'_>), LiveError> {
+        let range = ScanRange::keys(from, to);
+        let mut scan = self.snapshot().scan_range(range, Direction::Forward);
+        let (mut batch, mut deleted) = (Batch::new(), 0);
+        while scan.advance()? {
+            if self.reaches(scan.key(), scan.hash()) {
+                batch.push(scan.key(), Operation::Delete);
+                deleted += 1;
+            }
+        }
+        Ok((deleted, self.write(&batch)?))
     }
 
     /// Before the next write of several.

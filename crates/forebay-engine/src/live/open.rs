@@ -194,6 +194,7 @@ impl Store {
             workers: Workers::default(),
             counts: Counts::default(),
             _lock: lock,
+            copied: Mutex::default(),
             asks_lock: Mutex::default(),
         });
         shared.count_runs(&shared.structure.lock());
@@ -215,7 +216,9 @@ impl Store {
         parts: &LiveParts,
         memory: &Member,
     ) -> Result<Option<Log>, LiveError> {
-        let Some(durability) = manifest.options.durability else {
+        let options = &manifest.options;
+        let durability = options.durability.filter(|_| options.replication.is_none());
+        let Some(durability) = durability else {
             return Ok(None);
         };
         let options = LogOptions {
@@ -293,6 +296,7 @@ fn open_parts(
             runs.push(Arc::new(LiveRun::new(run, reference.clone())));
         }
         let part = LivePart::new(runs.into(), manifest.partitions.len(), budget);
+        let part = part.at_place(partition.applied.clone());
         parts.push((partition.range(), part));
     }
     Ok(parts)

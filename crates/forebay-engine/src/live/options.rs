@@ -20,8 +20,12 @@ pub struct LiveOptions {
     /// What `+` means in this table; without it deltas are refused.
     pub delta: Option<DeltaKind>,
     /// When a write is acknowledged; without it the table has no log, and what was written since
-    /// the last flush is lost when its process ends: for bulk loading.
+    /// the last flush is lost when its process ends: for bulk loading. In a replicated table it is
+    /// what the log beside it promises, which is not the engine's.
     pub durability: Option<Durability>,
+    /// Whether its partitions are replicas, to which decided entries alone are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication: Option<Replication>,
     /// Whether records expire.
     #[serde(default)]
     pub expiry: Expiry,
@@ -35,6 +39,14 @@ pub struct LiveOptions {
     pub value: ValueKind,
     /// The columns of a row; of a bytes or list table, its one column.
     pub schema: Schema,
+}
+
+/// How the replicas of a partition come to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replication {
+    /// One of them leads, and a majority decides what is written.
+    Leader,
 }
 
 /// How to make a live table: see [`LiveDraft::hashed`] and [`LiveDraft::ordered`].
@@ -69,6 +81,7 @@ impl LiveDraft {
             order,
             delta: None,
             durability: Some(Durability::Sync),
+            replication: None,
             expiry: Expiry::Never,
             factor: 4,
             merge_bytes_per_second: None,
@@ -116,6 +129,13 @@ impl LiveDraft {
         self
     }
 
+    /// Makes replicas: see [`LiveOptions::replication`]. There may be no partition yet.
+    #[must_use]
+    pub fn replicated(mut self, replication: Replication) -> Self {
+        self.options.replication = Some(replication);
+        self
+    }
+
     #[must_use]
     pub fn expiry(mut self, expiry: Expiry) -> Self {
         self.options.expiry = expiry;
@@ -130,7 +150,7 @@ impl LiveDraft {
 
     /// What is wrong with it, if anything.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.partitions.is_empty() {
+        if self.partitions.is_empty() && self.options.replication.is_none() {
             return Err("it has no partition".into());
         }
         let ranges = self.partitions.iter();
@@ -147,6 +167,9 @@ impl LiveOptions {
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(2..=32).contains(&self.factor) {
             return Err(format!("the factor {} is not from 2 to 32", self.factor));
+        }
+        if self.replication.is_some() && self.durability.is_none() {
+            return Err("replicas without a durability promise nothing: give one".into());
         }
         if self.expiry == Expiry::AfterMs(0) {
             return Err("records that expire after 0 ms are never there".into());
@@ -173,6 +196,9 @@ mod tests {
             LiveDraft::hashed().holding(&second),
             LiveDraft::ordered(Vec::new()),
             LiveDraft::ordered(vec![b"g".to_vec(), b"p".to_vec()]),
+            LiveDraft::hashed()
+                .partitions(0)
+                .replicated(Replication::Leader),
         ] {
             assert_eq!(good.check(), Ok(()), "{good:?}");
         }
@@ -181,6 +207,9 @@ mod tests {
             LiveDraft::ordered(vec![b"p".to_vec(), b"g".to_vec()]),
             LiveDraft::ordered(vec![Vec::new()]),
             LiveDraft::hashed().factor(1),
+            LiveDraft::hashed()
+                .unlogged()
+                .replicated(Replication::Leader),
             LiveDraft {
                 partitions: numbered(vec![Bound::Key(Vec::new())]),
                 ..LiveDraft::hashed()
@@ -192,8 +221,13 @@ mod tests {
 
     #[test]
     fn options_come_back_from_json() {
-        let options = LiveDraft::hashed().delta(DeltaKind::AddI64).options;
-        let text = serde_json::to_string(&options).unwrap();
-        assert_eq!(serde_json::from_str::<LiveOptions>(&text).unwrap(), options);
+        let plain = LiveDraft::hashed().delta(DeltaKind::AddI64);
+        let replicated = plain.clone().replicated(Replication::Leader);
+        for (draft, is_named) in [(plain, false), (replicated, true)] {
+            let options = draft.options;
+            let text = serde_json::to_string(&options).unwrap();
+            assert_eq!(serde_json::from_str::<LiveOptions>(&text).unwrap(), options);
+            assert_eq!(text.contains(r#""replication":"leader""#), is_named);
+        }
     }
 }

@@ -118,7 +118,19 @@ impl LiveShared {
             if reasons == 0 {
                 return Ok(());
             }
+            if self.budget().is_by_hand() {
+                MutexGuard::unlocked(&mut progress, || self.flush_for_room())?;
+                continue;
+            }
             self.changed.wait_for(&mut progress, LOOK);
+        }
+    }
+
+    /// Does what a writer waits for, where no thread does. What goes wrong is told at the gate.
+    fn flush_for_room(&self) -> Result<(), LiveError> {
+        match self.step_flush() {
+            Ok(false) => Err(self.full("another table has the memory, and is to be stepped")),
+            Ok(true) | Err(_) => Ok(()),
         }
     }
 }

@@ -17,6 +17,7 @@ use forebay_run::merge::{Merge, Resolve};
 use forebay_run::operation::{CowOperation, Operation};
 use forebay_run::scan::{Cursor, Direction, ScanRange};
 
+use crate::live::applied::AppliedPlace;
 use crate::live::budget::{Budget, Member};
 use crate::live::cursor::{MiniCursor, RunCursor, SourceCursor};
 use crate::live::error::LiveError;
@@ -26,7 +27,7 @@ use crate::live::memtable::Memtable;
 use crate::live::mini::MiniRun;
 use crate::live::removed::{KeyRange, Removed, cursors_of};
 use crate::live::run::LiveRun;
-use crate::live::shape::{KeyPlace, Shape};
+use crate::live::shape::{KeyPlace, PartTime, Shape};
 use crate::live::watch::Watchers;
 
 /// How many sorted buffers are merged into one run in memory, by the writer that filled the last
@@ -47,6 +48,13 @@ pub(crate) struct PartView {
     pub minis: Minis,
 }
 
+/// A partition at one moment, without what its buffer has.
+#[derive(Debug, Clone)]
+pub(crate) struct SnapshotPart {
+    pub view: Arc<PartView>,
+    pub time: PartTime,
+}
+
 /// What the partition's lock guards.
 #[derive(Debug, Default)]
 pub(crate) struct LivePart {
@@ -60,6 +68,18 @@ pub(crate) struct LivePart {
     pub scratch: Vec<u8>,
     pub watchers: Watchers,
     pub access: Access,
+    /// Of a replicated partition: boxed, as others have none.
+    pub applied: Option<Box<Applied>>,
+}
+
+/// How far a replicated partition has come.
+#[derive(Debug, Clone)]
+pub(crate) struct Applied {
+    /// What the state has, that in memory included.
+    pub place: AppliedPlace,
+    /// By how many proposals, or entries without any, the place has moved since the last freeze
+    /// without a write.
+    pub unwritten: u64,
 }
 
 /// Who may get at a partition.
@@ -91,6 +111,34 @@ impl LivePart {
             memtable: Memtable::within(budget.memtable_share() / (4 * partitions.max(1))),
             view: Arc::new(view),
             ..Self::default()
+        }
+    }
+
+    /// The same with the place that its runs are at, where it is replicated.
+    pub fn at_place(mut self, place: Option<AppliedPlace>) -> Self {
+        self.applied = place.map(|place| {
+            Box::new(Applied {
+                place,
+                unwritten: 0,
+            })
+        });
+        self
+    }
+
+    /// What tells its time.
+    #[inline]
+    pub fn time(&self) -> PartTime {
+        match &self.applied {
+            None => PartTime::CLOCK,
+            Some(applied) => PartTime::stamp(applied.place.stamp_ms),
+        }
+    }
+
+    /// As it is now. REQUIRES: the buffer is sorted.
+    pub fn moment(&self) -> SnapshotPart {
+        SnapshotPart {
+            view: Arc::clone(&self.view),
+            time: self.time(),
         }
     }
 
@@ -245,10 +293,10 @@ impl PartView {
             .chain(self.minis.iter())
     }
 
-    /// The value that the operations on a key amount to; see [`PartView::resolve`].
+    /// The value that the operations on a key amount to by that time; see [`PartView::resolve`].
     pub fn get(
         &self,
-        shape: &Shape,
+        (shape, time): (&Shape, PartTime),
         place: KeyPlace,
         key: &[u8],
         newest: Option<CowOperation<'_>>,
@@ -257,14 +305,14 @@ impl PartView {
         let Some(operation) = self.resolve(shape, place, key, newest, wait)? else {
             return Ok(PartFound::Waits);
         };
-        let value = operation.and_then(|operation| operation.into_value(|| shape.now_ms()));
+        let value = operation.and_then(|operation| operation.into_value(|| shape.now_ms(time)));
         Ok(PartFound::Value(value.map(|value| value.into_owned())))
     }
 
     /// [`PartView::get`], and when the value expires; `None` where it would have to wait.
     pub fn stored(
         &self,
-        shape: &Shape,
+        (shape, time): (&Shape, PartTime),
         place: KeyPlace,
         key: &[u8],
         newest: Option<CowOperation<'_>>,
@@ -273,7 +321,7 @@ impl PartView {
         let resolved = self.resolve(shape, place, key, newest, wait)?;
         let stored = |operation: CowOperation<'_>| {
             let expires_ms = operation.borrow().times().expires_ms;
-            let value = operation.into_value(|| shape.now_ms())?.into_owned();
+            let value = operation.into_value(|| shape.now_ms(time))?.into_owned();
             Some(Stored { value, expires_ms })
         };
         Ok(resolved.map(|operation| operation.and_then(stored)))

@@ -183,6 +183,16 @@ impl LiveParts {
         self.reroute(shape, &parts);
     }
 
+    /// Puts a partition in the place of what it was, for all readers and writers at once. REQUIRES:
+    /// it has nothing in memory, its writes are held up, and the structure's lock.
+    pub fn replace(&self, place: usize, mut part: LivePart) {
+        let mut here = self.at(place).lock();
+        part.wait_along(here.view.frozen.len());
+        part.access = here.access;
+        // Who watches a key of the old one is told that it was written to.
+        *here = part;
+    }
+
     /// A place for a partition, which is not here yet.
     fn reserve(&self, range: PartitionRange) -> usize {
         let part = Mutex::new(LivePart::released());

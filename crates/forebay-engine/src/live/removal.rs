@@ -11,10 +11,12 @@ use forebay_run::scan::ScanRange;
 use parking_lot::MutexGuard;
 
 use crate::live::commit::Commit;
+use crate::live::entry::BoundEntry;
 use crate::live::error::LiveError;
 use crate::live::log::Lsn;
 use crate::live::part::{Access, LivePart, PartFound, PartView};
 use crate::live::removed::KeyRange;
+use crate::live::shape::PartTime;
 use crate::live::shared::LiveShared;
 use crate::live::snapshot::Snapshot;
 
@@ -41,36 +43,39 @@ impl LiveShared {
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
+        bound: Option<&BoundEntry>,
     ) -> Result<Removal<'_>, LiveError> {
         if self.shape.order == Order::Hashed {
             let table = self.shape.table.clone();
             return Err(LiveError::NoKeyOrder { table });
         }
-        let (parts, pieces) = self.lock_pieces(&KeyRange::between(from, to))?;
+        let (parts, pieces) = self.lock_pieces(&KeyRange::between(from, to), bound)?;
         // With all of them locked none is given up, or cut.
-        match self.parts.routing().gap_in(&ScanRange::keys(from, to)) {
+        let gap = self.parts.routing().gap_in(&ScanRange::keys(from, to));
+        match gap.filter(|_| bound.is_none()) {
             Some(key) => Err(self.shape.not_here(&key)),
-            None => self.remove(parts, pieces),
+            None => self.remove(parts, pieces, bound),
         }
     }
 
-    /// Deletes all keys of the partitions that are here.
-    pub fn remove_all(&self) -> Result<Commit<'_>, LiveError> {
-        let (parts, pieces) = self.lock_pieces(&KeyRange::all())?;
-        Ok(self.remove_pieces(pieces, parts)?.1)
+    /// Deletes all keys of the partitions that are here; of its own, where it is bound to one.
+    pub fn remove_all(&self, bound: Option<&BoundEntry>) -> Result<Commit<'_>, LiveError> {
+        let (parts, pieces) = self.lock_pieces(&KeyRange::all(), bound)?;
+        Ok(self.remove_pieces(pieces, parts, bound)?.1)
     }
 
     fn remove<'a>(
         &'a self,
         parts: Vec<MutexGuard<'a, LivePart>>,
         pieces: Vec<(usize, KeyRange)>,
+        bound: Option<&BoundEntry>,
     ) -> Result<Removal<'a>, LiveError> {
         let is_full = |part: &LivePart| part.view.removed_ranges() >= MOST_RANGES;
         let mut in_part = pieces.iter().filter(|(_, piece)| !piece.is_all());
         if in_part.any(|(place, _)| is_full(&parts[*place])) {
             return Ok(Removal::TooMany);
         }
-        let (before, commit) = self.remove_pieces(pieces, parts)?;
+        let (before, commit) = self.remove_pieces(pieces, parts, bound)?;
         Ok(Removal::Done(before, commit))
     }
 
@@ -90,6 +95,7 @@ impl LiveShared {
         &'a self,
         pieces: Vec<(usize, KeyRange)>,
         mut parts: Vec<MutexGuard<'a, LivePart>>,
+        bound: Option<&BoundEntry>,
     ) -> Result<(Snapshot, Commit<'a>), LiveError> {
         let lsn = self.log_removed(&pieces)?;
         let mut freeze = self.log_is_long(lsn);
@@ -99,10 +105,11 @@ impl LiveShared {
         let before = self.snapshot_of(&parts);
         for (place, piece) in pieces {
             let part = &mut *parts[place];
-            let view = &part.view;
+            let (view, time) = (&part.view, part.time());
             part.watchers
-                .removed(&piece, |key| self.may_be_there(view, key));
+                .removed(&piece, |key| self.may_be_there(view, time, key));
             freeze |= part.remove(piece, &self.memory);
+            part.wrote(bound);
             // What lies on the disk is to be removed there, too.
             freeze |= part.view.is_half_removed(true);
         }
@@ -115,14 +122,19 @@ impl LiveShared {
     }
 
     /// Whether a view has a key, or may have: nobody waits for the device here.
-    fn may_be_there(&self, view: &PartView, key: &[u8]) -> bool {
+    fn may_be_there(&self, view: &PartView, time: PartTime, key: &[u8]) -> bool {
         let place = self.shape.place(key);
-        let found = view.get(&self.shape, place, key, None, false);
+        let found = view.get((&self.shape, time), place, key, None, false);
         !matches!(found, Ok(PartFound::Value(None)))
     }
 
-    /// All partitions locked, with writes let through to those that have a part of a range.
-    fn lock_pieces(&self, range: &KeyRange) -> Result<LockedPieces<'_>, LiveError> {
+    /// All partitions locked, with writes let through to those that have a part of a range. Who is
+    /// bound to one is told of that one's part.
+    fn lock_pieces(
+        &self,
+        range: &KeyRange,
+        bound: Option<&BoundEntry>,
+    ) -> Result<LockedPieces<'_>, LiveError> {
         loop {
             let parts = self.parts.lock_all();
             if self.gate.reasons() != 0 {
@@ -130,11 +142,17 @@ impl LiveShared {
                 self.wait_at_gate()?;
                 continue;
             }
-            let pieces = self.pieces(range, &parts);
+            let mut pieces = self.pieces(range, &parts);
+            pieces.retain(|(place, _)| bound.is_none_or(|bound| bound.slot == *place));
             let is_paused =
                 |(place, _): &&(usize, KeyRange)| parts[*place].access == Access::Paused;
             match pieces.iter().find(is_paused).map(|(place, _)| *place) {
-                None => return Ok((parts, pieces)),
+                None => {
+                    for (place, _) in &pieces {
+                        self.admit(&parts[*place], *place, bound)?;
+                    }
+                    return Ok((parts, pieces));
+                }
                 Some(place) => {
                     drop(parts);
                     self.wait_while_paused(place)?;

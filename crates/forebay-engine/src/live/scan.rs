@@ -6,8 +6,8 @@ use forebay_run::scan::{Direction, ScanRange};
 
 use crate::live::cursor::SourceCursor;
 use crate::live::error::LiveError;
-use crate::live::part::PartView;
-use crate::live::shape::Shape;
+use crate::live::part::SnapshotPart;
+use crate::live::shape::{PartTime, Shape};
 use crate::route::Router;
 use crate::walk::Walk;
 
@@ -20,7 +20,7 @@ pub struct LiveScan {
     shape: Arc<Shape>,
     router: Arc<Router>,
     /// By their places.
-    parts: Arc<[Arc<PartView>]>,
+    parts: Arc<[SnapshotPart]>,
     walk: Walk<SourceCursor>,
 }
 
@@ -28,11 +28,15 @@ impl LiveScan {
     pub(crate) fn new(
         shape: Arc<Shape>,
         router: Arc<Router>,
-        parts: Arc<[Arc<PartView>]>,
+        parts: Arc<[SnapshotPart]>,
         range: ScanRange,
         direction: Direction,
     ) -> Self {
-        let walk = Walk::new(&router, range, direction, shape.now_ms());
+        let now_ms = shape.now_ms(PartTime::CLOCK);
+        let mut walk = Walk::new(&router, range, direction, now_ms);
+        if parts.iter().any(|part| part.time != PartTime::CLOCK) {
+            walk.at_moments(moments(&shape, &router, &parts));
+        }
         Self {
             shape,
             router,
@@ -53,8 +57,8 @@ impl LiveScan {
     pub fn advance(&mut self) -> Result<bool, LiveError> {
         let (shape, router, parts) = (&self.shape, &self.router, &self.parts);
         let moved = self.walk.advance(|segment, range, direction| {
-            let view = router.owner(segment).map(|partition| &parts[partition]);
-            let cursors = view.map(|view| view.cursors(shape, range, direction));
+            let part = router.owner(segment).map(|partition| &parts[partition]);
+            let cursors = part.map(|part| part.view.cursors(shape, range, direction));
             (cursors.unwrap_or_default(), shape.kind())
         });
         moved.map_err(|source| shape.run_error(source))
@@ -74,6 +78,16 @@ impl LiveScan {
     pub fn value(&self) -> &[u8] {
         self.walk.value().map_or(&[], |(value, _)| value)
     }
+}
+
+/// The time of the partition of each segment.
+fn moments(shape: &Shape, router: &Router, parts: &[SnapshotPart]) -> Vec<u64> {
+    let segments = router.segments(&ScanRange::all());
+    let moment = |segment| {
+        let owner = router.owner(segment).map(|partition| parts[partition].time);
+        shape.now_ms(owner.unwrap_or(PartTime::CLOCK))
+    };
+    (0..segments.end).map(moment).collect()
 }
 
 impl std::fmt::Debug for LiveScan {

@@ -10,6 +10,7 @@ use forebay_run::times::Times;
 
 use crate::live::batch::Batch;
 use crate::live::expiry::{Expiry, earliest};
+use crate::live::shape::PartTime;
 use crate::live::shared::LiveShared;
 
 impl LiveShared {
@@ -31,8 +32,8 @@ impl LiveShared {
     }
 
     /// The operation as it is kept.
-    fn stamped<'a>(&self, operation: Operation<'a>) -> Operation<'a> {
-        let written_ms = self.shape.now_ms();
+    fn stamped<'a>(&self, operation: Operation<'a>, time: PartTime) -> Operation<'a> {
+        let written_ms = self.shape.now_ms(time);
         let expires_ms = match (operation.times().expires_ms, self.options.expiry) {
             (u64::MAX, Expiry::AfterMs(ms)) => written_ms.saturating_add(ms),
             (expires_ms, _) => expires_ms,
@@ -55,14 +56,14 @@ impl LiveShared {
         }
     }
 
-    /// A batch as it is kept; `None` when that is as it is.
-    pub fn stamped_batch(&self, batch: &Batch) -> Option<Batch> {
+    /// A batch as it is kept, written at that time; `None` when that is as it is.
+    pub fn stamped_batch(&self, batch: &Batch, time: PartTime) -> Option<Batch> {
         if !self.stamps() {
             return None;
         }
         let mut stamped = Batch::new();
         for (key, operation) in batch.records() {
-            stamped.push(key, self.stamped(operation));
+            stamped.push(key, self.stamped(operation, time));
         }
         Some(stamped)
     }

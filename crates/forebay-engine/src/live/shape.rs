@@ -23,6 +23,23 @@ pub(crate) struct Shape {
     clock: Arc<dyn Clock>,
 }
 
+/// What tells a partition's time. It is taken under the partition's lock, along with the state that
+/// is judged by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PartTime(u64);
+
+impl PartTime {
+    /// The machine's clock, which is asked when the time is needed.
+    pub const CLOCK: Self = Self(u64::MAX);
+
+    /// The log of a replicated partition, which has come to this stamp, in milliseconds since
+    /// 1970-01-01 UTC. The last number, which means never elsewhere, is taken for that before it.
+    #[inline]
+    pub fn stamp(stamp_ms: u64) -> Self {
+        Self(stamp_ms.min(u64::MAX - 1))
+    }
+}
+
 /// Where a key lies in the order, whatever partition that is in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyPlace {
@@ -45,9 +62,13 @@ impl Shape {
         }
     }
 
-    /// The moment that decides what has expired.
-    pub fn now_ms(&self) -> u64 {
-        self.clock.unix_ms()
+    /// The moment that decides what has expired, in milliseconds since 1970-01-01 UTC.
+    #[inline]
+    pub fn now_ms(&self, time: PartTime) -> u64 {
+        match time {
+            PartTime::CLOCK => self.clock.unix_ms(),
+            PartTime(stamp_ms) => stamp_ms,
+        }
     }
 
     #[inline]

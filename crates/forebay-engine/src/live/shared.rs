@@ -3,7 +3,7 @@
 //! Locks are taken in this order: `ingesting`, `compacting`, `structure`, `frozen`, those of the
 //! partitions by place, `progress`.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use tracing::error;
 
 use crate::layout::TableFiles;
+use crate::live::applied::AppliedPlace;
 use crate::live::budget::{Budget, Member};
 use crate::live::error::LiveError;
 use crate::live::log::Log;
@@ -22,6 +23,7 @@ use crate::live::options::LiveOptions;
 use crate::live::parts::LiveParts;
 use crate::live::run::{LiveRun, open_file};
 use crate::live::shape::Shape;
+use crate::name::RunId;
 use crate::route::Router;
 use crate::store::Store;
 
@@ -33,7 +35,7 @@ pub(crate) struct LiveShared {
     pub store: Store,
     pub files: TableFiles,
     pub parts: LiveParts,
-    /// Absent in an unlogged table.
+    /// Absent in an unlogged table, and in a replicated one.
     pub log: Option<Log>,
     /// What the disk's manifest says; held while it is replaced.
     pub structure: Mutex<LiveManifest>,
@@ -51,6 +53,9 @@ pub(crate) struct LiveShared {
     pub workers: Workers,
     pub counts: Counts,
     pub _lock: Box<dyn Lock>,
+    /// Runs whose files stay although a merge is done with them, and how many copies have each. The
+    /// lock is taken last.
+    pub copied: Mutex<HashMap<RunId, usize>>,
     /// Says that what other processes ask is done; taken when that is first looked for.
     pub asks_lock: Mutex<Option<Box<dyn Lock>>>,
 }
@@ -64,13 +69,22 @@ pub(crate) struct Workers {
 }
 
 /// A generation that takes no more writes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Frozen {
     /// Counted from 1 since the table was opened.
     pub number: u64,
     /// The first segment of the log that it is not in.
     pub log_from: u64,
     pub memory_bytes: usize,
+    /// How far the replicated partitions had come, by their places among the partitions: what their
+    /// runs hold once it is written. Empty where the table is not replicated.
+    pub applied: Arc<[Option<AppliedPlace>]>,
+}
+
+impl Frozen {
+    pub fn applied_at(&self, place: usize) -> Option<&AppliedPlace> {
+        self.applied.get(place)?.as_ref()
+    }
 }
 
 /// What went wrong with the steps of a kind of background work.

@@ -13,9 +13,9 @@ use parking_lot::MutexGuard;
 
 use crate::live::access::Attempt;
 use crate::live::error::LiveError;
-use crate::live::part::{LivePart, PartFound, PartView};
+use crate::live::part::{LivePart, PartFound, PartView, SnapshotPart};
 use crate::live::scan::LiveScan;
-use crate::live::shape::{KeyPlace, Shape};
+use crate::live::shape::{KeyPlace, PartTime, Shape};
 use crate::live::shared::LiveShared;
 use crate::live::watch::KeyWatch;
 use crate::route::Router;
@@ -36,10 +36,10 @@ pub struct Snapshot {
     pub(crate) shape: Arc<Shape>,
     pub(crate) router: Arc<Router>,
     /// By their places.
-    pub(crate) parts: Arc<[Arc<PartView>]>,
+    pub(crate) parts: Arc<[SnapshotPart]>,
 }
 
-type Newest = (Option<CowOperation<'static>>, Arc<PartView>);
+type Newest = (Option<CowOperation<'static>>, Arc<PartView>, PartTime);
 
 impl LiveShared {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LiveError> {
@@ -60,24 +60,35 @@ impl LiveShared {
     #[inline]
     fn look_up(&self, key: &[u8], wait: bool) -> Result<PartFound, LiveError> {
         let place = self.shape.place(key);
-        let Some((newest, view)) = self.newest_or_wait(place, key, wait)? else {
+        let Some((newest, view, time)) = self.newest_or_wait(place, key, wait)? else {
             return Ok(PartFound::Waits);
         };
-        view.get(&self.shape, place, key, newest, wait)
+        view.get((&self.shape, time), place, key, newest, wait)
     }
 
     /// `None` where it would have to wait and may not.
     pub fn expires_ms(&self, key: &[u8], wait: bool) -> Result<Option<Option<u64>>, LiveError> {
         let place = self.shape.place(key);
-        let Some((newest, view)) = self.newest_or_wait(place, key, wait)? else {
+        let Some((newest, view, time)) = self.newest_or_wait(place, key, wait)? else {
             return Ok(None);
         };
         let resolved = view.resolve(&self.shape, place, key, newest, wait)?;
         let expires_ms = |operation: CowOperation<'_>| {
             let (_, expires_ms) = operation.borrow().value()?;
-            (self.shape.now_ms() < expires_ms).then_some(expires_ms)
+            (self.shape.now_ms(time) < expires_ms).then_some(expires_ms)
         };
         Ok(resolved.map(|operation| operation.and_then(expires_ms)))
+    }
+
+    /// See [`LiveTable::time_of`](crate::live::LiveTable::time_of).
+    pub fn time_of(&self, key: &[u8]) -> Result<u64, LiveError> {
+        let place = self.shape.place(key);
+        loop {
+            let partition = self.partition_at(place, key)?;
+            if let Attempt::Done(part) = self.lock_to_read(partition, true) {
+                return Ok(self.shape.now_ms(part.time()));
+            }
+        }
     }
 
     /// What the partition's buffer says of a key, and what lies below it at the same moment; `None`
@@ -102,12 +113,12 @@ impl LiveShared {
     #[inline]
     fn newest_in(&self, part: MutexGuard<'_, LivePart>, place: KeyPlace, key: &[u8]) -> Newest {
         let newest = part.memtable.get(place, key).map(|found| found.to_owned());
-        let view = Arc::clone(&part.view);
+        let (view, time) = (Arc::clone(&part.view), part.time());
         drop(part);
         if !self.counts.memory_is_read.load(Ordering::Relaxed) {
             self.memory_is_read(&view);
         }
-        (newest, view)
+        (newest, view, time)
     }
 
     /// From now on sorted buffers are merged as they come, and those that wait for it soon.
@@ -152,7 +163,7 @@ impl LiveShared {
         Snapshot {
             shape: Arc::clone(&self.shape),
             router: self.parts.router(),
-            parts: parts.iter().map(|part| Arc::clone(&part.view)).collect(),
+            parts: parts.iter().map(|part| part.moment()).collect(),
         }
     }
 }
@@ -164,7 +175,9 @@ impl Snapshot {
         let Some(partition) = self.router.partition(place.hash, key) else {
             return Err(self.shape.not_here(key));
         };
-        match self.parts[partition].get(&self.shape, place, key, None, true)? {
+        let part = &self.parts[partition];
+        let shape = (&*self.shape, part.time);
+        match part.view.get(shape, place, key, None, true)? {
             PartFound::Value(value) => Ok(value),
             PartFound::Waits => Ok(None),
         }
@@ -200,7 +213,7 @@ impl Snapshot {
     /// The files of runs that it reads, beside what is in memory; one that partitions share once.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<Run>> {
         let mut seen = HashSet::new();
-        let runs = self.parts.iter().flat_map(|part| part.runs.iter());
+        let runs = self.parts.iter().flat_map(|part| part.view.runs.iter());
         let runs = runs.map(|live| &live.run);
         runs.filter(move |run| seen.insert(Arc::as_ptr(run)))
     }

@@ -32,6 +32,7 @@ struct Cut<'a> {
 impl LiveShared {
     /// See [`LiveTable::split`](crate::live::LiveTable::split).
     pub fn split(&self, id: PartitionId, at: &Bound, right: PartitionId) -> Result<(), LiveError> {
+        self.refuse_replicated("a cut of a partition")?;
         let cut = Cut { id, at, right };
         let _one_at_a_time = self.ingesting.lock();
         self.parts
@@ -160,7 +161,7 @@ fn replace(
             id: range.id,
             bounds: range.bounds.clone(),
             epoch: whole.epoch + 1,
-            through_index: whole.through_index,
+            applied: whole.applied.clone(),
             runs: references(runs),
         })
         .collect();

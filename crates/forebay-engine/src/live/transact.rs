@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_run::operation::CowOperation;
 
 use crate::live::LiveTable;
-use crate::live::access::{Attempt, Wait};
+use crate::live::access::{Attempt, Wait, Writing};
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
 use crate::live::error::LiveError;
@@ -37,6 +37,7 @@ impl LockedKeys<'_> {
         let newest = self.part.memtable.get(place, key);
         let newest = newest.map(|found| found.to_owned());
         let view = &self.part.view;
+        let shape = (&**shape, self.part.time());
         view.stored(shape, place, key, newest, self.waits)
     }
 }
@@ -51,7 +52,7 @@ impl LiveTable {
         decide: impl FnOnce(&LockedKeys<'_>) -> (Batch, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
         let shared = self.shared();
-        let done = shared.transact_reading(keys, Wait::AsNeeded, decide)?;
+        let done = shared.transact_reading(keys, self.writer(Wait::AsNeeded), decide)?;
         done.ok_or_else(|| shared.ended())
     }
 
@@ -63,7 +64,8 @@ impl LiveTable {
         keys: &[&[u8]],
         decide: impl FnOnce(&LockedKeys<'_>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
-        self.shared().transact_reading(keys, Wait::Never, decide)
+        let by = self.writer(Wait::Never);
+        self.shared().transact_reading(keys, by, decide)
     }
 }
 
@@ -71,7 +73,7 @@ impl LiveShared {
     fn transact_reading<R>(
         &self,
         keys: &[&[u8]],
-        wait: Wait,
+        by: Writing<'_>,
         decide: impl FnOnce(&LockedKeys<'_>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
         let Some(&first) = keys.first() else {
@@ -79,10 +81,10 @@ impl LiveShared {
         };
         let (partition, mut part) = loop {
             let partition = self.partition_of_all(first, keys)?;
-            if wait == Wait::AsNeeded {
+            if by.wait == Wait::AsNeeded {
                 self.warm(partition, keys)?;
             }
-            match self.lock_to_write(partition, wait)? {
+            match self.lock_to_write(partition, by)? {
                 Attempt::Done(part) => break (partition, part),
                 Attempt::Moved => {}
                 Attempt::Waits => return Ok(None),
@@ -92,20 +94,25 @@ impl LiveShared {
         let (batch, outcome) = decide(&LockedKeys {
             shared: self,
             part: &part,
-            waits: wait == Wait::AsNeeded,
+            waits: by.wait == Wait::AsNeeded,
         });
         let known = HashMap::new();
-        let commit = self.write_decided(part, (partition, first), known, &batch)?;
+        let decided = (&batch, by.bound);
+        let commit = self.write_decided(part, (partition, first), known, decided)?;
         Ok(Some((commit, outcome)))
     }
 
     /// Brings the pages of keys into memory, while others write.
     fn warm(&self, partition: usize, keys: &[&[u8]]) -> Result<(), LiveError> {
-        let view = Arc::clone(&self.parts.at(partition).lock().view);
+        let (view, time) = {
+            let part = self.parts.at(partition).lock();
+            (Arc::clone(&part.view), part.time())
+        };
+        let shape = (&*self.shape, time);
         let mut bytes = 0;
         for key in keys {
             let place = self.shape.place(key);
-            let found = view.get(&self.shape, place, key, None::<CowOperation<'_>>, true)?;
+            let found = view.get(shape, place, key, None::<CowOperation<'_>>, true)?;
             if let PartFound::Value(Some(value)) = found {
                 bytes += value.len();
             }

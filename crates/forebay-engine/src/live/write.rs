@@ -16,9 +16,10 @@ use parking_lot::MutexGuard;
 use tracing::warn;
 
 use crate::key_text::show_key;
-use crate::live::access::{Attempt, Wait};
+use crate::live::access::{Attempt, Wait, Writing};
 use crate::live::batch::Batch;
 use crate::live::commit::Commit;
+use crate::live::entry::BoundEntry;
 use crate::live::error::LiveError;
 use crate::live::expiry::{Expiry, Stored};
 use crate::live::log::{LogError, Lsn};
@@ -38,15 +39,22 @@ const LOG_FACTOR: u64 = 4;
 type Values = Vec<Option<Stored>>;
 
 impl LiveShared {
-    pub fn write_one(&self, key: &[u8], operation: Operation<'_>) -> Result<Commit<'_>, LiveError> {
+    /// Waits as needed.
+    pub fn write_one(
+        &self,
+        key: &[u8],
+        operation: Operation<'_>,
+        bound: Option<&BoundEntry>,
+    ) -> Result<Commit<'_>, LiveError> {
         if self.changes(&operation) {
             let mut batch = Batch::new();
             batch.push(key, operation);
-            return self.write_batch_waiting(&batch);
+            let wait = Wait::AsNeeded;
+            return self.write_batch_waiting(&batch, Writing { wait, bound });
         }
         self.check(key, &operation)?;
         let place = self.shape.place(key);
-        let (partition, mut part) = self.lock_key(place, key)?;
+        let (partition, mut part) = self.lock_key(place, key, bound)?;
         let lsn = match &self.log {
             None => None,
             Some(log) => {
@@ -60,25 +68,37 @@ impl LiveShared {
         };
         part.memtable.add(&self.shape, place, key, operation)?;
         part.watchers.written(key);
+        part.wrote(bound);
         self.finish_write(part, partition, lsn)
     }
 
-    pub fn write_batch_waiting(&self, batch: &Batch) -> Result<Commit<'_>, LiveError> {
-        let written = self.write_batch(batch, Wait::AsNeeded)?;
+    /// REQUIRES: the writer may wait.
+    pub fn write_batch_waiting(
+        &self,
+        batch: &Batch,
+        by: Writing<'_>,
+    ) -> Result<Commit<'_>, LiveError> {
+        let written = self.write_batch(batch, by)?;
         written.ok_or_else(|| self.ended())
     }
 
     /// `None` where it would have to wait and may not.
-    pub fn write_batch(&self, batch: &Batch, wait: Wait) -> Result<Option<Commit<'_>>, LiveError> {
+    pub fn write_batch(
+        &self,
+        batch: &Batch,
+        by: Writing<'_>,
+    ) -> Result<Option<Commit<'_>>, LiveError> {
         loop {
             let Some((partition, _)) = self.check_batch(batch)? else {
                 return Ok(Some(Commit::nothing(self)));
             };
             if self.must_settle(batch) {
-                return self.write_settled(batch, wait);
+                return self.write_settled(batch, by);
             }
-            match self.lock_to_write(partition, wait)? {
-                Attempt::Done(part) => return self.apply_batch(part, partition, batch).map(Some),
+            match self.lock_to_write(partition, by)? {
+                Attempt::Done(part) => {
+                    return self.apply_batch(part, partition, batch, by.bound).map(Some);
+                }
                 Attempt::Moved => {}
                 Attempt::Waits => return Ok(None),
             }
@@ -121,8 +141,9 @@ impl LiveShared {
         mut part: MutexGuard<'_, LivePart>,
         partition: usize,
         batch: &Batch,
+        bound: Option<&BoundEntry>,
     ) -> Result<Commit<'a>, LiveError> {
-        let stamped = self.stamped_batch(batch);
+        let stamped = self.stamped_batch(batch, part.time());
         let batch = stamped.as_ref().unwrap_or(batch);
         let lsn = match &self.log {
             None => None,
@@ -140,6 +161,7 @@ impl LiveShared {
                 freeze = Some(part.seal(&self.memory) | freeze.unwrap_or(false));
             }
         }
+        part.wrote(bound);
         if let Some(grown) = part.count_buffer(&self.memory) {
             freeze = Some(grown | freeze.unwrap_or(false));
         }
@@ -152,20 +174,25 @@ impl LiveShared {
     }
 
     /// Writes a batch with its inserts settled. REQUIRES: all its keys are of one partition.
-    fn write_settled(&self, batch: &Batch, wait: Wait) -> Result<Option<Commit<'_>>, LiveError> {
+    fn write_settled(
+        &self,
+        batch: &Batch,
+        by: Writing<'_>,
+    ) -> Result<Option<Commit<'_>>, LiveError> {
         let keys: Vec<&[u8]> = batch.records().map(|(key, _)| key).collect();
-        let written = self.transact(&keys, wait, |_| (batch.clone(), ()))?;
+        let written = self.transact(&keys, by, |_| (batch.clone(), ()))?;
         Ok(written.map(|(commit, ())| commit))
     }
 
     /// Reads keys of one partition, then writes what `decide` makes of their values, with no other
-    /// write between.
+    /// write between. REQUIRES: the writer may wait.
     pub fn transact_waiting<R>(
         &self,
         keys: &[&[u8]],
+        by: Writing<'_>,
         decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<(Commit<'_>, R), LiveError> {
-        let done = self.transact(keys, Wait::AsNeeded, decide)?;
+        let done = self.transact(keys, by, decide)?;
         done.ok_or_else(|| self.ended())
     }
 
@@ -174,18 +201,18 @@ impl LiveShared {
     pub fn transact<R>(
         &self,
         keys: &[&[u8]],
-        wait: Wait,
+        by: Writing<'_>,
         decide: impl FnOnce(Vec<Option<Stored>>) -> (Batch, R),
     ) -> Result<Option<(Commit<'_>, R)>, LiveError> {
         let Some(&first) = keys.first() else {
             let (batch, outcome) = decide(Vec::new());
-            let written = self.write_batch(&batch, wait)?;
+            let written = self.write_batch(&batch, by)?;
             return Ok(written.map(|commit| (commit, outcome)));
         };
         let places: Vec<KeyPlace> = keys.iter().map(|key| self.shape.place(key)).collect();
         let (partition, (part, values)) = loop {
             let partition = self.partition_of_all(first, keys)?;
-            match self.lock_and_read(partition, &places, keys, wait)? {
+            match self.lock_and_read(partition, &places, keys, by)? {
                 Attempt::Done(read) => break (partition, read),
                 Attempt::Moved => {}
                 Attempt::Waits => return Ok(None),
@@ -194,7 +221,8 @@ impl LiveShared {
         let present = values.iter().map(Option::is_some);
         let present = keys.iter().copied().zip(present).collect();
         let (batch, outcome) = decide(values);
-        let commit = self.write_decided(part, (partition, first), present, &batch)?;
+        let decided = (&batch, by.bound);
+        let commit = self.write_decided(part, (partition, first), present, decided)?;
         Ok(Some((commit, outcome)))
     }
 
@@ -221,7 +249,7 @@ impl LiveShared {
         part: MutexGuard<'_, LivePart>,
         (partition, key): (usize, &[u8]),
         present: HashMap<&[u8], bool>,
-        batch: &Batch,
+        (batch, bound): (&Batch, Option<&BoundEntry>),
     ) -> Result<Commit<'a>, LiveError> {
         match self.check_batch(batch)? {
             None => Ok(Commit::nothing(self)),
@@ -231,7 +259,7 @@ impl LiveShared {
                 let batch = settled.as_ref().unwrap_or(batch);
                 match batch.is_empty() {
                     true => Ok(Commit::nothing(self)),
-                    false => self.apply_batch(part, partition, batch),
+                    false => self.apply_batch(part, partition, batch, bound),
                 }
             }
         }
@@ -248,15 +276,18 @@ impl LiveShared {
         if !self.must_settle(batch) {
             return Ok(None);
         }
+        let time = part.time();
         for (key, _) in batch.records() {
             if !present.contains_key(key) {
                 let place = self.shape.place(key);
                 let newest = part.memtable.get(place, key).map(|found| found.to_owned());
-                let stored = part.view.stored(&self.shape, place, key, newest, true)?;
+                let shape = (&*self.shape, time);
+                let stored = part.view.stored(shape, place, key, newest, true)?;
                 present.insert(key, matches!(stored, Some(Some(_))));
             }
         }
-        Ok(Some(settle(batch, &mut present, self.shape.now_ms())))
+        let now_ms = self.shape.now_ms(time);
+        Ok(Some(settle(batch, &mut present, now_ms)))
     }
 
     /// The partition locked, and values as they are under its lock. Pages are brought into memory
@@ -266,24 +297,22 @@ impl LiveShared {
         partition: usize,
         places: &[KeyPlace],
         keys: &[&[u8]],
-        wait: Wait,
+        by: Writing<'_>,
     ) -> Result<Attempt<(MutexGuard<'_, LivePart>, Values)>, LiveError> {
         const TRIES: usize = 3;
         for attempt in 0..=TRIES {
-            let mut part = match self.lock_to_write(partition, wait)? {
+            let mut part = match self.lock_to_write(partition, by)? {
                 Attempt::Done(part) => part,
                 Attempt::Moved => return Ok(Attempt::Moved),
                 Attempt::Waits => return Ok(Attempt::Waits),
             };
             part.memtable.note_look();
+            let shape = (&*self.shape, part.time());
             let mut values = Vec::with_capacity(keys.len());
             for (&place, key) in places.iter().zip(keys) {
                 let newest = part.memtable.get(place, key).map(|found| found.to_owned());
-                let may_wait = attempt == TRIES && wait == Wait::AsNeeded;
-                match part
-                    .view
-                    .stored(&self.shape, place, key, newest, may_wait)?
-                {
+                let may_wait = attempt == TRIES && by.wait == Wait::AsNeeded;
+                match part.view.stored(shape, place, key, newest, may_wait)? {
                     Some(stored) => values.push(stored),
                     None => break,
                 }
@@ -291,13 +320,13 @@ impl LiveShared {
             if values.len() == keys.len() {
                 return Ok(Attempt::Done((part, values)));
             }
-            if wait == Wait::Never {
+            if by.wait == Wait::Never {
                 return Ok(Attempt::Waits);
             }
             let view = Arc::clone(&part.view);
             drop(part);
             for (&place, key) in places.iter().zip(keys) {
-                view.get(&self.shape, place, key, None::<CowOperation<'_>>, true)?;
+                view.get(shape, place, key, None::<CowOperation<'_>>, true)?;
             }
         }
         // The last attempt waits for what it needs.

@@ -113,10 +113,10 @@ fn tables_of_format_2_are_opened_and_go_on() {
             assert_eq!(converted[field], before[field]);
         }
         for (content, range) in info.partitions.iter().zip(table.partitions()) {
-            assert_eq!((content.epoch, content.through_index), (1, 0));
+            assert_eq!((content.epoch, &content.applied), (1, &None));
             assert_eq!(content.range, range);
             let now = table.content(range.id).unwrap();
-            assert_eq!((now.epoch, now.through_index), (1, 0));
+            assert_eq!((now.epoch, now.applied), (1, None));
         }
         write_and_flush(&table, &mut model);
         drop(table);
@@ -176,7 +176,6 @@ fn without_space_a_table_is_opened_in_its_old_format_and_converted_later() {
     for partition in old["partitions"].as_array_mut().unwrap() {
         let partition = partition.as_object_mut().unwrap();
         partition.remove("epoch");
-        partition.remove("through_index");
     }
     replace_file(&disk, &path, &seal(&old).unwrap().0).unwrap();
     disk.fill_up();

@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod applying;
 mod damage;
 mod divide;
 mod faults;
@@ -15,6 +16,7 @@ mod history;
 mod kill;
 mod life;
 mod lives;
+mod replicas;
 mod threads;
 mod timed;
 

@@ -21,7 +21,7 @@ const IS_MARK: u32 = 1 << 31;
 
 /// A place in a log; they compare in the order of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FramePlace {
+pub(crate) struct FramePlace {
     pub segment: u64,
     pub offset: u64,
 }
@@ -59,9 +59,10 @@ pub(super) fn next_start(offset: u64) -> u64 {
     }
 }
 
-/// Appends a record to `buffer`, which is to be written at `offset`.
-pub(super) fn push_record(buffer: &mut Vec<u8>, offset: u64, seed: u64, body: &[u8]) {
-    push(buffer, offset, seed, 0, body);
+/// Appends a record to `buffer`, which is to be written at `offset`, and tells where its frame
+/// begins.
+pub(super) fn push_record(buffer: &mut Vec<u8>, offset: u64, seed: u64, body: &[u8]) -> u64 {
+    push(buffer, offset, seed, 0, body)
 }
 
 pub(super) fn push_mark(buffer: &mut Vec<u8>, offset: u64, seed: u64, durable: FramePlace) {
@@ -71,7 +72,7 @@ pub(super) fn push_mark(buffer: &mut Vec<u8>, offset: u64, seed: u64, durable: F
     push(buffer, offset, seed, IS_MARK, &body);
 }
 
-fn push(buffer: &mut Vec<u8>, offset: u64, seed: u64, flag: u32, body: &[u8]) {
+fn push(buffer: &mut Vec<u8>, offset: u64, seed: u64, flag: u32, body: &[u8]) -> u64 {
     let start = next_start(offset + buffer.len() as u64);
     buffer.resize((start - offset) as usize, 0);
     let seed = seed.wrapping_add(start);
@@ -81,6 +82,7 @@ fn push(buffer: &mut Vec<u8>, offset: u64, seed: u64, flag: u32, body: &[u8]) {
     buffer.extend_from_slice(&head_sum(length, body_sum, seed));
     buffer.extend_from_slice(&body_sum);
     buffer.extend_from_slice(body);
+    start
 }
 
 fn head_sum(length: [u8; 4], body_sum: [u8; 4], seed: u64) -> [u8; 4] {

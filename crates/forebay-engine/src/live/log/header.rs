@@ -7,14 +7,52 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::error::LogError;
 use crate::name::{MAX_NAME_BYTES, TableName};
 
-/// The format of logs that this program writes and reads.
-pub const LOG_FORMAT: u32 = 1;
+/// The greatest format that this program writes and reads.
+const GREATEST_FORMAT: u32 = 2;
 const MAGIC: &[u8; 8] = b"FBAYLOG\x01";
 /// All but the name and the checksum.
 const FIXED_BYTES: usize = 50;
 const SUM_BYTES: usize = 8;
 /// The longest header.
 pub(super) const MAX_HEADER_BYTES: usize = FIXED_BYTES + MAX_NAME_BYTES + SUM_BYTES;
+
+/// What a log's records are. Its number is the format that each segment's header names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogKind {
+    /// Operations on one table.
+    Operations = 1,
+    /// Entries and promises of groups of replicas.
+    Groups = 2,
+}
+
+impl LogKind {
+    fn format(self) -> u32 {
+        self as u32
+    }
+
+    /// An error where a sound header is that of a log of another kind.
+    fn check(self, format: u32, table: &TableName, path: &Path) -> Result<(), LogError> {
+        let own = self.format();
+        if format == own {
+            return Ok(());
+        }
+        let (found, wanted) = (Self::content(format), Self::content(own));
+        Err(LogError::Foreign {
+            table: table.clone(),
+            path: path.to_path_buf(),
+            problem: format!(
+                "it is of format {format}, {found}, and not of format {own}, {wanted}"
+            ),
+        })
+    }
+
+    fn content(format: u32) -> &'static str {
+        match format == LogKind::Operations.format() {
+            true => "operations on a table",
+            false => "records of groups of replicas",
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
@@ -32,13 +70,14 @@ pub(super) fn header_bytes(table: &TableName) -> usize {
 pub(super) fn encode(
     table: &TableName,
     table_id: u64,
+    kind: LogKind,
     segment: u64,
     (previous, previous_end): (u64, u64),
 ) -> Vec<u8> {
     let name = table.as_str().as_bytes();
     let mut bytes = Vec::with_capacity(MAX_HEADER_BYTES);
     bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&LOG_FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&kind.format().to_le_bytes());
     bytes.extend_from_slice(&(header_bytes(table) as u32).to_le_bytes());
     for number in [table_id, segment, previous, previous_end] {
         bytes.extend_from_slice(&number.to_le_bytes());
@@ -56,6 +95,7 @@ pub(super) fn decode(
     bytes: &[u8],
     table: &TableName,
     table_id: u64,
+    kind: LogKind,
     segment: u64,
     path: &Path,
 ) -> Result<Option<Header>, LogError> {
@@ -68,16 +108,15 @@ pub(super) fn decode(
     let small = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
     };
-    match small(8) {
-        None => return Ok(None),
-        Some(LOG_FORMAT) => {}
-        Some(found) => {
-            return Err(LogError::Format {
-                path: path.to_path_buf(),
-                found,
-                known: LOG_FORMAT,
-            });
-        }
+    let Some(format) = small(8) else {
+        return Ok(None);
+    };
+    if !(1..=GREATEST_FORMAT).contains(&format) {
+        return Err(LogError::Format {
+            path: path.to_path_buf(),
+            found: format,
+            known: GREATEST_FORMAT,
+        });
     }
     let length = small(12).map_or(0, |length| length as usize);
     if !(FIXED_BYTES + SUM_BYTES..=MAX_HEADER_BYTES).contains(&length) {
@@ -105,6 +144,7 @@ pub(super) fn decode(
             problem: whose,
         });
     }
+    kind.check(format, table, path)?;
     Ok(number(32)
         .zip(number(40))
         .map(|(previous, previous_end)| Header {

@@ -1,8 +1,10 @@
 //! The write-ahead log of a live table.
 //!
-//! A log is a directory of segments, `N.log`, each a header and frames (`docs/log-format.md`). A
-//! record is written (write(2)) before [`Log::append`] returns, so it outlives its process. When it
-//! is acknowledged, and what a power cut may take, is the log's [`Durability`].
+//! A log is a directory of segments, `N.log`, each a header and frames (`docs/log-format.md`). What
+//! its records are (`LogKind`) is for whoever uses it: a table's operations, or what
+//! [`crate::replica_log`] keeps of groups. A record is written (write(2)) before [`Log::append`]
+//! returns, so it outlives its process. When it is acknowledged, and what a power cut may take, is
+//! the log's [`Durability`].
 //!
 //! A sync that fails closes the log for good, and so does a write that fails for any reason but
 //! want of room: nobody knows then what the device has. Without room only that write is refused;
@@ -15,6 +17,7 @@ mod error;
 mod frame;
 mod header;
 mod note;
+mod reads;
 mod recover;
 mod segment;
 #[cfg(test)]
@@ -36,10 +39,16 @@ use thiserror::Error;
 
 pub use self::error::LogError;
 pub use self::frame::MAX_RECORD_BYTES;
-pub use self::header::LOG_FORMAT;
 pub use self::recover::Replay;
 
-use self::commit::{Callback, Commits};
+pub(crate) use self::commit::Callback;
+pub(crate) use self::frame::FramePlace;
+pub(crate) use self::header::LogKind;
+pub(crate) use self::note::note_path;
+pub(crate) use self::reads::RecordReads;
+pub(crate) use self::recover::PlacedReplay;
+
+use self::commit::Commits;
 use self::note::{DurableNote, read_note};
 use self::recover::Recovery;
 use self::writer::Writer;
@@ -134,6 +143,7 @@ struct LogShared {
     clock: Arc<dyn Clock>,
     dir: PathBuf,
     options: LogOptions,
+    kind: LogKind,
     writer: Mutex<Writer>,
     commits: Commits,
     note: Mutex<DurableNote>,
@@ -154,10 +164,26 @@ impl Log {
         from_segment: u64,
         replay: Replay<'_>,
     ) -> Result<Self, LogError> {
+        let mut replay = |place: FramePlace, payload: &[u8]| replay(place.segment, payload);
+        let kind = LogKind::Operations;
+        Self::open_kind(disk, clock, dir, options, kind, from_segment, &mut replay)
+    }
+
+    /// [`Log::open`] of a log with records of that kind, which are handed out with their places.
+    pub(crate) fn open_kind(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        dir: &Path,
+        options: LogOptions,
+        kind: LogKind,
+        from_segment: u64,
+        replay: PlacedReplay<'_>,
+    ) -> Result<Self, LogError> {
         let recovery = Recovery {
             disk: &*disk,
             dir,
             options: &options,
+            kind,
             durable: read_note(&*disk, dir, &options)?,
         };
         let recovered = recovery.run(from_segment.max(1), replay)?;
@@ -168,6 +194,7 @@ impl Log {
             clock,
             dir: dir.to_path_buf(),
             options,
+            kind,
             writer: Mutex::new(writer),
             commits: Commits::default(),
             note: Mutex::new(note),
@@ -180,13 +207,18 @@ impl Log {
     /// Writes one record; when this returns, the system has it, behind all that were written
     /// before.
     pub fn append(&self, payload: &[u8]) -> Result<Lsn, LogError> {
+        self.append_placed(payload).map(|(lsn, _)| lsn)
+    }
+
+    /// [`Log::append`], which also tells where the record's frame begins.
+    pub(crate) fn append_placed(&self, payload: &[u8]) -> Result<(Lsn, FramePlace), LogError> {
         let shared = &self.shared;
         let appended = shared.writer.lock().append(shared, payload);
         match appended {
-            Ok(lsn) => {
+            Ok((lsn, place)) => {
                 shared.commits.written.fetch_max(lsn.0, SeqCst);
                 shared.wake_thread();
-                Ok(lsn)
+                Ok((lsn, place))
             }
             Err(error) => {
                 if matches!(error, LogError::Closed { .. }) {
@@ -206,6 +238,13 @@ impl Log {
     /// could not be removed are the next call's, or the next opening's.
     pub fn remove_before(&self, segment: u64) -> Result<(), LogError> {
         self.shared.remove_before(segment)
+    }
+
+    /// The oldest and the newest segment that are not written any more.
+    pub(crate) fn ended(&self) -> Option<(u64, u64)> {
+        let writer = self.shared.writer.lock();
+        let ended = writer.ended();
+        Some((ended.first()?.0, ended.last()?.0))
     }
 
     /// How many bytes the log's files hold.

@@ -43,7 +43,7 @@ pub(super) struct DurableNote {
 }
 
 /// Where the note of the log in `dir` is: beside it, so that it is there when all of that is gone.
-pub(super) fn note_path(dir: &Path) -> PathBuf {
+pub(crate) fn note_path(dir: &Path) -> PathBuf {
     dir.with_extension("durable")
 }
 

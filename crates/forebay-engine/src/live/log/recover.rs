@@ -19,7 +19,7 @@ use forebay_io::Disk;
 
 use super::error::LogError;
 use super::frame::{FramePlace, Kind, marked, next_start, segment_seed};
-use super::header::{self, Header, MAX_HEADER_BYTES};
+use super::header::{self, Header, LogKind, MAX_HEADER_BYTES};
 use super::note::note_path;
 use super::segment::{SegmentFound, SegmentReader};
 use super::{LogOptions, segment_number, segment_path};
@@ -27,6 +27,9 @@ use super::{LogOptions, segment_number, segment_path};
 /// What takes a record: its segment's number and its bytes. The text of an error says what is wrong
 /// with it.
 pub type Replay<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), String>;
+
+/// The same, told where the record's frame begins.
+pub(crate) type PlacedReplay<'a> = &'a mut dyn FnMut(FramePlace, &[u8]) -> Result<(), String>;
 
 /// A log as it was found, and cut if that was due.
 #[derive(Debug, Default)]
@@ -53,12 +56,13 @@ pub(super) struct Recovery<'a> {
     pub disk: &'a dyn Disk,
     pub dir: &'a Path,
     pub options: &'a LogOptions,
+    pub kind: LogKind,
     /// How far the log is known to be durable.
     pub durable: Option<FramePlace>,
 }
 
 impl Recovery<'_> {
-    pub fn run(&self, from_segment: u64, replay: Replay<'_>) -> Result<Recovered, LogError> {
+    pub fn run(&self, from_segment: u64, replay: PlacedReplay<'_>) -> Result<Recovered, LogError> {
         let numbers = self.numbers(from_segment)?;
         let greatest = numbers.last().copied().unwrap_or(0);
         let mut segments = self.linked(&numbers, from_segment)?;
@@ -180,7 +184,7 @@ impl Recovery<'_> {
         let begin = reader.bytes(0, MAX_HEADER_BYTES as u64);
         let begin = begin.map_err(|error| self.failed("read", &path, error))?;
         let (table, id) = (&self.options.table, self.options.table_id);
-        let header = header::decode(begin, table, id, number, &path)?;
+        let header = header::decode(begin, table, id, self.kind, number, &path)?;
         Ok(Segment {
             number,
             path,
@@ -194,7 +198,7 @@ impl Recovery<'_> {
     fn replay_all(
         &self,
         segments: &mut [Segment],
-        replay: Replay<'_>,
+        replay: PlacedReplay<'_>,
     ) -> Result<Option<(usize, u64)>, LogError> {
         let ends: Vec<Option<u64>> = segments
             .iter()
@@ -215,7 +219,7 @@ impl Recovery<'_> {
         &self,
         segment: &mut Segment,
         end: u64,
-        replay: Replay<'_>,
+        replay: PlacedReplay<'_>,
     ) -> Result<Option<u64>, LogError> {
         let Some(header) = segment.header else {
             return Ok(Some(0));
@@ -227,7 +231,11 @@ impl Recovery<'_> {
             match found.map_err(|error| self.failed("read", &segment.path, error))? {
                 SegmentFound::Frame(head, body) => {
                     if head.kind == Kind::Record {
-                        let replayed = replay(segment.number, body);
+                        let place = FramePlace {
+                            segment: segment.number,
+                            offset: start,
+                        };
+                        let replayed = replay(place, body);
                         replayed.map_err(|problem| self.damaged(&segment.path, start, problem))?;
                     }
                     offset = head.end(start);

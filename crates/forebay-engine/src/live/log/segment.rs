@@ -7,7 +7,7 @@ use forebay_io::ReadFile;
 
 use super::frame::{self, HEAD_BYTES, Head, SECTOR_BYTES};
 
-/// How much is read at a time.
+/// How much is read at a time of a segment that is read from its beginning.
 const WINDOW_BYTES: u64 = 256 << 10;
 /// So many zeros before the end of a sector are taken for bytes that were never written. A record
 /// may have them as well; that matters only if it is damaged and nothing says that it was durable.
@@ -20,6 +20,8 @@ pub(super) struct SegmentReader {
     seed: u64,
     window: Vec<u8>,
     window_start: u64,
+    /// How much is read at a time, at least.
+    window_bytes: u64,
 }
 
 /// What is at a place where a frame should begin.
@@ -38,6 +40,15 @@ impl SegmentReader {
             seed,
             window: Vec::new(),
             window_start: 0,
+            window_bytes: WINDOW_BYTES,
+        }
+    }
+
+    /// Reads less at a time, for who wants single frames.
+    pub fn with_window(self, window_bytes: u64) -> Self {
+        Self {
+            window_bytes,
+            ..self
         }
     }
 
@@ -51,7 +62,7 @@ impl SegmentReader {
         let start = start.min(end);
         let window_end = self.window_start + self.window.len() as u64;
         if start < self.window_start || end > window_end {
-            let until = end.max(start + WINDOW_BYTES).min(self.len_bytes());
+            let until = end.max(start + self.window_bytes).min(self.len_bytes());
             self.window.clear();
             self.window.resize((until - start) as usize, 0);
             self.window_start = start;

@@ -80,7 +80,12 @@ impl Writer {
         }
     }
 
-    pub fn append(&mut self, log: &LogShared, payload: &[u8]) -> Result<Lsn, LogError> {
+    /// Writes a record; tells where its frame begins, too.
+    pub fn append(
+        &mut self,
+        log: &LogShared,
+        payload: &[u8],
+    ) -> Result<(Lsn, FramePlace), LogError> {
         if let Some(closed) = &self.closed {
             return Err(closed.clone());
         }
@@ -99,7 +104,10 @@ impl Writer {
         if let Some(mark) = self.mark {
             frame::push_mark(&mut self.buffer, current.end, current.seed, mark);
         }
-        frame::push_record(&mut self.buffer, current.end, current.seed, payload);
+        let place = FramePlace {
+            segment: current.open.number,
+            offset: frame::push_record(&mut self.buffer, current.end, current.seed, payload),
+        };
         let outcome = current.open.file.write_all_at(&self.buffer, current.end);
         if outcome.is_ok() {
             self.mark = None;
@@ -112,7 +120,7 @@ impl Writer {
         match outcome {
             Ok(()) => {
                 self.current = Some(current);
-                Ok(Lsn(self.written))
+                Ok((Lsn(self.written), place))
             }
             Err(error) => {
                 let path = current.open.path.clone();
@@ -140,7 +148,7 @@ impl Writer {
         let before = self
             .before
             .map_or((0, 0), |place| (place.segment, place.offset));
-        let header = header::encode(&log.options.table, self.table_id, number, before);
+        let header = header::encode(&log.options.table, self.table_id, log.kind, number, before);
         let created = log.disk.create_log(&path);
         let file = created.map_err(|error| self.refuse(log, "create", &path, error))?;
         self.new_names = true;
@@ -262,6 +270,11 @@ impl Writer {
         let current = self.current.as_ref().map(|current| current.open.number);
         let mut older = self.older.iter().map(|(number, _)| *number);
         current == Some(segment) || older.any(|number| number == segment)
+    }
+
+    /// The numbers of the segments that are not written any more, rising, with their bytes.
+    pub fn ended(&self) -> &[(u64, u64)] {
+        &self.older
     }
 
     pub fn size_bytes(&self) -> u64 {

@@ -227,7 +227,6 @@ fn a_partition_comes_back_as_itself_and_not_as_it_was_before() {
         let range = table.partitions()[1].clone();
         let decided = PartitionContent {
             epoch: 7,
-            through_index: 40,
             ..PartitionContent::empty(range.clone())
         };
         table.release(range.id).unwrap();

@@ -1,6 +1,8 @@
 //! The engine as its users see it, on disks in memory.
 
 mod basic;
+mod by_hand;
+mod copies;
 mod divided;
 mod expiry;
 mod files;
@@ -10,6 +12,7 @@ mod memory;
 mod pause;
 mod rate;
 mod removal;
+mod replicas;
 mod split;
 mod together;
 mod unwaiting;

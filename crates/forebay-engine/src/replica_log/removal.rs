@@ -1,0 +1,172 @@
+//! Removing segments from the front, so that no group holds the log back for long.
+//!
+//! 1. What is still needed of the oldest segment is written again behind: promises, where a group's
+//!    log ends, and all needed entries of a group whose first one lies there, if they are small.
+//!    What is written of a group says all that the segment said of it, so a log that is read back
+//!    with the segment, or without it, is the same.
+//! 2. The log is synced, whatever its durability.
+//! 3. The state says that the next segment is the first that counts, and is synced.
+//! 4. The file is removed.
+//!
+//! A crash in between leaves something twice, or a file that the next opening removes.
+
+use std::ops::Bound;
+
+use super::index::NeededLog;
+use super::record::{EntryDraft, EntryPlace, GroupRecords, LoggedEntry};
+use super::state::LogState;
+use super::{LogEnds, ReplicaLog, ReplicaLogError};
+
+/// The share of a segment that the needed entries of one group may take to be written again.
+const SMALL_SHARE: u64 = 4;
+/// How much is written again at a time, about: writers wait for it.
+const BATCH_BYTES: u64 = 256 << 10;
+
+/// What [`ReplicaLog::remove_unneeded`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemovedSegments {
+    pub removed_bytes: u64,
+    /// A group with so many entries in the oldest segment that are not trimmed that the log cannot
+    /// go on without it: its partition is to be flushed, and trimmed.
+    pub held_by: Option<u64>,
+}
+
+/// What one group needs written again.
+#[derive(Debug)]
+struct Rewrite {
+    group: u64,
+    begins: Option<EntryPlace>,
+    entries: Vec<LoggedEntry>,
+    promise: Option<Vec<u8>>,
+}
+
+impl ReplicaLog {
+    /// Removes the oldest segments while the log has more than `keep_bytes` that nobody needs:
+    /// trimmed and replaced entries, which peers may still be sent. What is needed of them is
+    /// written again first, and synced. After an error the log is as good as before; a full disk
+    /// has to have room for what is written again.
+    pub fn remove_unneeded(&self, keep_bytes: u64) -> Result<RemovedSegments, ReplicaLogError> {
+        let _one = self.removing.lock();
+        let mut removed = RemovedSegments::default();
+        let Some((_, newest)) = self.log.ended() else {
+            return Ok(removed);
+        };
+        while let Some((segment, _)) = self.log.ended().filter(|(oldest, _)| *oldest <= newest) {
+            let needed = self.ends.lock().index.needed_bytes();
+            let size = self.size_bytes();
+            if size.saturating_sub(needed) <= keep_bytes {
+                break;
+            }
+            removed.held_by = self.holder_of(segment);
+            if removed.held_by.is_some() {
+                break;
+            }
+            self.write_again(segment)?;
+            self.log.sync()?;
+            self.forget_through(segment)?;
+            removed.removed_bytes += size.saturating_sub(self.size_bytes());
+        }
+        Ok(removed)
+    }
+
+    /// The group for which `segment` cannot be removed, as it needs too much of it.
+    fn holder_of(&self, segment: u64) -> Option<u64> {
+        let ends = self.ends.lock();
+        let limit = self.options.segment_bytes;
+        let mut all = 0;
+        for (group, known) in &ends.index.groups {
+            if let NeededLog::Entries(_) = known.needed_log(segment) {
+                let needed = known.needed_bytes();
+                all += needed;
+                if needed > limit / SMALL_SHARE || all > limit {
+                    return Some(*group);
+                }
+            }
+        }
+        None
+    }
+
+    /// Writes again what all groups need of `segment` and those before it. Nothing comes to be
+    /// needed of it meanwhile, as it is not written any more.
+    fn write_again(&self, segment: u64) -> Result<(), ReplicaLogError> {
+        let mut from = Bound::Unbounded;
+        loop {
+            let mut ends = self.ends.lock();
+            let (batch, last) = self.next_rewrites(&ends, segment, from)?;
+            if !batch.is_empty() {
+                let records: Vec<GroupRecords<'_>> = batch.iter().map(Rewrite::records).collect();
+                self.write(&mut ends, &records)?;
+            }
+            match last {
+                Some(last) => from = Bound::Excluded(last),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Some more of it, of the groups in `from`; and the last group that was looked at, if others
+    /// follow.
+    fn next_rewrites(
+        &self,
+        ends: &LogEnds,
+        segment: u64,
+        from: Bound<u64>,
+    ) -> Result<(Vec<Rewrite>, Option<u64>), ReplicaLogError> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for (group, known) in ends.index.groups.range((from, Bound::Unbounded)) {
+            let promise = known.needed_promise(segment).map(<[u8]>::to_vec);
+            let (begins, entries) = match known.needed_log(segment) {
+                NeededLog::Nothing if promise.is_none() => continue,
+                NeededLog::Nothing => (None, Vec::new()),
+                NeededLog::End(end) => (Some(end), Vec::new()),
+                NeededLog::Entries(behind) => {
+                    let wanted = ends.wanted(*group, behind.index, u64::MAX);
+                    (Some(behind), self.read_entries(&wanted)?)
+                }
+            };
+            bytes += known.needed_bytes() + promise.as_ref().map_or(0, Vec::len) as u64;
+            batch.push(Rewrite {
+                group: *group,
+                begins,
+                entries,
+                promise,
+            });
+            if bytes > BATCH_BYTES {
+                return Ok((batch, Some(*group)));
+            }
+        }
+        Ok((batch, None))
+    }
+
+    /// Removes `segment` and those before it, of which nothing is needed.
+    fn forget_through(&self, segment: u64) -> Result<(), ReplicaLogError> {
+        let first_segment = segment + 1;
+        {
+            let mut state = self.state.lock();
+            let moved = LogState {
+                first_segment,
+                ..state.state
+            };
+            let written = state.write(&*self.disk, moved);
+            written.map_err(|error| self.options.refused(state.path(), error))?;
+        }
+        self.ends.lock().index.forget_through(segment);
+        Ok(self.log.remove_before(first_segment)?)
+    }
+}
+
+impl Rewrite {
+    fn records(&self) -> GroupRecords<'_> {
+        let entries = self.entries.iter().map(|entry| EntryDraft {
+            place: entry.place,
+            bytes: &entry.bytes,
+        });
+        GroupRecords {
+            group: self.group,
+            is_gone: false,
+            begins: self.begins,
+            entries: entries.collect(),
+            promise: self.promise.as_deref(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Entries that are applied while others flush, copy and merge the table: whenever it ends, what
+//! was not in runs is applied again, and nothing twice.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_engine::PartitionId;
+use forebay_engine::live::{Durability, Expiry, LiveTable, Replication};
+use forebay_io::sim::{Dice, SimDisk};
+use forebay_run::Order;
+use forebay_run::operation::DeltaKind;
+
+use crate::common::{name, store_on};
+use crate::for_seeds;
+use crate::history::Op;
+use crate::life::{budget, collect, open_on, options};
+use crate::replicas::{Command, LogEntry, Logs, apply_all, apply_next, expected};
+
+const ENTRIES: u64 = 600;
+const FIRST: PartitionId = PartitionId(0);
+
+/// Counters of the first partition, and a proposal that writes nothing now and then.
+fn log(dice: &mut Dice) -> Vec<LogEntry> {
+    let add = |dice: &mut Dice| {
+        let key = format!("k1{}", dice.below(9)).into_bytes();
+        (Op::Delta(key, 1i64.to_le_bytes().to_vec()), u64::MAX)
+    };
+    let command = |dice: &mut Dice| match dice.below(6) {
+        0 => Command::Nothing,
+        _ => Command::Batch((0..1 + dice.below(4)).map(|_| add(dice)).collect()),
+    };
+    let entry = |index| LogEntry {
+        stamp_ms: 1_000 + index,
+        commands: (0..dice.below(4)).map(|_| command(dice)).collect(),
+    };
+    (0..ENTRIES).map(entry).collect()
+}
+
+fn check(disk: &SimDisk, logs: &Logs, words: &str) {
+    let table = open_on(disk).unwrap_or_else(|error| panic!("{words}: {error}"));
+    apply_all(&table, logs);
+    let wanted = expected(&table, logs).into_iter();
+    let wanted: BTreeMap<_, _> = wanted.map(|(key, (value, _))| (key, value)).collect();
+    assert!(collect(table.entries()) == wanted, "{words}");
+}
+
+fn disturb(table: &LiveTable, dice: &mut Dice) {
+    match dice.below(3) {
+        0 => table.flush().unwrap(),
+        1 => drop(table.copy_of(FIRST).unwrap()),
+        _ => table.compact().unwrap(),
+    }
+}
+
+fn apply_among_others(seed: u64) {
+    let dice = &mut Dice(seed);
+    let draft = options(
+        Order::Ordered,
+        Some(DeltaKind::AddI64),
+        Some(Durability::Os),
+    );
+    let draft = draft
+        .expiry(Expiry::PerRecord)
+        .replicated(Replication::Leader);
+    let disk = SimDisk::new();
+    let table = store_on(&disk, 7).create_live(&name("t"), draft, &budget());
+    let table = table.unwrap();
+    let logs: Logs = BTreeMap::from([(FIRST, log(dice))]);
+    let applied = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while apply_next(&table, FIRST, &logs[&FIRST]).unwrap() {}
+            applied.store(true, Ordering::Release);
+        });
+        let mut found = Vec::new();
+        while !applied.load(Ordering::Acquire) {
+            disturb(&table, dice);
+            found.push(disk.after_kill());
+        }
+        found
+    });
+    let some = found.len().div_ceil(8);
+    for (number, disk) in found.iter().enumerate().step_by(some) {
+        check(disk, &logs, &format!("seed {seed}, end {number}"));
+    }
+    check(
+        &disk.after_kill(),
+        &logs,
+        &format!("seed {seed}, the last end"),
+    );
+}
+
+#[test]
+fn what_is_flushed_while_entries_are_applied_is_in_runs_once() {
+    for_seeds(8, apply_among_others);
+}
