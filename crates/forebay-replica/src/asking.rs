@@ -16,19 +16,21 @@ const PROPOSAL_BYTES: usize = 16;
 const CLOSE_BEHIND: u64 = 1000;
 
 impl Replica {
-    pub(crate) fn take_proposal(
+    pub(crate) fn take_proposals(
         &mut self,
         now: Now,
-        proposal: Proposal,
+        proposals: Vec<Proposal>,
         actions: &mut Vec<Action>,
     ) {
+        self.asked_at_tick = self.ticks;
         let is_handed_over = self.raw.raft.lead_transferee.is_some();
-        let refusal = match self.is_leader() {
+        let why = match self.is_leader() {
             false => Refusal::NotLeader(self.leader()),
             true if is_handed_over || !self.has_majority(now) => Refusal::NoReplicas,
-            true => return self.gathered.push(proposal),
+            true => return self.gathered.extend(proposals),
         };
-        actions.push(self.refuse(proposal.request, refusal));
+        let refused = proposals.into_iter();
+        actions.extend(refused.map(|proposal| self.refuse(proposal.request, why)));
     }
 
     /// Makes an entry of what came while the one before was written.
@@ -69,6 +71,7 @@ impl Replica {
     }
 
     pub(crate) fn take_read(&mut self, now: Now, request: RequestId, actions: &mut Vec<Action>) {
+        self.asked_at_tick = self.ticks;
         if self.holds_lease(now) {
             return actions.push(Action::Read(Permit {
                 request,
@@ -99,7 +102,7 @@ impl Replica {
         }
     }
 
-    fn is_close(&self, peer: PeerId) -> bool {
+    pub(crate) fn is_close(&self, peer: PeerId) -> bool {
         let committed = self.raw.raft.raft_log.committed;
         let progress = self.progress(peer);
         progress.is_some_and(|it| it.is_active && it.matched + CLOSE_BEHIND >= committed)

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::entry::LogEntry;
+use crate::bytes_of::{CodecError, Reader};
+use crate::entry::{LogEntry, Proposal};
 use crate::frame::PeerMessage;
 use crate::ids::{PeerId, Place, RequestId};
 use crate::membership::Change;
@@ -13,12 +14,9 @@ pub enum Event {
     /// About every [`TICK`](crate::TICK).
     Tick,
     Message(PeerMessage),
-    /// Operations that are to be logged and applied. Without operations it only moves the
-    /// partition's time.
-    Propose {
-        request: RequestId,
-        operations: Bytes,
-    },
+    /// Operations that are to be logged and applied, in this order. Those without operations only
+    /// move the partition's time.
+    Propose(Vec<Proposal>),
     /// A linearizable read: answered by a permit or a refusal.
     Read {
         request: RequestId,
@@ -97,6 +95,29 @@ pub struct Promise {
     pub committed: u64,
 }
 
+impl Promise {
+    /// Three numbers (u64): the term, the vote, 0 being nobody, and what is decided.
+    pub fn to_bytes(&self) -> [u8; 24] {
+        let vote = self.vote.map_or(0, |peer| peer.0);
+        let mut bytes = [0; 24];
+        for (place, number) in [self.term, vote, self.committed].iter().enumerate() {
+            bytes[place * 8..][..8].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, CodecError> {
+        let mut reader = Reader::new(bytes);
+        let (term, vote, committed) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        reader.end()?;
+        Ok(Self {
+            term,
+            vote: Some(PeerId(vote)).filter(|peer| peer.0 != 0),
+            committed,
+        })
+    }
+}
+
 /// A decided entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
@@ -125,4 +146,23 @@ pub enum Refusal {
     NoReplicas,
     /// -UNCERTAIN: it is logged, and may come to be applied or not.
     Uncertain,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_read_as_they_are_written() {
+        for vote in [None, Some(PeerId(7))] {
+            let promise = Promise {
+                term: 3,
+                vote,
+                committed: 1 << 40,
+            };
+            let bytes = Bytes::copy_from_slice(&promise.to_bytes());
+            assert_eq!(Promise::from_bytes(bytes.clone()), Ok(promise));
+            assert!(Promise::from_bytes(bytes.slice(1..)).is_err());
+        }
+    }
 }

@@ -7,7 +7,9 @@ use crate::events::{Action, Refusal};
 use crate::ids::{PeerId, Place};
 use crate::replica::Replica;
 use crate::sense::makes_sense;
-use crate::time::{HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE};
+use crate::time::{
+    HEARTBEAT_TICKS, IDLE_AFTER_TICKS, IDLE_HEARTBEAT_TICKS, Now, PROMISE, SNAPSHOT_PATIENCE,
+};
 
 /// How a candidate says that the leader itself wants it to lead; the library does not export it.
 const TRANSFER: &[u8] = b"CampaignTransfer";
@@ -37,7 +39,12 @@ impl Replica {
     }
 
     fn tick_leader(&mut self, now: Now) {
-        if self.ticks.is_multiple_of(HEARTBEAT_TICKS) {
+        let is_idle = self.ticks >= self.asked_at_tick + IDLE_AFTER_TICKS;
+        let between = match is_idle {
+            true => IDLE_HEARTBEAT_TICKS,
+            false => HEARTBEAT_TICKS,
+        };
+        if self.ticks.is_multiple_of(between) {
             match self.raw.raft.commit_to_current_term() {
                 true => self.begin_round(now),
                 false => self.raw.ping(),

@@ -2,13 +2,17 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A partition's Raft group. Given by the catalog, never twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct GroupId(pub u64);
 
 /// One replica of a group, from when it joins until it leaves or forgets. Given by the coordinator,
 /// never twice in a group; 0 is nobody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct PeerId(pub u64);
 
 /// A client's request, unique in the process that it came to.
@@ -20,6 +24,12 @@ pub struct RequestId(pub u64);
 pub struct Place {
     pub term: u64,
     pub index: u64,
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 impl fmt::Display for PeerId {

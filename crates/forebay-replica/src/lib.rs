@@ -26,6 +26,7 @@ mod sense;
 #[cfg(test)]
 mod sim_tests;
 mod start;
+mod steering;
 mod tail;
 mod time;
 
@@ -38,5 +39,6 @@ pub use membership::{Change, Membership};
 pub use memory::{Durability, Forgot, Found, check_memory};
 pub use replica::{PeerProgress, Replica};
 pub use start::{Start, StartError};
+pub use steering::{Standing, WantedPeer, WantedPeers, next_change, next_leader};
 pub use tail::SnapshotFacts;
 pub use time::{LEASE, Now, PROMISE, TICK};

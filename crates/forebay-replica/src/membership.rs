@@ -1,14 +1,21 @@
 //! Who belongs to a group.
 
+use bytes::{BufMut, Bytes, BytesMut};
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
 };
 
+use serde::{Deserialize, Serialize};
+
+use crate::bytes_of::{CodecError, Reader};
 use crate::ids::PeerId;
+
+/// The most peers in each list of a group.
+const MOST_PEERS: usize = 64;
 
 /// A group's peers. While `outgoing` is not empty the group goes from one set of voters to another,
 /// and whatever is decided needs a majority of both.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Membership {
     pub voters: Vec<PeerId>,
     /// They get the log, and do not vote.
@@ -45,15 +52,48 @@ impl Membership {
         all.iter().any(|peers| peers.contains(&peer))
     }
 
+    fn lists(&self) -> [&Vec<PeerId>; 4] {
+        let Self {
+            voters,
+            learners,
+            outgoing,
+            learners_next,
+        } = self;
+        [voters, learners, outgoing, learners_next]
+    }
+
+    /// Four lists, voters, learners, outgoing and learners to be, each a count (u32) and peers
+    /// (u64).
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        for peers in self.lists() {
+            out.put_u32_le(peers.len() as u32);
+            peers.iter().for_each(|peer| out.put_u64_le(peer.0));
+        }
+        out.freeze()
+    }
+
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, CodecError> {
+        let mut reader = Reader::new(bytes);
+        let mut peers = || {
+            let count = reader.count("peers of a group", MOST_PEERS)?;
+            let peers = (0..count).map(|_| reader.u64().map(PeerId));
+            peers.collect::<Result<Vec<_>, _>>()
+        };
+        let membership = Self {
+            voters: peers()?,
+            learners: peers()?,
+            outgoing: peers()?,
+            learners_next: peers()?,
+        };
+        reader.end()?;
+        Ok(membership)
+    }
+
     /// Whether the library can take it.
     pub(crate) fn is_sound(&self) -> bool {
         let is_once = |peers: &[PeerId]| peers.windows(2).all(|two| two[0] < two[1]);
-        let lists = [
-            &self.voters,
-            &self.learners,
-            &self.outgoing,
-            &self.learners_next,
-        ];
+        let lists = self.lists();
         let has_nobody = lists.iter().any(|peers| peers.contains(&PeerId(0)));
         let is_voter = |peer: &PeerId| self.voters.contains(peer) || self.outgoing.contains(peer);
         let leaves = |peer: &PeerId| self.outgoing.contains(peer) && !self.voters.contains(peer);
@@ -110,4 +150,31 @@ pub(crate) fn to_raft(changes: &[Change]) -> ConfChangeV2 {
     }
     change.set_changes(changes.iter().map(single).collect::<Vec<_>>().into());
     change
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_read_as_they_are_written() {
+        let joint = Membership {
+            voters: vec![PeerId(1), PeerId(9)],
+            learners: vec![PeerId(4)],
+            outgoing: vec![PeerId(1), PeerId(2)],
+            learners_next: Vec::new(),
+        };
+        for members in [Membership::default(), joint] {
+            let bytes = members.to_bytes();
+            assert_eq!(Membership::from_bytes(bytes.clone()), Ok(members));
+            for len in 0..bytes.len() {
+                assert!(Membership::from_bytes(bytes.slice(..len)).is_err());
+            }
+        }
+        let many = Bytes::from_static(&[255; 40]);
+        assert!(matches!(
+            Membership::from_bytes(many),
+            Err(CodecError::TooMany { .. })
+        ));
+    }
 }

@@ -84,8 +84,9 @@ impl Reads {
         self.confirmed
     }
 
-    pub fn holds_lease(&self, now: Duration) -> bool {
-        self.confirmed.is_some_and(|begun| now < begun + LEASE)
+    /// Until when no other leader can have been elected.
+    pub fn lease_end(&self) -> Option<Duration> {
+        self.confirmed.map(|begun| begun + LEASE)
     }
 
     /// The group changes: only rounds that begin from now on say who follows.
@@ -135,11 +136,10 @@ mod tests {
         let mut reads = Reads::new(5);
         reads.wait(SECOND, RequestId(9));
         let mark = reads.begin(SECOND, PeerId(1));
-        assert!(!reads.holds_lease(SECOND), "nobody has answered");
+        assert_eq!(reads.lease_end(), None, "nobody has answered");
         // However late the answer is, it says what held when the question came.
         assert_eq!(reads.confirm(&mark), [RequestId(9)]);
-        assert!(reads.holds_lease(SECOND + LEASE / 2));
-        assert!(!reads.holds_lease(SECOND + LEASE));
+        assert_eq!(reads.lease_end(), Some(SECOND + LEASE));
         assert!(
             reads.confirm(&mark).is_empty(),
             "an answer that comes twice"
@@ -157,9 +157,9 @@ mod tests {
             [RequestId(9)],
             "the read itself may be answered"
         );
-        assert!(!reads.holds_lease(SECOND));
+        assert_eq!(reads.lease_end(), None);
         let mark = reads.begin(SECOND * 2, PeerId(1));
         reads.confirm(&mark);
-        assert!(reads.holds_lease(SECOND * 2));
+        assert_eq!(reads.lease_end(), Some(SECOND * 2 + LEASE));
     }
 }

@@ -45,6 +45,8 @@ pub struct Replica {
     pub(crate) election_ticks: u64,
     pub(crate) last_tick: Duration,
     pub(crate) ticks: u64,
+    /// When a client asked something last.
+    pub(crate) asked_at_tick: u64,
     pub(crate) clock: PartitionClock,
     /// What is being written, and the messages that wait for it.
     pub(crate) writing: Option<Writing>,
@@ -126,6 +128,7 @@ impl Replica {
             election_ticks: 0,
             last_tick: now.monotonic,
             ticks: 0,
+            asked_at_tick: 0,
             clock,
             writing: None,
             gathered: Vec::new(),
@@ -179,19 +182,7 @@ impl Replica {
                 self.hear(now, message.raft, &mut actions);
             }
             Event::Message(_) => {}
-            Event::Propose {
-                request,
-                operations,
-            } => {
-                self.take_proposal(
-                    now,
-                    Proposal {
-                        request,
-                        operations,
-                    },
-                    &mut actions,
-                );
-            }
+            Event::Propose(proposals) => self.take_proposals(now, proposals, &mut actions),
             Event::Read { request } => self.take_read(now, request, &mut actions),
             Event::Persisted { number } => self.take_persisted(number, &mut actions),
             Event::Applied { index } => self.take_applied(index),
@@ -237,6 +228,24 @@ impl Replica {
         self.raw.store().applied()
     }
 
+    /// Entries up to this one are decided, as far as this replica knows.
+    pub fn committed(&self) -> u64 {
+        self.raw.raft.raft_log.committed
+    }
+
+    /// Until when this replica leads alone, if all that was decided under others is applied here as
+    /// far as its engine has said. A read needs all that is decided to be applied besides.
+    pub fn lease(&self) -> Option<Duration> {
+        let is_caught_up = self.applied().place.term == self.raw.raft.term;
+        self.lease_end().filter(|_| is_caught_up)
+    }
+
+    /// What may be forgotten of the log so that no more than so many bytes of applied entries are
+    /// kept for peers; `None`: nothing.
+    pub fn trim_to(&self, most_bytes: u64) -> Option<u64> {
+        self.raw.store().trim_to(most_bytes)
+    }
+
     /// How far its peers are, if this replica leads.
     pub fn progress(&self, peer: PeerId) -> Option<PeerProgress> {
         let progress = self.raw.raft.prs().get(peer.0);
@@ -256,13 +265,19 @@ impl Replica {
         }
     }
 
-    /// No other peer leads, and none has been elected.
-    pub(crate) fn holds_lease(&self, now: Now) -> bool {
+    /// Until then no other peer leads, and none has been elected.
+    pub(crate) fn lease_end(&self) -> Option<Duration> {
         let raft = &self.raw.raft;
-        self.is_leader()
-            && (is_planted(Bug::ReadsWhenStale) || self.reads.holds_lease(now.monotonic))
-            && self.handed_over_in != raft.term
-            && !raft.has_pending_conf()
+        let may_hold =
+            self.is_leader() && self.handed_over_in != raft.term && !raft.has_pending_conf();
+        self.reads.lease_end().filter(|_| may_hold)
+    }
+
+    pub(crate) fn holds_lease(&self, now: Now) -> bool {
+        match is_planted(Bug::ReadsWhenStale) {
+            true => self.is_leader(),
+            false => self.lease_end().is_some_and(|end| now.monotonic < end),
+        }
     }
 
     /// Whether a majority answered lately, or may yet do so for the first time.

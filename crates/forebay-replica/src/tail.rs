@@ -94,6 +94,18 @@ impl Tail {
         }
     }
 
+    /// The last applied entry that need not be kept where the others take no more bytes than this.
+    pub fn trim_to(&self, most_bytes: u64) -> Option<u64> {
+        let applied = self.applied.place.index.saturating_sub(self.before.index);
+        let mut kept_bytes = 0;
+        let all = self.entries.iter().take(applied as usize);
+        let past = all.rev().find(|entry| {
+            kept_bytes += Self::size(entry);
+            kept_bytes > most_bytes
+        });
+        past.map(|entry| entry.index)
+    }
+
     pub fn place_of(&self, index: u64) -> Option<Place> {
         if index == self.before.index {
             return Some(self.before);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::disk::Written;
+use super::store::{StateCopy, Trouble, Wrote};
 use super::world::{Life, MS, SECOND, World};
 use crate::entry::Content;
-use crate::events::{Action, Committed, Event, Permit};
+use crate::events::{Action, Committed, Event, Permit, Persist};
 use crate::frame::{PeerMessage, decode, encode};
 use crate::ids::{PeerId, Place};
 use crate::memory::Durability;
+use crate::tail::SnapshotFacts;
 
 impl World {
     pub fn carry_out(&mut self, life: Life, actions: Vec<Action>) {
@@ -37,7 +38,11 @@ impl World {
                 }
                 Action::Refuse { request, why } => self.refused(life, request, why),
                 Action::FetchSnapshot { from, at_least } => self.fetch(life, from, at_least),
-                Action::DropSnapshot => process.staged = None,
+                Action::DropSnapshot => {
+                    if let Some(store) = self.store(life) {
+                        store.drop_copy();
+                    }
+                }
             }
         }
         for (to, messages) in messages {
@@ -84,38 +89,58 @@ impl World {
     }
 
     fn written(&mut self, life: Life) {
-        let is_full = self.hosts[life.host].is_full;
         let Some(process) = self.process(life) else {
             return;
         };
         process.is_writing = false;
-        if is_full {
-            return self.write(life);
-        }
         let Some(persist) = process.writes.pop_front() else {
             return;
         };
-        let mut state = None;
-        if let Some(facts) = &persist.snapshot {
-            state = process.staged.take();
-            process.state = state.clone().expect("a copy is put in place that came");
-            (process.applied, process.flushed) = (facts.clone(), facts.place.index);
-        }
-        let (number, is_awaited) = (persist.number, persist.is_awaited);
-        let installs = state.is_some();
-        let disk = self.hosts[life.host]
-            .disk
-            .as_mut()
-            .expect("it runs from there");
-        disk.write(Written::Log(persist, state));
+        let written = self.store(life).map(|store| store.write(&persist));
+        let installs = match written {
+            Some(Ok(Wrote::All { installs })) => installs,
+            Some(Ok(Wrote::CopyOnly)) => {
+                self.installed(life, &persist);
+                return self.write_again(life, persist);
+            }
+            Some(Err(Trouble::NoRoom)) => {
+                if let Some(process) = self.process(life) {
+                    process.writes.push_front(persist);
+                }
+                return self.write(life);
+            }
+            Some(Err(trouble)) => return self.trouble(life, trouble),
+            None => return,
+        };
         if installs {
-            self.count("copies");
-            self.check_state(life);
+            self.installed(life, &persist);
         }
-        if is_awaited {
-            self.acknowledge(life, number);
+        if persist.is_awaited {
+            self.acknowledge(life, persist.number);
         }
         self.write(life);
+        self.read_all(life);
+    }
+
+    /// A copy was put in place.
+    fn installed(&mut self, life: Life, persist: &Persist) {
+        if let (Some(process), Some(facts)) = (self.process(life), &persist.snapshot) {
+            (process.applied, process.flushed) = (facts.clone(), facts.place.index);
+        }
+        self.count("copies");
+        self.check_state(life);
+    }
+
+    /// What is left of a wish, after a while in which the process may end.
+    fn write_again(&mut self, life: Life, persist: Persist) {
+        let delay = self.between(0, 200 * MS);
+        if let Some(process) = self.process(life) {
+            process.writes.push_front(persist);
+            process.is_writing = true;
+            self.after(delay, move |world| {
+                world.on_host(life, move |world| world.written(life));
+            });
+        }
         self.read_all(life);
     }
 
@@ -128,10 +153,9 @@ impl World {
         let delay = self.between(200, most);
         self.after(delay, move |world| {
             world.on_host(life, move |world| {
-                if let Some(disk) = &mut world.hosts[life.host].disk {
-                    disk.sync();
+                if world.sync(life) {
+                    world.tell(life, Event::Persisted { number });
                 }
-                world.tell(life, Event::Persisted { number });
             });
         });
     }
@@ -175,22 +199,23 @@ impl World {
         if committed.entry.place.index <= process.applied.place.index {
             return;
         }
-        let mut answers = Vec::new();
-        if let Content::Batch {
-            stamp_ms,
-            proposals,
-        } = &committed.entry.content
-        {
-            for proposal in proposals {
-                let answer = process.state.apply(&proposal.operations, *stamp_ms);
-                answers.push((proposal.request, answer));
-            }
-        }
+        let applied = self.store(life).map(|store| store.apply(committed));
+        let answers = match applied {
+            Some(Ok(answers)) => answers,
+            Some(Err(trouble)) => return self.trouble(life, trouble),
+            None => return,
+        };
+        let Some(process) = self.process(life) else {
+            return;
+        };
         let before = std::mem::replace(&mut process.applied, committed.facts.clone());
         self.check_applied(life, &before, committed);
-        for (request, answer) in answers {
+        let Content::Batch { proposals, .. } = &committed.entry.content else {
+            return;
+        };
+        for (proposal, answer) in proposals.iter().rev().zip(answers.into_iter().rev()).rev() {
             if committed.is_awaited {
-                self.answered(life, request, answer);
+                self.answered(life, proposal.request, answer);
             }
         }
     }
@@ -198,21 +223,30 @@ impl World {
     /// Runs are written now and then; the log before them may go, but for a part for peers.
     fn flush(&mut self, life: Life) {
         let (every, kept) = (self.between(20, 80), self.between(0, 40));
-        let is_full = self.hosts[life.host].is_full;
         let Some(process) = self.process(life) else {
             return;
         };
-        let index = process.applied.place.index;
-        if is_full || index < process.flushed + every {
+        let (applied, flushed) = (process.applied.clone(), process.flushed);
+        let Some(store) = self.store(life) else {
             return;
-        }
-        process.flushed = index;
+        };
+        let index = applied.place.index;
         let through = index.saturating_sub(kept);
-        let written = Written::Runs(process.applied.clone(), process.state.clone(), through);
-        if let Some(disk) = &mut self.hosts[life.host].disk {
-            disk.write(written);
+        let is_due = index >= flushed + every;
+        let done = match is_due {
+            true => store.flush(&applied, through),
+            false => store.work(),
+        };
+        match done {
+            Ok(()) if is_due => {
+                if let Some(process) = self.process(life) {
+                    process.flushed = index;
+                }
+                self.tell(life, Event::Trim { through });
+            }
+            Ok(()) | Err(Trouble::NoRoom) => {}
+            Err(trouble) => self.trouble(life, trouble),
         }
-        self.tell(life, Event::Trim { through });
     }
 
     /// Reads what may be read already. The answer is given a while later, if it still may.
@@ -229,9 +263,11 @@ impl World {
             let Some(key) = self.clients.key_of(permit.request) else {
                 continue;
             };
-            let value = self
-                .process(life)
-                .and_then(|process| process.state.get(key));
+            let value = match self.store(life).map(|store| store.get(key)) {
+                Some(Ok(value)) => value,
+                Some(Err(trouble)) => return self.trouble(life, trouble),
+                None => return,
+            };
             let is_slow = self.chance(20);
             let delay = if is_slow {
                 self.between(0, 1500 * MS)
@@ -271,24 +307,37 @@ impl World {
             let lost = self.net.cuts.contains(&(*at, life.host));
             !lost && !self.hosts[*at].is_paused
         });
-        let process = source.and_then(|at| self.hosts[at].process.as_ref());
-        let copy = process.map(|process| (process.applied.clone(), process.state.clone()));
+        let copy = source.and_then(|at| self.copy_at(at));
         let copy = copy.filter(|(facts, _)| facts.place.index >= at_least.index);
         let delay = self.between(MS, SECOND / 10);
         self.after(delay, move |world| {
-            world.on_host(life, move |world| {
-                let event = match copy {
-                    Some((facts, state)) => {
-                        if let Some(process) = world.process(life) {
-                            process.staged = Some(state);
-                        }
-                        Event::SnapshotCame(facts)
-                    }
-                    None => Event::SnapshotFailed,
-                };
-                world.tell(life, event);
-            });
+            world.on_host(life, move |world| world.came(life, copy));
         });
+    }
+
+    fn copy_at(&mut self, at: usize) -> Option<(SnapshotFacts, StateCopy)> {
+        let applied = self.hosts[at].process.as_ref()?.applied.clone();
+        let life = self.life(at);
+        match self.store(life)?.copy(&applied) {
+            Ok(copy) => Some(copy),
+            Err(Trouble::NoRoom) => None,
+            Err(trouble) => {
+                self.trouble(life, trouble);
+                None
+            }
+        }
+    }
+
+    fn came(&mut self, life: Life, copy: Option<(SnapshotFacts, StateCopy)>) {
+        let brought = match (copy, self.store(life)) {
+            (Some((facts, copy)), Some(store)) => store.bring(copy).map(|()| facts),
+            _ => Err(Trouble::NoRoom),
+        };
+        match brought {
+            Ok(facts) => self.tell(life, Event::SnapshotCame(facts)),
+            Err(Trouble::NoRoom) => self.tell(life, Event::SnapshotFailed),
+            Err(trouble) => self.trouble(life, trouble),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::linear::{Verdict, check};
+use super::model::State;
 use super::world::{Life, World};
 use crate::events::Committed;
 use crate::ids::{PeerId, Place};
@@ -17,6 +18,9 @@ pub struct Checks {
     /// What was applied at an index, and what the state was then.
     applied: BTreeMap<u64, (Place, u64)>,
     states: BTreeMap<u64, u64>,
+    /// The state as it should be after the last entry that anybody has applied.
+    model: State,
+    model_index: u64,
     stamp_ms: BTreeMap<u64, u64>,
 }
 
@@ -61,6 +65,14 @@ impl World {
         }
         let stamp = committed.facts.stamp_ms;
         self.checks.stamp_ms.insert(place.index, stamp);
+        if place.index > self.checks.model_index {
+            self.checks.model_index = place.index;
+            for (stamp_ms, bytes) in committed.operations() {
+                self.checks.model.apply(bytes, stamp_ms);
+            }
+            let hash = self.checks.model.hash();
+            self.checks.states.entry(place.index).or_insert(hash);
+        }
         self.check_state(life);
     }
 
@@ -68,7 +80,12 @@ impl World {
         let Some(process) = self.process(life) else {
             return;
         };
-        let (index, hash) = (process.applied.place.index, process.state.hash());
+        let index = process.applied.place.index;
+        let hash = match self.store(life).map(|store| store.hash()) {
+            Some(Ok(Some(hash))) => hash,
+            Some(Err(trouble)) => return self.trouble(life, trouble),
+            Some(Ok(None)) | None => return,
+        };
         if *self.checks.states.entry(index).or_insert(hash) != hash {
             let host = life.host;
             self.fail(format!(
@@ -110,6 +127,25 @@ impl World {
             let (is, should) = (process.applied.place, leader.applied.place);
             (is != should).then(|| format!("host {at} is at {is}, and the leader at {should}"))
         })
+    }
+
+    /// All replicas have what they should, and their disks were used in the same way as by any run
+    /// of this seed.
+    pub fn check_at_the_end(&mut self) {
+        for at in 0..self.hosts.len() {
+            let life = self.life(at);
+            self.check_state(life);
+            let Some(disk) = &self.hosts[at].disk else {
+                continue;
+            };
+            for (what, count) in disk.store.counts() {
+                *self.counts.entry(what).or_insert(0) += count;
+            }
+            match disk.store.calls() {
+                0 => {}
+                calls => self.mix(&calls.to_le_bytes()),
+            }
+        }
     }
 
     /// Each key's history is one that a single map could have.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::linear::Call;
 use super::model::{Answer, EXPIRING, Op};
 use super::world::{Life, MS, SECOND, World};
+use crate::entry::Proposal;
 use crate::events::{Event, Refusal};
 use crate::ids::RequestId;
 
@@ -37,6 +38,8 @@ pub struct Habits {
     pub writes_to_leader: u64,
     /// They only set and get.
     pub are_plain: bool,
+    /// Some of what they add they do not ask the sum of.
+    pub add_blindly: bool,
 }
 
 impl Default for Habits {
@@ -49,6 +52,7 @@ impl Default for Habits {
             reads_to_leader: 400,
             writes_to_leader: 850,
             are_plain: false,
+            add_blindly: false,
         }
     }
 }
@@ -143,11 +147,13 @@ impl World {
             0..7 => Op::Get,
             7..10 => Op::Set(value),
             10 => Op::Delete,
+            11..16 if habits.add_blindly && self.chance(600) => Op::Increase(1000),
             11..16 => Op::Add(1000),
             16..18 => Op::SetIfAbsent(value),
             _ => {
-                let process = self.hosts[self.clients.leader].process.as_ref();
-                let seen = process.and_then(|process| process.state.get(key));
+                let life = self.life(self.clients.leader);
+                let seen = self.store(life).map(|store| store.get(key));
+                let seen = seen.and_then(Result::ok).flatten();
                 Op::CompareAndSet(seen.unwrap_or(0), value)
             }
         };
@@ -206,10 +212,10 @@ impl World {
                     life,
                     match op {
                         Op::Get => Event::Read { request },
-                        _ => Event::Propose {
+                        _ => Event::Propose(vec![Proposal {
                             request,
                             operations,
-                        },
+                        }]),
                     },
                 );
             });
@@ -305,7 +311,11 @@ impl World {
                 .go_on_until(8 * SECOND, |world| world.is_answered(request))
                 .is_none()
             {
-                self.fail(format!("key {key} is not read though all is well"));
+                let asked = self.clients.asked.get(&request);
+                self.fail(format!(
+                    "key {key} is not read though all is well: {asked:?}, {:?}",
+                    self.unsettled()
+                ));
             }
         }
     }

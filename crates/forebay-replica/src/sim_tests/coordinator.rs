@@ -3,7 +3,8 @@
 use super::world::{MS, World};
 use crate::events::Event;
 use crate::ids::PeerId;
-use crate::membership::{Change, Membership};
+use crate::membership::Membership;
+use crate::steering::{WantedPeer, WantedPeers, next_change};
 
 impl World {
     pub fn start_coordinator(&mut self) {
@@ -34,40 +35,26 @@ impl World {
             return;
         };
         let members = process.replica.membership().clone();
-        if let Some(changes) = self.next_change(&members) {
+        let standing = process.replica.standing().unwrap_or_default();
+        if let Some(changes) = next_change(&self.wanted_peers(), &members, &standing) {
             let life = self.life(leader);
             self.tell(life, Event::Change(changes));
         }
         self.clear_unwanted(&members);
     }
 
-    fn next_change(&self, members: &Membership) -> Option<Vec<Change>> {
-        let wanted: Vec<_> = self
-            .wanted
-            .iter()
-            .filter_map(|at| self.peer_of(*at))
-            .collect();
-        let is_old = |peer: &&PeerId| !wanted.contains(peer);
-        if let Some(learner) = members.learners.iter().find(|peer| wanted.contains(peer)) {
-            // The new one comes as the old one goes: never a voter more that cannot answer.
-            let old = members.voters.iter().find(is_old);
-            let removal = old.map(|old| Change::Remove(*old));
-            return Some(
-                [Some(Change::Promote(*learner)), removal]
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-            );
+    fn wanted_peers(&self) -> WantedPeers {
+        let peers = self.wanted.iter().filter_map(|at| self.peer_of(*at));
+        let ready = |peer| WantedPeer {
+            peer,
+            is_ready: true,
+        };
+        let last = self.peers.keys().last().map_or(0, |peer| peer.0);
+        WantedPeers {
+            peers: peers.map(ready).collect(),
+            replicas: self.wanted.len(),
+            next_peer: PeerId(last + 1),
         }
-        if let Some(old) = members.learners.iter().find(is_old) {
-            return Some(vec![Change::Remove(*old)]);
-        }
-        let new = wanted.iter().find(|peer| !members.contains(**peer));
-        if let Some(new) = new {
-            return Some(vec![Change::AddLearner(*new)]);
-        }
-        let old = members.voters.iter().find(is_old)?;
-        Some(vec![Change::Remove(*old)])
     }
 
     /// A replica that has left goes, once the group has gone on without it.

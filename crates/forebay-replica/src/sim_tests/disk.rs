@@ -1,13 +1,13 @@
 //! A simulated log and engine state on a disk: what was written, and how much of it is synced.
 
+use super::model::{Answer, State};
+use super::store::{StateCopy, Store, Trouble, Wrote};
 use crate::entry::LogEntry;
-use crate::events::{Persist, Promise};
+use crate::events::{Committed, Persist, Promise};
 use crate::ids::{GroupId, PeerId, Place};
 use crate::memory::Found;
 use crate::start::Start;
 use crate::tail::SnapshotFacts;
-
-use super::model::State;
 
 #[derive(Debug, Clone)]
 pub enum Written {
@@ -27,12 +27,20 @@ pub struct Kept {
 }
 
 #[derive(Debug)]
-pub struct SimDisk {
-    pub peer: PeerId,
+struct SimDisk {
     base: Kept,
     journal: Vec<Written>,
     synced: usize,
-    pub found: Found,
+}
+
+/// A model state and its disk.
+#[derive(Debug)]
+pub struct ModelStore {
+    disk: SimDisk,
+    is_full: bool,
+    /// What the process has in memory.
+    state: State,
+    staged: Option<State>,
 }
 
 impl Kept {
@@ -63,7 +71,7 @@ impl Kept {
 }
 
 impl SimDisk {
-    pub fn new(start: &Start, found: Found) -> Self {
+    fn new(start: &Start) -> Self {
         let base = Kept {
             promise: start.promise,
             applied: start.applied.clone(),
@@ -72,15 +80,13 @@ impl SimDisk {
             entries: Vec::new(),
         };
         Self {
-            peer: start.me,
             base,
             journal: Vec::new(),
             synced: 0,
-            found,
         }
     }
 
-    pub fn write(&mut self, written: Written) {
+    fn write(&mut self, written: Written) {
         self.journal.push(written);
         if self.synced == self.journal.len() - 1 && self.synced > 64 {
             for written in self.journal.drain(..self.synced) {
@@ -91,37 +97,129 @@ impl SimDisk {
     }
 
     /// All that is written so far.
-    pub fn sync(&mut self) {
+    fn sync(&mut self) {
         self.synced = self.journal.len();
     }
 
-    pub fn unsynced(&self) -> usize {
+    fn unsynced(&self) -> usize {
         self.journal.len() - self.synced
     }
 
     /// Power is lost: of what is not synced a beginning is left.
-    pub fn lose(&mut self, left: usize) {
+    fn lose(&mut self, left: usize) {
         self.journal.truncate(self.synced + left);
         self.synced = self.journal.len();
     }
 
-    pub fn recover(&self) -> Kept {
+    fn recover(&self) -> Kept {
         let mut kept = self.base.clone();
         self.journal.iter().for_each(|written| kept.take(written));
         kept
     }
+}
 
-    pub fn start(&self, group: GroupId, seed: u64) -> (Start, State) {
-        let kept = self.recover();
-        let start = Start {
+impl ModelStore {
+    pub fn new(start: &Start) -> Self {
+        Self {
+            disk: SimDisk::new(start),
+            is_full: false,
+            state: State::default(),
+            staged: None,
+        }
+    }
+}
+
+impl Store for ModelStore {
+    fn open(&mut self, found: &Found, _: u64) -> Result<Found, Trouble> {
+        Ok(found.clone())
+    }
+
+    fn start(&mut self, group: GroupId, me: PeerId, seed: u64) -> Result<Start, Trouble> {
+        let kept = self.disk.recover();
+        self.state = kept.state;
+        Ok(Start {
             group,
-            me: self.peer,
+            me,
             promise: kept.promise,
             applied: kept.applied,
             before: kept.before,
             entries: kept.entries,
             seed,
-        };
-        (start, kept.state)
+        })
+    }
+
+    fn end(&mut self) {
+        self.staged = None;
+    }
+
+    fn lose_power(&mut self, draw: u64) {
+        let left = draw % (self.disk.unsynced() as u64 + 1);
+        self.disk.lose(left as usize);
+    }
+
+    fn stop_clean(&mut self) -> bool {
+        self.disk.sync();
+        true
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
+    fn write(&mut self, persist: &Persist) -> Result<Wrote, Trouble> {
+        if self.is_full {
+            return Err(Trouble::NoRoom);
+        }
+        let mut state = None;
+        if persist.snapshot.is_some() {
+            state = self.staged.take();
+            self.state = state.clone().expect("a copy is put in place that came");
+        }
+        let installs = state.is_some();
+        self.disk.write(Written::Log(persist.clone(), state));
+        Ok(Wrote::All { installs })
+    }
+
+    fn sync(&mut self) -> Result<(), Trouble> {
+        self.disk.sync();
+        Ok(())
+    }
+
+    fn apply(&mut self, committed: &Committed) -> Result<Vec<Answer>, Trouble> {
+        let operations = committed.operations().into_iter();
+        let answers = operations.map(|(stamp_ms, bytes)| self.state.apply(bytes, stamp_ms));
+        Ok(answers.collect())
+    }
+
+    fn get(&self, key: u8) -> Result<Option<i64>, Trouble> {
+        Ok(self.state.get(key))
+    }
+
+    fn hash(&mut self) -> Result<Option<u64>, Trouble> {
+        Ok(Some(self.state.hash()))
+    }
+
+    fn flush(&mut self, applied: &SnapshotFacts, through: u64) -> Result<(), Trouble> {
+        if self.is_full {
+            return Err(Trouble::NoRoom);
+        }
+        let written = Written::Runs(applied.clone(), self.state.clone(), through);
+        self.disk.write(written);
+        Ok(())
+    }
+
+    fn copy(&mut self, applied: &SnapshotFacts) -> Result<(SnapshotFacts, StateCopy), Trouble> {
+        Ok((applied.clone(), StateCopy::Model(self.state.clone())))
+    }
+
+    fn bring(&mut self, copy: StateCopy) -> Result<(), Trouble> {
+        if let StateCopy::Model(state) = copy {
+            self.staged = Some(state);
+        }
+        Ok(())
+    }
+
+    fn drop_copy(&mut self) {
+        self.staged = None;
     }
 }

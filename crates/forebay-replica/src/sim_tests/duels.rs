@@ -21,6 +21,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
         reads_to_leader: 0,
         writes_to_leader: 300,
         are_plain: true,
+        add_blindly: false,
     };
     world.start_clients(7);
     world.go_on_for(SECOND);

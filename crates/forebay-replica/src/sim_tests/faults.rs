@@ -1,9 +1,13 @@
 //! Faults, as a seed draws them.
 
-use super::world::{MS, SECOND, World};
+use super::store::Trouble;
+use super::world::{MS, SECOND, Stores, World};
 use crate::bugs::{Bug, is_planted};
 use crate::events::Event;
 use crate::memory::Durability;
+
+/// So many calls of its disk no process makes.
+const NEVER: u64 = 1 << 60;
 
 /// Faults now and then, until the storm is over.
 pub fn schedule(world: &mut World, seconds: u64) {
@@ -14,7 +18,27 @@ pub fn schedule(world: &mut World, seconds: u64) {
     }
     world.is_stormy = true;
     let end = world.now + seconds * SECOND;
+    if let Stores::Real(_) = world.stores {
+        next_death(world, end);
+    }
     next_fault(world, end);
+}
+
+/// Now and then a process ends in the midst of a write, a flush, a merge or the like.
+fn next_death(world: &mut World, end: u64) {
+    let pause = world.between(200 * MS, 4000 * MS);
+    if world.now + pause > end {
+        return;
+    }
+    world.after(pause, move |world| {
+        let hosts = world.hosts.len() as u64;
+        let (at, calls) = (world.dice.below(hosts), world.dice.below(40));
+        let life = world.life(at as usize);
+        if let Some(store) = world.store(life) {
+            store.die_within(calls);
+        }
+        next_death(world, end);
+    });
 }
 
 fn next_fault(world: &mut World, end: u64) {
@@ -65,8 +89,8 @@ fn fault(world: &mut World, at: usize, long: u64) {
             });
         }
         10 => {
-            world.hosts[at].is_full = true;
-            world.after(long, move |world| world.hosts[at].is_full = false);
+            world.set_full(at, true);
+            world.after(long, move |world| world.set_full(at, false));
         }
         11 => {
             world.hosts[at].is_slow = true;
@@ -161,9 +185,23 @@ impl World {
         self.is_stormy = false;
         self.net = super::world::SimNet::default();
         for at in 0..self.hosts.len() {
-            (self.hosts[at].is_full, self.hosts[at].is_slow) = (false, false);
+            self.set_full(at, false);
+            self.hosts[at].is_slow = false;
             self.resume(at);
             self.start(at);
+            self.let_live(at);
+        }
+    }
+
+    /// No death is planned any more; one that nobody has noticed is.
+    fn let_live(&mut self, at: usize) {
+        let life = self.life(at);
+        let Some(store) = self.store(life) else {
+            return;
+        };
+        store.die_within(NEVER);
+        if store.is_dead() {
+            self.trouble(life, Trouble::NoRoom);
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::disk::SimDisk;
-use super::model::State;
-use super::world::{GROUP, Job, Life, MS, World};
+use super::disk::ModelStore;
+use super::real::RealStore;
+use super::store::{Store, Trouble};
+use super::world::{GROUP, Job, Life, MS, Stores, World};
 use crate::events::{Committed, Event, Permit, Persist};
 use crate::ids::PeerId;
 use crate::memory::{Durability, Found, check_memory};
@@ -19,7 +20,7 @@ pub struct SimHost {
     pub life: u64,
     pub boot: u128,
     pub process: Option<SimProcess>,
-    pub disk: Option<SimDisk>,
+    pub disk: Option<HostDisk>,
     /// Its process is stopped (SIGSTOP), and what comes meanwhile waits.
     pub is_paused: bool,
     pub backlog: Vec<Job>,
@@ -33,9 +34,15 @@ pub struct SimHost {
     pub unix_offset_ms: i64,
 }
 
+/// What outlives processes.
+pub struct HostDisk {
+    pub peer: PeerId,
+    pub found: Found,
+    pub store: Box<dyn Store>,
+}
+
 pub struct SimProcess {
     pub replica: Replica,
-    pub state: State,
     pub applied: SnapshotFacts,
     pub flushed: u64,
     /// Being written, applied, and read, in order.
@@ -44,7 +51,6 @@ pub struct SimProcess {
     pub applying: VecDeque<Vec<Committed>>,
     pub is_applying: bool,
     pub reading: Vec<Permit>,
-    pub staged: Option<State>,
 }
 
 impl SimHost {
@@ -93,7 +99,19 @@ impl World {
             log_is_whole: true,
         };
         self.peers.insert(start.me, at);
-        self.hosts[at].disk = Some(SimDisk::new(start, found));
+        let mut store: Box<dyn Store> = match self.stores {
+            Stores::Model => Box::new(ModelStore::new(start)),
+            Stores::Real(kind) => {
+                let seed = self.dice.next_u64();
+                Box::new(RealStore::new(start, self.durability, seed, kind))
+            }
+        };
+        store.set_full(self.hosts[at].is_full);
+        self.hosts[at].disk = Some(HostDisk {
+            peer: start.me,
+            found,
+            store,
+        });
         self.start(at);
     }
 
@@ -120,6 +138,14 @@ impl World {
         self.hosts[at].disk.as_ref().map(|disk| disk.peer)
     }
 
+    /// What a process keeps its state in, if it still runs.
+    pub fn store(&mut self, by: Life) -> Option<&mut (dyn Store + 'static)> {
+        let host = &mut self.hosts[by.host];
+        let runs = host.process.is_some() && host.life == by.life;
+        let disk = host.disk.as_mut().filter(|_| runs);
+        disk.map(|disk| &mut *disk.store)
+    }
+
     /// Starts a host's process, if it has a replica and none runs.
     pub fn start(&mut self, at: usize) {
         let seed = self.dice.next_u64();
@@ -129,14 +155,21 @@ impl World {
             return;
         };
         disk.found.boot_now = host.boot;
-        if check_memory(&disk.found).is_err() {
+        let found = match disk.store.open(&disk.found, seed) {
+            Ok(found) => found,
+            Err(trouble) => return self.not_started(at, trouble),
+        };
+        if check_memory(&found).is_err() {
             host.disk = None;
             self.count("forgot");
             return self.join(at);
         }
         disk.found.boot_then = host.boot;
         (disk.found.stopped_clean, disk.found.log_is_whole) = (false, true);
-        let (start, state) = disk.start(GROUP, seed);
+        let start = match disk.store.start(GROUP, disk.peer, seed) {
+            Ok(start) => start,
+            Err(trouble) => return self.not_started(at, trouble),
+        };
         let replica = match Replica::new(now, &start) {
             Ok(replica) => replica,
             Err(error) => return self.fail(format!("host {at} does not start: {error}")),
@@ -144,7 +177,6 @@ impl World {
         host.life += 1;
         host.process = Some(SimProcess {
             replica,
-            state,
             flushed: start.applied.place.index,
             applied: start.applied,
             writes: VecDeque::new(),
@@ -152,11 +184,38 @@ impl World {
             applying: VecDeque::new(),
             is_applying: false,
             reading: Vec::new(),
-            staged: None,
         });
         let life = self.life(at);
+        self.check_state(life);
         self.tick(life);
         self.sync_now_and_then(life);
+    }
+
+    fn not_started(&mut self, at: usize, trouble: Trouble) {
+        match trouble {
+            Trouble::Broken(problem) => self.fail(format!("host {at} does not start: {problem}")),
+            Trouble::NoRoom => {
+                self.end(at);
+                self.after(100 * MS, move |world| world.start(at));
+            }
+        }
+    }
+
+    /// A process cannot go on: it died in the midst of what it did, or should not have failed.
+    pub fn trouble(&mut self, life: Life, trouble: Trouble) {
+        let at = life.host;
+        let is_dead = self.store(life).is_some_and(|store| store.is_dead());
+        if !is_dead {
+            return self.fail(format!("host {at} cannot go on: {trouble:?}"));
+        }
+        self.count("deaths");
+        // What a sync was to make durable that was cut off is left to chance by the simulated disk.
+        match self.durability {
+            Durability::Sync => self.lose_power(at),
+            Durability::Os | Durability::EveryMs(_) => self.end(at),
+        }
+        let pause = self.between(MS, 500 * MS);
+        self.after(pause, move |world| world.start(at));
     }
 
     fn tick(&mut self, life: Life) {
@@ -177,13 +236,22 @@ impl World {
             _ => self.between(500 * MS, 5000 * MS),
         };
         self.after(pause, move |world| {
-            if world.process(life).is_some()
-                && let Some(disk) = &mut world.hosts[life.host].disk
-            {
-                disk.sync();
+            if world.sync(life) {
                 world.sync_now_and_then(life);
             }
         });
+    }
+
+    /// Whether the process still runs.
+    pub fn sync(&mut self, life: Life) -> bool {
+        let synced = self.store(life).map(|store| store.sync());
+        match synced {
+            Some(Err(trouble)) => {
+                self.trouble(life, trouble);
+                false
+            }
+            synced => synced.is_some(),
+        }
     }
 
     /// The process ends (kill -9): what it wrote is left.
@@ -193,30 +261,40 @@ impl World {
         host.process = None;
         host.is_paused = false;
         host.backlog.clear();
+        if let Some(disk) = &mut host.disk {
+            disk.store.end();
+        }
         self.disconnect(at);
     }
 
     /// The machine loses its power: what it synced is left, and some of the rest.
     pub fn lose_power(&mut self, at: usize) {
         self.end(at);
-        let left = match &self.hosts[at].disk {
-            Some(disk) => self.dice.clone().below(disk.unsynced() as u64 + 1),
-            None => 0,
-        };
-        self.dice.next_u64();
+        let draw = self.dice.next_u64();
         self.hosts[at].boot += 1;
         if let Some(disk) = &mut self.hosts[at].disk {
-            disk.lose(left as usize);
+            disk.store.lose_power(draw);
         }
     }
 
     /// The process ends by itself, and the machine is started anew.
     pub fn reboot_clean(&mut self, at: usize) {
+        let disk = self.hosts[at].disk.as_mut();
+        let is_clean = disk.is_none_or(|disk| disk.store.stop_clean());
         self.end(at);
+        if !is_clean {
+            return;
+        }
         self.hosts[at].boot += 1;
         if let Some(disk) = &mut self.hosts[at].disk {
-            disk.sync();
             disk.found.stopped_clean = true;
+        }
+    }
+
+    pub fn set_full(&mut self, at: usize, is_full: bool) {
+        self.hosts[at].is_full = is_full;
+        if let Some(disk) = &mut self.hosts[at].disk {
+            disk.store.set_full(is_full);
         }
     }
 

@@ -1,5 +1,6 @@
-//! A simulator of one group, for tests: replicas over model engines, disks and a network, with
-//! faults drawn from a seed, and clients whose histories are checked.
+//! A simulator of one group, for tests: replicas over model engines and disks, or over the engine
+//! and its log on simulated disks, and a network, with faults drawn from a seed, and clients whose
+//! histories are checked.
 //!
 //! Everything happens in one thread, in the order of simulated time, so a seed repeats a run: the
 //! same trace hash.
@@ -15,13 +16,19 @@ mod faults;
 mod hosts;
 mod linear;
 mod model;
+mod real;
+mod real_apply;
+mod real_store;
 mod register;
 mod runs;
+mod store;
 mod world;
 
 use std::collections::BTreeMap;
 
-use world::{SECOND, World};
+use clients::Habits;
+use real::{RealKind, StoreBug};
+use world::{MS, SECOND, Stores, World};
 
 use crate::bugs::{Bug, plant};
 
@@ -42,16 +49,39 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     }
     plant(bug);
     let mut world = World::new(seed);
+    go_through_a_storm(&mut world, 10, 25);
+    finish(world)
+}
+
+/// A run of replicas whose states and logs are those in service, and a planted defect of how they
+/// are joined or none.
+pub fn run_on_engine(seed: u64, bug: Option<StoreBug>) -> Outcome {
+    plant(None);
+    let mut world = World::new(seed);
+    let is_ordered = world.chance(500);
+    world.stores = Stores::Real(RealKind { is_ordered, bug });
+    world.clients.habits = Habits {
+        clients: 6,
+        most_pause: 80 * MS,
+        add_blindly: true,
+        ..Habits::default()
+    };
+    go_through_a_storm(&mut world, 5, 12);
+    // What the last fault does later belongs to the storm.
+    world.go_on_for(4 * SECOND);
+    finish(world)
+}
+
+fn go_through_a_storm(world: &mut World, least_s: u64, most_s: u64) {
     let replicas = [3, 3, 3, 5, 1][world.dice.below(5) as usize];
     let spares = world.dice.below(2) as usize + usize::from(replicas == 1);
     world.build(replicas, spares);
     world.start_coordinator();
     world.go_on_for(4 * SECOND);
-    let stormy_s = world.between(10, 25);
-    faults::schedule(&mut world, stormy_s);
+    let stormy_s = world.between(least_s, most_s);
+    faults::schedule(world, stormy_s);
     world.start_clients(stormy_s + 2);
     world.go_on_for(stormy_s * SECOND);
-    finish(world)
 }
 
 /// All faults end; what is left to be done is, and the histories are looked at.
@@ -63,6 +93,7 @@ fn finish(mut world: World) -> Outcome {
         world.fail(format!("not settled after 60 s without faults: {problem}"));
     }
     world.read_at_the_end();
+    world.check_at_the_end();
     if world.violation.is_none() {
         world.check_histories();
     }

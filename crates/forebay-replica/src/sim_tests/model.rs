@@ -20,6 +20,8 @@ pub enum Op {
     CompareAndSet(i64, i64),
     /// For so many milliseconds.
     SetFor(i64, u64),
+    /// Adds, and does not answer what the sum is.
+    Increase(i64),
 }
 
 /// What an operation answers: the value, or whether it was done.
@@ -39,6 +41,7 @@ impl Op {
             Self::SetIfAbsent(value) => (4, value, 0),
             Self::CompareAndSet(expected, value) => (5, expected, value),
             Self::SetFor(value, ms) => (6, value, ms as i64),
+            Self::Increase(delta) => (7, delta, 0),
         };
         let mut out = vec![kind, key];
         out.extend(i64::to_le_bytes(one));
@@ -56,6 +59,7 @@ impl Op {
             3 => Self::Add(one),
             4 => Self::SetIfAbsent(one),
             5 => Self::CompareAndSet(one, other),
+            7 => Self::Increase(one),
             _ => Self::SetFor(one, other as u64),
         };
         (bytes[1], op)
@@ -73,6 +77,7 @@ impl Op {
                 let sum = Some(value.unwrap_or(0) + delta);
                 (sum, Answer::Value(sum))
             }
+            Self::Increase(delta) => sets(true, value.unwrap_or(0) + delta),
             Self::SetIfAbsent(new) => sets(value.is_none(), new),
             Self::CompareAndSet(expected, new) => sets(value == Some(expected), new),
         }
@@ -81,6 +86,13 @@ impl Op {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State(BTreeMap<u8, (i64, Option<u64>)>);
+
+/// Keys with their values, and when they expire.
+impl FromIterator<(u8, (i64, Option<u64>))> for State {
+    fn from_iter<I: IntoIterator<Item = (u8, (i64, Option<u64>))>>(all: I) -> Self {
+        Self(all.into_iter().collect())
+    }
+}
 
 impl State {
     pub fn get(&self, key: u8) -> Option<i64> {

@@ -1,10 +1,11 @@
 //! Runs of many seeds.
 
-use std::panic::catch_unwind;
+use std::panic::{UnwindSafe, catch_unwind};
 
 use forebay_io::sim::{SeedCounts, all_hold};
 
-use super::run;
+use super::real::StoreBug;
+use super::{Outcome, run, run_on_engine};
 use crate::bugs::Bug;
 
 /// How many runs each test run makes; `FOREBAY_TEST_SEEDS` asks for others.
@@ -19,8 +20,8 @@ fn the_same_seed_twice_is_the_same_run() {
 }
 
 /// What did not hold, also where the library ended the run.
-fn violation(seed: u64, bug: Option<Bug>) -> (Option<String>, SeedCounts) {
-    match catch_unwind(|| run(seed, bug)) {
+fn violation(run: impl FnOnce() -> Outcome + UnwindSafe) -> (Option<String>, SeedCounts) {
+    match catch_unwind(run) {
         Ok(outcome) => (outcome.violation, outcome.counts),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
@@ -31,22 +32,35 @@ fn violation(seed: u64, bug: Option<Bug>) -> (Option<String>, SeedCounts) {
 
 #[test]
 fn all_holds_with_every_seed() {
-    all_hold(SEEDS, |seed| violation(seed, None));
+    all_hold(SEEDS, |seed| violation(|| run(seed, None)));
 }
 
 /// Each planted defect is found within so many seeds.
 const FOUND_WITHIN: u64 = 2000;
 
 #[track_caller]
-fn finds(bug: Bug) {
+fn is_found(name: &str, run: impl Fn(u64) -> (Option<String>, SeedCounts)) {
     let begun = std::env::var("FOREBAY_TEST_SEED")
         .ok()
         .and_then(|text| text.parse().ok());
     let first = begun.unwrap_or(0);
-    let found =
-        (first..first + FOUND_WITHIN).find_map(|seed| Some((seed, violation(seed, Some(bug)).0?)));
-    println!("{bug:?}: {found:.300?}");
-    assert!(found.is_some(), "nobody noticed {bug:?}");
+    let found = (first..first + FOUND_WITHIN).find_map(|seed| Some((seed, run(seed).0?)));
+    println!("{name}: {found:.300?}");
+    assert!(found.is_some(), "nobody noticed {name}");
+}
+
+#[track_caller]
+fn finds(bug: Bug) {
+    is_found(&format!("{bug:?}"), |seed| {
+        violation(|| run(seed, Some(bug)))
+    });
+}
+
+#[track_caller]
+fn finds_in_store(bug: StoreBug) {
+    is_found(&format!("{bug:?}"), |seed| {
+        violation(|| run_on_engine(seed, Some(bug)))
+    });
 }
 
 #[test]
@@ -82,4 +96,40 @@ fn a_proposal_sent_again_is_found() {
 #[test]
 fn a_lease_that_is_not_looked_at_after_the_read_is_found() {
     finds(Bug::LooksOnce);
+}
+
+/// Runs over the engine and its log, in each test run.
+const ENGINE_SEEDS: u64 = 50;
+
+#[test]
+fn the_real_engine_keeps_every_acknowledged_write() {
+    all_hold(ENGINE_SEEDS, |seed| violation(|| run_on_engine(seed, None)));
+}
+
+#[test]
+fn the_same_seed_twice_is_the_same_run_of_the_real_engine() {
+    for seed in 0..3 {
+        let trace = || run_on_engine(seed, None).trace;
+        assert_eq!(trace(), trace(), "seed {seed}");
+    }
+}
+
+#[test]
+fn places_kept_apart_from_runs_are_found() {
+    finds_in_store(StoreBug::PlacesApart);
+}
+
+#[test]
+fn a_log_that_goes_on_behind_a_copy_is_found() {
+    finds_in_store(StoreBug::LogGoesOn);
+}
+
+#[test]
+fn a_log_that_is_not_synced_is_found() {
+    finds_in_store(StoreBug::SyncsNothing);
+}
+
+#[test]
+fn entries_that_are_trimmed_too_early_are_found() {
+    finds_in_store(StoreBug::TrimsApplied);
 }

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::checks::Checks;
 use super::clients::Clients;
 use super::hosts::SimHost;
+use super::real::RealKind;
 use crate::ids::{GroupId, PeerId};
 use crate::memory::Durability;
 use crate::time::Now;
@@ -36,7 +37,16 @@ pub struct SimNet {
     pub late: u64,
 }
 
+/// What replicas are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stores {
+    Model,
+    /// The engine and its log.
+    Real(RealKind),
+}
+
 pub struct World {
+    pub stores: Stores,
     pub now: u64,
     queue: BTreeMap<(u64, u64), Job>,
     queued: u64,
@@ -65,6 +75,7 @@ impl World {
             _ => Durability::EveryMs(100),
         };
         Self {
+            stores: Stores::Model,
             now: SECOND,
             queue: BTreeMap::new(),
             queued: 0,

@@ -1,0 +1,339 @@
+//! A process's way with the engine and its log: opening, writing, copies, ending.
+
+use forebay_engine::live::PartitionContent;
+use forebay_engine::replica_log::{EntryDraft, GroupRecords, LoggedGroup};
+use forebay_io::sim::SeedCounts;
+use forebay_io::{Disk, replace_file};
+
+use super::model::Answer;
+use super::real::{
+    FIRST, OpenStore, RealCopy, RealStore, StoreBug, entry_place, facts_of, of_log, of_table,
+};
+use super::real_apply::{content, number};
+use super::store::{StateCopy, Store, Trouble, Wrote};
+use super::world::GROUP;
+use crate::entry::{Content, LogEntry};
+use crate::events::{Committed, Persist, Promise};
+use crate::ids::{GroupId, PeerId, Place};
+use crate::memory::Found;
+use crate::start::Start;
+use crate::tail::SnapshotFacts;
+
+/// What is kept of entries that restarts do not need.
+const KEPT_BYTES: [u64; 3] = [0, 1 << 10, 16 << 10];
+
+impl Store for RealStore {
+    fn open(&mut self, found: &Found, _: u64) -> Result<Found, Trouble> {
+        let Some(open) = self.open_both(found)? else {
+            return Ok(Found {
+                log_is_whole: false,
+                ..found.clone()
+            });
+        };
+        Ok(Found {
+            boot_then: open.opened.boot_then.unwrap_or(found.boot_now),
+            stopped_clean: open.opened.stopped_clean,
+            ..found.clone()
+        })
+    }
+
+    fn start(&mut self, group: GroupId, me: PeerId, seed: u64) -> Result<Start, Trouble> {
+        let apart = self.place_apart.clone();
+        let open = self.is_open()?;
+        let (mut applied, done) = open.applied()?;
+        if let Some(apart) = apart {
+            applied = apart;
+        }
+        let known = open.opened.groups.get(&group.0);
+        let promise = match known.and_then(|known| known.promise.clone()) {
+            Some(promise) => Promise::from_bytes(promise.into()).map_err(broken)?,
+            None => Promise {
+                term: applied.place.term,
+                vote: None,
+                committed: applied.place.index,
+            },
+        };
+        let entries = match known {
+            Some(known) => entries_behind(open, known, applied.place)?,
+            None => Vec::new(),
+        };
+        let before = entry_place(applied.place);
+        let is_passed = |known: &LoggedGroup| entries.is_empty() && known.last != before;
+        if known.is_none_or(is_passed) {
+            open.begin(group.0, applied.place, &promise)?;
+        }
+        if done > 0 {
+            self.count("starts in the midst of an entry");
+        }
+        Ok(Start {
+            group,
+            me,
+            promise,
+            before: applied.place,
+            applied,
+            entries,
+            seed,
+        })
+    }
+
+    fn end(&mut self) {
+        self.kill();
+    }
+
+    fn lose_power(&mut self, draw: u64) {
+        let left = self.disk.after_power_cut(draw);
+        self.change_disk(left);
+    }
+
+    fn stop_clean(&mut self) -> bool {
+        let Some(OpenStore { table, log, .. }) = self.open.take() else {
+            return false;
+        };
+        drop(table);
+        let is_closed = log.close().is_ok();
+        let left = self.disk.after_kill();
+        self.change_disk(left);
+        is_closed
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        self.fill(is_full);
+    }
+
+    fn write(&mut self, persist: &Persist) -> Result<Wrote, Trouble> {
+        let bug = self.bug;
+        let open = self.is_open()?;
+        if let Some(facts) = &persist.snapshot {
+            if let Some(content) = open.brought.clone() {
+                self.put_in_place(content)?;
+                self.place_apart = self.place_apart.take().map(|_| facts.clone());
+                return Ok(Wrote::CopyOnly);
+            }
+            let (applied, _) = open.applied()?;
+            if applied.place.index < facts.place.index {
+                let problem = format!("the copy at {} is gone", facts.place);
+                return Err(Trouble::Broken(problem));
+            }
+        }
+        let begins = persist.snapshot.as_ref().map(|facts| facts.place);
+        let begins = begins.filter(|_| bug != Some(StoreBug::LogGoesOn));
+        let entries = persist.entries.iter();
+        let entries: Vec<_> = entries
+            .map(|entry| (entry_place(entry.place), entry.content.to_bytes()))
+            .collect();
+        let promise = persist.promise.as_ref().map(Promise::to_bytes);
+        let drafts = entries.iter().map(|(place, bytes)| EntryDraft {
+            place: *place,
+            bytes,
+        });
+        let records = GroupRecords {
+            group: GROUP.0,
+            is_gone: false,
+            begins: begins.map(entry_place),
+            entries: drafts.collect(),
+            promise: promise.as_ref().map(<[u8; 24]>::as_slice),
+        };
+        open.log.append(&[records]).map_err(of_log)?;
+        Ok(Wrote::All { installs: false })
+    }
+
+    fn sync(&mut self) -> Result<(), Trouble> {
+        if self.bug == Some(StoreBug::SyncsNothing) {
+            return Ok(());
+        }
+        self.is_open()?.log.sync().map_err(of_log)
+    }
+
+    fn apply(&mut self, committed: &Committed) -> Result<Vec<Answer>, Trouble> {
+        self.apply_entry(committed)
+    }
+
+    fn get(&self, key: u8) -> Result<Option<i64>, Trouble> {
+        let Some(open) = &self.open else {
+            return Ok(None);
+        };
+        let value = open.table.get(&[key]).map_err(of_table)?;
+        Ok(value.map(|value| number(&value)))
+    }
+
+    fn hash(&mut self) -> Result<Option<u64>, Trouble> {
+        let walks = self.dice.below(8) == 0;
+        let open = self.is_open()?;
+        let (_, done) = open.applied()?;
+        match done {
+            0 => Ok(Some(content(&open.table, walks)?.hash())),
+            _ => Ok(None),
+        }
+    }
+
+    fn flush(&mut self, applied: &SnapshotFacts, _: u64) -> Result<(), Trouble> {
+        let (bug, keeps) = (self.bug, KEPT_BYTES[self.dice.below(3) as usize]);
+        let does_it = self.dice.below(2) == 0;
+        let open = self.is_open()?;
+        if does_it || bug != Some(StoreBug::TrimsApplied) {
+            open.table.flush().map_err(of_table)?;
+        }
+        let in_runs = open.table.applied_in_runs(FIRST).map_err(of_table)?;
+        let through = match bug {
+            Some(StoreBug::TrimsApplied) => applied.place.index,
+            Some(StoreBug::PlacesApart) => {
+                let kept = self.place_apart.take().filter(|_| !does_it);
+                let kept = self.place_apart.insert(kept.unwrap_or(applied.clone()));
+                kept.place.index
+            }
+            _ => in_runs.index,
+        };
+        let open = self.is_open()?;
+        open.log.trim(GROUP.0, through);
+        let removed = open.log.remove_unneeded(keeps).map_err(of_log)?;
+        self.count("flushes");
+        if removed.removed_bytes > 0 {
+            self.count("removals");
+        }
+        Ok(())
+    }
+
+    fn work(&mut self) -> Result<(), Trouble> {
+        let (draw, mut is_merge) = (self.dice.below(60), false);
+        let open = self.is_open()?;
+        let worked = match draw {
+            0 => open.table.compact(),
+            1 | 2 => open.table.flush(),
+            3..10 => open.table.step().map(|does| is_merge = does),
+            _ => Ok(()),
+        };
+        if is_merge {
+            self.count("merges");
+        }
+        worked.map_err(of_table)
+    }
+
+    fn copy(&mut self, _: &SnapshotFacts) -> Result<(SnapshotFacts, StateCopy), Trouble> {
+        let disk = self.disk.clone();
+        let open = self.is_open()?;
+        let copy = match open.early.take() {
+            Some(early) => early,
+            None => {
+                let copy = open.table.copy_of(FIRST).map_err(of_table)?;
+                RealCopy { copy, disk }
+            }
+        };
+        let applied = copy.copy.content().applied.as_ref();
+        let applied = applied.ok_or_else(|| broken("a copy has no place"))?;
+        let (facts, done) = (facts_of(applied)?, applied.done);
+        if done > 0 {
+            self.count("copies in the midst of an entry");
+        }
+        Ok((facts, StateCopy::Real(copy)))
+    }
+
+    fn bring(&mut self, copy: StateCopy) -> Result<(), Trouble> {
+        self.drop_copy();
+        let disk = self.disk.clone();
+        let (StateCopy::Real(from), open) = (copy, self.is_open()?) else {
+            return Err(Trouble::NoRoom);
+        };
+        let mut content = from.copy.content().clone();
+        for at in 0..content.runs.len() {
+            let run = &mut content.runs[at];
+            // Whoever it comes from may have died.
+            let bytes = from.disk.read(&from.copy.run_file(&run.id));
+            let bytes = bytes.map_err(|_| Trouble::NoRoom)?;
+            let new = open.table.new_run();
+            if let Err(error) = replace_file(&disk, &new.path, &bytes) {
+                let brought = content.runs[..at].iter().map(|run| &run.id);
+                open.table.discard_runs(brought);
+                return Err(match forebay_io::may_pass(&error) {
+                    true => Trouble::NoRoom,
+                    false => broken(error),
+                });
+            }
+            run.id = new.id;
+        }
+        open.brought = Some(content);
+        Ok(())
+    }
+
+    fn drop_copy(&mut self) {
+        if let Some(open) = &mut self.open
+            && let Some(content) = open.brought.take()
+        {
+            open.table
+                .discard_runs(content.runs.iter().map(|run| &run.id));
+        }
+    }
+
+    fn die_within(&mut self, calls: u64) {
+        self.plan_death(calls);
+    }
+
+    fn is_dead(&self) -> bool {
+        self.has_died()
+    }
+
+    fn calls(&self) -> u64 {
+        self.disk.calls()
+    }
+
+    fn counts(&self) -> SeedCounts {
+        self.counts.clone()
+    }
+}
+
+impl RealStore {
+    /// There may be no room at that moment, and be some later.
+    fn put_in_place(&mut self, content: PartitionContent) -> Result<(), Trouble> {
+        let is_full = self.is_full();
+        let lacks_room = self.dice.below(3) == 0;
+        self.fill(is_full || lacks_room);
+        let installed = self.is_open()?.table.install(content).map_err(of_table);
+        self.fill(is_full);
+        if installed.is_ok() {
+            self.is_open()?.brought = None;
+        }
+        installed
+    }
+}
+
+/// The log's entries behind what is applied. Where a copy was put in place and the log does not say
+/// so yet, it has none that go on from it.
+fn entries_behind(
+    open: &OpenStore,
+    known: &LoggedGroup,
+    place: Place,
+) -> Result<Vec<LogEntry>, Trouble> {
+    if known.before.index > place.index {
+        let before = known.before;
+        return Err(broken(format!(
+            "the state is at {place}, and its log begins behind {before}"
+        )));
+    }
+    if known.last.index <= place.index || !goes_on(open, known, place)? {
+        return Ok(Vec::new());
+    }
+    let found = open.log.entries(GROUP.0, place.index + 1, u64::MAX);
+    let entries = found.map_err(of_log)?.into_iter().map(|entry| {
+        Ok(LogEntry {
+            place: Place {
+                term: entry.place.term,
+                index: entry.place.index,
+            },
+            content: Content::from_bytes(entry.bytes.into()).map_err(broken)?,
+        })
+    });
+    entries.collect()
+}
+
+fn goes_on(open: &OpenStore, known: &LoggedGroup, place: Place) -> Result<bool, Trouble> {
+    if known.before.index == place.index {
+        return Ok(known.before == entry_place(place));
+    }
+    let found = open.log.entries(GROUP.0, place.index, 1).map_err(of_log)?;
+    Ok(found
+        .first()
+        .is_some_and(|entry| entry.place == entry_place(place)))
+}
+
+fn broken(problem: impl std::fmt::Display) -> Trouble {
+    Trouble::Broken(problem.to_string())
+}

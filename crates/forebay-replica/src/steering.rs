@@ -1,0 +1,332 @@
+//! What the leader of a group does so that the group comes to be as it is wanted.
+//!
+//! The catalog says which peers are to belong to a group; the group's own configuration says which
+//! do. Whoever leads compares the two about each second, and proposes one change at a time: a new
+//! peer is a learner first, and becomes a voter in the same change in which an old one leaves. No
+//! change is proposed after which no majority would answer.
+
+use crate::entry::MOST_CHANGES;
+use crate::ids::PeerId;
+use crate::membership::{Change, Membership};
+use crate::replica::Replica;
+
+/// The peers that a group is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedPeers {
+    /// Whoever is to lead first.
+    pub peers: Vec<WantedPeer>,
+    /// How many voters there are to be: nobody leaves alone as long as there are no more.
+    pub replicas: usize,
+    /// Peers from this one on are not known yet: nothing is done about them.
+    pub next_peer: PeerId,
+}
+
+/// A peer that a group is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantedPeer {
+    pub peer: PeerId,
+    /// Whether its node has said that it is there. Before that it is not taken in.
+    pub is_ready: bool,
+}
+
+/// How the peers of a group stand, as its leader knows them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Who answered within the last seconds, with the leader.
+    pub active: Vec<PeerId>,
+    /// Those of them that lack little of what is decided, with the leader.
+    pub close: Vec<PeerId>,
+}
+
+impl WantedPeers {
+    fn is_wanted(&self, peer: PeerId) -> bool {
+        self.peers.iter().any(|wanted| wanted.peer == peer)
+    }
+
+    /// Whether it is to leave. Of a peer that a newer catalog named nothing is known.
+    fn is_old(&self, peer: PeerId) -> bool {
+        !self.is_wanted(peer) && peer < self.next_peer
+    }
+
+    fn ready(&self) -> impl Iterator<Item = PeerId> {
+        let ready = self.peers.iter().filter(|wanted| wanted.is_ready);
+        ready.map(|wanted| wanted.peer)
+    }
+}
+
+impl Standing {
+    fn has_majority_of(&self, voters: &[PeerId]) -> bool {
+        let active = voters.iter().filter(|peer| self.active.contains(peer));
+        active.count() > voters.len() / 2
+    }
+}
+
+impl Replica {
+    /// How its peers stand; `None`: it does not lead.
+    pub fn standing(&self) -> Option<Standing> {
+        if !self.is_leader() {
+            return None;
+        }
+        let members = self.membership();
+        let lists = [&members.voters, &members.learners, &members.outgoing];
+        let mut all: Vec<PeerId> = lists.into_iter().flatten().copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        let is_active = |peer: PeerId| {
+            let progress = self.progress(peer);
+            peer == self.me || progress.is_some_and(|progress| progress.is_active)
+        };
+        let is_close = |peer: PeerId| peer == self.me || self.is_close(peer);
+        let those = |is_it: &dyn Fn(PeerId) -> bool| {
+            let those = all.iter().copied().filter(|peer| is_it(*peer));
+            those.collect()
+        };
+        Some(Standing {
+            active: those(&is_active),
+            close: those(&is_close),
+        })
+    }
+}
+
+/// The change that a leader proposes next; `None`: there is none to be made now. It is asked for
+/// again, with what is there then, until the group is as it is wanted.
+pub fn next_change(
+    wanted: &WantedPeers,
+    members: &Membership,
+    standing: &Standing,
+) -> Option<Vec<Change>> {
+    if members.is_joint() {
+        return None;
+    }
+    let changes = promotion(wanted, members, standing)
+        .or_else(|| removed_learner(wanted, members))
+        .or_else(|| new_learner(wanted, members))
+        .or_else(|| removal(wanted, members, standing))?;
+    let voters = voters_after(members, &changes);
+    let is_same = voters == members.voters;
+    (is_same || standing.has_majority_of(&voters)).then_some(changes)
+}
+
+/// To whom the leader `me` hands the lead over: to the first voter that is wanted, where that is
+/// close; a leader that is to leave to any that is.
+pub fn next_leader(
+    me: PeerId,
+    wanted: &WantedPeers,
+    members: &Membership,
+    standing: &Standing,
+) -> Option<PeerId> {
+    if members.is_joint() {
+        return None;
+    }
+    let is_voter = |peer: &PeerId| members.voters.contains(peer);
+    let is_close = |peer: &PeerId| standing.active.contains(peer) && standing.close.contains(peer);
+    let mut voters = wanted.ready().filter(is_voter);
+    let to = match wanted.is_old(me) {
+        true => voters.find(is_close),
+        false => voters.next().filter(is_close),
+    };
+    to.filter(|peer| *peer != me)
+}
+
+/// A learner that is close becomes a voter; an old one leaves with it: never a voter more than are
+/// wanted.
+fn promotion(
+    wanted: &WantedPeers,
+    members: &Membership,
+    standing: &Standing,
+) -> Option<Vec<Change>> {
+    let is_due = |peer: &PeerId| {
+        members.learners.contains(peer)
+            && standing.close.contains(peer)
+            && standing.active.contains(peer)
+    };
+    let promoted = wanted.ready().find(is_due)?;
+    if members.voters.len() < wanted.replicas {
+        return Some(vec![Change::Promote(promoted)]);
+    }
+    let old = leaving(wanted, members, standing).next()?;
+    Some(vec![Change::Promote(promoted), Change::Remove(old)])
+}
+
+/// Voters that are to leave, those that do not answer first.
+fn leaving(
+    wanted: &WantedPeers,
+    members: &Membership,
+    standing: &Standing,
+) -> impl Iterator<Item = PeerId> {
+    let old = members.voters.iter().copied();
+    let mut old: Vec<PeerId> = old.filter(|peer| wanted.is_old(*peer)).collect();
+    old.sort_by_key(|peer| (standing.active.contains(peer), *peer));
+    old.into_iter()
+}
+
+fn removed_learner(wanted: &WantedPeers, members: &Membership) -> Option<Vec<Change>> {
+    let mut learners = members.learners.iter();
+    let old = learners.find(|peer| wanted.is_old(**peer))?;
+    Some(vec![Change::Remove(*old)])
+}
+
+fn new_learner(wanted: &WantedPeers, members: &Membership) -> Option<Vec<Change>> {
+    let new = wanted.ready().find(|peer| !members.contains(*peer))?;
+    Some(vec![Change::AddLearner(new)])
+}
+
+/// All that are too many leave at once: one after the other might leave those that do not answer.
+fn removal(wanted: &WantedPeers, members: &Membership, standing: &Standing) -> Option<Vec<Change>> {
+    let too_many = members.voters.len().saturating_sub(wanted.replicas);
+    let old = leaving(wanted, members, standing).take(too_many.min(MOST_CHANGES));
+    let changes: Vec<Change> = old.map(Change::Remove).collect();
+    (!changes.is_empty()).then_some(changes)
+}
+
+fn voters_after(members: &Membership, changes: &[Change]) -> Vec<PeerId> {
+    let mut voters = members.voters.clone();
+    for change in changes {
+        match change {
+            Change::AddLearner(_) => {}
+            Change::Promote(peer) => voters.push(*peer),
+            Change::Remove(peer) => voters.retain(|voter| voter != peer),
+        }
+    }
+    voters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers(ids: &[u64]) -> Vec<PeerId> {
+        ids.iter().copied().map(PeerId).collect()
+    }
+
+    fn wanted(ids: &[u64], replicas: usize) -> WantedPeers {
+        let ready = |peer| WantedPeer {
+            peer,
+            is_ready: true,
+        };
+        WantedPeers {
+            peers: peers(ids).into_iter().map(ready).collect(),
+            replicas,
+            next_peer: PeerId(10),
+        }
+    }
+
+    fn members(voters: &[u64], learners: &[u64]) -> Membership {
+        Membership {
+            learners: peers(learners),
+            ..Membership::founders(&peers(voters))
+        }
+    }
+
+    fn standing(ids: &[u64]) -> Standing {
+        Standing {
+            active: peers(ids),
+            close: peers(ids),
+        }
+    }
+
+    use Change::{AddLearner, Promote, Remove};
+
+    #[test]
+    fn a_new_one_comes_as_an_old_one_goes() {
+        let to = wanted(&[1, 2, 4], 3);
+        let all = standing(&[1, 2, 3, 4]);
+        let next = |members: &Membership, standing: &Standing| next_change(&to, members, standing);
+        let added = next(&members(&[1, 2, 3], &[]), &all);
+        assert_eq!(added, Some(vec![AddLearner(PeerId(4))]));
+        let behind = standing(&[1, 2, 3]);
+        assert_eq!(next(&members(&[1, 2, 3], &[4]), &behind), None);
+        let swapped = next(&members(&[1, 2, 3], &[4]), &all);
+        assert_eq!(swapped, Some(vec![Promote(PeerId(4)), Remove(PeerId(3))]));
+        assert_eq!(next(&members(&[1, 2, 4], &[]), &all), None);
+        let joint = Membership {
+            outgoing: peers(&[1, 2, 3]),
+            ..members(&[1, 2, 4], &[])
+        };
+        assert_eq!(next(&joint, &all), None);
+    }
+
+    #[test]
+    fn who_is_not_there_yet_is_not_taken_in() {
+        let mut to = wanted(&[1, 2, 4], 3);
+        to.peers[2].is_ready = false;
+        let all = standing(&[1, 2, 3, 4]);
+        assert_eq!(next_change(&to, &members(&[1, 2, 3], &[]), &all), None);
+        assert_eq!(next_change(&to, &members(&[1, 2, 3], &[4]), &all), None);
+    }
+
+    #[test]
+    fn nobody_leaves_alone_unless_there_are_too_many() {
+        let all = standing(&[1, 2, 3, 4, 5]);
+        let few = next_change(&wanted(&[1, 2], 3), &members(&[1, 2, 3], &[]), &all);
+        assert_eq!(few, None);
+        let down = next_change(
+            &wanted(&[1, 2, 3], 3),
+            &members(&[1, 2, 3, 4, 5], &[]),
+            &all,
+        );
+        assert_eq!(down, Some(vec![Remove(PeerId(4)), Remove(PeerId(5))]));
+        let to_one = next_change(&wanted(&[2], 1), &members(&[1, 2, 3], &[]), &all);
+        assert_eq!(to_one, Some(vec![Remove(PeerId(1)), Remove(PeerId(3))]));
+        let learner = next_change(&wanted(&[1, 2, 3], 3), &members(&[1, 2, 3], &[6]), &all);
+        assert_eq!(learner, Some(vec![Remove(PeerId(6))]));
+    }
+
+    #[test]
+    fn no_change_leaves_a_group_without_a_majority() {
+        let two = standing(&[4, 5, 1]);
+        let down = next_change(
+            &wanted(&[1, 2, 3], 3),
+            &members(&[1, 2, 3, 4, 5], &[]),
+            &two,
+        );
+        assert_eq!(down, None);
+        // The one that does not answer leaves first.
+        let to = wanted(&[1, 4, 5], 3);
+        let change = next_change(&to, &members(&[1, 2, 3], &[4, 5]), &standing(&[1, 2, 4]));
+        assert_eq!(change, Some(vec![Promote(PeerId(4)), Remove(PeerId(3))]));
+        let alone = standing(&[2, 4]);
+        let to = wanted(&[2, 3, 4], 3);
+        let change = next_change(&to, &members(&[1, 2, 3], &[4]), &alone);
+        assert_eq!(change, Some(vec![Promote(PeerId(4)), Remove(PeerId(1))]));
+    }
+
+    #[test]
+    fn what_a_newer_catalog_named_stays() {
+        let all = standing(&[1, 2, 3, 12]);
+        let to = wanted(&[1, 2, 3], 3);
+        assert_eq!(next_change(&to, &members(&[1, 2, 3], &[12]), &all), None);
+        assert_eq!(next_change(&to, &members(&[1, 2, 3, 12], &[]), &all), None);
+        let change = next_change(&to, &members(&[1, 2, 12], &[3]), &all);
+        assert_eq!(change, None);
+    }
+
+    #[test]
+    fn more_replicas_come_one_after_the_other() {
+        let all = standing(&[1, 2, 3]);
+        let to = wanted(&[1, 2, 3], 3);
+        let next = |members: &Membership| next_change(&to, members, &all);
+        assert_eq!(next(&members(&[1], &[])), Some(vec![AddLearner(PeerId(2))]));
+        assert_eq!(
+            next(&members(&[1], &[2, 3])),
+            Some(vec![Promote(PeerId(2))])
+        );
+        assert_eq!(
+            next(&members(&[1, 2], &[3])),
+            Some(vec![Promote(PeerId(3))])
+        );
+    }
+
+    #[test]
+    fn the_first_that_is_wanted_leads() {
+        let of = members(&[1, 2, 3], &[]);
+        let lead = |me: u64, to: &[u64], active: &[u64]| {
+            next_leader(PeerId(me), &wanted(to, 3), &of, &standing(active))
+        };
+        assert_eq!(lead(2, &[1, 2, 3], &[1, 2, 3]), Some(PeerId(1)));
+        assert_eq!(lead(1, &[1, 2, 3], &[1, 2, 3]), None);
+        assert_eq!(lead(2, &[1, 2, 3], &[2, 3]), None, "it does not answer");
+        assert_eq!(lead(2, &[4, 1, 2], &[1, 2, 3]), Some(PeerId(1)));
+        assert_eq!(lead(3, &[1, 2, 4], &[2, 3]), Some(PeerId(2)), "it leaves");
+    }
+}
