@@ -1,0 +1,223 @@
+//! Carrying out what a replica wants. What only lines something up is done under the replica's
+//! lock, so that it is done in the order in which the replica said it; the rest afterwards.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use forebay_io::start_thread;
+use forebay_replica::{
+    Action, Committed, Content, Event, PeerId, Permit, Persist, Place, Refusal, RequestId,
+};
+use tracing::warn;
+
+use crate::group::{Asker, HostedGroup, ReadLeave, StateWork};
+use crate::outside::StateError;
+
+/// What is done without the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Later {
+    reads: Vec<Permit>,
+    refused: Vec<(RequestId, Refusal)>,
+    fetches: Vec<(PeerId, Place)>,
+    drops_copy: bool,
+}
+
+impl HostedGroup {
+    /// REQUIRES: the replica's lock.
+    pub(crate) fn carry_out(self: &Arc<Self>, actions: Vec<Action>) -> Later {
+        let mut later = Later::default();
+        for action in actions {
+            match action {
+                Action::Persist(persist) if persist.snapshot.is_some() => {
+                    self.line_up(StateWork::Install(persist));
+                }
+                Action::Persist(persist) => self.log.push(Arc::clone(self) as _, persist),
+                Action::Send(message) => {
+                    let node = self.nodes.lock().get(&message.to()).copied();
+                    if let Some(node) = node {
+                        self.core.outbox.push(node, message);
+                    }
+                }
+                Action::Apply(entries) => self.line_up(StateWork::Apply(entries.into())),
+                Action::Read(permit) => later.reads.push(permit),
+                Action::Refuse { request, why } => later.refused.push((request, why)),
+                Action::FetchSnapshot { from, at_least } => later.fetches.push((from, at_least)),
+                Action::DropSnapshot => later.drops_copy = true,
+            }
+        }
+        later
+    }
+
+    fn line_up(self: &Arc<Self>, work: StateWork) {
+        self.work.lock().push_back(work);
+        if !self.is_lined_up.swap(true, Ordering::AcqRel) {
+            self.core.crew.line_up(Arc::clone(self) as _);
+        }
+    }
+
+    /// See [`StateKeeper::work`](crate::crew::StateKeeper::work).
+    pub(crate) fn do_work(self: &Arc<Self>) -> bool {
+        loop {
+            let next = self.work.lock().pop_front();
+            let Some(next) = next else {
+                self.is_lined_up.store(false, Ordering::Release);
+                // Something may have come just before.
+                let is_more = !self.work.lock().is_empty();
+                if !is_more || self.is_lined_up.swap(true, Ordering::AcqRel) {
+                    return true;
+                }
+                continue;
+            };
+            let left = match next {
+                _ if self.is_halted() => None,
+                StateWork::Apply(entries) => self.apply(entries),
+                StateWork::Install(persist) => self.install(persist),
+            };
+            if let Some(left) = left {
+                self.work.lock().push_front(left);
+                return false;
+            }
+        }
+    }
+
+    /// Applies entries; returns those that there was no room for.
+    fn apply(self: &Arc<Self>, mut entries: VecDeque<Committed>) -> Option<StateWork> {
+        let mut last = None;
+        while let Some(committed) = entries.pop_front() {
+            let index = committed.entry.place.index;
+            // A copy may have taken the place of what these were for.
+            if index <= self.applied() {
+                continue;
+            }
+            match self.state.apply(&committed) {
+                Ok(answers) => {
+                    self.set_applied(index);
+                    last = Some(index);
+                    self.answer(&committed, answers);
+                }
+                Err(StateError::Later(problem)) => {
+                    warn!(
+                        group = self.group().0,
+                        problem, "an entry waits to be applied"
+                    );
+                    entries.push_front(committed);
+                    break;
+                }
+                Err(StateError::Never(problem)) => {
+                    self.halt(&problem);
+                    return None;
+                }
+            }
+        }
+        if let Some(index) = last {
+            self.tell(Event::Applied { index });
+            self.read_early();
+        }
+        (!entries.is_empty()).then_some(StateWork::Apply(entries))
+    }
+
+    fn answer(&self, committed: &Committed, answers: Vec<Bytes>) {
+        let Content::Batch { proposals, .. } = &committed.entry.content else {
+            return;
+        };
+        if !committed.is_awaited {
+            return;
+        }
+        let mut done = Vec::with_capacity(proposals.len());
+        {
+            let mut askers = self.askers.lock();
+            for (proposal, answer) in proposals.iter().zip(answers) {
+                if let Some(Asker::Write(asker)) = askers.remove(&proposal.request) {
+                    done.push((asker, answer));
+                }
+            }
+        }
+        done.into_iter()
+            .for_each(|(asker, answer)| asker(Ok(answer)));
+    }
+
+    /// Puts the copy in place, then has the log begin anew behind it.
+    fn install(self: &Arc<Self>, persist: Persist) -> Option<StateWork> {
+        let facts = persist.snapshot.clone()?;
+        match self.state.install(&facts) {
+            Ok(()) => {
+                self.set_applied(facts.place.index);
+                self.log.push(Arc::clone(self) as _, persist);
+                self.read_early();
+                None
+            }
+            Err(StateError::Later(problem)) => {
+                warn!(
+                    group = self.group().0,
+                    problem, "a copy waits to be put in place"
+                );
+                Some(StateWork::Install(persist))
+            }
+            Err(StateError::Never(problem)) => {
+                self.halt(&problem);
+                None
+            }
+        }
+    }
+
+    /// Lets those read whose entries are applied by now.
+    fn read_early(self: &Arc<Self>) {
+        let applied = self.applied();
+        let due: Vec<Permit> = {
+            let mut early = self.early_reads.lock();
+            early
+                .extract_if(.., |permit| permit.index <= applied)
+                .collect()
+        };
+        due.into_iter().for_each(|permit| self.give(permit));
+    }
+
+    fn give(self: &Arc<Self>, permit: Permit) {
+        let asker = self.askers.lock().remove(&permit.request);
+        if let Some(Asker::Read(done)) = asker {
+            done(Ok(ReadLeave::by(self, permit)));
+        }
+    }
+
+    /// Brings a copy beside everything else.
+    fn fetch(self: &Arc<Self>, from: PeerId, at_least: Place) {
+        let group = Arc::clone(self);
+        let fetching = start_thread("forebay-copy", move || {
+            let event = match group.state.bring(from, at_least) {
+                Ok(facts) => Event::SnapshotCame(facts),
+                Err(error) => {
+                    warn!(group = group.group().0, %error, "a copy did not come; it is asked for again");
+                    Event::SnapshotFailed
+                }
+            };
+            group.tell(event);
+        });
+        if let Err(error) = fetching {
+            warn!(group = self.group().0, %error, "no thread to bring a copy");
+            self.tell(Event::SnapshotFailed);
+        }
+    }
+}
+
+impl Later {
+    pub fn carry_out(self, group: &Arc<HostedGroup>) {
+        for (request, why) in self.refused {
+            let asker = group.askers.lock().remove(&request);
+            if let Some(asker) = asker {
+                asker.refuse(why);
+            }
+        }
+        if !self.reads.is_empty() {
+            group.early_reads.lock().extend(self.reads);
+            group.read_early();
+        }
+        if self.drops_copy {
+            group.state.drop_copy();
+        }
+        for (from, at_least) in self.fetches {
+            group.fetch(from, at_least);
+        }
+    }
+}

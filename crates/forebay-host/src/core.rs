@@ -1,0 +1,31 @@
+//! What all groups of a host share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_io::Clock;
+use forebay_replica::{Now, RequestId};
+
+use crate::crew::Crew;
+use crate::outbox::Outbox;
+
+#[derive(Debug)]
+pub(crate) struct HostCore {
+    pub clock: Arc<dyn Clock>,
+    pub outbox: Arc<Outbox>,
+    pub crew: Arc<Crew>,
+    pub requests: AtomicU64,
+}
+
+impl HostCore {
+    pub fn next_request(&self) -> RequestId {
+        RequestId(self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub fn now(&self) -> Now {
+        Now {
+            monotonic: self.clock.monotonic(),
+            unix_ms: self.clock.unix_ms(),
+        }
+    }
+}

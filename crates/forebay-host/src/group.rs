@@ -1,0 +1,346 @@
+//! One replica with what waits for it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use forebay_io::start_thread;
+use forebay_replica::{
+    Committed, Event, GroupId, Membership, PeerId, Permit, Persist, Place, Proposal, Refusal,
+    Replica, RequestId,
+};
+use parking_lot::Mutex;
+use tracing::{error, warn};
+
+use crate::core::HostCore;
+use crate::crew::StateKeeper;
+use crate::lease::{Lease, LeaseWord};
+use crate::log_writer::{LogUser, TableLog};
+use crate::outside::{GroupState, NodeKey};
+
+/// What a proposal's asker is told: what the state answered, or why it did not.
+pub type WriteDone = Box<dyn FnOnce(Result<Bytes, Refusal>) + Send>;
+/// What a read's asker is told. It reads then, and asks the leave afterwards.
+pub type ReadDone = Box<dyn FnOnce(Result<ReadLeave, Refusal>) + Send>;
+
+/// Who waits for a request.
+pub(crate) enum Asker {
+    Write(WriteDone),
+    Read(ReadDone),
+}
+
+/// What is done with a state, in order.
+#[derive(Debug)]
+pub(crate) enum StateWork {
+    Apply(VecDeque<Committed>),
+    /// A copy takes the place of state and log.
+    Install(Persist),
+}
+
+/// See the module's text.
+pub struct HostedGroup {
+    id: GroupId,
+    me: PeerId,
+    pub(crate) core: Arc<HostCore>,
+    pub(crate) log: Arc<TableLog>,
+    pub(crate) state: Arc<dyn GroupState>,
+    replica: Mutex<Replica>,
+    pub(crate) askers: Mutex<HashMap<RequestId, Asker>>,
+    pub(crate) work: Mutex<VecDeque<StateWork>>,
+    /// It is in the crew's line, or a thread of it is at it.
+    pub(crate) is_lined_up: AtomicBool,
+    applied: AtomicU64,
+    /// Reads whose entries are not all applied yet.
+    pub(crate) early_reads: Mutex<Vec<Permit>>,
+    pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
+    pub(crate) lease: LeaseWord,
+    /// Why it ended here, if it did.
+    halted: Mutex<Option<String>>,
+}
+
+/// Leave to read: what was read counts if [`ReadLeave::holds`] says so afterwards.
+#[derive(Debug)]
+pub struct ReadLeave {
+    group: Arc<HostedGroup>,
+    by: LeaveBy,
+}
+
+#[derive(Debug)]
+enum LeaveBy {
+    Lease(Lease),
+    Permit(Permit),
+}
+
+impl ReadLeave {
+    /// By lease, where all that is decided is applied here. Without the replica's lock.
+    pub(crate) fn at_once(group: &Arc<HostedGroup>) -> Option<Self> {
+        let lease = group.lease.get();
+        let is_there = group.applied() >= group.lease.committed();
+        (is_there && lease.holds(group.core.now().monotonic)).then(|| Self {
+            group: Arc::clone(group),
+            by: LeaveBy::Lease(lease),
+        })
+    }
+
+    pub(crate) fn by(group: &Arc<HostedGroup>, permit: Permit) -> Self {
+        Self {
+            group: Arc::clone(group),
+            by: LeaveBy::Permit(permit),
+        }
+    }
+
+    /// After the read: whether its answer may be given. Else it is to be asked for again.
+    pub fn holds(&self) -> bool {
+        let group = &self.group;
+        match &self.by {
+            LeaveBy::Lease(then) => {
+                let lease = group.lease.get();
+                lease.is_of_the_same_term(*then) && lease.holds(group.core.now().monotonic)
+            }
+            LeaveBy::Permit(permit) => {
+                let replica = group.replica.lock();
+                replica.permits(group.core.now(), permit)
+            }
+        }
+    }
+}
+
+/// How a replica does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupFacts {
+    pub me: PeerId,
+    pub term: u64,
+    pub leader: Option<PeerId>,
+    pub applied: Place,
+    pub committed: u64,
+    pub membership: Arc<Membership>,
+    /// Of a leader: up to where its peers have the log.
+    pub matched: BTreeMap<PeerId, u64>,
+    /// Of a leader: its peers that do not answer.
+    pub silent: Vec<PeerId>,
+    /// Why it ended here, if it did.
+    pub halted: Option<String>,
+}
+
+impl HostedGroup {
+    pub(crate) fn new(
+        core: Arc<HostCore>,
+        log: Arc<TableLog>,
+        state: Arc<dyn GroupState>,
+        replica: Replica,
+        nodes: BTreeMap<PeerId, NodeKey>,
+    ) -> Self {
+        Self {
+            id: replica.group(),
+            me: replica.me(),
+            core,
+            log,
+            state,
+            applied: AtomicU64::new(replica.applied().place.index),
+            replica: Mutex::new(replica),
+            askers: Mutex::default(),
+            work: Mutex::default(),
+            is_lined_up: AtomicBool::new(false),
+            early_reads: Mutex::default(),
+            nodes: Mutex::new(nodes),
+            lease: LeaseWord::default(),
+            halted: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn group(&self) -> GroupId {
+        self.id
+    }
+
+    pub(crate) fn me(&self) -> PeerId {
+        self.me
+    }
+
+    /// The last entry that is applied.
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_applied(&self, index: u64) {
+        self.applied.fetch_max(index, Ordering::AcqRel);
+    }
+
+    /// Tells the replica what happened, and carries out what it wants. Waits for nothing. One that
+    /// ended hears and says nothing.
+    pub(crate) fn tell(self: &Arc<Self>, event: Event) {
+        if self.is_halted() {
+            return;
+        }
+        let later = {
+            let mut replica = self.replica.lock();
+            // Read under the lock: behind whatever came in.
+            let actions = replica.handle(self.core.now(), event);
+            self.lease.publish(&replica);
+            self.carry_out(actions)
+        };
+        later.carry_out(self);
+    }
+
+    pub(crate) fn propose(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {
+        let mut proposals = Vec::with_capacity(all.len());
+        {
+            let mut askers = self.askers.lock();
+            for (operations, done) in all {
+                let request = self.core.next_request();
+                askers.insert(request, Asker::Write(done));
+                proposals.push(Proposal {
+                    request,
+                    operations,
+                });
+            }
+        }
+        self.unless_halted(Event::Propose(proposals));
+    }
+
+    pub(crate) fn read(self: &Arc<Self>, done: ReadDone) {
+        if let Some(leave) = ReadLeave::at_once(self) {
+            return done(Ok(leave));
+        }
+        let request = self.core.next_request();
+        self.askers.lock().insert(request, Asker::Read(done));
+        self.unless_halted(Event::Read { request });
+    }
+
+    fn unless_halted(self: &Arc<Self>, event: Event) {
+        match self.is_halted() {
+            true => self.refuse_all(Refusal::NotLeader(None)),
+            false => self.tell(event),
+        }
+    }
+
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted.lock().is_some()
+    }
+
+    /// Ends the replica here: its state or log is of no more use. Nobody is told what became of a
+    /// proposal that was logged.
+    pub(crate) fn halt(&self, why: &str) {
+        if self.end(why) {
+            error!(group = self.id.0, why, "a replica ends here");
+        }
+    }
+
+    /// Hears, says and writes nothing any more. Returns whether it did until now.
+    pub(crate) fn end(&self, why: &str) -> bool {
+        let before = self.halted.lock().replace(why.to_owned());
+        self.refuse_all(Refusal::Uncertain);
+        before.is_none()
+    }
+
+    pub(crate) fn refuse_all(&self, why: Refusal) {
+        let askers = std::mem::take(&mut *self.askers.lock());
+        askers.into_values().for_each(|asker| asker.refuse(why));
+    }
+
+    pub(crate) fn facts(&self) -> GroupFacts {
+        let replica = self.replica.lock();
+        let membership = Arc::clone(replica.membership());
+        let others = membership.voters.iter().chain(&membership.learners);
+        let others = others.filter(|peer| **peer != self.me);
+        let progress: Vec<_> = others
+            .filter_map(|peer| Some((*peer, replica.progress(*peer)?)))
+            .collect();
+        let silent = progress.iter().filter(|(_, progress)| !progress.is_active);
+        GroupFacts {
+            me: self.me,
+            term: replica.term(),
+            leader: replica.leader(),
+            applied: replica.applied().place,
+            committed: replica.committed(),
+            silent: silent.map(|(peer, _)| *peer).collect(),
+            matched: progress
+                .iter()
+                .map(|(peer, progress)| (*peer, progress.matched))
+                .collect(),
+            membership,
+            halted: self.halted.lock().clone(),
+        }
+    }
+
+    /// Entries that the state keeps are needed by nobody but peers that are behind: what is held in
+    /// memory for them is bounded.
+    pub(crate) fn trim(self: &Arc<Self>) {
+        let kept = self.state.kept_through();
+        if self.log.log().trim(self.id, kept) && self.log.begin_keeping() {
+            self.keep();
+        }
+        let through = self.replica.lock().trim_to(MOST_TAIL_BYTES);
+        if let Some(through) = through {
+            self.tell(Event::Trim { through });
+        }
+    }
+}
+
+impl HostedGroup {
+    /// REQUIRES: [`TableLog::begin_keeping`].
+    fn keep(self: &Arc<Self>) {
+        let group = Arc::clone(self);
+        let keeping = start_thread("forebay-keep", move || {
+            if let Err(error) = group.state.keep() {
+                warn!(group = group.id.0, %error, "the log of replicas stays long for now");
+            }
+            group.log.end_keeping();
+        });
+        if let Err(error) = keeping {
+            warn!(group = self.id.0, %error, "no thread to shorten the log of replicas");
+            self.log.end_keeping();
+        }
+    }
+}
+
+/// What is kept in memory of a group's log for peers that are behind.
+const MOST_TAIL_BYTES: u64 = 4 << 20;
+
+impl LogUser for HostedGroup {
+    fn id(&self) -> GroupId {
+        self.id
+    }
+
+    fn is_ended(&self) -> bool {
+        self.is_halted()
+    }
+
+    fn persisted(self: Arc<Self>, number: u64) {
+        self.tell(Event::Persisted { number });
+    }
+
+    fn log_broke(&self, problem: &str) {
+        self.halt(problem);
+    }
+}
+
+impl StateKeeper for HostedGroup {
+    fn work(self: Arc<Self>) -> bool {
+        self.do_work()
+    }
+}
+
+impl Asker {
+    pub fn refuse(self, why: Refusal) {
+        match self {
+            Self::Write(done) => done(Err(why)),
+            // Nothing is uncertain of a read.
+            Self::Read(done) => done(Err(match why {
+                Refusal::Uncertain => Refusal::NotLeader(None),
+                why => why,
+            })),
+        }
+    }
+}
+
+impl fmt::Debug for HostedGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostedGroup")
+            .field("id", &self.id)
+            .field("me", &self.me)
+            .field("applied", &self.applied())
+            .finish_non_exhaustive()
+    }
+}

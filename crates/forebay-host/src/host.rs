@@ -1,0 +1,263 @@
+//! The groups that are here, and what a server asks of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use forebay_io::{Clock, start_thread};
+use forebay_replica::{
+    Change, CodecError, Event, GroupId, PeerId, PeerMessage, Refusal, Replica, Start, StartError,
+    TICK, decode,
+};
+use tracing::warn;
+
+use crate::core::HostCore;
+use crate::crew::Crew;
+use crate::group::{GroupFacts, HostedGroup, ReadDone, ReadLeave, WriteDone};
+use crate::log_writer::TableLog;
+use crate::outbox::{Outbox, deliver};
+use crate::outside::{GroupState, NodeKey, Post};
+
+/// Between two looks at what of the log need not be kept.
+const TRIM: Duration = Duration::from_secs(1);
+/// The messages of so many groups leave together where all are told something: longer, and those of
+/// the first would be late.
+const TOGETHER: usize = 64;
+
+/// What a host works with.
+#[derive(Debug, Clone)]
+pub struct HostParts {
+    pub clock: Arc<dyn Clock>,
+    pub post: Arc<dyn Post>,
+    /// Threads that apply; at least 1.
+    pub appliers: usize,
+    /// Requests are numbered from here on: another number in each process.
+    pub first_request: u64,
+}
+
+/// A replica that begins here.
+#[derive(Debug)]
+pub struct NewReplica {
+    pub start: Start,
+    pub log: Arc<TableLog>,
+    pub state: Arc<dyn GroupState>,
+    /// Where the peers of its group are.
+    pub nodes: BTreeMap<PeerId, NodeKey>,
+}
+
+#[derive(Debug)]
+struct HostShared {
+    core: Arc<HostCore>,
+    groups: ArcSwap<HashMap<GroupId, Arc<HostedGroup>>>,
+    is_closed: AtomicBool,
+}
+
+/// See the crate's text. Dropping it ends its threads; what was acknowledged is in the logs.
+#[derive(Debug)]
+pub struct ReplicaHost {
+    shared: Arc<HostShared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl HostShared {
+    fn run_ticks(&self) {
+        while !self.is_closed() {
+            self.core.clock.sleep(TICK);
+            for some in self.all().chunks(TOGETHER) {
+                let tick = || some.iter().for_each(|group| group.tell(Event::Tick));
+                self.core.outbox.together(tick);
+            }
+        }
+    }
+
+    /// By a thread of its own: to shorten a log is to write, and no heartbeat waits for that.
+    fn run_trims(&self) {
+        let mut trimmed = self.core.clock.monotonic();
+        while !self.is_closed() {
+            self.core.clock.sleep(TICK);
+            let now = self.core.clock.monotonic();
+            if now >= trimmed + TRIM {
+                trimmed = now;
+                let all = self.all();
+                let here = all.iter().filter(|group| !group.is_halted());
+                here.for_each(HostedGroup::trim);
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<HostedGroup>> {
+        self.groups.load().values().cloned().collect()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+}
+
+impl ReplicaHost {
+    pub fn start(parts: HostParts) -> io::Result<Self> {
+        let core = Arc::new(HostCore {
+            outbox: Arc::new(Outbox::default()),
+            crew: Arc::new(Crew::new(Arc::clone(&parts.clock))),
+            requests: AtomicU64::new(parts.first_request),
+            clock: parts.clock,
+        });
+        let shared = Arc::new(HostShared {
+            core: Arc::clone(&core),
+            groups: ArcSwap::default(),
+            is_closed: AtomicBool::new(false),
+        });
+        let mut host = Self {
+            shared: Arc::clone(&shared),
+            threads: Vec::new(),
+        };
+        let sends = deliver(&core.outbox, &parts.post);
+        host.threads.push(start_thread("forebay-send", sends)?);
+        for _ in 0..parts.appliers.max(1) {
+            let crew = Arc::clone(&core.crew);
+            let applies = move || crew.run();
+            host.threads.push(start_thread("forebay-apply", applies)?);
+        }
+        let ticking = Arc::clone(&shared);
+        let ticks = move || ticking.run_ticks();
+        host.threads.push(start_thread("forebay-tick", ticks)?);
+        let trimming = Arc::clone(&shared);
+        let trims = move || trimming.run_trims();
+        host.threads.push(start_thread("forebay-trim", trims)?);
+        Ok(host)
+    }
+
+    /// Takes a replica in. One of the same group that was here ends first: see
+    /// [`ReplicaHost::remove`].
+    pub fn add(&self, new: NewReplica) -> Result<(), StartError> {
+        let replica = Replica::new(self.shared.core.now(), &new.start)?;
+        let core = Arc::clone(&self.shared.core);
+        let group = HostedGroup::new(core, new.log, new.state, replica, new.nodes);
+        let group = Arc::new(group);
+        self.remove(group.group());
+        self.change(|groups| drop(groups.insert(group.group(), Arc::clone(&group))));
+        Ok(())
+    }
+
+    /// Ends a replica, and returns when nothing of it is being written. Who waits for it is told
+    /// that nobody knows what became of a write.
+    pub fn remove(&self, group: GroupId) {
+        let gone = self.get(group);
+        self.change(|groups| drop(groups.remove(&group)));
+        if let Some(gone) = gone {
+            gone.end("it was removed");
+            gone.log.settle(group);
+        }
+    }
+
+    fn change(&self, change: impl Fn(&mut HashMap<GroupId, Arc<HostedGroup>>)) {
+        self.shared.groups.rcu(|groups| {
+            let mut groups = HashMap::clone(groups);
+            change(&mut groups);
+            groups
+        });
+    }
+
+    fn get(&self, group: GroupId) -> Option<Arc<HostedGroup>> {
+        self.shared.groups.load().get(&group).cloned()
+    }
+
+    /// Where the peers of a group are from now on.
+    pub fn set_nodes(&self, group: GroupId, nodes: BTreeMap<PeerId, NodeKey>) {
+        if let Some(group) = self.get(group) {
+            *group.nodes.lock() = nodes;
+        }
+    }
+
+    /// Takes a frame from another node.
+    pub fn hear(&self, frame: Bytes) -> Result<(), CodecError> {
+        let mut messages = decode(frame)?.into_iter().peekable();
+        while messages.peek().is_some() {
+            let some = messages.by_ref().take(TOGETHER);
+            self.shared.core.outbox.together(|| self.hear_all(some));
+        }
+        Ok(())
+    }
+
+    fn hear_all(&self, messages: impl Iterator<Item = PeerMessage>) {
+        let groups = self.shared.groups.load();
+        for message in messages {
+            // One that has left, or is another peer now, hears nothing.
+            let group = groups.get(&message.group);
+            let hears =
+                |group: &&Arc<HostedGroup>| group.me() == message.to() && !group.is_halted();
+            if let Some(group) = group.filter(hears) {
+                group.tell(Event::Message(message));
+            }
+        }
+    }
+
+    /// Proposes operations, in this order; each is answered for itself. What is refused with
+    /// [`Refusal::Uncertain`] may have been done or not, and may be yet.
+    pub fn propose(&self, group: GroupId, all: Vec<(Bytes, WriteDone)>) {
+        match self.get(group) {
+            Some(group) => group.propose(all),
+            None => all
+                .into_iter()
+                .for_each(|(_, done)| done(Err(Refusal::NotLeader(None)))),
+        }
+    }
+
+    /// Leave to read what is here, where nothing has to be waited for.
+    pub fn try_read(&self, group: GroupId) -> Option<ReadLeave> {
+        let groups = self.shared.groups.load();
+        ReadLeave::at_once(groups.get(&group)?)
+    }
+
+    /// Asks for leave to read. It is given by the leader, or by who follows one, once what it
+    /// covers is applied here.
+    pub fn read(&self, group: GroupId, done: ReadDone) {
+        match self.get(group) {
+            Some(group) => group.read(done),
+            None => done(Err(Refusal::NotLeader(None))),
+        }
+    }
+
+    /// What the coordinator wishes of a group: only its leader heeds it.
+    pub fn wish(&self, group: GroupId, changes: Vec<Change>) {
+        if let Some(group) = self.get(group) {
+            group.tell(Event::Change(changes));
+        }
+    }
+
+    /// Has the leader, if it is here, hand the lead over.
+    pub fn transfer(&self, group: GroupId, to: PeerId) {
+        if let Some(group) = self.get(group) {
+            group.tell(Event::Transfer { to });
+        }
+    }
+
+    pub fn facts(&self, group: GroupId) -> Option<GroupFacts> {
+        self.get(group).map(|group| group.facts())
+    }
+
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.shared.groups.load().keys().copied().collect()
+    }
+}
+
+impl Drop for ReplicaHost {
+    fn drop(&mut self) {
+        self.shared.is_closed.store(true, Ordering::Relaxed);
+        self.groups()
+            .into_iter()
+            .for_each(|group| self.remove(group));
+        self.shared.core.outbox.close();
+        self.shared.core.crew.close();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                warn!("a thread of the replicas ended by a panic");
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a group tells of its lease, for reads that do not take the replica's lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_replica::Replica;
+
+/// What a group tells of its lease. A torn reading of it is harmless: term and end lie in one word.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseWord {
+    /// The end in milliseconds of the host's clock, and the low bits of the term; 0: none.
+    word: AtomicU64,
+    committed: AtomicU64,
+}
+
+const TERM_BITS: u32 = 20;
+
+impl LeaseWord {
+    /// REQUIRES: the replica's lock.
+    pub fn publish(&self, replica: &Replica) {
+        let lease = replica.lease();
+        self.committed.store(replica.committed(), Ordering::Release);
+        let word = lease.map_or(0, |end| {
+            let end_ms = u64::try_from(end.as_millis()).unwrap_or(0);
+            end_ms << TERM_BITS | replica.term() & ((1 << TERM_BITS) - 1)
+        });
+        self.word.store(word, Ordering::Release);
+    }
+
+    pub fn get(&self) -> Lease {
+        Lease(self.word.load(Ordering::Acquire))
+    }
+
+    /// Up to where entries are decided.
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+}
+
+/// A lease as it was told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lease(u64);
+
+impl Lease {
+    pub fn holds(self, now: Duration) -> bool {
+        now < Duration::from_millis(self.0 >> TERM_BITS)
+    }
+
+    pub fn is_of_the_same_term(self, other: Self) -> bool {
+        let mask = (1 << TERM_BITS) - 1;
+        self.0 & mask == other.0 & mask
+    }
+}

@@ -1,0 +1,45 @@
+//! The replicas that a node has: threads around the state machines of `forebay-replica`.
+//!
+//! A [`ReplicaHost`] has the replicas of any number of groups. It tells each what happens, and
+//! carries out what it wants done: the log's records of all groups of a table are written together,
+//! messages of all groups to a node leave in one frame, decided entries are applied by a few
+//! threads, each group's in its order. Log, state and connections are given from outside
+//! ([`GroupLog`], [`GroupState`], [`Post`]).
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `outside` | what a host is given |
+//! | `host` | the groups that are here; what a server asks of them |
+//! | `group` | one replica with what waits for it |
+//! | `carry` | carrying out what a replica wants |
+//! | `log_writer` | one write for what the groups of a table want to survive |
+//! | `crew` | threads that apply, and put copies in place |
+//! | `outbox` | messages on their way out, by node |
+//! | `lease` | what is said of a lease |
+//! | `partition_state`, `replica_log`, `opening` | partitions and logs of the engine as these |
+//! | `core` | what all groups of a host share |
+
+mod carry;
+mod core;
+mod crew;
+mod group;
+mod host;
+mod lease;
+mod log_writer;
+mod opening;
+mod outbox;
+mod outside;
+mod partition_state;
+mod replica_log;
+#[cfg(test)]
+mod tests;
+
+pub use group::{GroupFacts, ReadDone, ReadLeave, WriteDone};
+pub use host::{HostParts, NewReplica, ReplicaHost};
+pub use log_writer::TableLog;
+pub use opening::{FoundReplica, OpenError, OpenReplicas, open_replicas};
+pub use outside::{
+    Acknowledged, GroupLog, GroupState, NodeKey, Post, StateError, WriteError, Writing,
+};
+pub use partition_state::{Carrier, Commands, PartitionState, facts_of, place_of};
+pub use replica_log::EngineLog;

@@ -1,0 +1,231 @@
+//! The thread that writes a table's log: what its groups want to survive meanwhile is one write,
+//! and one sync.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forebay_io::{Clock, start_thread};
+use forebay_replica::{GroupId, Persist};
+use parking_lot::{Condvar, Mutex};
+use tracing::{info, warn};
+
+use crate::outside::{GroupLog, WriteError, Writing};
+
+/// Between two tries of a write that the disk has no room for.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Whose wishes are written.
+pub(crate) trait LogUser: Debug + Send + Sync {
+    fn id(&self) -> GroupId;
+
+    /// What it wishes is not written any more.
+    fn is_ended(&self) -> bool;
+
+    /// What was wished by this number survives.
+    fn persisted(self: Arc<Self>, number: u64);
+
+    /// Nobody knows what the log has.
+    fn log_broke(&self, problem: &str);
+}
+
+/// The log of a table with the thread that writes it; dropped, it writes what waits, and ends.
+#[derive(Debug)]
+pub struct TableLog {
+    queue: Arc<WriteQueue>,
+    thread: Option<JoinHandle<()>>,
+    /// States are being kept so that the log becomes shorter.
+    is_keeping: AtomicBool,
+}
+
+#[derive(Debug)]
+struct WriteQueue {
+    log: Arc<dyn GroupLog>,
+    clock: Arc<dyn Clock>,
+    waiting: Mutex<ToWrite>,
+    came: Condvar,
+    /// A write has ended.
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct ToWrite {
+    all: Vec<Wish>,
+    /// The groups whose wishes are being written.
+    writing: BTreeSet<GroupId>,
+    is_closed: bool,
+}
+
+impl TableLog {
+    /// The clock is what the thread sleeps by where the disk is full.
+    pub fn start(log: Arc<dyn GroupLog>, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
+        let queue = Arc::new(WriteQueue {
+            log,
+            clock,
+            waiting: Mutex::default(),
+            came: Condvar::new(),
+            ended: Condvar::new(),
+        });
+        let thread = start_thread("forebay-log", {
+            let queue = Arc::clone(&queue);
+            move || queue.run()
+        })?;
+        Ok(Arc::new(Self {
+            queue,
+            thread: Some(thread),
+            is_keeping: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn log(&self) -> &dyn GroupLog {
+        &*self.queue.log
+    }
+
+    /// Waits until nothing of a group is written any more. REQUIRES: it ended, and this is no
+    /// thread that writes.
+    pub(crate) fn settle(&self, group: GroupId) {
+        let mut waiting = self.queue.waiting.lock();
+        while waiting.writing.contains(&group) {
+            self.queue.ended.wait(&mut waiting);
+        }
+    }
+
+    /// Whether it is for the caller to have the states kept: one at a time.
+    pub(crate) fn begin_keeping(&self) -> bool {
+        !self.is_keeping.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn end_keeping(&self) {
+        self.is_keeping.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn push(&self, group: Arc<dyn LogUser>, persist: Persist) {
+        let mut waiting = self.queue.waiting.lock();
+        waiting.all.push((group, persist));
+        drop(waiting);
+        self.queue.came.notify_one();
+    }
+}
+
+impl Drop for TableLog {
+    fn drop(&mut self) {
+        self.queue.waiting.lock().is_closed = true;
+        self.queue.came.notify_all();
+        let this_thread = std::thread::current().id();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != this_thread
+        {
+            // A panic there was reported there; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A wish, and whose it is.
+type Wish = (Arc<dyn LogUser>, Persist);
+
+impl WriteQueue {
+    fn run(&self) {
+        let mut was_full = false;
+        while let Some(wishes) = self.take() {
+            let left = match self.write(&wishes) {
+                Err(WriteError::Full(problem)) => {
+                    if !std::mem::replace(&mut was_full, true) {
+                        warn!(problem, "replicas promise nothing until there is room");
+                    }
+                    wishes
+                }
+                written => {
+                    if std::mem::take(&mut was_full) {
+                        info!("there is room for the log again");
+                    }
+                    if let Err(error) = written {
+                        broke(wishes.iter().map(|(group, _)| group), &error);
+                    }
+                    Vec::new()
+                }
+            };
+            self.end_write(left);
+        }
+    }
+
+    /// What is to be written next; what nobody wishes any more is not.
+    fn take(&self) -> Option<Vec<Wish>> {
+        loop {
+            let all = self.wait()?;
+            let (ended, wishes): (Vec<Wish>, Vec<Wish>) =
+                all.into_iter().partition(|(group, _)| group.is_ended());
+            // Without the lock, which the last wish takes with its log.
+            drop(ended);
+            let writing = wishes.iter().map(|(group, _)| group.id()).collect();
+            self.waiting.lock().writing = writing;
+            self.ended.notify_all();
+            if !wishes.is_empty() {
+                return Some(wishes);
+            }
+        }
+    }
+
+    fn wait(&self) -> Option<Vec<Wish>> {
+        let mut waiting = self.waiting.lock();
+        while waiting.all.is_empty() && !waiting.is_closed {
+            self.came.wait(&mut waiting);
+        }
+        let all = std::mem::take(&mut waiting.all);
+        // Whoever ends one of these meanwhile waits until it is known to be written or not.
+        waiting.writing = all.iter().map(|(group, _)| group.id()).collect();
+        (!all.is_empty()).then_some(all)
+    }
+
+    /// What there was no room for is tried again after a while, unless nobody waits for it.
+    fn end_write(&self, mut left: Vec<Wish>) {
+        let is_full = !left.is_empty();
+        let mut waiting = self.waiting.lock();
+        waiting.writing.clear();
+        let dropped = match waiting.is_closed {
+            true => std::mem::take(&mut left),
+            false => Vec::new(),
+        };
+        left.append(&mut waiting.all);
+        waiting.all = left;
+        drop(waiting);
+        drop(dropped);
+        self.ended.notify_all();
+        if is_full {
+            self.clock.sleep(RETRY);
+        }
+    }
+
+    fn write(&self, wishes: &[Wish]) -> Result<(), WriteError> {
+        let writings: Vec<Writing> = wishes
+            .iter()
+            .map(|(group, persist)| Writing {
+                group: group.id(),
+                persist: persist.clone(),
+            })
+            .collect();
+        let awaited = wishes.iter().filter(|(_, persist)| persist.is_awaited);
+        let awaited: Vec<(Arc<dyn LogUser>, u64)> = awaited
+            .map(|(group, persist)| (Arc::clone(group), persist.number))
+            .collect();
+        let told = move |outcome| tell(&awaited, outcome);
+        self.log.write(&writings, Box::new(told))
+    }
+}
+
+fn tell(awaited: &[(Arc<dyn LogUser>, u64)], outcome: Result<(), WriteError>) {
+    match outcome {
+        Ok(()) => awaited
+            .iter()
+            .for_each(|(group, number)| Arc::clone(group).persisted(*number)),
+        Err(error) => broke(awaited.iter().map(|(group, _)| group), &error),
+    }
+}
+
+fn broke<'a>(groups: impl Iterator<Item = &'a Arc<dyn LogUser>>, error: &WriteError) {
+    groups.for_each(|group| group.log_broke(&error.to_string()));
+}

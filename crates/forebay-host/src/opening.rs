@@ -1,0 +1,195 @@
+//! The replicas of a table that a process finds when it starts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_engine::PartitionId;
+use forebay_engine::live::{LiveError, LiveTable};
+use forebay_engine::replica_log::{
+    EntryPlace, LoggedEntry, LoggedGroup, OpenedLog, ReplicaLog, ReplicaLogError,
+};
+use forebay_replica::{
+    CodecError, Content, Durability, Forgot, Found, GroupId, LogEntry, PeerId, Place, Promise,
+    SnapshotFacts, Start, check_memory,
+};
+use thiserror::Error;
+
+use crate::partition_state::facts_of;
+use crate::replica_log::{EngineLog, entry_place};
+
+/// Entries are read so many bytes at a time.
+const READ_BYTES: u64 = 16 << 20;
+
+/// A replica that is to be here: a partition of the table, and the peer that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundReplica {
+    pub partition: PartitionId,
+    pub group: GroupId,
+    pub peer: PeerId,
+    /// Where its random numbers come from: another one at each start.
+    pub seed: u64,
+}
+
+/// What a process goes on with.
+#[derive(Debug)]
+pub struct OpenReplicas {
+    pub log: Arc<EngineLog>,
+    pub starts: BTreeMap<GroupId, Start>,
+}
+
+/// Why the replicas of a table cannot go on as the peers that they were.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// They promised what they may not remember: each joins its group as a new peer.
+    #[error(transparent)]
+    Forgot(#[from] Forgot),
+    /// The same, of one of them.
+    #[error("group {group}: {problem}; its replica here joins it again as a new peer")]
+    Group { group: u64, problem: String },
+    #[error(transparent)]
+    Log(#[from] ReplicaLogError),
+    #[error(transparent)]
+    Table(#[from] LiveError),
+}
+
+/// What the replicas of a table begin with: its partitions as they were opened, and the log. What
+/// the log has of groups that are not among them is forgotten.
+pub fn open_replicas(
+    table: &LiveTable,
+    (log, opened): (ReplicaLog, OpenedLog),
+    durability: Durability,
+    boot_now: u128,
+    replicas: &[FoundReplica],
+) -> Result<OpenReplicas, OpenError> {
+    check_memory(&Found {
+        durability,
+        boot_then: opened.boot_then.unwrap_or(boot_now),
+        boot_now,
+        stopped_clean: opened.stopped_clean,
+        log_is_whole: true,
+    })?;
+    let mut starts = BTreeMap::new();
+    for replica in replicas {
+        let start = start_of(table, &log, &opened, replica)?;
+        starts.insert(replica.group, start);
+    }
+    let log = EngineLog::new(log);
+    for group in opened.groups.keys().map(|group| GroupId(*group)) {
+        let forgotten = match starts.contains_key(&group) {
+            true => Ok(()),
+            false => log.forget(group),
+        };
+        forgotten.map_err(|error| of_group(group, error.to_string()))?;
+    }
+    for (group, start) in &starts {
+        let known = opened.groups.get(&group.0);
+        let before = entry_place(start.before);
+        // A copy was put in place, and the log does not say so yet.
+        let is_passed = |known: &LoggedGroup| start.entries.is_empty() && known.last != before;
+        if known.is_none_or(is_passed) {
+            let promise = start.promise.to_bytes();
+            let begun = log.begin(*group, before, &promise);
+            begun.map_err(|error| of_group(*group, error.to_string()))?;
+        }
+    }
+    let log = Arc::new(log);
+    Ok(OpenReplicas { log, starts })
+}
+
+fn start_of(
+    table: &LiveTable,
+    log: &ReplicaLog,
+    opened: &OpenedLog,
+    replica: &FoundReplica,
+) -> Result<Start, OpenError> {
+    let group = replica.group;
+    let applied = facts_of(&table.applied(replica.partition)?);
+    let applied = applied.map_err(|error| of_group(group, error.to_string()))?;
+    let known = opened.groups.get(&group.0);
+    let promise = match known.and_then(|known| known.promise.clone()) {
+        Some(promise) => Promise::from_bytes(promise.into()),
+        // Founded, and nothing promised since.
+        None => Ok(Promise {
+            term: applied.place.term,
+            vote: None,
+            committed: applied.place.index,
+        }),
+    };
+    let promise = promise.map_err(|error| of_group(group, error.to_string()))?;
+    let entries = match known {
+        Some(known) => entries_behind(log, group, known, &applied)?,
+        None => Vec::new(),
+    };
+    Ok(Start {
+        group,
+        me: replica.peer,
+        promise,
+        before: applied.place,
+        applied,
+        entries,
+        seed: replica.seed,
+    })
+}
+
+/// The log's entries behind what is applied. Where a copy was put in place and the log does not
+/// say so yet, it has none that go on from it.
+fn entries_behind(
+    log: &ReplicaLog,
+    group: GroupId,
+    known: &LoggedGroup,
+    applied: &SnapshotFacts,
+) -> Result<Vec<LogEntry>, OpenError> {
+    let place = applied.place;
+    if known.before.index > place.index {
+        let problem = format!(
+            "its state is at {place}, and its log begins behind {}",
+            known.before
+        );
+        return Err(of_group(group, problem));
+    }
+    if known.last.index <= place.index || !goes_on(log, group, known, place)? {
+        return Ok(Vec::new());
+    }
+    let mut entries = Vec::new();
+    let mut next = place.index + 1;
+    loop {
+        let some = log.entries(group.0, next, READ_BYTES)?;
+        let Some(last) = some.last() else {
+            return Ok(entries);
+        };
+        next = last.place.index + 1;
+        for entry in some {
+            let decoded = entry_of(entry);
+            entries.push(decoded.map_err(|error| of_group(group, error.to_string()))?);
+        }
+    }
+}
+
+/// Whether the log has what is applied last, or begins just behind it.
+fn goes_on(
+    log: &ReplicaLog,
+    group: GroupId,
+    known: &LoggedGroup,
+    place: Place,
+) -> Result<bool, OpenError> {
+    if known.before.index == place.index {
+        return Ok(known.before == entry_place(place));
+    }
+    let found = log.entries(group.0, place.index, 1)?;
+    let is_it = |entry: &LoggedEntry| entry.place == entry_place(place);
+    Ok(found.first().is_some_and(is_it))
+}
+
+fn entry_of(entry: LoggedEntry) -> Result<LogEntry, CodecError> {
+    let EntryPlace { term, index } = entry.place;
+    Ok(LogEntry {
+        place: Place { term, index },
+        content: Content::from_bytes(Bytes::from(entry.bytes))?,
+    })
+}
+
+fn of_group(group: GroupId, problem: String) -> OpenError {
+    let group = group.0;
+    OpenError::Group { group, problem }
+}

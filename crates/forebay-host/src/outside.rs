@@ -1,0 +1,86 @@
+//! What a host is given: the log and the state of its groups, connections.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use forebay_replica::{Committed, GroupId, PeerId, Persist, Place, SnapshotFacts};
+use thiserror::Error;
+
+/// A node, as the cluster numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeKey(pub u32);
+
+/// Connections to other nodes.
+pub trait Post: Debug + Send + Sync {
+    /// Sends a frame, or lets it get lost. Does not wait for the network.
+    fn send(&self, to: NodeKey, frame: Bytes);
+}
+
+/// What a group wants to survive.
+#[derive(Debug, Clone)]
+pub struct Writing {
+    pub group: GroupId,
+    pub persist: Persist,
+}
+
+/// What is called when what was written is as durable as its table promises, or is known not to
+/// be. It does not wait for the log.
+pub type Acknowledged = Box<dyn FnOnce(Result<(), WriteError>) + Send>;
+
+/// Why something was not written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WriteError {
+    /// Nothing of it is in the log, and the same may be written later.
+    #[error("the log has no room: {0}")]
+    Full(String),
+    /// Nobody knows what the log has: its replicas join their groups again as new peers.
+    #[error("the log takes no more: {0}")]
+    Broken(String),
+}
+
+/// The log that the groups of a table share.
+pub trait GroupLog: Debug + Send + Sync {
+    /// Writes all of it, in this order, or nothing: after a crash a beginning of what was not
+    /// acknowledged may be there. A copy that a group wants in place of its state is in place
+    /// already; what is written of it is that the group's log begins anew behind it. `then` is
+    /// called if it was written, at once or later.
+    fn write(&self, all: &[Writing], then: Acknowledged) -> Result<(), WriteError>;
+
+    /// A restart does not need entries up to there. Returns whether the log is long for what is
+    /// trimmed: the states should be kept as they are now, and trimmed to there.
+    fn trim(&self, group: GroupId, through: u64) -> bool;
+}
+
+/// Why a state could not be changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StateError {
+    /// The same may succeed later: room is missing.
+    #[error("{0}")]
+    Later(String),
+    /// It does not succeed here: the replica ends, and joins its group again as a new peer.
+    #[error("{0}")]
+    Never(String),
+}
+
+/// The state of one replica. One thread at a time changes it.
+pub trait GroupState: Debug + Send + Sync {
+    /// Does a decided entry, and keeps its facts with what it did. Answers what its proposals
+    /// answer, in their order. An entry that failed with [`StateError::Later`] comes again.
+    fn apply(&self, committed: &Committed) -> Result<Vec<Bytes>, StateError>;
+
+    /// Brings a copy of the partition from a peer, at this place or a later one, beside the state.
+    /// Takes its time; another thread may apply meanwhile.
+    fn bring(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError>;
+
+    /// Puts the copy that was brought last in place of the state, in one step.
+    fn install(&self, facts: &SnapshotFacts) -> Result<(), StateError>;
+
+    fn drop_copy(&self);
+
+    /// A restart finds the state at this entry or a later one.
+    fn kept_through(&self) -> u64;
+
+    /// Has a restart find the state as it is now, with those of the table's other groups here.
+    /// Takes its time.
+    fn keep(&self) -> Result<(), StateError>;
+}

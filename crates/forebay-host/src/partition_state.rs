@@ -1,0 +1,239 @@
+//! The state of a replica as a partition of a live table.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_engine::PartitionId;
+use forebay_engine::live::{
+    AppliedPlace, DecidedEntry, LiveError, LiveTable, PartitionContent, PartitionCopy,
+};
+use forebay_replica::{
+    CodecError, Committed, Content, GroupId, Membership, PeerId, Place, SnapshotFacts,
+};
+use parking_lot::Mutex;
+
+use crate::outside::{GroupState, StateError};
+
+/// Runs the commands of proposals.
+pub trait Commands: std::fmt::Debug + Send + Sync {
+    /// Does the command of a proposal on a handle of the table that writes once at most, and
+    /// answers what its asker is told. What it does depends on the table, the stamp and the
+    /// operations alone: it is done on every replica. An error is of this machine, not of the
+    /// command, which then has not been done.
+    fn run(&self, table: &LiveTable, stamp_ms: u64, operations: &[u8])
+    -> Result<Bytes, StateError>;
+}
+
+/// Brings copies of partitions from other nodes.
+pub trait Carrier: std::fmt::Debug + Send + Sync {
+    /// The partition as a peer has it, at this place of its log or a later one. The files of its
+    /// runs are finished and synced among the table's, under ids of here.
+    fn bring(
+        &self,
+        group: GroupId,
+        from: PeerId,
+        at_least: Place,
+    ) -> Result<PartitionContent, String>;
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct PartitionState {
+    table: LiveTable,
+    partition: PartitionId,
+    group: GroupId,
+    commands: Arc<dyn Commands>,
+    carrier: Arc<dyn Carrier>,
+    /// Answers of an entry that is applied in part.
+    answers: Mutex<PartialAnswers>,
+    brought: Mutex<Option<PartitionContent>>,
+}
+
+#[derive(Debug, Default)]
+struct PartialAnswers {
+    index: u64,
+    answers: Vec<Bytes>,
+}
+
+impl PartitionState {
+    /// Of a partition that is here, of a replicated table.
+    pub fn new(
+        table: LiveTable,
+        partition: PartitionId,
+        group: GroupId,
+        commands: Arc<dyn Commands>,
+        carrier: Arc<dyn Carrier>,
+    ) -> Self {
+        Self {
+            table,
+            partition,
+            group,
+            commands,
+            carrier,
+            answers: Mutex::default(),
+            brought: Mutex::default(),
+        }
+    }
+
+    /// The partition as it is now, for a peer that is behind.
+    pub fn copy(&self) -> Result<PartitionCopy, LiveError> {
+        self.table.copy_of(self.partition)
+    }
+
+    fn apply_proposals(
+        &self,
+        decided: &DecidedEntry,
+        done: u32,
+        content: &Content,
+    ) -> Result<Vec<Bytes>, StateError> {
+        let proposals = match content {
+            Content::Batch { proposals, .. } if !proposals.is_empty() => proposals,
+            _ => {
+                let passed = self.table.pass(self.partition, decided);
+                return passed.map(|()| Vec::new()).map_err(of_this_machine);
+            }
+        };
+        let mut partial = self.answers.lock();
+        if partial.index != decided.place.index {
+            // Those that an earlier process applied are answered to nobody.
+            let answers = vec![Bytes::new(); done as usize];
+            *partial = PartialAnswers {
+                index: decided.place.index,
+                answers,
+            };
+        }
+        for (number, proposal) in (0..).zip(proposals).skip(done as usize) {
+            let answer = self.apply_one(decided, number, &proposal.operations)?;
+            partial.answers.push(answer);
+        }
+        Ok(std::mem::take(&mut partial.answers))
+    }
+
+    fn apply_one(
+        &self,
+        decided: &DecidedEntry,
+        number: u32,
+        operations: &[u8],
+    ) -> Result<Bytes, StateError> {
+        let handle = self.table.entry(self.partition, decided, number);
+        let handle = handle.map_err(of_this_machine)?;
+        // Without operations it moves the partition's time.
+        let answer = match operations {
+            [] => Bytes::new(),
+            operations => self
+                .commands
+                .run(&handle, decided.place.stamp_ms, operations)?,
+        };
+        handle.finish().map_err(of_this_machine)?;
+        Ok(answer)
+    }
+}
+
+impl GroupState for PartitionState {
+    fn apply(&self, committed: &Committed) -> Result<Vec<Bytes>, StateError> {
+        let applied = self
+            .table
+            .applied(self.partition)
+            .map_err(of_this_machine)?;
+        let decided = DecidedEntry {
+            place: place_of(&committed.facts),
+            proposals: match &committed.entry.content {
+                Content::Batch { proposals, .. } => proposals.len() as u32,
+                Content::Nothing | Content::Changes(_) => 0,
+            },
+        };
+        if applied.index >= decided.place.index {
+            return Ok(Vec::new());
+        }
+        self.apply_proposals(&decided, applied.done, &committed.entry.content)
+    }
+
+    fn bring(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
+        let brought = self.carrier.bring(self.group, from, at_least);
+        let content = brought.map_err(StateError::Later)?;
+        let facts = content.applied.as_ref().map(facts_of);
+        let Some(Ok(facts)) = facts else {
+            let problem = format!("the copy from peer {from} does not say where it is in the log");
+            return Err(StateError::Later(problem));
+        };
+        *self.brought.lock() = Some(content);
+        Ok(facts)
+    }
+
+    fn install(&self, facts: &SnapshotFacts) -> Result<(), StateError> {
+        let mut brought = self.brought.lock();
+        let content = brought.clone();
+        let is_it = |content: &PartitionContent| {
+            let applied = content.applied.as_ref();
+            applied.is_some_and(|applied| is_at(applied, facts))
+        };
+        let Some(content) = content.filter(is_it) else {
+            let applied = self
+                .table
+                .applied(self.partition)
+                .map_err(of_this_machine)?;
+            // It was put in place before the log could say so.
+            return match is_at(&applied, facts) {
+                true => Ok(()),
+                false => Err(StateError::Never("the copy that came is gone".to_owned())),
+            };
+        };
+        self.table.install(content).map_err(of_this_machine)?;
+        *brought = None;
+        Ok(())
+    }
+
+    fn drop_copy(&self) {
+        if let Some(content) = self.brought.lock().take() {
+            self.table
+                .discard_runs(content.runs.iter().map(|run| &run.id));
+        }
+    }
+
+    fn kept_through(&self) -> u64 {
+        let applied = self.table.applied_in_runs(self.partition);
+        applied.map_or(0, |applied| applied.index)
+    }
+
+    fn keep(&self) -> Result<(), StateError> {
+        self.table.flush().map_err(of_this_machine)
+    }
+}
+
+/// What became of an error of the engine while an entry was applied: what passes is tried again.
+fn of_this_machine(error: LiveError) -> StateError {
+    match error.may_pass() {
+        true => StateError::Later(error.to_string()),
+        false => StateError::Never(error.to_string()),
+    }
+}
+
+/// Whether the last entry that is applied as a whole is this one; of the next one some proposals
+/// may be, as they may in a copy that was made meanwhile.
+fn is_at(applied: &AppliedPlace, facts: &SnapshotFacts) -> bool {
+    (applied.term, applied.index) == (facts.place.term, facts.place.index)
+}
+
+/// How the engine keeps what holds at a place.
+pub fn place_of(facts: &SnapshotFacts) -> AppliedPlace {
+    AppliedPlace {
+        term: facts.place.term,
+        index: facts.place.index,
+        stamp_ms: facts.stamp_ms,
+        members: facts.membership.to_bytes().as_ref().into(),
+        done: 0,
+    }
+}
+
+/// What holds at a place, of which the last entry is applied as a whole.
+pub fn facts_of(applied: &AppliedPlace) -> Result<SnapshotFacts, CodecError> {
+    let members = Bytes::copy_from_slice(&applied.members);
+    Ok(SnapshotFacts {
+        place: Place {
+            term: applied.term,
+            index: applied.index,
+        },
+        membership: Arc::new(Membership::from_bytes(members)?),
+        stamp_ms: applied.stamp_ms,
+    })
+}

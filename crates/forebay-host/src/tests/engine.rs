@@ -1,0 +1,355 @@
+//! Replicas whose states are partitions of the engine, and whose logs are files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_engine::live::{
+    Batch, Budget, LiveDraft, LiveTable, PartitionContent, Replication, Stored,
+};
+use forebay_engine::replica_log::{ReplicaLog, ReplicaLogOptions, SEGMENT_BYTES};
+use forebay_engine::{Held, PartitionId, PartitionRange, TableName};
+use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
+use forebay_replica::{Durability, GroupId, PeerId, Place, Refusal, Start};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use super::ring::{Net, Port, wait_for};
+use crate::host::{HostParts, NewReplica, ReplicaHost};
+use crate::log_writer::TableLog;
+use crate::opening::{FoundReplica, open_replicas};
+use crate::outside::{NodeKey, StateError};
+use crate::partition_state::{Carrier, Commands, PartitionState, place_of};
+
+const BOOT: u128 = 7;
+
+/// Adds to a number and answers the sum: it decides by what is there. Operations are the key, its
+/// length before it, what is to be added, and whatever follows.
+#[derive(Debug)]
+struct AddTo;
+
+impl Commands for AddTo {
+    fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
+        let (key, rest) = operations[1..].split_at(usize::from(operations[0]));
+        let by = &rest[..8];
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+        let decide = |held: Vec<Option<Stored>>| {
+            let before = held[0].as_ref().map_or(0, |stored| number(&stored.value));
+            let sum = before + number(by);
+            let mut batch = Batch::new();
+            batch.update(key, &sum.to_le_bytes());
+            (batch, sum)
+        };
+        let done = table.transact(&[key], decide);
+        let (_, sum) = done.map_err(|error| StateError::Never(error.to_string()))?;
+        Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
+    }
+}
+
+type States = Mutex<BTreeMap<(GroupId, PeerId), Weak<PartitionState>>>;
+
+/// Copies files from directory to directory.
+#[derive(Debug)]
+struct Files {
+    states: Arc<States>,
+    to: LiveTable,
+}
+
+impl Carrier for Files {
+    fn bring(
+        &self,
+        group: GroupId,
+        from: PeerId,
+        at_least: Place,
+    ) -> Result<PartitionContent, String> {
+        let peer = self
+            .states
+            .lock()
+            .get(&(group, from))
+            .and_then(Weak::upgrade);
+        let copy = peer.ok_or("it is down")?.copy();
+        let copy = copy.map_err(|error| error.to_string())?;
+        let mut content = copy.content().clone();
+        assert!(content.applied.as_ref().unwrap().index >= at_least.index);
+        for run in &mut content.runs {
+            let new = self.to.new_run();
+            let bytes = OsDisk::default().read(&copy.run_file(&run.id)).unwrap();
+            replace_file(&OsDisk::default(), &new.path, &bytes).unwrap();
+            run.id = new.id;
+        }
+        Ok(content)
+    }
+}
+
+struct Node {
+    dir: TempDir,
+    me: PeerId,
+    running: Option<Running>,
+    starts: u64,
+}
+
+struct Running {
+    host: Arc<ReplicaHost>,
+    table: LiveTable,
+    states: Vec<Arc<PartitionState>>,
+}
+
+struct Nodes {
+    net: Arc<Net>,
+    states: Arc<States>,
+    nodes: Vec<Node>,
+    parts: Vec<PartitionRange>,
+}
+
+fn group_of(id: PartitionId) -> GroupId {
+    GroupId(100 + u64::from(id.0))
+}
+
+fn peers() -> Vec<PeerId> {
+    (1..=3).map(PeerId).collect()
+}
+
+impl Nodes {
+    fn new() -> Self {
+        let mut nodes = Self {
+            net: Arc::default(),
+            states: Arc::default(),
+            nodes: Vec::new(),
+            parts: LiveDraft::hashed().partitions,
+        };
+        for me in peers() {
+            nodes.nodes.push(Node {
+                dir: tempfile::tempdir().unwrap(),
+                me,
+                running: None,
+                starts: 0,
+            });
+        }
+        (0..3).for_each(|at| nodes.start(at));
+        nodes
+    }
+
+    fn open_table(dir: &Path, parts: &[PartitionRange], me: PeerId) -> LiveTable {
+        let (name, budget) = (TableName::new("t").unwrap(), Budget::new(4 << 20));
+        let store = forebay_engine::open(dir).unwrap();
+        if store.is_live(&name).unwrap() {
+            let mut table = None;
+            // What was under way when the process ended lets go of it.
+            wait_for("the table is closed", || {
+                table = store.live_table(&name, &budget).ok();
+                table.is_some()
+            });
+            return table.unwrap();
+        }
+        let draft = LiveDraft::hashed().replicated(Replication::Leader);
+        let draft = draft.holding(&Held::Only(BTreeSet::new()));
+        let table = store.create_live(&name, draft, &budget).unwrap();
+        for range in parts {
+            let founder = Start::founder(group_of(range.id), me, &peers(), 0);
+            let empty = PartitionContent::empty(range.clone());
+            let applied = Some(place_of(&founder.applied));
+            table
+                .install(PartitionContent { applied, ..empty })
+                .unwrap();
+        }
+        table
+    }
+
+    fn start(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        node.starts += 1;
+        let table = Self::open_table(node.dir.path(), &self.parts, node.me);
+        let clock = Arc::new(SystemClock);
+        let options = ReplicaLogOptions {
+            table: table.name().clone(),
+            table_id: 1,
+            durability: forebay_engine::live::Durability::Os,
+            boot_id: BOOT,
+            segment_bytes: SEGMENT_BYTES,
+        };
+        let log_dir = node.dir.path().join("replicas");
+        let log = ReplicaLog::open(
+            Arc::new(OsDisk::default()),
+            clock.clone(),
+            &log_dir,
+            options,
+        )
+        .unwrap();
+        let (me, starts) = (node.me, node.starts);
+        let replicas = self.parts.iter().map(|range| FoundReplica {
+            partition: range.id,
+            group: group_of(range.id),
+            peer: me,
+            seed: u64::from(range.id.0) * 1000 + me.0 * 100 + starts,
+        });
+        let replicas: Vec<_> = replicas.collect();
+        let found = open_replicas(&table, log, Durability::Os, BOOT, &replicas).unwrap();
+        let key = NodeKey(me.0 as u32);
+        let host = Arc::new(
+            ReplicaHost::start(HostParts {
+                clock: clock.clone(),
+                post: Arc::new(Port(Arc::clone(&self.net))),
+                appliers: 1,
+                first_request: starts << 40,
+            })
+            .unwrap(),
+        );
+        let log = TableLog::start(found.log, clock).unwrap();
+        let mut states = Vec::new();
+        for (replica, start) in replicas.iter().zip(found.starts.into_values()) {
+            let carrier = Files {
+                states: Arc::clone(&self.states),
+                to: table.clone(),
+            };
+            let state = Arc::new(PartitionState::new(
+                table.clone(),
+                replica.partition,
+                replica.group,
+                Arc::new(AddTo),
+                Arc::new(carrier),
+            ));
+            let place = (replica.group, me);
+            self.states.lock().insert(place, Arc::downgrade(&state));
+            states.push(Arc::clone(&state));
+            host.add(NewReplica {
+                start,
+                log: Arc::clone(&log),
+                state,
+                nodes: peers()
+                    .into_iter()
+                    .map(|peer| (peer, NodeKey(peer.0 as u32)))
+                    .collect(),
+            })
+            .unwrap();
+        }
+        self.net.enter(key, &host);
+        node.running = Some(Running {
+            host,
+            table,
+            states,
+        });
+    }
+
+    /// Ends the process, more or less: memory is gone, and files are left as they are.
+    fn stop(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        self.net.leave(NodeKey(node.me.0 as u32));
+        if let Some(running) = node.running.take() {
+            drop(running.host);
+            drop(running.states);
+            drop(running.table);
+        }
+    }
+
+    fn group(&self, key: &[u8]) -> GroupId {
+        let running = self.nodes.iter().find_map(|node| node.running.as_ref());
+        group_of(running.unwrap().table.partition_of(key).unwrap())
+    }
+
+    fn leader(&self, group: GroupId) -> Option<&Running> {
+        let running = self.nodes.iter().filter_map(|node| node.running.as_ref());
+        let leads = |running: &&Running| {
+            let facts = running.host.facts(group);
+            facts.is_some_and(|facts| facts.leader == Some(facts.me))
+        };
+        running.filter(leads).max_by_key(|running| {
+            let facts = running.host.facts(group);
+            facts.map(|facts| facts.term)
+        })
+    }
+
+    /// Adds once for certain, and perhaps more often: returns how often nobody knew.
+    fn add(&self, key: &[u8], by: u64, padding: &[u8]) -> u64 {
+        let (group, mut uncertain) = (self.group(key), 0);
+        let operations = [&[key.len() as u8], key, &by.to_le_bytes(), padding];
+        let operations = Bytes::from(operations.concat());
+        let mut is_done = false;
+        wait_for("a write", || {
+            let Some(leader) = self.leader(group) else {
+                return false;
+            };
+            let (told, outcome) = std::sync::mpsc::channel();
+            let done = Box::new(move |outcome| drop(told.send(outcome)));
+            leader.host.propose(group, vec![(operations.clone(), done)]);
+            match outcome.recv_timeout(Duration::from_secs(20)) {
+                Ok(Ok(_)) => is_done = true,
+                Ok(Err(Refusal::Uncertain)) => uncertain += 1,
+                _ => {}
+            }
+            is_done
+        });
+        uncertain
+    }
+
+    fn value(&self, at: usize, key: &[u8]) -> u64 {
+        let table = &self.nodes[at].running.as_ref().unwrap().table;
+        let value = table.get(key).unwrap();
+        value.map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()))
+    }
+}
+
+#[test]
+fn partitions_come_back_from_their_logs_and_nothing_is_lost_or_doubled() {
+    let mut nodes = Nodes::new();
+    let keys: Vec<Vec<u8>> = (0..12).map(|key| format!("k{key}").into_bytes()).collect();
+    let (mut least, mut most) = (vec![0; 12], vec![0; 12]);
+    for round in 0..4_usize {
+        for (at, key) in keys.iter().enumerate() {
+            let by = 1 + at as u64;
+            let uncertain = nodes.add(key, by, b"");
+            (least[at], most[at]) = (least[at] + by, most[at] + by * (1 + uncertain));
+        }
+        let gone = round % 3;
+        if round % 2 == 0 {
+            let table = &nodes.nodes[gone].running.as_ref().unwrap().table;
+            table.flush().unwrap();
+        }
+        nodes.stop(gone);
+        for (at, key) in keys.iter().enumerate() {
+            let uncertain = nodes.add(key, 1, b"");
+            (least[at], most[at]) = (least[at] + 1, most[at] + 1 + uncertain);
+        }
+        nodes.start(gone);
+        for (at, key) in keys.iter().enumerate() {
+            wait_for("all have the same", || {
+                let values = [0, 1, 2].map(|node| nodes.value(node, key));
+                values.iter().all(|value| *value == values[0])
+            });
+            let value = nodes.value(0, key);
+            assert!(
+                (least[at]..=most[at]).contains(&value),
+                "round {round}: {value}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_was_away_for_long_gets_the_partitions_runs() {
+    let mut nodes = Nodes::new();
+    nodes.add(b"a", 5, b"");
+    nodes.stop(2);
+    // More than is kept for peers that are behind.
+    let padding = vec![0; 100 << 10];
+    let mut sum = 5;
+    for _ in 0..100 {
+        assert_eq!(nodes.add(b"a", 1, &padding), 0);
+        sum += 1;
+    }
+    SystemClock.sleep(Duration::from_millis(1500));
+    nodes.start(2);
+    wait_for("the copy", || nodes.value(2, b"a") == sum);
+    let table = &nodes.nodes[2].running.as_ref().unwrap().table;
+    let runs = table
+        .content(table.partition_of(b"a").unwrap())
+        .unwrap()
+        .runs;
+    assert!(!runs.is_empty(), "it came as runs");
+    nodes.add(b"a", 1, b"");
+    wait_for("the tail", || nodes.value(2, b"a") == sum + 1);
+    nodes.stop(2);
+    nodes.start(2);
+    wait_for("after a restart", || nodes.value(2, b"a") == sum + 1);
+}

@@ -1,0 +1,180 @@
+//! A log and a state in memory that outlive their host, as files would.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_replica::{
+    Committed, Content, GroupId, LogEntry, PeerId, Place, Promise, SnapshotFacts, Start,
+};
+use parking_lot::Mutex;
+
+use crate::outside::{Acknowledged, GroupLog, GroupState, StateError, WriteError, Writing};
+
+#[derive(Debug, Default)]
+pub struct MemoryLog {
+    pub groups: Mutex<BTreeMap<GroupId, Kept>>,
+    pub is_full: Mutex<bool>,
+    pub is_broken: Mutex<bool>,
+    /// How many writes there were, and of how many groups' wishes.
+    pub counts: Mutex<(u64, u64)>,
+}
+
+/// What a log has of a group.
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    pub promise: Promise,
+    pub before: Place,
+    pub entries: Vec<LogEntry>,
+}
+
+impl GroupLog for MemoryLog {
+    fn write(&self, all: &[Writing], then: Acknowledged) -> Result<(), WriteError> {
+        if *self.is_full.lock() {
+            return Err(WriteError::Full("no space left".to_owned()));
+        }
+        if *self.is_broken.lock() {
+            return Err(WriteError::Broken("the device failed".to_owned()));
+        }
+        let mut groups = self.groups.lock();
+        for writing in all {
+            let kept = groups.entry(writing.group).or_default();
+            if let Some(facts) = &writing.persist.snapshot {
+                (kept.before, kept.entries) = (facts.place, Vec::new());
+            }
+            if let Some(first) = writing.persist.entries.first() {
+                let left = first.place.index - kept.before.index - 1;
+                kept.entries.truncate(left as usize);
+                kept.entries.extend(writing.persist.entries.iter().cloned());
+            }
+            kept.promise = writing.persist.promise.unwrap_or(kept.promise);
+        }
+        drop(groups);
+        let mut counts = self.counts.lock();
+        *counts = (counts.0 + 1, counts.1 + all.len() as u64);
+        drop(counts);
+        then(Ok(()));
+        Ok(())
+    }
+
+    fn trim(&self, group: GroupId, through: u64) -> bool {
+        let mut groups = self.groups.lock();
+        let kept = groups.entry(group).or_default();
+        let is_old = |entry: &&LogEntry| entry.place.index <= through;
+        let count = kept.entries.iter().take_while(is_old).count();
+        if let Some(last) = kept.entries.drain(..count).next_back() {
+            kept.before = last.place;
+        }
+        kept.entries.len() > MANY_ENTRIES
+    }
+}
+
+/// A log of more is long.
+const MANY_ENTRIES: usize = 40;
+
+/// A sum that each proposal's first eight bytes are added to; answers what it is then.
+#[derive(Debug)]
+pub struct Sum {
+    pub now: Mutex<Snapshot>,
+    /// What is "on the disk": a restart begins with it.
+    pub kept: Mutex<Snapshot>,
+    staged: Mutex<Option<Snapshot>>,
+    /// The states of all replicas of the group, to bring copies from.
+    peers: Arc<Mutex<BTreeMap<PeerId, Arc<Sum>>>>,
+    pub is_full: Mutex<bool>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    pub sum: u64,
+    pub facts: SnapshotFacts,
+}
+
+impl Sum {
+    pub fn new(
+        facts: SnapshotFacts,
+        me: PeerId,
+        peers: &Arc<Mutex<BTreeMap<PeerId, Arc<Sum>>>>,
+    ) -> Arc<Self> {
+        let snapshot = Snapshot { sum: 0, facts };
+        let sum = Arc::new(Self {
+            now: Mutex::new(snapshot.clone()),
+            kept: Mutex::new(snapshot),
+            staged: Mutex::default(),
+            peers: Arc::clone(peers),
+            is_full: Mutex::default(),
+        });
+        peers.lock().insert(me, Arc::clone(&sum));
+        sum
+    }
+
+    /// As if the process had ended: what was not kept is gone.
+    pub fn restart(&self) {
+        *self.now.lock() = self.kept.lock().clone();
+    }
+}
+
+impl GroupState for Sum {
+    fn apply(&self, committed: &Committed) -> Result<Vec<Bytes>, StateError> {
+        if *self.is_full.lock() {
+            return Err(StateError::Later("no space left".to_owned()));
+        }
+        let mut now = self.now.lock();
+        assert_eq!(committed.entry.place.index, now.facts.place.index + 1);
+        let mut answers = Vec::new();
+        if let Content::Batch { proposals, .. } = &committed.entry.content {
+            for proposal in proposals {
+                let bytes = proposal.operations[..8].try_into();
+                now.sum += u64::from_le_bytes(bytes.unwrap());
+                answers.push(Bytes::copy_from_slice(&now.sum.to_le_bytes()));
+            }
+        }
+        now.facts = committed.facts.clone();
+        Ok(answers)
+    }
+
+    fn bring(&self, from: PeerId, at_least: Place) -> Result<SnapshotFacts, StateError> {
+        let peer = self.peers.lock().get(&from).cloned();
+        let copy = peer.map(|peer| peer.now.lock().clone());
+        let copy = copy.filter(|copy| copy.facts.place.index >= at_least.index);
+        let copy = copy.ok_or_else(|| StateError::Later("not there yet".to_owned()))?;
+        *self.staged.lock() = Some(copy.clone());
+        Ok(copy.facts)
+    }
+
+    fn install(&self, facts: &SnapshotFacts) -> Result<(), StateError> {
+        let staged = self.staged.lock().take();
+        let staged = staged.filter(|staged| staged.facts == *facts);
+        let staged = staged.ok_or_else(|| StateError::Never("no copy came".to_owned()))?;
+        *self.kept.lock() = staged.clone();
+        *self.now.lock() = staged;
+        Ok(())
+    }
+
+    fn drop_copy(&self) {
+        *self.staged.lock() = None;
+    }
+
+    fn kept_through(&self) -> u64 {
+        self.kept.lock().facts.place.index
+    }
+
+    fn keep(&self) -> Result<(), StateError> {
+        *self.kept.lock() = self.now.lock().clone();
+        Ok(())
+    }
+}
+
+/// What a restarted process begins with.
+pub fn found(log: &MemoryLog, sum: &Sum, group: GroupId, me: PeerId, seed: u64) -> Start {
+    let kept = log.groups.lock().get(&group).cloned().unwrap_or_default();
+    Start {
+        group,
+        me,
+        promise: kept.promise,
+        applied: sum.kept.lock().facts.clone(),
+        before: kept.before,
+        entries: kept.entries,
+        seed,
+    }
+}

@@ -1,0 +1,196 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_io::{Clock, SystemClock};
+use forebay_replica::{GroupId, Refusal};
+
+use super::ring::{Ring, wait_for};
+
+const GROUP: GroupId = GroupId(1);
+
+#[test]
+fn what_is_answered_is_on_all_replicas_and_is_read_at_the_leader_at_once() {
+    let ring = Ring::new(3, 3);
+    for group in [1, 2, 3].map(GroupId) {
+        let leader = ring.leader(group);
+        let mut sum = 0;
+        for step in 1..50 {
+            sum += step;
+            assert_eq!(ring.add(group, step).0, sum);
+            assert_eq!(ring.read(leader, group), Some(sum));
+        }
+        for node in ring.nodes.keys().copied() {
+            wait_for("a read by who follows", || {
+                ring.read(node, group) == Some(sum)
+            });
+        }
+        assert_eq!(ring.agree(group), sum);
+        let leave = ring.nodes[&leader].host.as_ref().unwrap().try_read(group);
+        assert!(leave.is_some_and(|leave| leave.holds()), "by its lease");
+    }
+    let follower = ring.nodes.keys().find(|node| **node != ring.leader(GROUP));
+    let refused = ring.try_add(*follower.unwrap(), GROUP, 1).unwrap();
+    assert!(
+        matches!(refused, Err(Refusal::NotLeader(Some(_)))),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn writes_that_come_together_are_written_together() {
+    let ring = Arc::new(Ring::new(3, 4));
+    let groups = [1, 2, 3, 4].map(GroupId);
+    for group in groups {
+        ring.leader(group);
+    }
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let ring = Arc::clone(&ring);
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    ring.add(groups[writer % 4], 1);
+                }
+            });
+        }
+    });
+    groups
+        .iter()
+        .for_each(|group| assert_eq!(ring.agree(*group), 200));
+    let counts: Vec<_> = ring
+        .nodes
+        .values()
+        .map(|node| *node.log.counts.lock())
+        .collect();
+    assert!(
+        counts.iter().any(|(writes, wishes)| wishes > writes),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn who_leads_ends_and_others_go_on_and_it_comes_back() {
+    let mut ring = Ring::new(3, 1);
+    let (mut least, mut most) = (0, 0);
+    for round in 0..3 {
+        for _ in 0..100 {
+            let (_, uncertain) = ring.add(GROUP, 1);
+            (least, most) = (least + 1, most + 1 + uncertain);
+        }
+        let gone = ring.leader(GROUP);
+        ring.stop(gone);
+        for _ in 0..30 {
+            let (_, uncertain) = ring.add(GROUP, 1);
+            (least, most) = (least + 1, most + 1 + uncertain);
+        }
+        ring.start(gone);
+        let sum = ring.agree(GROUP);
+        assert!(
+            (least..=most).contains(&sum),
+            "round {round}: {least} <= {sum} <= {most}"
+        );
+    }
+}
+
+#[test]
+fn who_was_away_for_long_gets_a_copy() {
+    let mut ring = Ring::new(3, 1);
+    let away = *ring
+        .nodes
+        .keys()
+        .find(|node| **node != ring.leader(GROUP))
+        .unwrap();
+    ring.stop(away);
+    // More than is kept for peers that are behind.
+    let mut wide = vec![0; 100 << 10];
+    wide[0] = 1;
+    let mut sum = 0;
+    while sum < 100 {
+        let leader = ring.leader(GROUP);
+        if let Some(Ok(now)) = ring.try_write(leader, GROUP, wide.clone().into()) {
+            sum = now;
+        }
+    }
+    SystemClock.sleep(Duration::from_millis(1500));
+    ring.start(away);
+    assert_eq!(ring.agree(GROUP), sum);
+    let before = ring.nodes[&away].log.groups.lock()[&GROUP].before.index;
+    assert!(before > 50, "its log begins behind a copy: {before}");
+}
+
+#[test]
+fn a_log_without_room_ends_a_lead_and_one_that_broke_ends_the_replica() {
+    let ring = Ring::new(3, 1);
+    ring.add(GROUP, 1);
+    let first = ring.leader(GROUP);
+    *ring.nodes[&first].log.is_full.lock() = true;
+    let (told, outcome) = std::sync::mpsc::channel();
+    let host = ring.nodes[&first].host.clone().unwrap();
+    let done = Box::new(move |outcome| drop(told.send(outcome)));
+    host.propose(GROUP, vec![(1_u64.to_le_bytes().to_vec().into(), done)]);
+    wait_for("another leads", || ring.leader(GROUP) != first);
+    ring.add(GROUP, 1);
+    *ring.nodes[&first].log.is_full.lock() = false;
+    // What it had taken in was not logged anywhere else: it is told that nobody knows.
+    let outcome = outcome.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(
+        matches!(outcome, Err(Refusal::Uncertain | Refusal::NotLeader(_))),
+        "{outcome:?}"
+    );
+    let mut sum = ring.agree(GROUP);
+    let second = ring.leader(GROUP);
+    *ring.nodes[&second].log.is_broken.lock() = true;
+    let refused = ring.try_add(second, GROUP, 1).unwrap();
+    assert_eq!(refused, Err(Refusal::Uncertain));
+    assert!(ring.facts(second, GROUP).unwrap().halted.is_some());
+    wait_for("another leads", || ring.leader(GROUP) != second);
+    // The others had been told of it already.
+    sum += 2;
+    let (now, uncertain) = ring.add(GROUP, 1);
+    assert!((sum - 1..=sum + uncertain).contains(&now), "{now}");
+}
+
+#[test]
+fn a_state_without_room_applies_later_and_reads_wait_for_it() {
+    let ring = Arc::new(Ring::new(3, 1));
+    ring.add(GROUP, 5);
+    let leader = ring.leader(GROUP);
+    *ring.nodes[&leader].states[&GROUP].is_full.lock() = true;
+    let (is_read, is_added) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            ring.add(GROUP, 1);
+            is_added.store(true, Ordering::SeqCst);
+        });
+        SystemClock.sleep(Duration::from_millis(300));
+        scope.spawn(|| is_read.store(ring.read(leader, GROUP).unwrap_or(0), Ordering::SeqCst));
+        SystemClock.sleep(Duration::from_millis(300));
+        assert!(
+            !is_added.load(Ordering::SeqCst),
+            "it is decided, and not applied"
+        );
+        assert_eq!(
+            is_read.load(Ordering::SeqCst),
+            0,
+            "a read waits for what is decided"
+        );
+        *ring.nodes[&leader].states[&GROUP].is_full.lock() = false;
+    });
+    assert_eq!(is_read.load(Ordering::SeqCst), 6);
+}
+
+#[test]
+fn a_long_log_is_shortened() {
+    let ring = Ring::new(3, 1);
+    let mut sum = 0;
+    for _ in 0..200 {
+        sum = ring.add(GROUP, 1).0;
+    }
+    let length = || {
+        let logs = ring.nodes.values().map(|node| &node.log.groups);
+        let lengths = logs.map(|groups| groups.lock()[&GROUP].entries.len());
+        lengths.max().unwrap()
+    };
+    wait_for("short logs", || length() <= 40);
+    assert_eq!(ring.agree(GROUP), sum);
+}

@@ -1,0 +1,8 @@
+//! Hosts with logs and states in memory, in real time: what threads add to the state machines. The
+//! machines themselves are shown in `forebay-replica`, over simulated time.
+
+mod engine;
+mod fakes;
+mod groups;
+mod partition;
+mod ring;

@@ -1,0 +1,137 @@
+//! What a partition of the engine does as the state of a replica.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_engine::TableName;
+use forebay_engine::live::{Budget, LiveDraft, LiveTable, PartitionContent, Replication};
+use forebay_io::{Disk, OsDisk, replace_file};
+use forebay_replica::{
+    Committed, Content, GroupId, LogEntry, PeerId, Place, Proposal, RequestId, SnapshotFacts,
+};
+use parking_lot::Mutex;
+
+use crate::outside::{GroupState, StateError};
+use crate::partition_state::{Carrier, Commands, PartitionState};
+
+const GROUP: GroupId = GroupId(1);
+
+/// Writes the operations as a key's value; refuses once, where it is told to.
+#[derive(Debug, Default)]
+struct SetOnce {
+    refuses: Mutex<Option<Bytes>>,
+}
+
+impl Commands for SetOnce {
+    fn run(&self, table: &LiveTable, _: u64, operations: &[u8]) -> Result<Bytes, StateError> {
+        if self
+            .refuses
+            .lock()
+            .take_if(|refused| *refused == operations)
+            .is_some()
+        {
+            return Err(StateError::Later("no space left".to_owned()));
+        }
+        table.update(operations, b"set").unwrap().wait().unwrap();
+        Ok(Bytes::copy_from_slice(operations))
+    }
+}
+
+/// Hands out a copy that was made before.
+#[derive(Debug)]
+struct Made(PartitionContent);
+
+impl Carrier for Made {
+    fn bring(&self, _: GroupId, _: PeerId, _: Place) -> Result<PartitionContent, String> {
+        Ok(self.0.clone())
+    }
+}
+
+fn table(dir: &tempfile::TempDir) -> LiveTable {
+    let store = forebay_engine::open(dir.path()).unwrap();
+    let draft = LiveDraft::hashed().partitions(1);
+    let draft = draft.replicated(Replication::Leader);
+    let name = TableName::new("t").unwrap();
+    store
+        .create_live(&name, draft, &Budget::new(4 << 20))
+        .unwrap()
+}
+
+fn state(table: &LiveTable, commands: Arc<SetOnce>, copy: PartitionContent) -> PartitionState {
+    let id = table.partitions()[0].id;
+    let carrier = Arc::new(Made(copy));
+    PartitionState::new(table.clone(), id, GROUP, commands, carrier)
+}
+
+fn entry(index: u64, keys: &[&'static str]) -> Committed {
+    let place = Place { term: 1, index };
+    let proposals = keys.iter().map(|key| Proposal {
+        request: RequestId(0),
+        operations: Bytes::from_static(key.as_bytes()),
+    });
+    let content = Content::Batch {
+        stamp_ms: 10 * index,
+        proposals: proposals.collect(),
+    };
+    Committed {
+        entry: LogEntry { place, content },
+        facts: SnapshotFacts {
+            place,
+            stamp_ms: 10 * index,
+            ..SnapshotFacts::default()
+        },
+        is_awaited: true,
+    }
+}
+
+#[test]
+fn an_entry_that_waited_for_room_answers_all_of_its_proposals() {
+    let dir = tempfile::tempdir().unwrap();
+    let (table, commands) = (table(&dir), Arc::new(SetOnce::default()));
+    let content = table.content(table.partitions()[0].id).unwrap();
+    let state = state(&table, Arc::clone(&commands), content);
+    *commands.refuses.lock() = Some(Bytes::from_static(b"b"));
+    let waits = state.apply(&entry(1, &["a", "b", "c"]));
+    assert_eq!(waits, Err(StateError::Later("no space left".to_owned())));
+    let answers = state.apply(&entry(1, &["a", "b", "c"])).unwrap();
+    assert_eq!(answers, ["a", "b", "c"]);
+    assert_eq!(
+        state.apply(&entry(1, &["a"])).unwrap(),
+        [""; 0],
+        "it is done"
+    );
+    assert_eq!(state.apply(&entry(2, &["", "d"])).unwrap(), ["", "d"]);
+    assert_eq!(table.get(b"d").unwrap(), Some(b"set".to_vec()));
+}
+
+#[test]
+fn a_copy_that_was_made_within_an_entry_goes_on_there() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [from, to] = [0, 1].map(|at| table(&dirs[at]));
+    let (id, commands) = (from.partitions()[0].id, Arc::new(SetOnce::default()));
+    let source = state(&from, Arc::clone(&commands), from.content(id).unwrap());
+    source.apply(&entry(1, &["a"])).unwrap();
+    *commands.refuses.lock() = Some(Bytes::from_static(b"c"));
+    source.apply(&entry(2, &["b", "c"])).unwrap_err();
+    let copy = source.copy().unwrap();
+    let mut content = copy.content().clone();
+    for run in &mut content.runs {
+        let new = to.new_run();
+        let bytes = OsDisk::default().read(&copy.run_file(&run.id)).unwrap();
+        replace_file(&OsDisk::default(), &new.path, &bytes).unwrap();
+        run.id = new.id;
+    }
+    assert_eq!(content.applied.as_ref().unwrap().done, 1);
+    let target = state(&to, commands, content);
+    let at = Place { term: 1, index: 1 };
+    let facts = target.bring(PeerId(1), at).unwrap();
+    assert_eq!(facts.place, at);
+    target.install(&facts).unwrap();
+    target.install(&facts).unwrap();
+    assert_eq!(to.get(b"b").unwrap(), Some(b"set".to_vec()));
+    target.apply(&entry(2, &["b", "c"])).unwrap();
+    assert_eq!(to.get(b"c").unwrap(), Some(b"set".to_vec()));
+    assert_eq!(target.kept_through(), 1);
+    target.keep().unwrap();
+    assert_eq!(target.kept_through(), 2);
+}
