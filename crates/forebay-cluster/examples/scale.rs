@@ -10,7 +10,7 @@ use forebay_cluster::catalog::SeenTag;
 use forebay_cluster::coordinator::{
     CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent, CoordinatorSettings,
 };
-use forebay_cluster::message::{Beat, Introduction};
+use forebay_cluster::message::{Beat, Introduction, LeadersMark};
 use forebay_cluster::model::{
     DocRef, Documents, FORMATS, Head, Layout, LayoutName, Model, ModelError, NEWEST_FORMAT,
     NodeEntry, NodeState, RangeEntry, TableEntry, written,
@@ -168,6 +168,9 @@ fn beat(id: u32, seq: u64, revision: u64) -> Box<Beat> {
         free_bytes: Some(1 << 40),
         problems: Vec::new(),
         suspects: BTreeSet::new(),
+        groups: Vec::new(),
+        groups_left: 0,
+        leaders_known: LeadersMark::default(),
     })
 }
 

@@ -21,6 +21,8 @@ pub enum Bug {
     ReleasesEarly,
     /// A node answers from what the head has replaced, as long as it lacks the new version.
     AnswersFromOld,
+    /// A replica that forgot comes back as the peer that it was.
+    ReusesAPeer,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What a catalog's format allows, and who speaks it.
 
 use crate::message::Introduction;
-use crate::model::{FORMAT_OF_PLANS, FORMATS, Model, NEWEST_FORMAT, NodeEntry};
+use crate::model::{FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMATS, Model, NEWEST_FORMAT, NodeEntry};
 
 /// Why a node cannot be one of a cluster with a catalog of this format.
 pub fn speaks_not(format: u64, who: &Introduction) -> Option<String> {
@@ -22,6 +22,16 @@ pub fn has_plans(format: u64) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!(
             "the catalog is of format {format}, and plans want {FORMAT_OF_PLANS}: forebay cluster upgrade first"
+        )),
+    }
+}
+
+/// Whether live tables can be written into a catalog of this format.
+pub fn has_live_tables(format: u64) -> Result<(), String> {
+    match format >= FORMAT_OF_LIVE {
+        true => Ok(()),
+        false => Err(format!(
+            "the catalog is of format {format}, and live tables want {FORMAT_OF_LIVE}: forebay cluster upgrade first"
         )),
     }
 }

@@ -39,6 +39,28 @@ pub fn ordered_layout(
     Ok(ranges(&classes, lower))
 }
 
+/// Ranges of a live table, by where its partitions begin, over the nodes that are up.
+pub fn live_layout(
+    model: &Model,
+    lowers: &[Bound],
+    replicas: usize,
+) -> Result<Vec<RangeEntry>, String> {
+    let up = model.all_nodes().filter(|node| node.is_up());
+    let drained = &model.work.drained;
+    let up = up.map(|node| node.id).filter(|id| !drained.contains(id));
+    let nodes = list_nodes(model, &up.collect());
+    if nodes.len() < replicas {
+        return Err(format!(
+            "{replicas} replicas want as many nodes, and {} are up that may hold tables: start more, forebay cluster \
+             add those that were drained, or choose fewer (--replicas)",
+            nodes.len()
+        ));
+    }
+    let line = Line::Weighed(vec![1; lowers.len()]);
+    let classes = planned(&nodes, &line, replicas)?;
+    Ok(ranges(&classes, |place| lowers[place as usize].clone()))
+}
+
 /// A layout with longer lists, of the nodes that are in it: what is held stays where it is.
 pub fn longer_lists(
     model: &Model,

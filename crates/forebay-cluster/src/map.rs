@@ -87,7 +87,9 @@ impl ClusterMap {
             (name.clone(), Arc::new(MapLayout::new(layout)))
         };
         let layouts: BTreeMap<_, _> = model.layouts.iter().map(layout).collect();
-        let tables = model.all_tables().filter_map(|(name, entry)| {
+        // Live tables have no versions: where they are, `live_routes` says.
+        let batch = model.all_tables().filter(|(_, entry)| entry.live.is_none());
+        let tables = batch.filter_map(|(name, entry)| {
             let table = MapTable {
                 replicas: entry.replicas,
                 serving: entry.serving,

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_engine::TableName;
+use forebay_replica::GroupId;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::model::{Head, Proof, RolloutId};
+use crate::reports::GroupReport;
 
 /// A node's heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +35,30 @@ pub struct Beat {
     pub problems: Vec<String>,
     /// Whom it knows to be suspected.
     pub suspects: BTreeSet<NodeId>,
+    /// What changed of the groups whose replicas are here, and in turn what did not: so many at
+    /// most ([`MOST_REPORTS`](crate::reports::MOST_REPORTS)).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupReport>,
+    /// How many more have changed.
+    #[serde(default)]
+    pub groups_left: usize,
+    /// Up to where it knows which nodes lead.
+    #[serde(default)]
+    pub leaders_known: LeadersMark,
+}
+
+/// Up to where a node knows who leads: the coordinator's term, and a number of its.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LeadersMark {
+    pub term: u64,
+    pub number: u64,
+}
+
+/// Nodes whose replicas lead.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LeadersNews {
+    pub mark: LeadersMark,
+    pub leaders: Vec<(GroupId, NodeId)>,
 }
 
 /// How a node comes to be known, or known again.
@@ -73,6 +99,9 @@ pub enum BeatReply {
         term: u64,
         head: Option<Box<Head>>,
         suspects: BTreeSet<NodeId>,
+        /// Who leads, as far as that is news.
+        #[serde(default)]
+        leaders: LeadersNews,
     },
     /// Ask the coordinator instead, where that is known.
     NotCoordinator { coordinator: Option<HostPort> },

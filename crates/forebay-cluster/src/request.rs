@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_engine::TableName;
+use forebay_engine::{Bound, TableName};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeName;
 use crate::message::Introduction;
-use crate::model::{MovePlan, RequestId, RolloutOptions};
+use crate::model::{LiveEntry, MovePlan, RequestId, RolloutOptions};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,6 +35,14 @@ pub enum Request {
     Cancel { rollout: RequestId },
     /// Tables cease to be.
     Drop { table: TableName },
+    /// A live table is to be made. `lowers`: where its partitions begin, the first where the order
+    /// does. None: three replicas.
+    MakeLive {
+        table: TableName,
+        live: Box<LiveEntry>,
+        lowers: Vec<Bound>,
+        replicas: Option<usize>,
+    },
     /// A node is worked on: for so long it is not taken for lost.
     Pause { node: NodeName, for_ms: u64 },
     /// A node that is down, and holds nothing, is forgotten.

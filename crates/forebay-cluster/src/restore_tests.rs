@@ -148,7 +148,8 @@ fn nothing_of_another_cluster_or_a_newer_program_is_replaced() {
     let refused = Restore::plan(&catalog, vec![memory(9)], 5).unwrap_err();
     let text = refused.to_string();
     assert!(
-        text.contains("is of format 3") && text.contains("use forebay"),
+        text.contains(&format!("is of format {}", NEWEST_FORMAT + 1))
+            && text.contains("use forebay"),
         "{text}"
     );
     assert!(matches!(

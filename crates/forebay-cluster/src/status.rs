@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::Coordinator;
 use crate::ids::{HostPort, NodeId};
+use crate::live_status::LiveStatus;
 use crate::message::Readiness;
 use crate::model::{
     Head, Identity, Model, MoveStage, NEWEST_FORMAT, NodeEntry, NodeState, Phase, Rebalance,
@@ -36,6 +37,9 @@ pub struct Status {
     pub tables: Vec<TableStatus>,
     /// The plan that is carried out.
     pub plan: Option<PlanStatus>,
+    /// How the partitions of live tables stand, where there are any and the coordinator tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveStatus>,
     /// What is no problem, and worth knowing.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -133,6 +137,11 @@ impl Status {
         let why_not = coordinator.and_then(|(coordinator, _)| coordinator.replace_problem());
         problems
             .extend(why_not.map(|why| format!("what lost nodes held stays on a node less: {why}")));
+        let live =
+            coordinator.and_then(|(coordinator, now)| LiveStatus::of(model, coordinator, now));
+        problems.extend(live.iter().flat_map(LiveStatus::problems));
+        let mut notes = notes(head, model, &nodes);
+        notes.extend(live.iter().flat_map(LiveStatus::notes));
         let plan = model.work.moving();
         let plan = plan.map(|plan| PlanStatus::of(plan, model, coordinator));
         Self {
@@ -144,7 +153,8 @@ impl Status {
             term: head.term,
             coordinator: None,
             catalog_lost: false,
-            notes: notes(head, model, &nodes),
+            live,
+            notes,
             nodes,
             tables,
             plan,

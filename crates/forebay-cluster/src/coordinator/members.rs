@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bugs::{Bug, is_planted};
 use crate::formats::speaks_not;
 use crate::ids::{NodeId, NodeName};
-use crate::message::{Beat, BeatReply, Introduction, Readiness};
+use crate::message::{Beat, BeatReply, Introduction, LeadersMark, Readiness};
 use crate::model::{Model, NodeEntry, NodeState, RolloutId};
 use crate::time::{BEAT, BEAT_LOST, NODE_LEASE, Now};
 
@@ -33,6 +33,10 @@ pub struct Heard {
     who: Introduction,
     /// Whom it was told to be suspected.
     told: BTreeSet<NodeId>,
+    /// How many groups it has news of that did not go into the heartbeat.
+    pub groups_left: usize,
+    /// Up to where it knows who leads.
+    leaders_known: LeadersMark,
     /// The heartbeat that waits for its answer, and since when.
     waiting: Option<(u64, Duration)>,
 }
@@ -151,10 +155,16 @@ impl Coordinator {
                 false => 0,
             }
         });
+        let is_restarted =
+            (before.as_ref()).is_none_or(|before| before.incarnation != beat.who.incarnation);
         // The node does not wait for the one before any more.
         if let Some((waiting, _)) = before.and_then(|before| before.waiting) {
             reply(actions, waiting, nothing());
         }
+        if is_restarted {
+            self.groups.restarted(id);
+        }
+        self.is_due |= self.groups.hear(now, id, &beat.groups);
         let heard = Heard {
             incarnation: beat.who.incarnation,
             at: now.monotonic,
@@ -170,6 +180,8 @@ impl Coordinator {
             told_revision,
             who: beat.who,
             told: beat.suspects,
+            groups_left: beat.groups_left,
+            leaders_known: beat.leaders_known,
             waiting: Some((token, now.monotonic)),
         };
         self.heard.insert(id, heard);
@@ -216,6 +228,7 @@ impl Coordinator {
             term: head.term,
             head: is_news.then(|| Box::new(head.clone())),
             suspects: self.suspects.clone(),
+            leaders: self.groups.news(heard.leaders_known, head.term),
         };
         reply(actions, token, known);
     }

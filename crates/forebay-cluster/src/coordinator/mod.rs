@@ -8,7 +8,9 @@
 //! Whoever comes to be the coordinator first raises the head's term. From then on no write of an
 //! earlier one can succeed.
 
+mod groups;
 mod layouts;
+mod live_tables;
 mod lost;
 mod members;
 mod rebalance;
@@ -32,6 +34,7 @@ use crate::request::Request;
 use crate::time::Now;
 use crate::version::VersionSummary;
 
+use groups::GroupWatch;
 use lost::Replacing;
 use members::{Heard, NodeIds};
 use rebalance::MoveWatch;
@@ -141,6 +144,7 @@ pub struct Coordinator {
     watches: BTreeMap<RolloutId, Watch>,
     moves: MoveWatch,
     replacing: Replacing,
+    groups: GroupWatch,
     /// Nodes that are silent.
     suspects: BTreeSet<NodeId>,
     took_over: Duration,
@@ -198,6 +202,8 @@ struct Step<'a> {
     model: Model,
     /// The catalog's format.
     format: u64,
+    /// The term of this coordinator.
+    term: u64,
     /// The revision that a commit of this step makes.
     revision: u64,
     took_over: Duration,
@@ -207,6 +213,7 @@ struct Step<'a> {
     watches: &'a mut BTreeMap<RolloutId, Watch>,
     moves: &'a mut MoveWatch,
     replacing: &'a mut Replacing,
+    groups: &'a mut GroupWatch,
     summaries: &'a mut BTreeMap<(TableName, u64), Summary>,
     actions: &'a mut Vec<CoordinatorAction>,
 }
@@ -229,6 +236,7 @@ impl Coordinator {
             watches: BTreeMap::new(),
             moves: MoveWatch::default(),
             replacing: Replacing::default(),
+            groups: GroupWatch::default(),
             suspects: BTreeSet::new(),
             took_over: now.monotonic,
             names: 0,
@@ -264,6 +272,16 @@ impl Coordinator {
     /// The revision of the catalog and the newest that is known, where the catalog is an old copy.
     pub fn behind(&self) -> Option<(u64, u64)> {
         self.behind.map(|found| (found, self.newest))
+    }
+
+    /// Since when this coordinator goes by what it hears.
+    pub fn took_over(&self) -> Duration {
+        self.took_over
+    }
+
+    /// What was heard of the groups of live tables.
+    pub fn groups(&self) -> &GroupWatch {
+        &self.groups
     }
 
     /// Nodes that should send heartbeats, and are silent.
@@ -367,6 +385,7 @@ impl Coordinator {
         self.watches.clear();
         self.moves = MoveWatch::default();
         self.replacing = Replacing::default();
+        self.groups = GroupWatch::default();
         self.state = State::Standing(Box::new(Standing {
             head: Head {
                 // Raised before anything else is written: see the module's text.
@@ -431,6 +450,7 @@ impl Coordinator {
             now,
             model: standing.model.clone(),
             format: standing.head.forebay_head,
+            term: standing.head.term,
             revision: standing.head.revision + 1,
             took_over: self.took_over,
             first_new: RolloutId(standing.model.work.next_rollout),
@@ -438,6 +458,7 @@ impl Coordinator {
             watches: &mut self.watches,
             moves: &mut self.moves,
             replacing: &mut self.replacing,
+            groups: &mut self.groups,
             summaries: &mut self.summaries,
             actions: &mut *actions,
         };
@@ -448,6 +469,7 @@ impl Coordinator {
         step.drive();
         step.replace_lost(&self.settings);
         step.move_on();
+        step.keep_groups();
         step.tidy(&self.requests);
         let (model, format) = (step.model, step.format);
         // The first commit of a term has to come, whatever there is to say.

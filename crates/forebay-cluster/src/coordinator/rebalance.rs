@@ -40,6 +40,8 @@ pub struct MoveWatch {
     progress: BTreeMap<NodeId, (Option<u64>, Duration)>,
     /// Since when all have heard of what stands.
     known_since: Option<Duration>,
+    /// How much was left of what live tables' groups have to do, and since when.
+    live: Option<((usize, u64), Duration)>,
 }
 
 impl Step<'_> {
@@ -111,6 +113,11 @@ impl Step<'_> {
                 Brought::NotYet => is_waiting = true,
                 Brought::Failed(words) => problem = problem.or(Some(words)),
             }
+        }
+        match self.live_moved(&batch) {
+            Brought::All => {}
+            Brought::NotYet => is_waiting = true,
+            Brought::Failed(words) => problem = problem.or(Some(words)),
         }
         if let Some(problem) = problem {
             // What nodes hold changes, which a rollout would have to begin anew for.
@@ -246,6 +253,30 @@ impl Step<'_> {
             true => Brought::Failed(format!(
                 "node {name} {what} for {} min",
                 limit.as_secs() / 60
+            )),
+            false => Brought::NotYet,
+        }
+    }
+
+    /// Whether the groups of live tables that a batch is about are where it wants them: they go
+    /// there by themselves.
+    fn live_moved(&mut self, batch: &MoveBatch) -> Brought {
+        let left = self.live_left(batch);
+        let (groups, _) = left;
+        if groups == 0 {
+            self.moves.live = None;
+            return Brought::All;
+        }
+        let now = self.now.monotonic;
+        let (before, at) = self.moves.live.get_or_insert((left, now));
+        if *before != left {
+            (*before, *at) = (left, now);
+        }
+        match self.now.since(*at) >= NO_PROGRESS {
+            true => Brought::Failed(format!(
+                "{groups} partitions of live tables made no progress for {} min: see which have no leader or no \
+                 majority (forebay cluster status)",
+                NO_PROGRESS.as_secs() / 60
             )),
             false => Brought::NotYet,
         }

@@ -7,6 +7,7 @@ use forebay_engine::TableName;
 use forebay_run::Order;
 
 use super::layouts::unused;
+use super::live_tables::check_live_lists;
 use super::members::{down_since, entry_of, fits_not};
 use super::{CoordinatorAction, Step, Summary};
 use crate::bugs::{Bug, is_planted};
@@ -100,6 +101,16 @@ impl Step<'_> {
             }
             Request::Cancel { rollout } => self.take_cancel(rollout),
             Request::Drop { table } => self.take_drop(table),
+            Request::MakeLive {
+                table,
+                live,
+                lowers,
+                replicas,
+            } => {
+                let replicas = replicas.unwrap_or(REPLICAS);
+                self.make_live(table, live, lowers, replicas)?;
+                Ok(TakenUp::Answered(Outcome::Done))
+            }
             Request::Pause { node, for_ms } => self.take_pause(node, *for_ms),
             Request::Remove { node } => self.take_remove(node),
         }
@@ -115,6 +126,7 @@ impl Step<'_> {
         let mut parts = BTreeMap::new();
         let mut entries = Vec::new();
         for (table, to) in tables {
+            self.refuse_live(table)?;
             self.refuse_busy(table)?;
             let version = to.version;
             let Some(summary) = self.summary(table, version).map_err(|problem| {
@@ -163,6 +175,7 @@ impl Step<'_> {
         let mut parts = BTreeMap::new();
         let mut entries = Vec::new();
         for table in tables {
+            self.refuse_live(table)?;
             let entry = self
                 .model
                 .table(table)
@@ -291,6 +304,7 @@ impl Step<'_> {
         plan.batches
             .iter()
             .for_each(|batch| carry_out(&mut after, batch));
+        check_live_lists(&after)?;
         let holding = holders(&after);
         if !holding.is_disjoint(&plan.wish.drained()) {
             return Err("tables have come since the plan was made: make a new one".to_owned());

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use forebay_engine::Bound;
+use forebay_engine::live::LiveDraft;
+
 use crate::catalog::SeenTag;
 use crate::coordinator::{CommitOutcome, Coordinator, CoordinatorAction, CoordinatorEvent};
 use crate::ids::{ClusterId, HostPort, NodeId, NodeName, Zone};
 use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{
-    Head, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState, Outcome, RequestId, Wish,
+    Head, LiveEntry, Model, MovePlan, NEWEST_FORMAT, NodeEntry, NodeState, Outcome, Replication,
+    RequestId, Wish,
 };
 use crate::request::Request;
 use crate::time::Now;
@@ -114,6 +118,9 @@ impl Led {
             free_bytes: None,
             problems: Vec::new(),
             suspects: BTreeSet::new(),
+            groups: Vec::new(),
+            groups_left: 0,
+            leaders_known: crate::message::LeadersMark::default(),
         });
         let event = CoordinatorEvent::Beat { token: 5, beat };
         self.coordinator.handle(NOW, event)
@@ -167,7 +174,7 @@ fn refusal(outcome: Outcome) -> String {
 
 #[test]
 fn the_format_is_raised_when_all_nodes_speak_it() {
-    let mut led = Led::new(vec![node("n1", [1, 2]), node("n2", [2, 3])]);
+    let mut led = Led::new(vec![node("n1", [1, 3]), node("n2", [2, 4])]);
     let (head, outcome) = led.ask("plan", plan());
     assert!(refusal(outcome).contains("forebay cluster upgrade"));
     assert_eq!(head.forebay_head, 1);
@@ -181,8 +188,66 @@ fn the_format_is_raised_when_all_nodes_speak_it() {
 }
 
 #[test]
+fn live_tables_want_a_catalog_that_has_them() {
+    let mut led = Led::new(vec![node("n1", [1, 3])]);
+    let make = Request::MakeLive {
+        table: forebay_engine::TableName::new("carts").unwrap(),
+        live: Box::new(LiveEntry {
+            options: LiveDraft::hashed().options,
+            replication: Replication::Leader,
+        }),
+        lowers: vec![Bound::Slot(0)],
+        replicas: Some(1),
+    };
+    led.ask("upgrade", Request::Upgrade { format: 2 });
+    let (_, outcome) = led.ask("make", make.clone());
+    assert!(refusal(outcome).contains("forebay cluster upgrade"));
+    led.ask("again", Request::Upgrade { format: 3 });
+    let (_, outcome) = led.ask("made", make.clone());
+    let words = refusal(outcome);
+    assert!(words.contains("0 are up"), "{words}");
+    let wrong = |edit: &dyn Fn(&mut LiveEntry, &mut Vec<Bound>)| {
+        let Request::MakeLive {
+            table,
+            mut live,
+            mut lowers,
+            replicas,
+        } = make.clone()
+        else {
+            panic!("{make:?}");
+        };
+        edit(&mut live, &mut lowers);
+        Request::MakeLive {
+            table,
+            live,
+            lowers,
+            replicas,
+        }
+    };
+    let wrongs = [
+        ("log", wrong(&|live, _| live.options.durability = None)),
+        ("factor", wrong(&|live, _| live.options.factor = 1)),
+        ("begin", wrong(&|_, lowers| lowers[0] = Bound::Slot(1))),
+        (
+            "begin",
+            wrong(&|_, lowers| lowers.push(Bound::Key(vec![1]))),
+        ),
+        ("rise", wrong(&|_, lowers| lowers.push(Bound::Slot(0)))),
+        (
+            "last slot",
+            wrong(&|_, lowers| lowers.push(Bound::Slot(16384))),
+        ),
+    ];
+    for (at, (word, request)) in wrongs.into_iter().enumerate() {
+        let (_, outcome) = led.ask(&format!("wrong{at}"), request);
+        let words = refusal(outcome);
+        assert!(words.contains(word), "{words}");
+    }
+}
+
+#[test]
 fn a_node_that_does_not_speak_it_is_named() {
-    let mut led = Led::new(vec![node("n1", [1, 2]), node("n2", [1, 1])]);
+    let mut led = Led::new(vec![node("n1", [1, 3]), node("n2", [1, 1])]);
     let upgrade = |format| Request::Upgrade { format };
     let (head, outcome) = led.ask("upgrade", upgrade(NEWEST_FORMAT));
     let words = refusal(outcome);

@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use forebay_engine::{DocumentError, seal_text, unseal};
+use forebay_engine::{DocumentError, TableName, seal_text, unseal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Model;
 use super::doc::{Doc, DocRef};
+use super::groups::{GroupsPage, GroupsRoot, TableGroups};
 use super::head::{FORMATS, Head, NEWEST_FORMAT};
 use super::layout::{Layout, LayoutChunk, LayoutName, LayoutRoot};
 
@@ -126,6 +127,10 @@ impl Model {
             let reference = layout.write(format, &mut documents, &mut next_name)?;
             roots.insert(format!("layout/{name}"), reference);
         }
+        for (table, groups) in &mut self.groups {
+            let reference = groups.write(format, &mut documents, &mut next_name)?;
+            roots.insert(format!("groups/{table}"), reference);
+        }
         if let Some(plan) = &mut self.plan {
             let reference = write(format, plan, &mut documents, &mut next_name)?;
             roots.insert("plan".to_owned(), reference);
@@ -143,8 +148,10 @@ impl Model {
         let nodes = self.nodes.iter();
         let tables = self.tables.iter();
         let layouts = self.layouts.iter();
+        let groups = self.groups.iter();
         let plans = usize::from(self.plan.is_some());
-        let roots = 1 + plans + self.nodes.len() + self.tables.len() + self.layouts.len();
+        let pages = self.nodes.len() + self.tables.len();
+        let roots = 1 + plans + pages + self.layouts.len() + self.groups.len();
         let all = roots == head.roots.len()
             && is_written(self.work.reference(), "work")
             && self
@@ -161,6 +168,11 @@ impl Model {
                     layouts
                         .map(|(name, layout)| is_written(layout.root(), &format!("layout/{name}"))),
                 )
+                .chain(
+                    groups.map(|(table, groups)| {
+                        is_written(groups.root(), &format!("groups/{table}"))
+                    }),
+                )
                 .all(|written| written);
         !all
     }
@@ -174,8 +186,12 @@ impl Model {
             let chunks = layout.chunks().iter().map(Doc::reference);
             chunks.chain([layout.root()])
         });
+        let groups = self.groups.values().flat_map(|groups| {
+            let pages = groups.pages().iter().map(Doc::reference);
+            pages.chain([groups.root()])
+        });
         let plan = self.plan.iter().map(Doc::reference);
-        let all = nodes.chain(tables).chain(layouts).chain(plan);
+        let all = nodes.chain(tables).chain(layouts).chain(groups).chain(plan);
         all.chain([self.work.reference()])
             .flatten()
             .cloned()
@@ -209,6 +225,11 @@ impl Model {
                     let name = LayoutName::parse(name).ok_or_else(damaged)?;
                     let layout = reader.layout(reference, known.layouts.get(&name))?;
                     model.layouts.extend(layout.map(|layout| (name, layout)));
+                }
+                Some(("groups", table)) => {
+                    let table = TableName::new(table).map_err(|_| damaged())?;
+                    let groups = reader.groups(reference, known.groups.get(&table))?;
+                    model.groups.extend(groups.map(|groups| (table, groups)));
                 }
                 None if root == "plan" => {
                     model.plan = reader.doc(reference, known.plan.as_ref())?
@@ -247,6 +268,27 @@ impl Layout {
             chunks,
         };
         documents.insert(reference.clone(), written(format, &root)?);
+        self.root_written(reference.clone());
+        Ok(reference)
+    }
+}
+
+impl TableGroups {
+    fn write(
+        &mut self,
+        format: u64,
+        documents: &mut Documents,
+        next_name: &mut impl FnMut() -> DocRef,
+    ) -> Result<DocRef, ModelError> {
+        let mut pages = Vec::with_capacity(self.pages().len());
+        for page in self.pages_mut() {
+            pages.push(write(format, page, documents, next_name)?);
+        }
+        if let Some(root) = self.root() {
+            return Ok(root.clone());
+        }
+        let reference = next_name();
+        documents.insert(reference.clone(), written(format, GroupsRoot { pages })?);
         self.root_written(reference.clone());
         Ok(reference)
     }
@@ -311,6 +353,29 @@ impl Reader<'_> {
             chunks.extend(self.doc(chunk, known.get(chunk).copied())?);
         }
         Ok(Some(Layout::read(reference.clone(), root.order, chunks)))
+    }
+
+    fn groups(
+        &mut self,
+        reference: &DocRef,
+        known: Option<&TableGroups>,
+    ) -> Result<Option<TableGroups>, ModelError> {
+        if let Some(known) = known.filter(|known| known.root() == Some(reference)) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(root) = self.doc::<GroupsRoot>(reference, None)? else {
+            return Ok(None);
+        };
+        let known: BTreeMap<&DocRef, &Doc<GroupsPage>> = known
+            .into_iter()
+            .flat_map(|known| known.pages())
+            .filter_map(|page| Some((page.reference()?, page)))
+            .collect();
+        let mut pages = Vec::with_capacity(root.pages.len());
+        for page in &root.pages {
+            pages.extend(self.doc(page, known.get(page).copied())?);
+        }
+        Ok(Some(TableGroups::read(reference.clone(), pages)))
     }
 }
 

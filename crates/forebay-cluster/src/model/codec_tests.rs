@@ -1,11 +1,18 @@
-use forebay_engine::seal_text;
+use forebay_engine::live::LiveDraft;
+use forebay_engine::{Bound, Bounds, PartitionId, TableName, seal_text};
+use forebay_replica::GroupId;
+use forebay_run::Order;
 
 use super::*;
-use crate::ids::ClusterId;
+use crate::ids::{ClusterId, NodeId};
+use crate::model::{
+    FORMAT_OF_LIVE, GroupEntry, LayoutName, LiveEntry, PeerState, Replication, TableEntry,
+    live_replicas,
+};
 
 #[test]
-fn documents_of_both_formats_are_read() {
-    for format in FORMATS {
+fn documents_of_all_formats_are_read() {
+    for format in FORMATS[0]..=FORMATS[1] {
         let bytes = written(format, "text").unwrap();
         assert_eq!(parsed_as("a", &bytes), Ok((format, "text".to_owned())));
     }
@@ -23,10 +30,10 @@ fn a_newer_document_says_which_program_reads_it() {
     let refused = parsed::<Head>("head", &seal_text(newer.into_bytes())).unwrap_err();
     let text = refused.to_string();
     assert!(
-        text.contains("format 3") && text.contains("forebay 9.8.7"),
+        text.contains("format 4") && text.contains("forebay 9.8.7"),
         "{text}"
     );
-    assert!(text.contains("1 to 2"), "{text}");
+    assert!(text.contains("1 to 3"), "{text}");
 }
 
 #[test]
@@ -41,7 +48,7 @@ fn a_format_that_never_was_is_damage() {
 
 /// Else a node of the program before could not read it.
 #[test]
-fn a_model_without_plans_has_nothing_of_format_2() {
+fn a_model_without_plans_and_live_tables_has_nothing_of_later_formats() {
     let mut count = 0;
     let next_name = || {
         count += 1;
@@ -51,7 +58,14 @@ fn a_model_without_plans_has_nothing_of_format_2() {
     assert_eq!(roots.keys().collect::<Vec<_>>(), ["work"]);
     for bytes in documents.values() {
         let text = String::from_utf8(bytes.clone()).unwrap();
-        for field in ["plan", "before", "replicas_held", "rebalances", "drained"] {
+        for field in [
+            "plan",
+            "before",
+            "replicas_held",
+            "rebalances",
+            "drained",
+            "next_group",
+        ] {
             assert!(!text.contains(field), "{field} in {text}");
         }
     }
@@ -61,4 +75,72 @@ fn a_model_without_plans_has_nothing_of_format_2() {
     };
     let read = Model::read(&head, &documents, &Model::default());
     assert_eq!(read, Ok(Model::default()));
+}
+
+#[test]
+fn groups_come_back_and_only_what_changed_is_written() {
+    let table = TableName::new("carts").unwrap();
+    let nodes = [NodeId(1), NodeId(2), NodeId(3)];
+    let groups: Vec<GroupEntry> = (0..100)
+        .map(|at| {
+            let bounds = Bounds {
+                lower: Bound::Slot(at),
+                upper: (at < 99).then_some(Bound::Slot(at + 1)),
+            };
+            let (group, partition) = (GroupId(u64::from(at)), PartitionId(u32::from(at)));
+            GroupEntry::founded(group, partition, bounds, &nodes, 1)
+        })
+        .collect();
+    let mut entry = TableEntry::new(Order::Hashed, LayoutName::Table(table.clone()), 3);
+    entry.live = Some(Box::new(LiveEntry {
+        options: LiveDraft::hashed().options,
+        replication: Replication::Leader,
+    }));
+    let mut model = Model::default();
+    model.put_table(&table, entry);
+    model
+        .groups
+        .insert(table.clone(), TableGroups::new(&groups));
+    let mut count = 0;
+    let mut next_name = || {
+        count += 1;
+        DocRef::new(&count.to_string())
+    };
+    let (documents, roots) = model.write(FORMAT_OF_LIVE, &mut next_name).unwrap();
+    let head = Head {
+        roots,
+        ..Head::first(ClusterId(1), 1)
+    };
+    assert!(!model.is_changed(&head));
+    let read = Model::read(&head, &documents, &Model::default()).unwrap();
+    assert_eq!(read, model);
+    assert_eq!(read.references().len(), documents.len());
+    let mut changed = groups[3].clone();
+    changed.peers[1].state = PeerState::Leaving;
+    model.put_group(&table, changed);
+    assert!(model.is_changed(&head));
+    let (again, roots) = model.write(FORMAT_OF_LIVE, &mut next_name).unwrap();
+    assert_eq!(again.len(), 2, "a page and the root");
+    let head = Head {
+        roots,
+        ..head.clone()
+    };
+    assert_eq!(Model::read(&head, &again, &read), Ok(model.clone()));
+    model.remove_table(&table);
+    assert!(model.groups.is_empty());
+}
+
+#[test]
+fn replicas_that_a_majority_makes_no_better_are_refused() {
+    for count in [1, 3, 5] {
+        assert_eq!(live_replicas(count), Ok(count));
+    }
+    for count in [2, 4] {
+        let words = live_replicas(count).unwrap_err();
+        assert!(
+            words.contains("majority") && words.contains("1, 3 or 5"),
+            "{words}"
+        );
+    }
+    assert!(live_replicas(0).is_err() && live_replicas(7).is_err());
 }

@@ -10,7 +10,7 @@ use crate::ids::ClusterId;
 /// The oldest and the newest format of a catalog that this program reads and writes. A new catalog
 /// is of the newest. One that is there stays what it is until somebody says so: nodes of the
 /// program before may read it. So nothing of a later format is written into it.
-pub const FORMATS: [u64; 2] = [1, 2];
+pub const FORMATS: [u64; 2] = [1, 3];
 pub const NEWEST_FORMAT: u64 = FORMATS[1];
 
 /// The first format with plans: [`Rebalance`](super::Rebalance), and what tables, lists and nodes
@@ -19,6 +19,9 @@ pub const FORMAT_OF_PLANS: u64 = 2;
 
 /// The first format that tells a table from one of the same name that was dropped.
 pub const FORMAT_OF_REMAKES: u64 = 2;
+
+/// The first format with live tables, and their groups.
+pub const FORMAT_OF_LIVE: u64 = 3;
 
 /// Written once, when the cluster is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +47,7 @@ pub struct Head {
     pub term: u64,
     /// Random, so that no two heads are alike.
     pub stamp: u64,
-    /// `nodes/N`, `tables/N`, `layout/NAME` and `work`.
+    /// `nodes/N`, `tables/N`, `layout/NAME`, `groups/TABLE`, `plan` and `work`.
     pub roots: BTreeMap<String, DocRef>,
 }
 

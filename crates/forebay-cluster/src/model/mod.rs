@@ -6,8 +6,10 @@
 
 mod codec;
 mod doc;
+mod groups;
 mod head;
 mod layout;
+mod live;
 mod names;
 mod nodes;
 mod rebalance;
@@ -17,8 +19,12 @@ mod work;
 
 pub use codec::{Documents, ModelError, parsed, parsed_as, written};
 pub use doc::{Doc, DocRef};
-pub use head::{FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMATS, Head, Identity, NEWEST_FORMAT};
+pub use groups::{GroupEntry, GroupsPage, GroupsRoot, PeerEntry, PeerState, TableGroups, fresh_id};
+pub use head::{
+    FORMAT_OF_LIVE, FORMAT_OF_PLANS, FORMAT_OF_REMAKES, FORMATS, Head, Identity, NEWEST_FORMAT,
+};
 pub use layout::{Layout, LayoutChunk, LayoutName, LayoutRoot, RangeEntry};
+pub use live::{LiveEntry, Replication, WantedGroup, live_replicas};
 pub use names::{RequestId, RolloutId};
 pub use nodes::{NodeEntry, NodeState, NodesPage};
 pub use rebalance::{ListChange, MoveBatch, MovePlan, MoveStage, Rebalance, ReplicasChange, Wish};
@@ -38,6 +44,8 @@ pub struct Model {
     pub nodes: BTreeMap<u32, Doc<NodesPage>>,
     pub layouts: BTreeMap<LayoutName, Layout>,
     pub tables: BTreeMap<u32, Doc<TablesPage>>,
+    /// Of live tables.
+    pub groups: BTreeMap<TableName, TableGroups>,
     /// What is carried out of it, the work says.
     pub plan: Option<Doc<MovePlan>>,
     pub work: Doc<WorkPage>,
@@ -101,6 +109,7 @@ impl Model {
         {
             page.edit().tables.remove(name);
         }
+        self.groups.remove(name);
     }
 
     /// What people call a node; its number where it is none any more.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::layout::LayoutName;
+use super::live::LiveEntry;
 use super::names::RolloutId;
 
 /// Over so many documents tables are spread, by their names.
@@ -45,6 +46,9 @@ pub struct TableEntry {
     /// The work under way that concerns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutId>,
+    /// It is a live table: it has groups, and neither versions nor rollouts. Of format 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Box<LiveEntry>>,
 }
 
 impl TableEntry {
@@ -60,6 +64,7 @@ impl TableEntry {
             bad: Vec::new(),
             made: None,
             rollout: None,
+            live: None,
         }
     }
 

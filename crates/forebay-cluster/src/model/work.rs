@@ -26,6 +26,13 @@ pub struct WorkPage {
     pub drained: BTreeSet<NodeId>,
     pub next_rollout: u64,
     pub next_node: u32,
+    /// Of the groups of live tables.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_group: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What became of a request.

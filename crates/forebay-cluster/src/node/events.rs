@@ -6,8 +6,10 @@ use forebay_engine::{Bounds, TableName};
 
 use super::copies::{Prepare, VersionPlace};
 use crate::ids::{HostPort, NodeId};
+use crate::live::ReplicaOrders;
 use crate::message::{Beat, BeatReply};
 use crate::model::{Head, Model, Proof};
+use crate::reports::GroupReport;
 
 /// What a follower is told.
 #[derive(Debug, Clone)]
@@ -62,6 +64,8 @@ pub enum FollowerEvent {
     Trust(NodeId),
     /// Bytes that are free on the disk.
     Free(u64),
+    /// How all replicas of live tables here stand now.
+    Replicas(Vec<GroupReport>),
     /// The node is told to stop.
     Leave,
 }
@@ -99,6 +103,12 @@ pub enum FollowerAction {
         /// Tables that served, and are none any more.
         dropped: BTreeSet<TableName>,
     },
+    /// The replicas of live tables that are to be here are others than before. The first time after
+    /// a start it comes whatever they are.
+    ///
+    /// REQUIRES: before it is carried out the head that is known is noted on the disk. A node that
+    /// knew less after a restart could follow an older head, and remove what that does not name.
+    Replicas(Box<ReplicaOrders>),
     /// Route by what is known.
     Route,
     /// The head was heard of too long ago: serve nothing, or serve again.

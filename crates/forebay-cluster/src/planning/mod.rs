@@ -18,7 +18,9 @@ use thiserror::Error;
 
 use crate::ids::NodeId;
 use crate::layouts::{listed, longer_lists};
-use crate::model::{Layout, ListChange, Model, MoveBatch, MovePlan, ReplicasChange, Wish};
+use crate::model::{
+    Layout, ListChange, Model, MoveBatch, MovePlan, ReplicasChange, Wish, live_replicas,
+};
 use crate::version::VersionSummary;
 
 pub use fits::fits;
@@ -183,6 +185,9 @@ fn more_replicas(
     }
     let no_table = || PlanningError::NoTable(table.clone());
     let entry = model.table(table).ok_or_else(no_table)?;
+    if entry.live().is_some() {
+        live_replicas(count).map_err(PlanningError::Planner)?;
+    }
     let layout = model.layout_of(entry).ok_or_else(no_table)?;
     if entry.replicas == count {
         let table = table.clone();

@@ -10,7 +10,9 @@ use forebay_run::hash::SLOTS;
 use super::{PlanningError, Summaries};
 use crate::ids::NodeId;
 use crate::layouts::{HEADS, list_nodes, longest, slot_bound};
-use crate::model::{Layout, LayoutName, ListChange, Model, MoveBatch, RangeEntry, Wish};
+use crate::model::{
+    Layout, LayoutName, ListChange, Model, MoveBatch, RangeEntry, TableGroups, Wish,
+};
 use crate::version::VersionSummary;
 
 /// See the module's text.
@@ -22,6 +24,13 @@ pub struct Places {
 
 impl Places {
     pub fn of(model: &Model, summaries: &Summaries, name: &LayoutName, layout: &Layout) -> Self {
+        let groups = match name {
+            LayoutName::Table(table) => model.groups.get(table),
+            LayoutName::Main => None,
+        };
+        if let Some(groups) = groups {
+            return Self::live(layout, groups);
+        }
         match layout.order {
             Order::Hashed => {
                 let tables = model
@@ -42,6 +51,18 @@ impl Places {
                 };
                 Self::ordered(layout, summary)
             }
+        }
+    }
+
+    /// Of a live table partitions are moved whole.
+    fn live(layout: &Layout, groups: &TableGroups) -> Self {
+        let partitions = groups.all().map(|group| &group.bounds.lower);
+        let ranges = layout.ranges().map(|range| &range.lower);
+        let bounds: BTreeSet<&Bound> = partitions.chain(ranges).collect();
+        Self {
+            line: Line::Weighed(vec![1; bounds.len()]),
+            bounds: bounds.into_iter().cloned().collect(),
+            bytes_per_weight: 0.0,
         }
     }
 

@@ -28,6 +28,7 @@ use crate::catalog::Catalog;
 use crate::coordinator::{CoordinatorAction, CoordinatorSettings};
 use crate::ids::NodeId;
 use crate::link::{Peers, Trusted};
+use crate::live::ReplicaOrders;
 use crate::map::ClusterMap;
 use crate::message::{BeatReply, Introduction};
 use crate::model::{Identity, Model};
@@ -192,6 +193,15 @@ impl Drop for NodeHandle {
     }
 }
 
+fn warn_of(orders: &ReplicaOrders) {
+    let count = orders.replicas.len();
+    if count > 0 {
+        warn!(
+            "{count} replicas of live tables are to be here, and this program runs none: use a newer one"
+        );
+    }
+}
+
 fn now(clock: &dyn Clock) -> Now {
     Now {
         monotonic: clock.monotonic(),
@@ -287,6 +297,7 @@ impl Shell {
                 });
             }
             FollowerAction::Route => self.route(),
+            FollowerAction::Replicas(orders) => warn_of(&orders),
             FollowerAction::CutOff(cut_off) => {
                 match cut_off {
                     true => {

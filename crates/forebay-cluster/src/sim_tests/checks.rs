@@ -44,6 +44,8 @@ pub struct Checks {
     /// The newest that each node said to each process, and when it arrived.
     said: BTreeMap<(Life, NodeName), SaidThere>,
     decided: BTreeSet<u64>,
+    /// The peers of live tables that were named.
+    pub peers: BTreeSet<super::live::ReplicaPlace>,
 }
 
 /// A table of the model of one thread.
@@ -473,6 +475,9 @@ impl World {
         }
         if let Some(rollout) = model.work.under_way().next() {
             return Some(format!("rollout {} is {:?}", rollout.id, rollout.phase));
+        }
+        if let Some(problem) = self.unsettled_live() {
+            return Some(problem);
         }
         let processes = self.hosts.iter().filter_map(|host| host.process.as_ref());
         let coordinators = processes

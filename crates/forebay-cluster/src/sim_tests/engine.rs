@@ -8,6 +8,7 @@ use forebay_run::content::ContentSum;
 use forebay_run::hash::SLOTS;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::live::{LiveProcess, ReplicaPlace, SimReplica};
 use super::world::{Life, MS, Moment, SECOND, World};
 use crate::model::{Head, Model, Proof};
 use crate::node::{FollowerEvent, Node, NodeEvent, Serve, VersionPlace};
@@ -20,6 +21,8 @@ const PARTITIONS: u64 = 8;
 pub struct SimDiskState {
     pub remembered: Option<(Head, Model)>,
     pub copies: BTreeMap<VersionPlace, Vec<Bounds>>,
+    /// Of live tables.
+    pub replicas: BTreeMap<ReplicaPlace, SimReplica>,
 }
 
 /// What is wrong with a host's engine.
@@ -50,6 +53,7 @@ pub struct SimProcess {
     jobs: BTreeMap<VersionPlace, u64>,
     pub unanswered: BTreeSet<u64>,
     pub checked_revision: Option<u64>,
+    pub live: LiveProcess,
 }
 
 impl SimProcess {
@@ -66,6 +70,7 @@ impl SimProcess {
             jobs: BTreeMap::new(),
             unanswered: BTreeSet::new(),
             checked_revision: None,
+            live: LiveProcess::default(),
         }
     }
 }

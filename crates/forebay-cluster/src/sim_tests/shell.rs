@@ -45,6 +45,7 @@ impl World {
                 revision, tables, ..
             } => self.activate(by, revision, tables),
             FollowerAction::Route => {}
+            FollowerAction::Replicas(orders) => self.take_orders(by, *orders),
             // The catalog is never lost here.
             FollowerAction::Alarm(alarm) => assert_eq!(alarm, None),
             FollowerAction::CutOff(is_cut_off) => {
@@ -255,6 +256,7 @@ impl World {
                 let written = world.store.put_head(&head, &seen);
                 if world.store.head != before {
                     world.check_commit(by, key, &before);
+                    world.check_live(&before);
                 }
                 written
             },

@@ -8,6 +8,7 @@ use forebay_run::Order;
 use super::checks::Checks;
 use super::clients::Op;
 use super::engine::{SimDiskState, SimProcess, Trouble};
+use super::live::SimLive;
 use super::net::SimNet;
 use super::store::SimStore;
 use super::{Outcome, Setup};
@@ -107,6 +108,7 @@ pub struct World {
     pub store: SimStore,
     pub net: SimNet,
     pub checks: Checks,
+    pub live: SimLive,
     pub ops: Vec<Op>,
     pub counts: BTreeMap<&'static str, u64>,
     /// What is to happen at a moment of a push.
@@ -135,6 +137,7 @@ impl World {
             store: SimStore::new(cluster),
             net: SimNet::default(),
             checks: Checks::default(),
+            live: SimLive::default(),
             ops: Vec::new(),
             counts: BTreeMap::new(),
             hook: None,
@@ -279,6 +282,7 @@ impl World {
         }
         self.tell(life, NodeEvent::Tick);
         self.read_at(life.host);
+        self.run_replicas(life);
         let pause = self.dice.between(150, 250) * MS;
         self.after(pause, move |world| world.tick(life));
     }

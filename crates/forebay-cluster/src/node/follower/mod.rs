@@ -6,6 +6,7 @@
 //! known: where the new one is not here, the node answers nothing of that table.
 
 mod activation;
+mod replicas;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::message::{Beat, BeatReply, Introduction};
 use crate::model::{Head, Model, Phase};
 use crate::time::{BEAT, BEAT_LOST, LOOK, LOOK_ALONE, Now};
 use activation::remade;
+use replicas::Replicas;
 
 /// A node that hears of no catalog at all serves what it served before, after so long.
 const REMEMBER_AFTER: Duration = Duration::from_secs(30);
@@ -77,6 +79,7 @@ pub struct Follower {
     left: bool,
     free_bytes: Option<u64>,
     suspicions: Suspicions,
+    replicas: Replicas,
 }
 
 impl Follower {
@@ -117,6 +120,7 @@ impl Follower {
             left: false,
             free_bytes: None,
             suspicions: Suspicions::default(),
+            replicas: Replicas::default(),
         }
     }
 
@@ -163,6 +167,7 @@ impl Follower {
         self.take(now, event, &mut actions);
         self.reconcile(now, &mut actions);
         self.activate(now, &mut actions);
+        self.order_replicas(&mut actions);
         self.look(now, &mut actions);
         self.beat(now, &mut actions);
         actions
@@ -204,6 +209,7 @@ impl Follower {
             FollowerEvent::Head(head) => {
                 self.looking = false;
                 self.sound(self.alarm.of(&head), actions);
+                self.is_certain(now, Some(&head));
                 self.heard_of(now, *head, actions);
             }
             FollowerEvent::Told(head) => {
@@ -221,6 +227,7 @@ impl Follower {
             FollowerEvent::Suspect(node) => route_if(self.suspicions.suspect(now, node), actions),
             FollowerEvent::Trust(node) => route_if(self.suspicions.trust(node), actions),
             FollowerEvent::Free(bytes) => self.free_bytes = Some(bytes),
+            FollowerEvent::Replicas(reports) => self.replicas.reporting.replace(reports),
             FollowerEvent::Leave => self.leaving = true,
         }
     }
@@ -289,11 +296,17 @@ impl Follower {
         match reply {
             BeatReply::Known {
                 node,
+                term,
                 head,
                 suspects,
-                ..
+                leaders,
             } => {
                 (self.heard, self.is_refused) = (now.monotonic, false);
+                if is_last {
+                    self.is_certain(now, head.as_deref());
+                    self.replicas.reporting.noticed(now, seq, term);
+                    route_if(self.replicas.lead(leaders), actions);
+                }
                 let coordinator = self.coordinator_id();
                 let is_news = self.suspicions.tell(suspects, coordinator);
                 route_if(is_news || self.id != Some(node), actions);
@@ -373,6 +386,7 @@ impl Follower {
         if let Some((_, before)) = &self.known {
             self.remade.extend(remade(before, &model));
         }
+        self.replicas.is_from_memory = remembered;
         self.known = Some((head, model));
         actions.push(FollowerAction::Route);
     }
@@ -433,6 +447,7 @@ impl Follower {
         }
         self.seq += 1;
         let problems = self.problems();
+        let (groups, groups_left) = self.replicas.reporting.next(now, self.seq);
         let beat = Beat {
             cluster: self.cluster,
             who: self.who.clone(),
@@ -446,6 +461,9 @@ impl Follower {
             free_bytes: self.free_bytes,
             problems,
             suspects: self.suspicions.told().clone(),
+            groups,
+            groups_left,
+            leaders_known: self.replicas.mark,
         };
         self.waiting = Some((self.seq, now.monotonic, said));
         actions.push(FollowerAction::Beat {

@@ -1,0 +1,403 @@
+//! The groups of live tables: who is to belong to them is kept in step with the nodes that are to
+//! hold their partitions.
+//!
+//! A node that is to hold a partition gets a peer, which joins; a peer on a node that is not to
+//! hold it any more leaves, and so does one that forgot or is damaged, whose node gets another.
+//! Groups see to the rest by themselves: their leaders read here who is to belong to them. A peer
+//! that has left goes from the catalog, and its node removes the files, when nobody can take it in
+//! again: all nodes that are up, and have peers of the group, know that it leaves, and its group
+//! has gone on without it for a while. A node that hears nothing of the catalog proposes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_replica::{GroupId, PeerId};
+
+use super::Step;
+use super::members::Heard;
+use crate::bugs::{Bug, is_planted};
+use crate::ids::NodeId;
+use crate::message::{LeadersMark, LeadersNews};
+use crate::model::{GroupEntry, Model, MoveBatch, PeerEntry, PeerState};
+use crate::reports::{GroupReport, Lead};
+use crate::time::{BEAT_LOST, Now};
+
+/// How many peers of a node join groups at a time.
+const MOST_JOINERS: usize = 4;
+/// A peer that has left goes so long after all know that it is to leave: longer than a node goes
+/// by what it heard last.
+const LEFT_FOR: Duration = Duration::from_secs(5);
+/// How many groups an answer tells the leaders of.
+const MOST_LEADERS: usize = 256;
+
+/// What is known of groups besides what the catalog says.
+#[derive(Debug, Default)]
+pub struct GroupWatch {
+    said: BTreeMap<GroupId, BTreeMap<PeerId, PeerSaid>>,
+    going: BTreeMap<(GroupId, PeerId), Going>,
+    /// Nodes that lead, and since which number of these news.
+    leaders: BTreeMap<GroupId, (NodeId, u64)>,
+    by_number: BTreeMap<u64, GroupId>,
+    number: u64,
+    /// When a leader was told of last.
+    led: BTreeMap<GroupId, Duration>,
+}
+
+/// What a node said of its replica.
+#[derive(Debug)]
+struct PeerSaid {
+    node: NodeId,
+    report: GroupReport,
+}
+
+/// A peer that is to leave.
+#[derive(Debug)]
+struct Going {
+    /// From this revision on the catalog says so.
+    revision: u64,
+    /// Since when all know that.
+    known_since: Option<Duration>,
+}
+
+/// Who leads a group, as far as was heard.
+#[derive(Debug, Clone, Copy)]
+pub struct Leading<'a> {
+    pub node: NodeId,
+    pub term: u64,
+    pub lead: &'a Lead,
+}
+
+impl GroupWatch {
+    /// Takes note of what a node tells; returns whether something of it is new.
+    pub fn hear(&mut self, now: Now, node: NodeId, reports: &[GroupReport]) -> bool {
+        let mut is_news = false;
+        for report in reports {
+            if report.leads.is_some() {
+                self.lead(now, node, report);
+            }
+            let said = self.said.entry(report.group).or_default();
+            let known = said.get(&report.peer);
+            is_news |= known.is_none_or(|known| known.node != node || known.report != *report);
+            let report = report.clone();
+            said.insert(report.peer, PeerSaid { node, report });
+        }
+        is_news
+    }
+
+    fn lead(&mut self, now: Now, node: NodeId, report: &GroupReport) {
+        let newest = self.leading(report.group).map(|leading| leading.term);
+        if newest.is_some_and(|newest| newest > report.term) {
+            return;
+        }
+        self.led.insert(report.group, now.monotonic);
+        let known = self.leaders.get(&report.group).copied();
+        if known.is_some_and(|(known, _)| known == node) {
+            return;
+        }
+        if let Some((_, number)) = known {
+            self.by_number.remove(&number);
+        }
+        self.number += 1;
+        self.leaders.insert(report.group, (node, self.number));
+        self.by_number.insert(self.number, report.group);
+    }
+
+    /// Another process runs on a node: what the one before said of its replicas is over.
+    pub fn restarted(&mut self, node: NodeId) {
+        for said in self.said.values_mut() {
+            said.retain(|_, said| said.node != node);
+        }
+    }
+
+    /// When somebody was last said to lead a group.
+    pub fn led(&self, group: GroupId) -> Option<Duration> {
+        self.led.get(&group).copied()
+    }
+
+    /// Who leads, by the newest term that was heard of.
+    pub fn leading(&self, group: GroupId) -> Option<Leading<'_>> {
+        let said = self.said.get(&group)?.values();
+        let leading = said.filter_map(|said| {
+            Some(Leading {
+                node: said.node,
+                term: said.report.term,
+                lead: said.report.leads.as_ref()?,
+            })
+        });
+        leading.max_by_key(|leading| leading.term)
+    }
+
+    fn report(&self, group: GroupId, peer: &PeerEntry) -> Option<&GroupReport> {
+        let said = self.said.get(&group)?.get(&peer.peer)?;
+        (said.node == peer.node).then_some(&said.report)
+    }
+
+    /// What a node that knows who leads up to there has not heard of.
+    pub fn news(&self, known: LeadersMark, term: u64) -> LeadersNews {
+        let from = match known.term == term {
+            true => known.number + 1,
+            false => 0,
+        };
+        let mut mark = LeadersMark {
+            term,
+            number: self.number,
+        };
+        let mut leaders = Vec::new();
+        for (number, group) in self.by_number.range(from..).take(MOST_LEADERS) {
+            mark.number = *number;
+            leaders.extend(self.leaders.get(group).map(|(node, _)| (*group, *node)));
+        }
+        if leaders.len() < MOST_LEADERS {
+            mark.number = self.number;
+        }
+        LeadersNews { mark, leaders }
+    }
+
+    /// Forgets groups that are none any more.
+    fn forget(&mut self, model: &Model) {
+        let groups: BTreeSet<GroupId> = model.all_groups().map(|(_, group)| group.group).collect();
+        if self.said.len() + self.leaders.len() + self.led.len() <= 3 * groups.len() {
+            return;
+        }
+        self.said.retain(|group, _| groups.contains(group));
+        self.leaders.retain(|group, _| groups.contains(group));
+        self.by_number.retain(|_, group| groups.contains(group));
+        self.led.retain(|group, _| groups.contains(group));
+        self.going.retain(|(group, _), _| groups.contains(group));
+    }
+
+    /// Whether the group is on just these nodes, by its own configuration.
+    pub fn is_there(&self, group: &GroupEntry, wanted: &[NodeId]) -> bool {
+        let Some(leading) = self.leading(group.group) else {
+            return false;
+        };
+        let staying: BTreeSet<PeerId> = group.staying().map(|peer| peer.peer).collect();
+        let members = &leading.lead.members;
+        let voters: BTreeSet<PeerId> = members.voters.iter().copied().collect();
+        let is_settled = !members.is_joint() && members.learners.is_empty();
+        leading.term >= group.term && is_settled && voters == staying && has_peers(group, wanted)
+    }
+}
+
+/// Whether each of these nodes, and no other, has a peer that is there.
+fn has_peers(group: &GroupEntry, wanted: &[NodeId]) -> bool {
+    let is_made = |node: &NodeId| {
+        let mut peers = group.peers.iter();
+        peers.any(|peer| peer.node == *node && peer.state == PeerState::Made)
+    };
+    group.staying().count() == wanted.len() && wanted.iter().all(is_made)
+}
+
+impl Step<'_> {
+    /// Takes all groups as far as they go now.
+    pub fn keep_groups(&mut self) {
+        if self.model.groups.is_empty() {
+            return;
+        }
+        self.groups.forget(&self.model);
+        let mut changed = Vec::new();
+        let mut joiners = None;
+        for table in self.model.groups.keys() {
+            for (group, wanted) in self.model.wanted_groups(table) {
+                let keeping = Keeping {
+                    now: self.now,
+                    term: self.term,
+                    revision: self.revision - 1,
+                    model: &self.model,
+                    heard: self.heard,
+                };
+                if keeping.is_kept(self.groups, group, wanted) {
+                    continue;
+                }
+                let joiners = joiners.get_or_insert_with(|| joining(&self.model, self.groups));
+                let mut kept = group.clone();
+                keeping.keep(self.groups, joiners, &mut kept, wanted);
+                if kept != *group {
+                    let newest = self.groups.leading(kept.group);
+                    kept.term = kept.term.max(newest.map_or(0, |leading| leading.term));
+                    changed.push((table.clone(), kept));
+                }
+            }
+        }
+        for (table, group) in changed {
+            self.model.put_group(&table, group);
+        }
+    }
+
+    /// How many groups of a batch are not yet where it wants them, and how much their new peers
+    /// lack.
+    pub fn live_left(&self, batch: &MoveBatch) -> (usize, u64) {
+        let (mut left, mut behind) = (0, 0);
+        for (table, entry) in self.model.live_tables() {
+            let is_all = batch.replicas.iter().any(|change| change.table == *table);
+            let lists = batch.lists.iter();
+            let lists: Vec<_> = lists
+                .filter(|change| change.layout == entry.layout)
+                .collect();
+            if !is_all && lists.is_empty() {
+                continue;
+            }
+            for (group, wanted) in self.model.wanted_groups(table) {
+                let lower = &group.bounds.lower;
+                let is_in = lists.iter().any(|change| {
+                    let upper = change.bounds.upper.as_ref();
+                    change.bounds.lower <= *lower && upper.is_none_or(|upper| lower < upper)
+                });
+                if (is_all || is_in) && !self.groups.is_there(group, wanted) {
+                    left += 1;
+                    let lead = self.groups.leading(group.group);
+                    let peers = lead.into_iter().flat_map(|leading| &leading.lead.behind);
+                    behind += peers.map(|(_, entries)| entries).sum::<u64>();
+                }
+            }
+        }
+        (left, behind)
+    }
+}
+
+/// Peers that are not voters yet, by their nodes.
+fn joining(model: &Model, watch: &GroupWatch) -> BTreeMap<NodeId, usize> {
+    let mut joining = BTreeMap::new();
+    for (_, group) in model.all_groups() {
+        let leading = watch.leading(group.group);
+        let is_voter = |peer: &PeerId| {
+            leading.is_some_and(|leading| leading.lead.members.voters.contains(peer))
+                || group.founders.contains(peer)
+        };
+        for peer in group.staying().filter(|peer| !is_voter(&peer.peer)) {
+            *joining.entry(peer.node).or_insert(0) += 1;
+        }
+    }
+    joining
+}
+
+/// What a group is kept by.
+struct Keeping<'a> {
+    now: Now,
+    term: u64,
+    /// What is committed.
+    revision: u64,
+    model: &'a Model,
+    heard: &'a BTreeMap<NodeId, Heard>,
+}
+
+impl Keeping<'_> {
+    /// Whether there is nothing to be done about a group: so it is with most.
+    fn is_kept(&self, watch: &GroupWatch, group: &GroupEntry, wanted: &[NodeId]) -> bool {
+        let has_problem = |peer: &PeerEntry| {
+            let report = watch.report(group.group, peer);
+            report.is_some_and(|report| report.problem.is_some())
+        };
+        group.term > 0
+            && group.peers.len() == wanted.len()
+            && has_peers(group, wanted)
+            && !group.peers.iter().any(has_problem)
+    }
+
+    fn keep(
+        &self,
+        watch: &mut GroupWatch,
+        joiners: &mut BTreeMap<NodeId, usize>,
+        group: &mut GroupEntry,
+        wanted: &[NodeId],
+    ) {
+        self.remove_gone(watch, group);
+        self.take_reports(watch, group);
+        let leading = watch.leading(group.group);
+        group.term = group.term.max(leading.map_or(0, |leading| leading.term));
+        // Before it is founded its founders are needed, whatever somebody wants by now.
+        if group.term == 0 {
+            return;
+        }
+        for at in 0..group.peers.len() {
+            let PeerEntry { peer, node, state } = group.peers[at];
+            let is_founder = group.founders.contains(&peer);
+            let is_wanted = wanted.contains(&node);
+            group.peers[at].state = match state {
+                // A founder votes, though nobody has heard of it yet.
+                PeerState::New if !is_wanted && !is_founder => PeerState::Lost,
+                PeerState::New if !is_wanted => PeerState::Leaving,
+                PeerState::Made if !is_wanted => PeerState::Leaving,
+                PeerState::Leaving if is_wanted && !stays_on(group, node) => PeerState::Made,
+                state => state,
+            };
+        }
+        for node in wanted {
+            let joining = joiners.entry(*node).or_insert(0);
+            let is_up = self.model.node(*node).is_some_and(|node| node.is_up());
+            if is_up && !stays_on(group, *node) && *joining < MOST_JOINERS {
+                *joining += 1;
+                group.add_peer(*node, self.term);
+            }
+        }
+    }
+
+    /// What nodes say of their own.
+    fn take_reports(&self, watch: &GroupWatch, group: &mut GroupEntry) {
+        for at in 0..group.peers.len() {
+            let peer = group.peers[at];
+            let Some(report) = watch.report(group.group, &peer) else {
+                continue;
+            };
+            group.peers[at].state = match (report.problem, peer.state) {
+                (Some(_), PeerState::Made) if is_planted(Bug::ReusesAPeer) => PeerState::New,
+                (Some(_), _) => PeerState::Lost,
+                (None, PeerState::New) => PeerState::Made,
+                (None, state) => state,
+            };
+        }
+    }
+
+    /// Peers that have left, and that nobody can take in again.
+    fn remove_gone(&self, watch: &mut GroupWatch, group: &mut GroupEntry) {
+        let place = |peer: &PeerEntry| (group.group, peer.peer);
+        for peer in group.staying() {
+            watch.going.remove(&place(peer));
+        }
+        let mut gone = BTreeSet::new();
+        for peer in group.peers.iter().filter(|peer| !peer.state.stays()) {
+            let going = watch.going.entry(place(peer)).or_insert(Going {
+                revision: self.revision,
+                known_since: None,
+            });
+            if !self.all_know(group, going.revision) {
+                going.known_since = None;
+                continue;
+            }
+            let since = *going.known_since.get_or_insert(self.now.monotonic);
+            if self.now.since(since) >= LEFT_FOR && self.has_left(watch, group, peer.peer) {
+                gone.insert(peer.peer);
+            }
+        }
+        for peer in &gone {
+            watch.going.remove(&(group.group, *peer));
+        }
+        group.peers.retain(|peer| !gone.contains(&peer.peer));
+    }
+
+    /// Whether all nodes that are up, and have peers of it, know a revision.
+    fn all_know(&self, group: &GroupEntry, revision: u64) -> bool {
+        group.peers.iter().all(|peer| {
+            let is_up = self.model.node(peer.node).is_some_and(|node| node.is_up());
+            let heard = self.heard.get(&peer.node);
+            !is_up || heard.is_some_and(|heard| heard.revision >= revision)
+        })
+    }
+
+    /// Whether its leader, which is heard, says that a peer does not belong to the group.
+    fn has_left(&self, watch: &GroupWatch, group: &GroupEntry, peer: PeerId) -> bool {
+        let Some(leading) = watch.leading(group.group) else {
+            return false;
+        };
+        let heard = self.heard.get(&leading.node);
+        let is_heard = heard
+            .is_some_and(|heard| self.now.since(heard.at) < BEAT_LOST && heard.groups_left == 0);
+        let members = &leading.lead.members;
+        is_heard && leading.term >= group.term && !members.is_joint() && !members.contains(peer)
+    }
+}
+
+/// Whether a node has a peer that is to belong to the group.
+fn stays_on(group: &GroupEntry, node: NodeId) -> bool {
+    group.staying().any(|peer| peer.node == node)
+}

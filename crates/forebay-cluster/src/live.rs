@@ -1,0 +1,165 @@
+//! The replicas of live tables that a node is to have, and where those of others are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_engine::live::LiveOptions;
+use forebay_engine::{Bounds, PartitionId, TableName};
+use forebay_replica::{GroupId, PeerId, WantedPeer, WantedPeers};
+
+use crate::ids::{HostPort, NodeId};
+use crate::model::{GroupEntry, Model, PeerState};
+
+/// A replica that a node is to have, and what its group is to be.
+///
+/// Where the files are not there: a peer that is new is made, empty, by `founders` if there are
+/// any, and does not run yet, as it promises nothing before the catalog has it; any other forgot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaOrder {
+    pub table: TableName,
+    pub options: Arc<LiveOptions>,
+    pub partition: PartitionId,
+    pub bounds: Bounds,
+    pub epoch: u64,
+    pub group: GroupId,
+    pub peer: PeerId,
+    /// It is to be there, and to say so; it runs once this is over.
+    pub is_new: bool,
+    /// The voters that the group is founded with, where the peer is one of them; none: it joins.
+    pub founders: Option<Vec<PeerId>>,
+    /// All peers that may still be talked to.
+    pub peers: Vec<OrderedPeer>,
+    /// What the group is to become, if this replica leads it.
+    pub wanted: WantedPeers,
+}
+
+/// A peer of a replica's group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderedPeer {
+    pub peer: PeerId,
+    pub node: NodeId,
+    /// None: the node is none any more.
+    pub address: Option<HostPort>,
+}
+
+/// The replicas that a node is to have, and those that are to go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReplicaOrders {
+    /// They are what the node knew before it stopped, and maybe not all: what is there of them
+    /// runs, and nothing is made or removed.
+    pub is_from_memory: bool,
+    /// All of them. What lies on the disk besides is to go.
+    pub replicas: Vec<ReplicaOrder>,
+    /// Those that were ordered before, and are no more: they end, and their files go.
+    pub gone: Vec<(GroupId, PeerId)>,
+}
+
+/// A partition of a live table, and where its replicas are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveRoute {
+    pub partition: PartitionId,
+    pub bounds: Bounds,
+    pub epoch: u64,
+    pub group: GroupId,
+    /// Whoever led when last heard of, then the one that is to lead, then the others.
+    pub nodes: Vec<NodeId>,
+}
+
+/// What a node is to have by a model.
+pub fn orders(model: &Model, me: NodeId) -> Vec<ReplicaOrder> {
+    let mut orders = Vec::new();
+    for (name, entry) in model.live_tables() {
+        let Some(live) = entry.live() else {
+            continue;
+        };
+        let options = Arc::new(live.options.clone());
+        for (group, wanted) in model.wanted_groups(name) {
+            let mine = group.peers.iter().filter(|peer| peer.node == me);
+            for peer in mine.filter(|peer| peer.state != PeerState::Lost) {
+                let is_founder = group.founders.contains(&peer.peer);
+                orders.push(ReplicaOrder {
+                    table: name.clone(),
+                    options: Arc::clone(&options),
+                    partition: group.partition,
+                    bounds: group.bounds.clone(),
+                    epoch: group.epoch,
+                    group: group.group,
+                    peer: peer.peer,
+                    is_new: peer.state == PeerState::New,
+                    founders: is_founder.then(|| group.founders.clone()),
+                    peers: ordered_peers(model, group),
+                    wanted: wanted_peers(group, wanted, entry.holding()),
+                });
+            }
+        }
+    }
+    orders
+}
+
+fn ordered_peers(model: &Model, group: &GroupEntry) -> Vec<OrderedPeer> {
+    let running = group
+        .peers
+        .iter()
+        .filter(|peer| peer.state != PeerState::Lost);
+    let ordered = running.map(|peer| OrderedPeer {
+        peer: peer.peer,
+        node: peer.node,
+        address: model.node(peer.node).map(|node| node.peer.clone()),
+    });
+    ordered.collect()
+}
+
+/// What a group is to become, by the catalog.
+fn wanted_peers(group: &GroupEntry, wanted: &[NodeId], replicas: usize) -> WantedPeers {
+    let place = |node: NodeId| wanted.iter().position(|wanted| *wanted == node);
+    let mut staying: Vec<_> = group.staying().collect();
+    staying.sort_by_key(|peer| (place(peer.node).unwrap_or(usize::MAX), peer.peer));
+    let peers = staying.iter().map(|peer| WantedPeer {
+        peer: peer.peer,
+        is_ready: peer.state == PeerState::Made,
+    });
+    WantedPeers {
+        peers: peers.collect(),
+        replicas,
+        next_peer: group.next_peer,
+    }
+}
+
+/// Where the partitions of live tables are, for whoever leads requests to them.
+pub fn live_routes(
+    model: &Model,
+    leaders: &BTreeMap<GroupId, NodeId>,
+) -> BTreeMap<TableName, Vec<LiveRoute>> {
+    let tables = model.live_tables().map(|(name, _)| {
+        let groups = model.wanted_groups(name).into_iter();
+        let routes = groups.map(|(group, wanted)| route(group, wanted, leaders));
+        (name.clone(), routes.collect())
+    });
+    tables.collect()
+}
+
+fn route(group: &GroupEntry, wanted: &[NodeId], leaders: &BTreeMap<GroupId, NodeId>) -> LiveRoute {
+    let leader = leaders.get(&group.group);
+    let running = group
+        .peers
+        .iter()
+        .filter(|peer| peer.state != PeerState::Lost);
+    let mut nodes: Vec<NodeId> = running.map(|peer| peer.node).collect();
+    let place = |node: &NodeId| wanted.iter().position(|wanted| wanted == node);
+    nodes.sort_by_key(|node| {
+        let is_led = leader == Some(node);
+        (!is_led, place(node).unwrap_or(usize::MAX), *node)
+    });
+    nodes.dedup();
+    LiveRoute {
+        partition: group.partition,
+        bounds: group.bounds.clone(),
+        epoch: group.epoch,
+        group: group.group,
+        nodes,
+    }
+}
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod tests;

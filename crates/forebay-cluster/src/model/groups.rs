@@ -1,0 +1,250 @@
+//! The groups of a live table: for each partition a Raft group, and the nodes that its replicas
+//! are to be on.
+//!
+//! Here stands who is to belong to a group; who does, the group itself has in its configuration.
+//! No number is given twice: numbers begin anew, far above, with every coordinator, so that not
+//! even a catalog that was restored of an old memory gives one again.
+
+use forebay_engine::{Bounds, PartitionId};
+use forebay_replica::{GroupId, PeerId};
+use serde::{Deserialize, Serialize};
+
+use super::doc::{Doc, DocRef};
+use crate::ids::NodeId;
+
+/// How many groups are written together.
+const PAGE_GROUPS: usize = 64;
+/// How many numbers a coordinator gives, at most, before a later one's begin.
+const TERM_BITS: u32 = 20;
+
+/// The groups of a table: their root document, and those with its partitions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableGroups {
+    pages: Vec<Doc<GroupsPage>>,
+    root: Option<DocRef>,
+}
+
+/// What the root document of a table's groups says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupsRoot {
+    pub pages: Vec<DocRef>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupsPage {
+    pub groups: Vec<GroupEntry>,
+}
+
+/// A partition of a live table, and its group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupEntry {
+    pub partition: PartitionId,
+    pub bounds: Bounds,
+    /// Rises when the partition comes to have other bounds.
+    pub epoch: u64,
+    pub group: GroupId,
+    /// The voters that the group is founded with, each of them by itself. Everybody later joins.
+    pub founders: Vec<PeerId>,
+    pub peers: Vec<PeerEntry>,
+    pub next_peer: PeerId,
+    /// The newest term of a leader by whose word something was changed here.
+    pub term: u64,
+}
+
+/// A replica of a group, and the node that it is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerEntry {
+    pub peer: PeerId,
+    pub node: NodeId,
+    pub state: PeerState,
+}
+
+/// What is to become of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerState {
+    /// Its node is to make it, empty, and to let it promise nothing yet.
+    New,
+    /// It is there, and runs. Where its files are gone it forgot what it promised.
+    Made,
+    /// It runs until its group has gone on without it.
+    Leaving,
+    /// It forgot, is damaged, or was never there: it never runs again, and its files can go.
+    Lost,
+}
+
+impl PeerState {
+    /// Whether it is to belong to the group.
+    pub fn stays(self) -> bool {
+        matches!(self, PeerState::New | PeerState::Made)
+    }
+}
+
+/// A number that was not given before, by a coordinator of this term.
+pub fn fresh_id(next: u64, term: u64) -> u64 {
+    next.max(term.saturating_mul(1 << TERM_BITS)).max(1)
+}
+
+impl GroupEntry {
+    /// A group that its founders, on these nodes, are to make.
+    pub fn founded(
+        group: GroupId,
+        partition: PartitionId,
+        bounds: Bounds,
+        nodes: &[NodeId],
+        term: u64,
+    ) -> Self {
+        let mut entry = Self {
+            partition,
+            bounds,
+            epoch: 1,
+            group,
+            founders: Vec::new(),
+            peers: Vec::new(),
+            next_peer: PeerId(1),
+            term: 0,
+        };
+        for node in nodes {
+            let peer = entry.add_peer(*node, term);
+            entry.founders.push(peer);
+        }
+        entry
+    }
+
+    /// Names another peer, by a coordinator of this term.
+    pub fn add_peer(&mut self, node: NodeId, term: u64) -> PeerId {
+        let peer = PeerId(fresh_id(self.next_peer.0, term));
+        self.next_peer = PeerId(peer.0 + 1);
+        self.peers.push(PeerEntry {
+            peer,
+            node,
+            state: PeerState::New,
+        });
+        peer
+    }
+
+    pub fn peer(&self, peer: PeerId) -> Option<&PeerEntry> {
+        self.peers.iter().find(|entry| entry.peer == peer)
+    }
+
+    /// Those that are to belong to it.
+    pub fn staying(&self) -> impl Iterator<Item = &PeerEntry> {
+        self.peers.iter().filter(|entry| entry.state.stays())
+    }
+}
+
+impl TableGroups {
+    /// REQUIRES: the groups rise by the bounds of their partitions.
+    pub fn new(groups: &[GroupEntry]) -> Self {
+        let pages = groups.chunks(PAGE_GROUPS).map(|groups| {
+            let groups = groups.to_vec();
+            Doc::new(GroupsPage { groups })
+        });
+        Self {
+            pages: pages.collect(),
+            root: None,
+        }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &GroupEntry> + Clone {
+        self.pages.iter().flat_map(|page| &page.groups)
+    }
+
+    /// Takes another entry of a group that is here. Only its page is written anew.
+    pub fn put(&mut self, entry: GroupEntry) {
+        for page in &mut self.pages {
+            let mut groups = page.groups.iter();
+            let Some(at) = groups.position(|known| known.group == entry.group) else {
+                continue;
+            };
+            if page.groups[at] != entry {
+                page.edit().groups[at] = entry;
+                self.root = None;
+            }
+            return;
+        }
+    }
+
+    /// As it was read.
+    pub fn read(root: DocRef, pages: Vec<Doc<GroupsPage>>) -> Self {
+        Self {
+            pages,
+            root: Some(root),
+        }
+    }
+
+    pub fn root(&self) -> Option<&DocRef> {
+        self.root.as_ref()
+    }
+
+    pub fn pages(&self) -> &[Doc<GroupsPage>] {
+        &self.pages
+    }
+
+    pub(super) fn pages_mut(&mut self) -> &mut [Doc<GroupsPage>] {
+        &mut self.pages
+    }
+
+    pub(super) fn root_written(&mut self, reference: DocRef) {
+        self.root = Some(reference);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_engine::Bound;
+
+    use super::*;
+
+    fn entry(at: u64) -> GroupEntry {
+        let bounds = Bounds {
+            lower: Bound::Slot(at as u16),
+            upper: Some(Bound::Slot(at as u16 + 1)),
+        };
+        let nodes = [NodeId(1), NodeId(2), NodeId(3)];
+        GroupEntry::founded(GroupId(at + 1), PartitionId(at as u32), bounds, &nodes, 3)
+    }
+
+    #[test]
+    fn numbers_are_not_given_again_by_any_coordinator() {
+        let mut group = entry(0);
+        assert_eq!(
+            group.founders,
+            [0, 1, 2].map(|at| PeerId((3 << TERM_BITS) + at))
+        );
+        let before = group.clone();
+        let joined = group.add_peer(NodeId(4), 3);
+        assert!(!group.founders.contains(&joined));
+        // A catalog that was restored as it was before has a later term.
+        let mut restored = before;
+        let other = restored.add_peer(NodeId(5), 4);
+        assert!(other > joined);
+        assert_eq!(fresh_id(1, 0), 1);
+        assert_eq!(fresh_id(0, 0), 1);
+    }
+
+    #[test]
+    fn a_change_of_a_group_writes_its_page_only() {
+        let groups: Vec<GroupEntry> = (0..200).map(entry).collect();
+        let mut table = TableGroups::new(&groups);
+        assert_eq!(table.pages().len(), 4);
+        for (at, page) in table.pages_mut().iter_mut().enumerate() {
+            page.written(DocRef::new(&at.to_string()));
+        }
+        table.root_written(DocRef::new("root"));
+        table.put(groups[70].clone());
+        assert!(table.root().is_some(), "nothing changed");
+        let mut changed = groups[70].clone();
+        changed.peers[0].state = PeerState::Made;
+        table.put(changed.clone());
+        let written = table.pages().iter().map(|page| page.reference().is_some());
+        assert_eq!(written.collect::<Vec<_>>(), [true, false, true, true]);
+        assert_eq!(table.root(), None);
+        assert_eq!(table.all().nth(70), Some(&changed));
+        assert_eq!(table.all().count(), 200);
+    }
+}

@@ -1,0 +1,99 @@
+//! Replicas of live tables: what the catalog wants here, and what is told of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay_replica::{GroupId, PeerId};
+
+use super::Follower;
+use crate::ids::NodeId;
+use crate::live::{LiveRoute, ReplicaOrder, ReplicaOrders, live_routes, orders};
+use crate::message::{LeadersMark, LeadersNews};
+use crate::model::Head;
+use crate::node::events::FollowerAction;
+use crate::reports::Reporting;
+use crate::time::{BEAT_LOST, Now};
+
+/// What a follower knows of the replicas of live tables.
+#[derive(Debug, Default)]
+pub struct Replicas {
+    pub reporting: Reporting,
+    pub leaders: BTreeMap<GroupId, NodeId>,
+    pub mark: LeadersMark,
+    ordered: Vec<ReplicaOrder>,
+    /// The head and the node by which they were ordered, and whether from memory.
+    ordered_of: Option<(u64, NodeId, bool)>,
+    /// What is known is what was known before the start, and maybe not the newest of that.
+    pub is_from_memory: bool,
+    /// When the newest head was certain to be the one that is known here.
+    pub certain: Option<Duration>,
+}
+
+impl Replicas {
+    /// Takes note of who leads. Returns whether it is news.
+    pub fn lead(&mut self, news: LeadersNews) -> bool {
+        self.mark = news.mark;
+        let is_news = !news.leaders.is_empty();
+        self.leaders.extend(news.leaders);
+        is_news
+    }
+}
+
+impl Follower {
+    /// Whether the leaders of groups here may propose what the catalog wants: it is known what that
+    /// is by now. A node that is cut off proposes nothing.
+    pub fn may_steer(&self, now: Now) -> bool {
+        let is_certain = |certain: Duration| now.since(certain) < BEAT_LOST;
+        self.loading.is_none() && self.replicas.certain.is_some_and(is_certain)
+    }
+
+    /// The coordinator, or the catalog, names this head; none: the one that is known here.
+    pub(super) fn is_certain(&mut self, now: Now, head: Option<&Head>) {
+        let known = self.known.as_ref().map(|(known, _)| known.revision);
+        let is_known = head.is_none_or(|head| known >= Some(head.revision));
+        if known.is_some() && is_known {
+            self.replicas.certain = Some(now.monotonic);
+            self.replicas.is_from_memory = false;
+        }
+    }
+
+    /// Where the partitions of live tables are.
+    pub fn live_routes(&self) -> BTreeMap<forebay_engine::TableName, Vec<LiveRoute>> {
+        let known = self.known.as_ref();
+        let routes = known.map(|(_, model)| live_routes(model, &self.replicas.leaders));
+        routes.unwrap_or_default()
+    }
+
+    /// Has replicas made, run, or removed where the head wants others than before.
+    pub(super) fn order_replicas(&mut self, actions: &mut Vec<FollowerAction>) {
+        let (Some((head, model)), Some(me)) = (&self.known, self.id) else {
+            return;
+        };
+        let is_from_memory = self.replicas.is_from_memory;
+        let of = Some((head.stamp, me, is_from_memory));
+        if self.replicas.ordered_of == of {
+            return;
+        }
+        let before = std::mem::replace(&mut self.replicas.ordered_of, of);
+        let is_other = before.is_none_or(|(_, _, was)| was != is_from_memory);
+        let ordered = orders(model, me);
+        if ordered == self.replicas.ordered && !is_other {
+            return;
+        }
+        let groups: BTreeSet<GroupId> = model.all_groups().map(|(_, group)| group.group).collect();
+        self.replicas
+            .leaders
+            .retain(|group, _| groups.contains(group));
+        let place = |order: &ReplicaOrder| (order.group, order.peer);
+        let now: BTreeSet<(GroupId, PeerId)> = ordered.iter().map(place).collect();
+        let before = self.replicas.ordered.iter().map(place);
+        let gone = before.filter(|place| !now.contains(place)).collect();
+        self.replicas.ordered.clone_from(&ordered);
+        let orders = ReplicaOrders {
+            is_from_memory,
+            replicas: ordered,
+            gone,
+        };
+        actions.push(FollowerAction::Replicas(Box::new(orders)));
+    }
+}

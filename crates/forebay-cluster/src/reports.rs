@@ -1,0 +1,226 @@
+//! What nodes tell of the groups whose replicas they have.
+//!
+//! A heartbeat carries what changed since the coordinator took notice last, and of the rest a few
+//! in turn: each is told about once a minute, so a thousand idle groups cost some kilobytes a
+//! second.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_replica::{GroupId, Membership, PeerId};
+use serde::{Deserialize, Serialize};
+
+use crate::time::Now;
+
+/// How many groups a heartbeat tells of at most.
+pub const MOST_REPORTS: usize = 128;
+/// What did not change is told again after so long.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// How a replica stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupReport {
+    pub group: GroupId,
+    pub peer: PeerId,
+    /// The newest that it knows.
+    pub term: u64,
+    /// Why it cannot take part; none: it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<ReplicaProblem>,
+    /// It leads, and has applied an entry of its term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads: Option<Lead>,
+}
+
+/// What makes a replica come back as a new peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplicaProblem {
+    /// It may not remember all that it promised.
+    Forgot,
+    /// Its files cannot be read.
+    Damaged,
+}
+
+/// What a leader knows of its group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lead {
+    /// As applied there.
+    pub members: Membership,
+    /// How many entries each other peer lacks of what is decided; those that do not answer are not
+    /// in it.
+    pub behind: Vec<(PeerId, u64)>,
+}
+
+impl GroupReport {
+    /// Whether another one is no news: how far a voter is behind changes with each write.
+    fn is_like(&self, other: &Self) -> bool {
+        let shape = |report: &Self| {
+            let lead = report.leads.as_ref();
+            let behind = lead.map(|lead| {
+                let learners = &lead.members.learners;
+                let rough = |(peer, entries): &(PeerId, u64)| {
+                    let entries = entries.checked_ilog2().unwrap_or(0);
+                    (*peer, if learners.contains(peer) { entries } else { 0 })
+                };
+                lead.behind.iter().map(rough).collect::<Vec<_>>()
+            });
+            (report.term, report.problem, behind)
+        };
+        let members = |report: &Self| report.leads.as_ref().map(|lead| lead.members.clone());
+        shape(self) == shape(other) && members(self) == members(other)
+    }
+}
+
+/// What a node has told, and what is left to be told.
+#[derive(Debug, Default)]
+pub struct Reporting {
+    replicas: BTreeMap<(GroupId, PeerId), ToldReport>,
+    /// The heartbeat that is under way, and what it tells.
+    under_way: Option<(u64, Vec<(GroupId, PeerId)>)>,
+    /// The term of the coordinator that was told.
+    term: u64,
+}
+
+#[derive(Debug)]
+struct ToldReport {
+    report: GroupReport,
+    /// When it was taken notice of; none: it is news.
+    told: Option<Duration>,
+}
+
+impl Reporting {
+    /// How all replicas of this node stand now.
+    pub fn replace(&mut self, reports: Vec<GroupReport>) {
+        let mut before = std::mem::take(&mut self.replicas);
+        for report in reports {
+            let place = (report.group, report.peer);
+            let known = before.remove(&place);
+            let known = known.filter(|known| known.report.is_like(&report));
+            if known.is_none()
+                && let Some((_, places)) = &mut self.under_way
+            {
+                places.retain(|under_way| *under_way != place);
+            }
+            let told = known.and_then(|known| known.told);
+            self.replicas.insert(place, ToldReport { report, told });
+        }
+    }
+
+    /// What the heartbeat of this number tells, and how much more is news.
+    pub fn next(&mut self, now: Now, seq: u64) -> (Vec<GroupReport>, usize) {
+        let is_due = |told: &ToldReport| told.told.is_none_or(|at| now.since(at) >= AGAIN);
+        let mut due: Vec<_> = self
+            .replicas
+            .iter()
+            .filter(|(_, told)| is_due(told))
+            .collect();
+        due.sort_by_key(|(_, told)| told.told);
+        let news = due.iter().filter(|(_, told)| told.told.is_none()).count();
+        due.truncate(MOST_REPORTS);
+        let reports = due.iter().map(|(_, told)| told.report.clone()).collect();
+        let places = due.iter().map(|(place, _)| **place).collect();
+        self.under_way = Some((seq, places));
+        (reports, news.saturating_sub(MOST_REPORTS))
+    }
+
+    /// A coordinator of this term took notice of the heartbeat. One of another term knows nothing.
+    pub fn noticed(&mut self, now: Now, seq: u64, term: u64) {
+        if term != self.term {
+            self.term = term;
+            self.replicas.values_mut().for_each(|told| told.told = None);
+        }
+        let Some((_, places)) = self.under_way.take_if(|(under_way, _)| *under_way == seq) else {
+            return;
+        };
+        for place in places {
+            if let Some(told) = self.replicas.get_mut(&place) {
+                told.told = Some(now.monotonic);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(seconds: u64) -> Now {
+        Now {
+            monotonic: Duration::from_secs(seconds),
+            unix_ms: 0,
+        }
+    }
+
+    fn report(group: u64, term: u64) -> GroupReport {
+        GroupReport {
+            group: GroupId(group),
+            peer: PeerId(1),
+            term,
+            problem: None,
+            leads: None,
+        }
+    }
+
+    #[test]
+    fn what_changed_is_told_until_it_was_noticed() {
+        let mut reporting = Reporting::default();
+        reporting.replace(vec![report(1, 5), report(2, 5)]);
+        assert_eq!(reporting.next(now(1), 10).0.len(), 2);
+        // It got lost.
+        assert_eq!(reporting.next(now(2), 11).0.len(), 2);
+        reporting.noticed(now(2), 11, 7);
+        assert!(reporting.next(now(3), 12).0.is_empty());
+        reporting.replace(vec![report(1, 5), report(2, 6)]);
+        assert_eq!(reporting.next(now(4), 13).0, [report(2, 6)]);
+        // It changed again while it was under way.
+        reporting.replace(vec![report(1, 5), report(2, 7)]);
+        reporting.noticed(now(4), 13, 7);
+        let (again, _) = reporting.next(now(5), 14);
+        assert_eq!(again, [report(2, 7)]);
+        reporting.noticed(now(5), 14, 7);
+        // Another coordinator knows nothing.
+        assert!(reporting.next(now(6), 15).0.is_empty());
+        reporting.noticed(now(6), 15, 8);
+        assert_eq!(reporting.next(now(7), 16).0.len(), 2);
+    }
+
+    #[test]
+    fn a_heartbeat_tells_of_so_many_and_in_turn() {
+        let mut reporting = Reporting::default();
+        reporting.replace((0..300).map(|group| report(group, 1)).collect());
+        let mut told = std::collections::BTreeSet::new();
+        for (seq, left) in [(1, 172), (2, 44), (3, 0)] {
+            let (reports, more) = reporting.next(now(seq), seq);
+            assert!(reports.len() <= MOST_REPORTS);
+            assert_eq!(more, left);
+            told.extend(reports.iter().map(|report| report.group));
+            reporting.noticed(now(seq), seq, 0);
+        }
+        assert_eq!(told.len(), 300);
+        assert!(reporting.next(now(4), 4).0.is_empty());
+        assert_eq!(reporting.next(now(61), 5).0.len(), 128, "the first again");
+    }
+
+    #[test]
+    fn writes_are_no_news() {
+        let lead = |entries| GroupReport {
+            leads: Some(Lead {
+                members: Membership {
+                    learners: vec![PeerId(3)],
+                    ..Membership::founders(&[PeerId(1), PeerId(2)])
+                },
+                behind: entries,
+            }),
+            ..report(1, 1)
+        };
+        let (two, three) = (PeerId(2), PeerId(3));
+        let one = lead(vec![(two, 5), (three, 1000)]);
+        assert!(one.is_like(&lead(vec![(two, 900), (three, 1010)])));
+        assert!(!one.is_like(&lead(vec![(two, 5), (three, 10)])));
+        assert!(
+            !one.is_like(&lead(vec![(three, 1000)])),
+            "it does not answer"
+        );
+    }
+}

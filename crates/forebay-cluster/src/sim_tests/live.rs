@@ -1,0 +1,415 @@
+//! Model groups: replicas on hosts, of which a majority decides, and leaders that follow the
+//! catalog.
+//!
+//! What a group has decided is told here at once, with its configuration; replicas lag behind it.
+//! Who leads is elected by those that have most; who led believes so for a while longer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use forebay_replica::{Change, GroupId, Membership, PeerId, Standing, next_change, next_leader};
+
+use super::world::{Life, MS, SECOND, World};
+use crate::live::{ReplicaOrder, ReplicaOrders};
+use crate::node::FollowerEvent;
+use crate::reports::{GroupReport, Lead, ReplicaProblem};
+
+pub type ReplicaPlace = (GroupId, PeerId);
+
+/// Who led believes so for so long after it lost its majority.
+const BELIEVES: u64 = 2 * SECOND;
+/// How much a replica takes in of a leader's log at a time.
+const STEP: u64 = 400;
+/// A learner is close with so few entries left.
+const CLOSE: u64 = 100;
+
+/// A replica on a host's disk.
+#[derive(Debug, Clone, Default)]
+pub struct SimReplica {
+    /// The end of its log.
+    pub matched: u64,
+    pub is_damaged: bool,
+}
+
+/// The replicas of a process.
+#[derive(Debug, Default)]
+pub struct LiveProcess {
+    pub orders: Rc<Vec<ReplicaOrder>>,
+    /// Those of them that may run.
+    running: BTreeSet<ReplicaPlace>,
+    is_from_memory: bool,
+    /// Groups that it believes to lead: the term, the members, and since when without a majority.
+    leads: BTreeMap<GroupId, Belief>,
+}
+
+#[derive(Debug, Clone)]
+struct Belief {
+    peer: PeerId,
+    term: u64,
+    members: Membership,
+    lost: Option<u64>,
+}
+
+/// A group, as decided.
+#[derive(Debug, Default)]
+pub struct SimGroup {
+    pub members: Membership,
+    pub term: u64,
+    pub leader: Option<(Life, PeerId)>,
+    /// The end of what is decided.
+    pub entries: u64,
+    is_changing: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct SimLive {
+    pub groups: BTreeMap<GroupId, SimGroup>,
+    /// Peers that have run, and where: what they promised counts.
+    pub ran: BTreeMap<ReplicaPlace, usize>,
+}
+
+impl World {
+    /// What the machine of a node wants of replicas.
+    pub fn take_orders(&mut self, by: Life, orders: ReplicaOrders) {
+        let ReplicaOrders {
+            is_from_memory,
+            replicas,
+            gone,
+        } = orders;
+        let is_ordered = |place: &ReplicaPlace| {
+            let mut orders = replicas.iter();
+            orders.any(|order| (order.group, order.peer) == *place)
+        };
+        if let Some(place) = gone.iter().find(|place| is_ordered(place)) {
+            return self.fail(format!("{place:?} is to go, and is ordered"));
+        }
+        self.note_head(by, !replicas.is_empty());
+        let disk = &self.hosts[by.host].disk;
+        let mut unwanted: Vec<ReplicaPlace> = disk.replicas.keys().copied().collect();
+        unwanted.retain(|place| !is_ordered(place) && !is_from_memory);
+        if let Some(process) = self.process(by) {
+            let made = replicas.iter().filter(|order| !order.is_new);
+            process.live.running = made.map(|order| (order.group, order.peer)).collect();
+            process.live.orders = Rc::new(replicas);
+            process.live.is_from_memory = is_from_memory;
+        }
+        for place in unwanted {
+            self.check_removed(by.host, place);
+            self.count("replicas removed");
+            self.hosts[by.host].disk.replicas.remove(&place);
+        }
+    }
+
+    /// What it was ordered by, a node knows after a restart, too.
+    fn note_head(&mut self, by: Life, has_orders: bool) {
+        let disk = &self.hosts[by.host].disk;
+        if !has_orders && disk.replicas.is_empty() {
+            return;
+        }
+        let process = self.hosts[by.host].process.as_ref();
+        let known = process.and_then(|process| process.node.follower().known());
+        let known = known.map(|(head, model)| (head.clone(), model.clone()));
+        self.hosts[by.host].disk.remembered = known;
+    }
+
+    /// The replicas of a process go on.
+    pub fn run_replicas(&mut self, by: Life) {
+        let Some(process) = self.process(by) else {
+            return;
+        };
+        let (orders, is_from_memory) =
+            (Rc::clone(&process.live.orders), process.live.is_from_memory);
+        if orders.is_empty() || self.hosts[by.host].paused {
+            return;
+        }
+        for order in orders.iter() {
+            let place = (order.group, order.peer);
+            let is_there = self.hosts[by.host].disk.replicas.contains_key(&place);
+            if !is_there && order.is_new && !is_from_memory {
+                self.make_replica(by.host, order);
+            }
+            if is_there && !order.is_new {
+                self.live.ran.insert(place, by.host);
+            }
+            if self.is_running(by.host, order.group, order.peer) {
+                self.run_replica(by, order);
+            }
+        }
+        let reports = self.reports(by, &orders);
+        self.tell_follower(by, FollowerEvent::Replicas(reports));
+    }
+
+    fn make_replica(&mut self, host: usize, order: &ReplicaOrder) {
+        let place = (order.group, order.peer);
+        if self.live.ran.contains_key(&place) {
+            return self.fail(format!("peer {place:?} has run, and is made again, empty"));
+        }
+        self.count("replicas made");
+        let disk = &mut self.hosts[host].disk;
+        disk.replicas.insert(place, SimReplica::default());
+        if let Some(founders) = &order.founders {
+            let group = self.live.groups.entry(order.group).or_default();
+            if group.members.voters.is_empty() {
+                group.members = Membership::founders(founders);
+            }
+        }
+    }
+
+    /// The host of a peer that can answer.
+    fn running_host(&self, group: GroupId, peer: PeerId) -> Option<usize> {
+        (0..self.hosts.len()).find(|host| self.is_running(*host, group, peer))
+    }
+
+    fn is_running(&self, host: usize, group: GroupId, peer: PeerId) -> bool {
+        let host = &self.hosts[host];
+        let replica = host.disk.replicas.get(&(group, peer));
+        let is_whole = replica.is_some_and(|replica| !replica.is_damaged);
+        let process = host.process.as_ref().filter(|_| !host.paused && is_whole);
+        process.is_some_and(|process| process.live.running.contains(&(group, peer)))
+    }
+
+    /// The peers of a group that answer a host.
+    fn answering(&self, host: usize, group: GroupId, members: &Membership) -> Vec<PeerId> {
+        let peers = members.voters.iter().chain(&members.learners).copied();
+        let answers = |peer: &PeerId| {
+            self.running_host(group, *peer).is_some_and(|there| {
+                let cuts = &self.net.cuts;
+                !cuts.contains(&(host, there)) && !cuts.contains(&(there, host))
+            })
+        };
+        peers.filter(answers).collect()
+    }
+
+    fn run_replica(&mut self, by: Life, order: &ReplicaOrder) {
+        let Some(group) = self.live.groups.get(&order.group) else {
+            return;
+        };
+        let answering = self.answering(by.host, order.group, &group.members);
+        let has_majority = is_majority(&answering, &group.members.voters);
+        let is_voter = group.members.voters.contains(&order.peer);
+        let leads = group.leader == Some((by, order.peer));
+        if leads && has_majority && is_voter {
+            return self.lead(by, order, &answering);
+        }
+        let is_led = group.leader.is_some_and(|(life, peer)| {
+            let is_there = self.hosts[life.host].life == life.life;
+            is_there && self.is_running(life.host, order.group, peer) && answering.contains(&peer)
+        });
+        let matched = self.matched(order.group, order.peer);
+        let has_most = matched >= group.entries;
+        if leads {
+            self.end_lead(order.group);
+        } else if !is_led && has_majority && is_voter && has_most && self.dice.chance(300) {
+            self.elect(by, order.group, order.peer);
+        }
+    }
+
+    fn matched(&self, group: GroupId, peer: PeerId) -> u64 {
+        let mut hosts = self.hosts.iter();
+        let replica = hosts.find_map(|host| host.disk.replicas.get(&(group, peer)));
+        replica.map_or(0, |replica| replica.matched)
+    }
+
+    fn catch_up(&mut self, group: GroupId, peer: PeerId) {
+        let entries = self
+            .live
+            .groups
+            .get(&group)
+            .map_or(0, |group| group.entries);
+        let mut hosts = self.hosts.iter_mut();
+        let replica = hosts.find_map(|host| host.disk.replicas.get_mut(&(group, peer)));
+        if let Some(replica) = replica {
+            replica.matched = entries;
+        }
+    }
+
+    fn end_lead(&mut self, group: GroupId) {
+        if let Some(group) = self.live.groups.get_mut(&group) {
+            group.leader = None;
+        }
+    }
+
+    fn elect(&mut self, by: Life, id: GroupId, peer: PeerId) {
+        self.count("elections");
+        if let Some(group) = self.live.groups.get_mut(&id) {
+            group.term += 1;
+            group.leader = Some((by, peer));
+        }
+        self.believe(by, id, peer);
+    }
+
+    fn believe(&mut self, by: Life, id: GroupId, peer: PeerId) {
+        let Some(group) = self.live.groups.get(&id) else {
+            return;
+        };
+        let belief = Belief {
+            peer,
+            term: group.term,
+            members: group.members.clone(),
+            lost: None,
+        };
+        if let Some(process) = self.process(by) {
+            process.live.leads.insert(id, belief);
+        }
+    }
+
+    fn lead(&mut self, by: Life, order: &ReplicaOrder, answering: &[PeerId]) {
+        let id = order.group;
+        let written = self.dice.below(200);
+        let Some(group) = self.live.groups.get_mut(&id) else {
+            return;
+        };
+        group.entries += written;
+        let (entries, members) = (group.entries, group.members.clone());
+        for peer in answering {
+            let place = (id, *peer);
+            let mut hosts = self.hosts.iter_mut();
+            let replica = hosts.find_map(|host| host.disk.replicas.get_mut(&place));
+            if let Some(replica) = replica {
+                let is_voter = members.voters.contains(peer);
+                // Most of it comes as a copy.
+                let step = if is_voter {
+                    entries
+                } else {
+                    STEP + entries / 20
+                };
+                replica.matched = (replica.matched + step).min(entries);
+            }
+        }
+        self.believe(by, id, order.peer);
+        let now = self.clock(by.host);
+        let may_steer = self
+            .process(by)
+            .is_some_and(|process| process.node.follower().may_steer(now));
+        let is_changing = self.live.groups[&id].is_changing;
+        if !may_steer || is_changing || !self.dice.chance(300) {
+            return;
+        }
+        let is_close = |peer: &PeerId| self.matched(id, *peer) + CLOSE >= entries;
+        let standing = Standing {
+            active: answering.to_vec(),
+            close: answering.iter().copied().filter(is_close).collect(),
+        };
+        if let Some(changes) = next_change(&order.wanted, &members, &standing) {
+            return self.propose(by, order, changes);
+        }
+        if let Some(to) = next_leader(order.peer, &order.wanted, &members, &standing)
+            && let Some(host) = self.running_host(id, to)
+        {
+            self.count("leads handed over");
+            let life = self.life(host);
+            self.elect(life, id, to);
+        }
+    }
+
+    /// It is decided a while later, if a majority of both sets of voters is there then.
+    fn propose(&mut self, by: Life, order: &ReplicaOrder, changes: Vec<Change>) {
+        let (id, leader) = (order.group, (by, order.peer));
+        if let Some(group) = self.live.groups.get_mut(&id) {
+            group.is_changing = true;
+        }
+        let pause = self.dice.between(20, 600) * MS;
+        self.after(pause, move |world| {
+            let Some(group) = world.live.groups.get_mut(&id) else {
+                return;
+            };
+            group.is_changing = false;
+            let is_leader = group.leader == Some(leader);
+            let (before, term) = (group.members.clone(), group.term);
+            let after = changed(&before, &changes);
+            let answering = world.answering(by.host, id, &before);
+            let is_decided =
+                is_majority(&answering, &before.voters) && is_majority(&answering, &after.voters);
+            if !is_leader || !is_decided || term == 0 {
+                return;
+            }
+            world.count("changes");
+            // It is an entry as others are: those who answer have all up to it.
+            let has_it = after.voters.iter().filter(|peer| answering.contains(peer));
+            for peer in has_it {
+                world.catch_up(id, *peer);
+            }
+            if let Some(group) = world.live.groups.get_mut(&id) {
+                group.members = after;
+            }
+            world.check_members(id, &before);
+        });
+    }
+
+    /// How the replicas of a process stand.
+    fn reports(&mut self, by: Life, orders: &[ReplicaOrder]) -> Vec<GroupReport> {
+        let now = self.now;
+        let mut reports = Vec::new();
+        for order in orders {
+            let place = (order.group, order.peer);
+            let problem = match self.hosts[by.host].disk.replicas.get(&place) {
+                None => Some(ReplicaProblem::Forgot),
+                Some(replica) if replica.is_damaged => Some(ReplicaProblem::Damaged),
+                Some(_) => None,
+            };
+            let group = self.live.groups.get(&order.group);
+            let leads = group.is_some_and(|group| group.leader == Some((by, order.peer)));
+            let term = group.map_or(0, |group| group.term);
+            let Some(process) = self.process(by) else {
+                return Vec::new();
+            };
+            let mut belief = process.live.leads.get(&order.group).cloned();
+            belief = belief.filter(|belief| belief.peer == order.peer && problem.is_none());
+            if let Some(belief) = &mut belief {
+                belief.lost = match leads {
+                    true => None,
+                    false => belief.lost.or(Some(now)),
+                };
+                process.live.leads.insert(order.group, belief.clone());
+            }
+            let is_over = |lost: u64| now - lost >= BELIEVES;
+            let belief = belief.filter(|belief| !belief.lost.is_some_and(is_over));
+            let members = belief.as_ref().map(|belief| belief.members.clone());
+            let lead = members.map(|members| self.told_lead(by, order.group, members));
+            reports.push(GroupReport {
+                group: order.group,
+                peer: order.peer,
+                term: belief.map_or(term, |belief| belief.term),
+                problem,
+                leads: lead,
+            });
+        }
+        reports
+    }
+
+    fn told_lead(&self, by: Life, group: GroupId, members: Membership) -> Lead {
+        let entries = self
+            .live
+            .groups
+            .get(&group)
+            .map_or(0, |group| group.entries);
+        let answering = self.answering(by.host, group, &members);
+        let behind = answering.into_iter();
+        let behind = behind.map(|peer| (peer, entries.saturating_sub(self.matched(group, peer))));
+        Lead {
+            behind: behind.collect(),
+            members,
+        }
+    }
+}
+
+fn is_majority(answering: &[PeerId], voters: &[PeerId]) -> bool {
+    let count = voters.iter().filter(|peer| answering.contains(peer));
+    count.count() > voters.len() / 2
+}
+
+fn changed(members: &Membership, changes: &[Change]) -> Membership {
+    let mut after = members.clone();
+    for change in changes {
+        let (Change::AddLearner(peer) | Change::Promote(peer) | Change::Remove(peer)) = change;
+        after.learners.retain(|learner| learner != peer);
+        after.voters.retain(|voter| voter != peer);
+        match change {
+            Change::AddLearner(peer) => after.learners.push(*peer),
+            Change::Promote(peer) => after.voters.push(*peer),
+            Change::Remove(_) => {}
+        }
+    }
+    after.voters.sort_unstable();
+    after
+}

@@ -1,0 +1,185 @@
+//! What has to hold of live tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_replica::{GroupId, Membership, PeerId};
+
+use super::live::ReplicaPlace;
+use super::world::World;
+use crate::ids::NodeId;
+use crate::model::{Head, Model, MoveStage, PeerState};
+
+impl World {
+    fn remembers(&self, group: GroupId, peer: PeerId) -> bool {
+        let mut replicas = self.hosts.iter();
+        replicas.any(|host| {
+            let replica = host.disk.replicas.get(&(group, peer));
+            replica.is_some_and(|replica| !replica.is_damaged)
+        })
+    }
+
+    /// Voters that still have what they promised.
+    pub fn remembering(&self, group: GroupId, voters: &[PeerId]) -> usize {
+        let remembers = |peer: &&PeerId| self.remembers(group, **peer);
+        voters.iter().filter(remembers).count()
+    }
+
+    /// A node removes what it has of a replica.
+    pub fn check_removed(&mut self, host: usize, place: ReplicaPlace) {
+        let (group, peer) = place;
+        let model = self.store.current();
+        let is_named = model.all_groups().any(|(_, entry)| entry.group == group);
+        let members = self.live.groups.get(&group).map(|group| &group.members);
+        let is_voter = members.is_some_and(|members| members.voters.contains(&peer));
+        let has_run = self.live.ran.contains_key(&place);
+        if is_named && is_voter && has_run && self.remembers(group, peer) {
+            let name = &self.hosts[host].name;
+            self.fail(format!(
+                "{name} removes peer {peer} of group {group}, which votes"
+            ));
+        }
+    }
+
+    /// A group came to have other members.
+    pub fn check_members(&mut self, group: GroupId, before: &Membership) {
+        let after = self.live.groups[&group].members.clone();
+        let is_majority = |members: &Membership| {
+            self.remembering(group, &members.voters) > members.voters.len() / 2
+        };
+        if is_majority(before) && !is_majority(&after) {
+            self.fail(format!(
+                "group {group} has no majority by a change: {before:?} became {after:?}"
+            ));
+        }
+    }
+
+    /// What was just committed of groups.
+    pub fn check_live(&mut self, before: &Head) {
+        let head = self.store.head.clone();
+        let models = self
+            .store
+            .model(before)
+            .cloned()
+            .zip(self.store.model(&head).cloned());
+        let Some((old, new)) = models else {
+            return;
+        };
+        if new.groups.is_empty() && old.groups.is_empty() {
+            return;
+        }
+        let problem = self
+            .recurring(&old, &new)
+            .or_else(|| self.moved_early(&old, &new));
+        if let Some(problem) = problem {
+            self.fail(problem);
+        }
+    }
+
+    /// Each number is one peer, on one node, from when it is named until it is named no more.
+    fn recurring(&mut self, old: &Model, new: &Model) -> Option<String> {
+        let named = |model: &Model| -> BTreeMap<ReplicaPlace, NodeId> {
+            let groups = model.all_groups();
+            let peers = groups.flat_map(|(_, group)| {
+                let peers = group.peers.iter();
+                peers.map(|peer| ((group.group, peer.peer), peer.node))
+            });
+            peers.collect()
+        };
+        let (before, after) = (named(old), named(new));
+        for (place, node) in &after {
+            if before.get(place).is_some_and(|known| known != node) {
+                return Some(format!("peer {place:?} went to node {node}"));
+            }
+            if !before.contains_key(place) && !self.checks.peers.insert(*place) {
+                return Some(format!("peer {place:?} is named again"));
+            }
+        }
+        let mut groups = BTreeSet::new();
+        let mut all = new.all_groups().map(|(_, group)| group.group);
+        let twice = all.find(|group| !groups.insert(*group));
+        twice.map(|group| format!("two partitions have group {group}"))
+    }
+
+    /// A batch's lists change when the groups are where it wants them.
+    fn moved_early(&self, old: &Model, new: &Model) -> Option<String> {
+        let was = old.work.moving()?;
+        let is = new
+            .work
+            .rebalances
+            .iter()
+            .find(|is| is.request == was.request)?;
+        let has_changed = matches!(was.stage, MoveStage::Copying { .. })
+            && matches!(is.stage, MoveStage::Changed { .. });
+        if !has_changed {
+            return None;
+        }
+        for (name, _) in new.live_tables() {
+            let before = old.wanted_groups(name);
+            let after = new.wanted_groups(name);
+            let layouts = old.table(name).and_then(|entry| old.layout_of(entry));
+            for ((_, _), (group, wanted)) in before.iter().zip(&after) {
+                let mut ranges = layouts?.within(&group.bounds);
+                if ranges.next()?.next.is_none() {
+                    continue;
+                }
+                let members = &self.live.groups.get(&group.group)?.members;
+                let node = |peer: &PeerId| group.peer(*peer).map(|peer| peer.node);
+                let on: BTreeSet<Option<NodeId>> = members.voters.iter().map(node).collect();
+                let wanted: BTreeSet<_> = wanted.iter().copied().map(Some).collect();
+                // By the next moment the leader may have gone on.
+                if on != wanted && members.voters.len() == wanted.len() {
+                    return Some(format!(
+                        "the plan's lists change, and group {} is on {on:?}, not on {wanted:?}",
+                        group.group
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// What is left to be done about live tables.
+    pub fn unsettled_live(&self) -> Option<String> {
+        let model = self.store.current();
+        let mut named = BTreeSet::new();
+        for (table, _) in model.live_tables() {
+            for (group, wanted) in model.wanted_groups(table) {
+                let id = group.group;
+                let is_made = |node: &NodeId| {
+                    let mut peers = group.peers.iter();
+                    peers.any(|peer| peer.node == *node && peer.state == PeerState::Made)
+                };
+                if group.peers.len() != wanted.len() || !wanted.iter().all(is_made) {
+                    return Some(format!(
+                        "group {id} of {table} has {:?}, and is to be on {wanted:?}; it is {:?}",
+                        group.peers,
+                        self.live.groups.get(&id)
+                    ));
+                }
+                let Some(there) = self.live.groups.get(&id) else {
+                    return Some(format!("group {id} of {table} is not founded"));
+                };
+                let peers: BTreeSet<PeerId> = group.peers.iter().map(|peer| peer.peer).collect();
+                let voters: BTreeSet<PeerId> = there.members.voters.iter().copied().collect();
+                if voters != peers || !there.members.learners.is_empty() {
+                    return Some(format!(
+                        "group {id} of {table} is {:?}, and is to be {peers:?}",
+                        there.members
+                    ));
+                }
+                if self.remembering(id, &there.members.voters) < voters.len() {
+                    return Some(format!("group {id} of {table} has a peer that forgot"));
+                }
+                named.extend(peers.into_iter().map(|peer| (id, peer)));
+            }
+        }
+        self.hosts.iter().find_map(|host| {
+            let mut replicas = host.disk.replicas.keys();
+            let unwanted = replicas.find(|place| !named.contains(place))?;
+            Some(format!(
+                "{} has peer {unwanted:?}, which is none any more",
+                host.name
+            ))
+        })
+    }
+}

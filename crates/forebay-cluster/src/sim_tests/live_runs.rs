@@ -1,0 +1,332 @@
+//! Runs of live tables: tables that are made and dropped, nodes that die, forget, come back, and
+//! are drained.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay_engine::live::LiveDraft;
+use forebay_engine::{Bound, TableName};
+use forebay_io::sim::all_hold;
+use forebay_run::hash::SLOTS;
+
+use super::live::ReplicaPlace;
+use super::plans::draw_plan;
+use super::world::{MS, SECOND, World};
+use super::{Outcome, Setup};
+use crate::bugs::{Bug, plant};
+use crate::live_status::LiveStatus;
+use crate::model::{LiveEntry, Replication, Wish};
+use crate::node::{FollowerEvent, NodeEvent};
+use crate::planning::propose;
+use crate::request::Request;
+
+const SEEDS: u64 = 320;
+/// The planted defect is found within so many seeds.
+const FOUND_WITHIN: u64 = 100;
+
+fn run(seed: u64, bug: Option<Bug>) -> Outcome {
+    plant(bug);
+    let mut world = World::new(seed);
+    let setup = Setup {
+        nodes: 3 + world.dice.below(5) as usize,
+        zones: 1 + world.dice.below(3) as usize,
+        stormy_s: 20 + world.dice.below(60),
+        faults: true,
+    };
+    world.is_faultless = world.dice.chance(100);
+    if world.dice.chance(200) {
+        let seconds = world.dice.between(15, 30);
+        world.settings.replace_after = Some(Duration::from_secs(seconds));
+    }
+    world.build(&setup);
+    world.go_on_for_s(8);
+    for _ in 0..2 {
+        let request = make(&mut world);
+        world.submit(request);
+    }
+    world.go_on_for_s(5);
+    let end = world.now + setup.stormy_s * SECOND;
+    if !world.is_faultless {
+        world.is_stormy = true;
+        world.net.loss = world.dice.below(30);
+        next_fault(&mut world, end);
+    }
+    next_request(&mut world, end);
+    world.go_on_for_s(setup.stormy_s);
+    world.calm_down();
+    plant(None);
+    world.outcome()
+}
+
+fn live(draft: LiveDraft) -> Box<LiveEntry> {
+    Box::new(LiveEntry {
+        options: draft.options,
+        replication: Replication::Leader,
+    })
+}
+
+fn make(world: &mut World) -> Request {
+    let table = format!("live{}", world.dice.below(3));
+    let partitions = world.dice.between(1, 8);
+    let is_hashed = world.dice.chance(600);
+    let slot = |at: u64| Bound::Slot((at * u64::from(SLOTS) / partitions) as u16);
+    let key = |at: u64| match at {
+        0 => Bound::Key(Vec::new()),
+        at => Bound::Key(vec![b'a' + at as u8]),
+    };
+    let (draft, lowers) = match is_hashed {
+        true => (LiveDraft::hashed(), (0..partitions).map(slot).collect()),
+        false => (
+            LiveDraft::ordered(Vec::new()),
+            (0..partitions).map(key).collect(),
+        ),
+    };
+    Request::MakeLive {
+        table: TableName::new(&table).unwrap(),
+        live: live(draft),
+        lowers,
+        replicas: [None, Some(1), Some(3), Some(5), Some(2)][world.dice.below(5) as usize],
+    }
+}
+
+fn next_request(world: &mut World, end: u64) {
+    let pause = world.dice.between(500, 12_000) * MS;
+    if world.now + pause > end {
+        return;
+    }
+    world.after(pause, move |world| {
+        let table = TableName::new(&format!("live{}", world.dice.below(3))).unwrap();
+        let request = match world.dice.below(10) {
+            0..3 => make(world),
+            3 => Request::Drop { table },
+            4 => match world.ops.last() {
+                Some(op) => Request::Cancel {
+                    rollout: op.id.clone(),
+                },
+                None => Request::Drop { table },
+            },
+            5 => replicas(world, table),
+            _ => draw_plan(world).unwrap_or_else(|| make(world)),
+        };
+        world.submit(request);
+        next_request(world, end);
+    });
+}
+
+fn replicas(world: &mut World, table: TableName) -> Request {
+    let count = [1, 3, 5][world.dice.below(3) as usize];
+    let model = world.store.current().clone();
+    let wish = Wish::Replicas { table, count };
+    match propose(&model, &super::plans::summaries(&model), &wish, 1 << 30) {
+        Ok(proposal) => Request::Rebalance {
+            plan: Box::new(proposal.plan),
+        },
+        Err(_) => make(world),
+    }
+}
+
+fn next_fault(world: &mut World, end: u64) {
+    let pause = world.dice.between(200, 6000) * MS;
+    if world.now + pause > end {
+        return;
+    }
+    world.after(pause, move |world| {
+        world.count("faults");
+        let at = world.dice.below(world.hosts.len() as u64) as usize;
+        let long = world.dice.between(100, 35_000) * MS;
+        fault(world, at, long);
+        next_fault(world, end);
+    });
+}
+
+fn fault(world: &mut World, at: usize, long: u64) {
+    match world.dice.below(9) {
+        0..3 => {
+            world.kill(at);
+            forget(world, at);
+            world.after(long, move |world| world.start(at));
+        }
+        3 => {
+            world.pause(at);
+            world.after(long, move |world| world.resume(at));
+        }
+        4 | 5 => {
+            world.isolate(at);
+            if world.dice.chance(600) {
+                world.store.cut.insert(at);
+            }
+            world.after(long, move |world| {
+                world.net.cuts.retain(|(from, to)| *from != at && *to != at);
+                world.store.cut.remove(&at);
+            });
+        }
+        6 => {
+            world.store.is_away = true;
+            world.after(long / 2, |world| world.store.is_away = false);
+        }
+        7 => {
+            let life = world.life(at);
+            world.tell(life, NodeEvent::Follower(FollowerEvent::Leave));
+        }
+        _ => damage(world, at),
+    }
+}
+
+/// Replicas of a host whose groups have a majority that remembers without them.
+fn spared(world: &World, at: usize) -> Vec<ReplicaPlace> {
+    let places = world.hosts[at].disk.replicas.keys();
+    let is_spared = |place: &&ReplicaPlace| {
+        let (group, peer) = **place;
+        let Some(there) = world.live.groups.get(&group) else {
+            return false;
+        };
+        let voters = &there.members.voters;
+        let others: Vec<_> = voters.iter().copied().filter(|one| *one != peer).collect();
+        world.remembering(group, &others) > voters.len() / 2
+    };
+    places.filter(is_spared).copied().collect()
+}
+
+/// The machine restarted, and what was not synced is gone.
+fn forget(world: &mut World, at: usize) {
+    if world.dice.chance(400) {
+        for place in spared(world, at) {
+            world.count("forgot");
+            world.hosts[at].disk.replicas.remove(&place);
+        }
+    }
+}
+
+fn damage(world: &mut World, at: usize) {
+    if let Some(place) = spared(world, at).first() {
+        world.count("damaged");
+        let replica = world.hosts[at].disk.replicas.get_mut(place);
+        if let Some(replica) = replica {
+            replica.is_damaged = true;
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_twice_is_the_same_run_of_live_tables() {
+    for seed in 0..3 {
+        let trace = || run(seed, None).trace;
+        assert_eq!(trace(), trace(), "seed {seed}");
+    }
+}
+
+#[test]
+fn all_holds_of_live_tables_with_every_seed() {
+    all_hold(SEEDS, |seed| {
+        let outcome = run(seed, None);
+        (outcome.violation, outcome.counts)
+    });
+}
+
+#[test]
+fn a_peer_that_forgot_and_comes_back_as_itself_is_found() {
+    let found = (0..FOUND_WITHIN)
+        .find_map(|seed| Some((seed, run(seed, Some(Bug::ReusesAPeer)).violation?)));
+    println!("{found:?}");
+    let words = found.map(|(_, words)| words);
+    assert!(words.is_some_and(|words| words.contains("made again, empty")));
+}
+
+#[test]
+fn a_live_table_is_on_as_many_nodes_as_it_wants() {
+    let mut world = super::matrix::quiet_cluster(World::new(3), 3, 0);
+    let request = |name: &str, replicas| Request::MakeLive {
+        table: TableName::new(name).unwrap(),
+        live: live(LiveDraft::hashed()),
+        lowers: vec![Bound::Slot(0), Bound::Slot(8000)],
+        replicas: Some(replicas),
+    };
+    let asked = [
+        ("carts", 3),
+        ("carts", 3),
+        ("few", 2),
+        ("many", 5),
+        ("flights", 3),
+    ];
+    let ops: Vec<usize> = asked
+        .iter()
+        .map(|(name, replicas)| {
+            let at = world.submit(request(name, *replicas));
+            world.go_on_for_s(10);
+            at
+        })
+        .collect();
+    let words = |at: usize| match &world.ops[ops[at]].report {
+        Some(super::clients::Report::Refused(words)) => words.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(words(1).contains("already"));
+    assert!(words(2).contains("majority"));
+    assert!(words(3).contains("3 are up"), "{}", words(3));
+    assert!(words(4).contains("already"));
+    assert_eq!(world.unsettled_live(), None);
+    let nodes: BTreeSet<_> = world
+        .live
+        .groups
+        .values()
+        .map(|group| group.term > 0)
+        .collect();
+    assert_eq!(
+        (world.live.groups.len(), nodes),
+        (2, BTreeSet::from([true]))
+    );
+    let table = TableName::new("carts").unwrap();
+    let swapped = world.submit(Request::Rollback {
+        tables: [table.clone()].into(),
+        options: crate::model::RolloutOptions::default(),
+    });
+    world.go_on_for_s(10);
+    let report = &world.ops[swapped].report;
+    assert!(
+        matches!(report, Some(super::clients::Report::Refused(words)) if words.contains("live table"))
+    );
+    world.submit(Request::Drop { table });
+    world.go_on_for_s(10);
+    assert!(world.hosts.iter().all(|host| host.disk.replicas.is_empty()));
+    assert_eq!(world.checks.violation, None);
+}
+
+#[test]
+fn a_group_whose_voters_are_down_is_told() {
+    let mut world = super::matrix::quiet_cluster(World::new(5), 3, 0);
+    world.submit(Request::MakeLive {
+        table: TableName::new("carts").unwrap(),
+        live: live(LiveDraft::hashed()),
+        lowers: vec![Bound::Slot(0), Bound::Slot(8000)],
+        replicas: Some(3),
+    });
+    world.go_on_for_s(20);
+    let status = |world: &World| {
+        let now = world.clock(0);
+        let coordinator = world.hosts[0].process.as_ref().unwrap().node.coordinator();
+        let coordinator = coordinator.unwrap();
+        let (_, model) = coordinator.standing().unwrap();
+        LiveStatus::of(model, coordinator, now).unwrap()
+    };
+    let before = status(&world);
+    let well = LiveStatus {
+        partitions: 2,
+        ..LiveStatus::default()
+    };
+    assert_eq!((&before, before.problems()), (&well, Vec::new()));
+    assert!(before.notes().is_empty());
+    (1..3).for_each(|host| world.kill(host));
+    world.go_on_for_s(15);
+    let after = status(&world);
+    let counts = [&after.without_majority, &after.without_leader].map(|some| some.count);
+    assert_eq!(counts, [2, 2], "{after:?}");
+    let problems = after.problems();
+    assert!(
+        problems[0].contains("partition 0 of carts and 1 more: no majority"),
+        "{problems:?}"
+    );
+    (1..3).for_each(|host| world.start(host));
+    world.go_on_for_s(30);
+    assert_eq!(status(&world), well);
+    assert_eq!(world.checks.violation, None);
+}
