@@ -33,21 +33,21 @@ def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
     refused = made.store.refuse("cluster", "drain", "n1", "--yes")
     assert "format 1" in refused and "forebay cluster upgrade" in refused
     refused = made.store.run("cluster", "upgrade", "--json", code=2)
-    assert refused.json() == {"format": 1, "newest": 2, "upgraded": False}
+    assert refused.json() == {"format": 1, "newest": 3, "upgraded": False}
     assert "nothing was changed" in refused.err
     assert formats(made)[0] == 1
 
     done = made.store.json("cluster", "upgrade", "--yes")
-    assert done == {"format": 1, "newest": 2, "upgraded": True}
+    assert done == {"format": 1, "newest": 3, "upgraded": True}
     again = made.store.json("cluster", "upgrade", "--yes")
-    assert again == {"format": 2, "newest": 2, "upgraded": False}
-    assert formats(made)[0] == 2
+    assert again == {"format": 3, "newest": 3, "upgraded": False}
+    assert formats(made)[0] == 3
     status = made.status()
-    assert status["format"] == 2 and status["notes"] == []
+    assert status["format"] == 3 and status["notes"] == []
     made.store.run("cluster", "drain", "n1", "--yes")
     made.store.push("people", source)
     # Documents that did not change are what they were.
-    assert formats(made) == (2, {1, 2})
+    assert formats(made) == (3, {1, 3})
     # All go on with it after a restart, too.
     made.nodes[1].stop()
     made.nodes[1].start().comes_up()
@@ -57,7 +57,7 @@ def test_a_catalog_of_format_1_works_until_it_is_upgraded(cluster, tmp_path):
 
 def test_new_clusters_are_of_the_newest(cluster):
     made = cluster(1)
-    assert formats(made) == (2, {2})
+    assert formats(made) == (3, {3})
     assert made.status()["notes"] == []
-    assert made.store.json("cluster", "upgrade") == {"format": 2, "newest": 2, "upgraded": False}
-    made.store.refuse("cluster", "create", "--format", "3", code=2)
+    assert made.store.json("cluster", "upgrade") == {"format": 3, "newest": 3, "upgraded": False}
+    made.store.refuse("cluster", "create", "--format", "4", code=2)
