@@ -10,14 +10,14 @@ use forebay_io::start_thread;
 use forebay_replica::{
     Action, Committed, Content, Event, PeerId, Permit, Persist, Place, Refusal, RequestId,
 };
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::group::{Asker, HostedGroup, ReadLeave, StateWork};
 use crate::outside::StateError;
 
 /// What is done without the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Later {
+pub(crate) struct AfterUnlock {
     reads: Vec<Permit>,
     refused: Vec<(RequestId, Refusal)>,
     fetches: Vec<(PeerId, Place)>,
@@ -26,8 +26,8 @@ pub(crate) struct Later {
 
 impl HostedGroup {
     /// REQUIRES: the replica's lock.
-    pub(crate) fn carry_out(self: &Arc<Self>, actions: Vec<Action>) -> Later {
-        let mut later = Later::default();
+    pub(crate) fn carry_out(self: &Arc<Self>, actions: Vec<Action>) -> AfterUnlock {
+        let mut later = AfterUnlock::default();
         for action in actions {
             match action {
                 Action::Persist(persist) if persist.snapshot.is_some() => {
@@ -93,15 +93,13 @@ impl HostedGroup {
             }
             match self.state.apply(&committed) {
                 Ok(answers) => {
+                    self.has_room();
                     self.set_applied(index);
                     last = Some(index);
                     self.answer(&committed, answers);
                 }
                 Err(StateError::Later(problem)) => {
-                    warn!(
-                        group = self.group().0,
-                        problem, "an entry waits to be applied"
-                    );
+                    self.lacks_room(&problem);
                     entries.push_front(committed);
                     break;
                 }
@@ -116,6 +114,23 @@ impl HostedGroup {
             self.read_early();
         }
         (!entries.is_empty()).then_some(StateWork::Apply(entries))
+    }
+
+    /// What is tried again all the time is told of once.
+    fn lacks_room(&self, problem: &str) {
+        if !self.is_short.swap(true, Ordering::Relaxed) {
+            let group = self.group().0;
+            warn!(
+                group,
+                problem, "what is decided waits until it can be applied"
+            );
+        }
+    }
+
+    fn has_room(&self) {
+        if self.is_short.load(Ordering::Relaxed) && self.is_short.swap(false, Ordering::Relaxed) {
+            info!(group = self.group().0, "what is decided is applied again");
+        }
     }
 
     fn answer(&self, committed: &Committed, answers: Vec<Bytes>) {
@@ -143,16 +158,14 @@ impl HostedGroup {
         let facts = persist.snapshot.clone()?;
         match self.state.install(&facts) {
             Ok(()) => {
+                self.has_room();
                 self.set_applied(facts.place.index);
                 self.log.push(Arc::clone(self) as _, persist);
                 self.read_early();
                 None
             }
             Err(StateError::Later(problem)) => {
-                warn!(
-                    group = self.group().0,
-                    problem, "a copy waits to be put in place"
-                );
+                self.lacks_room(&problem);
                 Some(StateWork::Install(persist))
             }
             Err(StateError::Never(problem)) => {
@@ -181,8 +194,11 @@ impl HostedGroup {
         }
     }
 
-    /// Brings a copy beside everything else.
+    /// Brings a copy beside everything else, one at a time: who waits for one asks again.
     fn fetch(self: &Arc<Self>, from: PeerId, at_least: Place) {
+        if self.is_fetching.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let group = Arc::clone(self);
         let fetching = start_thread("forebay-copy", move || {
             let event = match group.state.bring(from, at_least) {
@@ -192,16 +208,18 @@ impl HostedGroup {
                     Event::SnapshotFailed
                 }
             };
+            group.is_fetching.store(false, Ordering::Release);
             group.tell(event);
         });
         if let Err(error) = fetching {
             warn!(group = self.group().0, %error, "no thread to bring a copy");
+            self.is_fetching.store(false, Ordering::Release);
             self.tell(Event::SnapshotFailed);
         }
     }
 }
 
-impl Later {
+impl AfterUnlock {
     pub fn carry_out(self, group: &Arc<HostedGroup>) {
         for (request, why) in self.refused {
             let asker = group.askers.lock().remove(&request);

@@ -52,6 +52,10 @@ pub struct HostedGroup {
     /// It is in the crew's line, or a thread of it is at it.
     pub(crate) is_lined_up: AtomicBool,
     applied: AtomicU64,
+    /// A copy is being brought.
+    pub(crate) is_fetching: AtomicBool,
+    /// What is decided could not be applied the last time.
+    pub(crate) is_short: AtomicBool,
     /// Reads whose entries are not all applied yet.
     pub(crate) early_reads: Mutex<Vec<Permit>>,
     pub(crate) nodes: Mutex<BTreeMap<PeerId, NodeKey>>,
@@ -143,6 +147,8 @@ impl HostedGroup {
             askers: Mutex::default(),
             work: Mutex::default(),
             is_lined_up: AtomicBool::new(false),
+            is_fetching: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
             early_reads: Mutex::default(),
             nodes: Mutex::new(nodes),
             lease: LeaseWord::default(),
@@ -173,14 +179,14 @@ impl HostedGroup {
         if self.is_halted() {
             return;
         }
-        let later = {
+        let after = {
             let mut replica = self.replica.lock();
             // Read under the lock: behind whatever came in.
             let actions = replica.handle(self.core.now(), event);
             self.lease.publish(&replica);
             self.carry_out(actions)
         };
-        later.carry_out(self);
+        after.carry_out(self);
     }
 
     pub(crate) fn propose(self: &Arc<Self>, all: Vec<(Bytes, WriteDone)>) {

@@ -201,11 +201,11 @@ impl WriteQueue {
     }
 
     fn write(&self, wishes: &[Wish]) -> Result<(), WriteError> {
-        let writings: Vec<Writing> = wishes
+        let writings: Vec<Writing<'_>> = wishes
             .iter()
             .map(|(group, persist)| Writing {
                 group: group.id(),
-                persist: persist.clone(),
+                persist,
             })
             .collect();
         let awaited = wishes.iter().filter(|(_, persist)| persist.is_awaited);

@@ -27,6 +27,8 @@ pub struct FoundReplica {
     pub partition: PartitionId,
     pub group: GroupId,
     pub peer: PeerId,
+    /// It was never here before: the log need not know of it.
+    pub is_new: bool,
     /// Where its random numbers come from: another one at each start.
     pub seed: u64,
 }
@@ -109,12 +111,13 @@ fn start_of(
     let known = opened.groups.get(&group.0);
     let promise = match known.and_then(|known| known.promise.clone()) {
         Some(promise) => Promise::from_bytes(promise.into()),
-        // Founded, and nothing promised since.
-        None => Ok(Promise {
+        None if replica.is_new => Ok(Promise {
             term: applied.place.term,
             vote: None,
             committed: applied.place.index,
         }),
+        // With the log what it promised is gone.
+        None => return Err(of_group(group, "its log has nothing of it".to_owned())),
     };
     let promise = promise.map_err(|error| of_group(group, error.to_string()))?;
     let entries = match known {

@@ -17,10 +17,10 @@ pub trait Post: Debug + Send + Sync {
 }
 
 /// What a group wants to survive.
-#[derive(Debug, Clone)]
-pub struct Writing {
+#[derive(Debug, Clone, Copy)]
+pub struct Writing<'a> {
     pub group: GroupId,
-    pub persist: Persist,
+    pub persist: &'a Persist,
 }
 
 /// What is called when what was written is as durable as its table promises, or is known not to
@@ -44,7 +44,7 @@ pub trait GroupLog: Debug + Send + Sync {
     /// acknowledged may be there. A copy that a group wants in place of its state is in place
     /// already; what is written of it is that the group's log begins anew behind it. `then` is
     /// called if it was written, at once or later.
-    fn write(&self, all: &[Writing], then: Acknowledged) -> Result<(), WriteError>;
+    fn write(&self, all: &[Writing<'_>], then: Acknowledged) -> Result<(), WriteError>;
 
     /// A restart does not need entries up to there. Returns whether the log is long for what is
     /// trimmed: the states should be kept as they are now, and trimmed to there.

@@ -46,7 +46,8 @@ pub struct PartitionState {
     carrier: Arc<dyn Carrier>,
     /// Answers of an entry that is applied in part.
     answers: Mutex<PartialAnswers>,
-    brought: Mutex<Option<PartitionContent>>,
+    /// Copies that came, the one that is to be put in place among them.
+    brought: Mutex<Vec<PartitionContent>>,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +79,11 @@ impl PartitionState {
     /// The partition as it is now, for a peer that is behind.
     pub fn copy(&self) -> Result<PartitionCopy, LiveError> {
         self.table.copy_of(self.partition)
+    }
+
+    fn discard(&self, content: &PartitionContent) {
+        let runs = content.runs.iter().map(|run| &run.id);
+        self.table.discard_runs(runs);
     }
 
     fn apply_proposals(
@@ -156,18 +162,18 @@ impl GroupState for PartitionState {
             let problem = format!("the copy from peer {from} does not say where it is in the log");
             return Err(StateError::Later(problem));
         };
-        *self.brought.lock() = Some(content);
+        self.brought.lock().push(content);
         Ok(facts)
     }
 
     fn install(&self, facts: &SnapshotFacts) -> Result<(), StateError> {
-        let mut brought = self.brought.lock();
-        let content = brought.clone();
-        let is_it = |content: &PartitionContent| {
+        let is_it = |content: &&PartitionContent| {
             let applied = content.applied.as_ref();
             applied.is_some_and(|applied| is_at(applied, facts))
         };
-        let Some(content) = content.filter(is_it) else {
+        let mut brought = self.brought.lock();
+        let content = brought.iter().find(is_it).cloned();
+        let Some(content) = content else {
             let applied = self
                 .table
                 .applied(self.partition)
@@ -179,15 +185,19 @@ impl GroupState for PartitionState {
             };
         };
         self.table.install(content).map_err(of_this_machine)?;
-        *brought = None;
+        // Runs that the table has now are not removed.
+        let is_past = |content: &mut PartitionContent| {
+            let applied = content.applied.as_ref();
+            applied.is_none_or(|applied| applied.index <= facts.place.index)
+        };
+        let past: Vec<PartitionContent> = brought.extract_if(.., is_past).collect();
+        past.iter().for_each(|content| self.discard(content));
         Ok(())
     }
 
     fn drop_copy(&self) {
-        if let Some(content) = self.brought.lock().take() {
-            self.table
-                .discard_runs(content.runs.iter().map(|run| &run.id));
-        }
+        let brought = std::mem::take(&mut *self.brought.lock());
+        brought.iter().for_each(|content| self.discard(content));
     }
 
     fn kept_through(&self) -> u64 {

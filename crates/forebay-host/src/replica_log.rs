@@ -77,7 +77,7 @@ impl EngineLog {
 }
 
 impl GroupLog for EngineLog {
-    fn write(&self, all: &[Writing], then: Acknowledged) -> Result<(), WriteError> {
+    fn write(&self, all: &[Writing<'_>], then: Acknowledged) -> Result<(), WriteError> {
         let encoded: Vec<EncodedWish> = all.iter().map(EncodedWish::of).collect();
         let mut last = None;
         for wishes in each_group_once(&encoded) {
@@ -116,13 +116,13 @@ struct EncodedWish {
 }
 
 impl EncodedWish {
-    fn of(writing: &Writing) -> Self {
+    fn of(writing: &Writing<'_>) -> Self {
         let Persist {
             snapshot,
             entries,
             promise,
             ..
-        } = &writing.persist;
+        } = writing.persist;
         let entries = entries.iter();
         Self {
             group: writing.group,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use forebay_engine::live::{
     Batch, Budget, LiveDraft, LiveTable, PartitionContent, Replication, Stored,
 };
-use forebay_engine::replica_log::{ReplicaLog, ReplicaLogOptions, SEGMENT_BYTES};
+use forebay_engine::replica_log::{OpenedLog, ReplicaLog, ReplicaLogOptions, SEGMENT_BYTES};
 use forebay_engine::{Held, PartitionId, PartitionRange, TableName};
 use forebay_io::{Clock, Disk, OsDisk, SystemClock, replace_file};
 use forebay_replica::{Durability, GroupId, PeerId, Place, Refusal, Start};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::ring::{Net, Port, wait_for};
 use crate::host::{HostParts, NewReplica, ReplicaHost};
 use crate::log_writer::TableLog;
-use crate::opening::{FoundReplica, open_replicas};
+use crate::opening::{FoundReplica, OpenError, open_replicas};
 use crate::outside::{NodeKey, StateError};
 use crate::partition_state::{Carrier, Commands, PartitionState, place_of};
 
@@ -81,6 +81,18 @@ impl Carrier for Files {
         }
         Ok(content)
     }
+}
+
+fn open_log(dir: &Path) -> (ReplicaLog, OpenedLog) {
+    let options = ReplicaLogOptions {
+        table: TableName::new("t").unwrap(),
+        table_id: 1,
+        durability: forebay_engine::live::Durability::Os,
+        boot_id: BOOT,
+        segment_bytes: SEGMENT_BYTES,
+    };
+    let (disk, clock) = (Arc::new(OsDisk::default()), Arc::new(SystemClock));
+    ReplicaLog::open(disk, clock, &dir.join("replicas"), options).unwrap()
 }
 
 struct Node {
@@ -162,26 +174,13 @@ impl Nodes {
         node.starts += 1;
         let table = Self::open_table(node.dir.path(), &self.parts, node.me);
         let clock = Arc::new(SystemClock);
-        let options = ReplicaLogOptions {
-            table: table.name().clone(),
-            table_id: 1,
-            durability: forebay_engine::live::Durability::Os,
-            boot_id: BOOT,
-            segment_bytes: SEGMENT_BYTES,
-        };
-        let log_dir = node.dir.path().join("replicas");
-        let log = ReplicaLog::open(
-            Arc::new(OsDisk::default()),
-            clock.clone(),
-            &log_dir,
-            options,
-        )
-        .unwrap();
+        let log = open_log(node.dir.path());
         let (me, starts) = (node.me, node.starts);
         let replicas = self.parts.iter().map(|range| FoundReplica {
             partition: range.id,
             group: group_of(range.id),
             peer: me,
+            is_new: starts == 1,
             seed: u64::from(range.id.0) * 1000 + me.0 * 100 + starts,
         });
         let replicas: Vec<_> = replicas.collect();
@@ -352,4 +351,23 @@ fn a_replica_that_was_away_for_long_gets_the_partitions_runs() {
     nodes.stop(2);
     nodes.start(2);
     wait_for("after a restart", || nodes.value(2, b"a") == sum + 1);
+}
+
+#[test]
+fn a_replica_whose_log_is_gone_is_not_the_peer_that_it_was() {
+    let mut nodes = Nodes::new();
+    nodes.add(b"a", 5, b"");
+    nodes.stop(0);
+    let dir = nodes.nodes[0].dir.path();
+    ReplicaLog::remove(&OsDisk::default(), &dir.join("replicas")).unwrap();
+    let table = Nodes::open_table(dir, &nodes.parts, PeerId(1));
+    let replica = FoundReplica {
+        partition: nodes.parts[0].id,
+        group: group_of(nodes.parts[0].id),
+        peer: PeerId(1),
+        is_new: false,
+        seed: 1,
+    };
+    let found = open_replicas(&table, open_log(dir), Durability::Os, BOOT, &[replica]);
+    assert!(matches!(found, Err(OpenError::Group { .. })), "{found:?}");
 }

@@ -29,7 +29,7 @@ pub struct Kept {
 }
 
 impl GroupLog for MemoryLog {
-    fn write(&self, all: &[Writing], then: Acknowledged) -> Result<(), WriteError> {
+    fn write(&self, all: &[Writing<'_>], then: Acknowledged) -> Result<(), WriteError> {
         if *self.is_full.lock() {
             return Err(WriteError::Full("no space left".to_owned()));
         }

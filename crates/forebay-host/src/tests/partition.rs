@@ -37,13 +37,13 @@ impl Commands for SetOnce {
     }
 }
 
-/// Hands out a copy that was made before.
+/// Hands out copies that were made before, by the numbers of their peers.
 #[derive(Debug)]
-struct Made(PartitionContent);
+struct Made(Vec<PartitionContent>);
 
 impl Carrier for Made {
-    fn bring(&self, _: GroupId, _: PeerId, _: Place) -> Result<PartitionContent, String> {
-        Ok(self.0.clone())
+    fn bring(&self, _: GroupId, from: PeerId, _: Place) -> Result<PartitionContent, String> {
+        Ok(self.0[from.0 as usize].clone())
     }
 }
 
@@ -57,10 +57,27 @@ fn table(dir: &tempfile::TempDir) -> LiveTable {
         .unwrap()
 }
 
-fn state(table: &LiveTable, commands: Arc<SetOnce>, copy: PartitionContent) -> PartitionState {
+fn state(
+    table: &LiveTable,
+    commands: Arc<SetOnce>,
+    copies: Vec<PartitionContent>,
+) -> PartitionState {
     let id = table.partitions()[0].id;
-    let carrier = Arc::new(Made(copy));
+    let carrier = Arc::new(Made(copies));
     PartitionState::new(table.clone(), id, GROUP, commands, carrier)
+}
+
+/// A copy whose files are among the other table's.
+fn carried(source: &PartitionState, to: &LiveTable) -> PartitionContent {
+    let copy = source.copy().unwrap();
+    let mut content = copy.content().clone();
+    for run in &mut content.runs {
+        let new = to.new_run();
+        let bytes = OsDisk::default().read(&copy.run_file(&run.id)).unwrap();
+        replace_file(&OsDisk::default(), &new.path, &bytes).unwrap();
+        run.id = new.id;
+    }
+    content
 }
 
 fn entry(index: u64, keys: &[&'static str]) -> Committed {
@@ -88,8 +105,7 @@ fn entry(index: u64, keys: &[&'static str]) -> Committed {
 fn an_entry_that_waited_for_room_answers_all_of_its_proposals() {
     let dir = tempfile::tempdir().unwrap();
     let (table, commands) = (table(&dir), Arc::new(SetOnce::default()));
-    let content = table.content(table.partitions()[0].id).unwrap();
-    let state = state(&table, Arc::clone(&commands), content);
+    let state = state(&table, Arc::clone(&commands), Vec::new());
     *commands.refuses.lock() = Some(Bytes::from_static(b"b"));
     let waits = state.apply(&entry(1, &["a", "b", "c"]));
     assert_eq!(waits, Err(StateError::Later("no space left".to_owned())));
@@ -108,23 +124,16 @@ fn an_entry_that_waited_for_room_answers_all_of_its_proposals() {
 fn a_copy_that_was_made_within_an_entry_goes_on_there() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [from, to] = [0, 1].map(|at| table(&dirs[at]));
-    let (id, commands) = (from.partitions()[0].id, Arc::new(SetOnce::default()));
-    let source = state(&from, Arc::clone(&commands), from.content(id).unwrap());
+    let commands = Arc::new(SetOnce::default());
+    let source = state(&from, Arc::clone(&commands), Vec::new());
     source.apply(&entry(1, &["a"])).unwrap();
     *commands.refuses.lock() = Some(Bytes::from_static(b"c"));
     source.apply(&entry(2, &["b", "c"])).unwrap_err();
-    let copy = source.copy().unwrap();
-    let mut content = copy.content().clone();
-    for run in &mut content.runs {
-        let new = to.new_run();
-        let bytes = OsDisk::default().read(&copy.run_file(&run.id)).unwrap();
-        replace_file(&OsDisk::default(), &new.path, &bytes).unwrap();
-        run.id = new.id;
-    }
+    let content = carried(&source, &to);
     assert_eq!(content.applied.as_ref().unwrap().done, 1);
-    let target = state(&to, commands, content);
+    let target = state(&to, commands, vec![content]);
     let at = Place { term: 1, index: 1 };
-    let facts = target.bring(PeerId(1), at).unwrap();
+    let facts = target.bring(PeerId(0), at).unwrap();
     assert_eq!(facts.place, at);
     target.install(&facts).unwrap();
     target.install(&facts).unwrap();
@@ -134,4 +143,31 @@ fn a_copy_that_was_made_within_an_entry_goes_on_there() {
     assert_eq!(target.kept_through(), 1);
     target.keep().unwrap();
     assert_eq!(target.kept_through(), 2);
+}
+
+#[test]
+fn a_copy_that_comes_while_another_is_put_in_place_takes_nothing_from_it() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [from, to] = [0, 1].map(|at| table(&dirs[at]));
+    let commands = Arc::new(SetOnce::default());
+    let source = state(&from, Arc::clone(&commands), Vec::new());
+    source.apply(&entry(1, &["a"])).unwrap();
+    let first = carried(&source, &to);
+    source.apply(&entry(2, &["b"])).unwrap();
+    let second = carried(&source, &to);
+    let target = state(&to, commands, vec![first, second]);
+    let at = Place { term: 1, index: 1 };
+    let facts = target.bring(PeerId(0), at).unwrap();
+    target.bring(PeerId(1), at).unwrap();
+    target.install(&facts).unwrap();
+    let values = |key: &[u8]| to.get(key).unwrap().is_some();
+    assert!(values(b"a") && !values(b"b"));
+    let files = || {
+        let runs = dirs[1].path().join("tables/t/runs");
+        OsDisk::default().list(&runs).unwrap().len()
+    };
+    assert!(files() > 1);
+    target.drop_copy();
+    assert_eq!(files(), 1, "those of the copy of no use are gone");
+    assert!(values(b"a"));
 }
